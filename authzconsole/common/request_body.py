@@ -8,6 +8,10 @@ from authzconsole.common.refusal import RequestRefused
 from grants.strict_json import MalformedJson, json_from_bytes
 
 MAX_BODY_BYTES = 1_000_000
+# the longest file of changes, as text in JSON
+MAX_DOCUMENT_CHARACTERS = 1_000_000
+# in JSON, a character takes at most 12 bytes (two escaped surrogates); the rest is for the title
+MAX_IMPORT_BYTES = 12 * MAX_DOCUMENT_CHARACTERS + 10_000
 
 
 def check_content_type(request: HttpRequest) -> None:
@@ -15,15 +19,16 @@ def check_content_type(request: HttpRequest) -> None:
         raise RequestRefused(400, "the Content-Type must be application/json")
 
 
-def read_json_object(request: HttpRequest, *, default: dict | None = None, allows_surrogates: bool = True) -> dict:
+def read_json_object(request: HttpRequest, *, default: dict | None = None, allows_surrogates: bool = True,
+                     max_bytes: int = MAX_BODY_BYTES) -> dict:
     """Return the JSON object in the body, or `default` if the body is empty.
 
     allows_surrogates: accept lone surrogates, because a serializer refuses them later and names the member.
     Raise RequestRefused: 413 if the body is too long, 400 if it is not a JSON object.
     """
-    raw = _read_limited(request)
-    if len(raw) > MAX_BODY_BYTES:
-        _refuse_too_long()
+    raw = _read_limited(request, max_bytes)
+    if len(raw) > max_bytes:
+        _refuse_too_long(max_bytes)
     if not raw.strip():
         if default is not None:
             return default
@@ -37,15 +42,16 @@ def read_json_object(request: HttpRequest, *, default: dict | None = None, allow
     return body
 
 
-def _read_limited(request: HttpRequest) -> bytes:
+def _read_limited(request: HttpRequest, max_bytes: int) -> bytes:
     length = request.META.get("CONTENT_LENGTH")
     if not length and request.META.get("wsgi.input_terminated"):
         # Django treats a chunked body as empty
-        return request.META["wsgi.input"].read(MAX_BODY_BYTES + 1)
-    if length and length.isascii() and length.isdigit() and int(length) > MAX_BODY_BYTES:
-        _refuse_too_long()
-    return request.body
+        return request.META["wsgi.input"].read(max_bytes + 1)
+    if length and length.isascii() and length.isdigit() and int(length) > max_bytes:
+        _refuse_too_long(max_bytes)
+    # Django limits `request.body`, for forms
+    return request.body if max_bytes <= MAX_BODY_BYTES else request.read()
 
 
-def _refuse_too_long() -> NoReturn:
-    raise RequestRefused(413, f"the body is longer than {MAX_BODY_BYTES:,} bytes, which is the limit")
+def _refuse_too_long(max_bytes: int) -> NoReturn:
+    raise RequestRefused(413, f"the body is longer than {max_bytes:,} bytes, which is the limit")

@@ -109,9 +109,12 @@ class RunsQuery(PageQuery):
 
 
 class StartSerializer(StrictSerializer):
+    """An analysis with its options."""
+
     analysis = Choice(choices=list(ANALYSES), help_text="The name of an analysis.")
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
-    to_generation = Choice(choices=list(GENERATIONS), required=False)
+    to_generation = Choice(choices=list(GENERATIONS), required=False,
+                           help_text="For `policy-impact`: the generation that is compared with `generation`.")
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
 
 

@@ -4,7 +4,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.request_body import MAX_BODY_BYTES
+from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import (
@@ -34,8 +34,9 @@ from grants.tenant.faults import Fault
 class ForManySerializer(StrictSerializer):
     """A bulk change, either on everything in `within` or on the listed `entities`."""
 
-    verb = Choice(choices=PlanVerb.values)
-    principals = List(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS)
+    verb = Choice(choices=PlanVerb.values, help_text="Whether the privileges are granted or revoked.")
+    principals = List(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS,
+                      help_text="Principals, written `user:NAME` or `group:NAME`.")
     privileges = privilege_list()
     within = AddressText(required=False, help_text="The instance, a namespace or an application: all live entities inside it.")
     kinds = List(child=KindText(), required=False,
@@ -53,13 +54,18 @@ class ForManySerializer(StrictSerializer):
 
 
 class GhostsSerializer(StrictSerializer):
+    """The namespace to clean up; by default all."""
+
     namespace = AddressText(required=False, help_text="Only grants on this namespace and inside it.")
 
 
 class ChangeFileSerializer(StrictSerializer):
-    document = Text(max_length=MAX_BODY_BYTES, help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these "
-                                                         f"members, one change per line.")
-    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH)
+    """A file with changes, as text."""
+
+    document = Text(max_length=MAX_DOCUMENT_CHARACTERS,
+                    help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these members, one change per line.")
+    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH,
+                 help_text="The title of the plan; by default it says what the plan changes.")
 
 
 BULK_CHANGE_EXAMPLE = {
@@ -122,7 +128,7 @@ class FilePlans(Endpoint):
         request=ChangeFileSerializer, request_example={"document": SAMPLES["csv"]}, responses={201: PlanSerializer},
         response_example=_plan_example("file", {"file": "", "note": ""}), errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
-        data = self.body(ChangeFileSerializer)
+        data = self.body(ChangeFileSerializer, max_bytes=MAX_IMPORT_BYTES)
         try:
             plan = create_plan_from_file(author=author_of(request), raw=data["document"].encode(), title=data["title"])
         except BadChangeFile as error:

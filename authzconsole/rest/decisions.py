@@ -19,28 +19,39 @@ TAG = "Decisions"
 
 
 class SubjectSerializer(serializers.Serializer):
+    """Who wants to perform the action."""
+
     type = serializers.CharField(help_text="`user` or `group`.")
-    id = serializers.CharField()
+    id = serializers.CharField(help_text="The name.")
 
 
 class ActionSerializer(serializers.Serializer):
+    """What the subject wants to do."""
+
     name = serializers.CharField(help_text=f"An operation of the resource's kind, or {', '.join(Privilege)}.")
 
 
 class ResourceSerializer(serializers.Serializer):
+    """The entity on which the action is performed."""
+
     type = serializers.CharField(help_text="A kind of entity.")
     id = serializers.CharField(help_text="The address without its kind.")
 
 
 class ContextSerializer(serializers.Serializer):
+    """Further facts about the question. Members that the operation does not use have no effect."""
+
     generation = serializers.ChoiceField(list(GENERATIONS), required=False, help_text="By default the active generation.")
-    artifact = serializers.CharField(required=False)
-    artifact_is_new = serializers.BooleanField(required=False)
-    dataset_type = serializers.CharField(required=False)
-    owner = serializers.CharField(required=False)
+    artifact = serializers.CharField(required=False, help_text="For `deploy`: the address of the artifact.")
+    artifact_is_new = serializers.BooleanField(required=False, help_text="Whether the artifact is added by the same request.")
+    dataset_type = serializers.CharField(required=False, help_text="For `create` of a dataset: the address of its custom type.")
+    owner = serializers.CharField(
+        required=False, help_text="For `create` and `deploy`: the `kerberosprincipal:` address of the owner.")
 
 
 class EvaluationSerializer(serializers.Serializer):
+    """A question. Its members replace the defaults of the request."""
+
     subject = SubjectSerializer(required=False)
     action = ActionSerializer(required=False)
     resource = ResourceSerializer(required=False)
@@ -48,13 +59,16 @@ class EvaluationSerializer(serializers.Serializer):
 
 
 class OptionsSerializer(serializers.Serializer):
-    evaluations_semantic = serializers.ChoiceField(list(STOP_DECISIONS), required=False)
+    """How several questions are answered."""
+
+    evaluations_semantic = serializers.ChoiceField(
+        list(STOP_DECISIONS), required=False, help_text="After which decision the other questions are not answered.")
 
 
 class DecisionsSerializer(EvaluationSerializer):
     """One question, or several questions in `evaluations`. The other members are then defaults for all of them."""
 
-    evaluations = EvaluationSerializer(many=True, required=False)
+    evaluations = EvaluationSerializer(many=True, required=False, max_length=MAX_EVALUATIONS)  # type: ignore[call-arg]
     options = OptionsSerializer(required=False)
 
 

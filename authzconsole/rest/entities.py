@@ -98,15 +98,20 @@ class EntitiesQuery(PageQuery):
 
 
 class RegisterSerializer(StrictSerializer):
+    """An address that becomes live."""
+
     address = AddressText()
-    description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS)
+    description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS,
+                       help_text="What the entity is, for readers.")
     creator = NameText(required=False, help_text="The user who gets the privileges of a creator in the active generation.")
     reason = reason_field()
     dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
 class DescribeSerializer(StrictSerializer):
-    description = Text(allow_blank=True, max_length=MAX_DESCRIPTION_CHARACTERS)
+    """The new description of an entity."""
+
+    description = Text(allow_blank=True, max_length=MAX_DESCRIPTION_CHARACTERS, help_text="What the entity is, for readers.")
     reason = reason_field()
 
 

@@ -79,6 +79,8 @@ class GrantsQuery(PageQuery):
 
 
 class ChangeItemSerializer(StrictSerializer):
+    """Privileges that a principal gets or loses on an address."""
+
     principal = PrincipalText()
     entity = AddressText()
     privileges = privilege_list()

@@ -93,9 +93,12 @@ class PlansQuery(PageQuery):
 
 
 class MakePlanSerializer(StrictSerializer):
+    """Grants and revocations of a new plan, at least one and at most 1,000 in both lists together."""
+
     grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH)
+    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH,
+                 help_text="The title of the plan; by default it says what the plan changes.")
     base_revision = Integer(required=False, help_text="The revision that the items are based on; by default the newest.")
 
 
@@ -107,13 +110,17 @@ class PlanEnvelope(MakePlanSerializer):
 
 
 class CopySerializer(StrictSerializer):
-    source = PrincipalText()
-    target = PrincipalText()
+    """A principal that gets the grants of another one."""
+
+    source = PrincipalText(help_text="The principal that has the grants.")
+    target = PrincipalText(help_text="The principal that gets them.")
     within = AddressText(required=False, help_text="Only grants on this namespace or application, or inside it.")
 
 
 class CloseGapSerializer(StrictSerializer):
-    namespace = AddressText()
+    """A namespace, and a user who lacks grants to delete it."""
+
+    namespace = AddressText(help_text="The address of the namespace.")
     user = NameText(help_text="The user who should be able to delete it.")
     principal = PrincipalText(required=False, help_text="The principal that gets the grants: the user (default), or a group "
                                                         "of the user.")
@@ -131,6 +138,8 @@ class NamespaceText(AddressText):
 
 
 class KeepSerializer(StrictSerializer):
+    """A report about a change of the generation, and a part of the permissions that users would lose."""
+
     run = Integer(help_text="The number of a finished run of policy-impact.")
     user = NameText(required=False, help_text="Only permissions that this user would lose.")
     group = NameText(required=False, help_text="Only permissions that members of this group would lose.")
@@ -138,10 +147,14 @@ class KeepSerializer(StrictSerializer):
 
 
 class ApplySerializer(StrictSerializer):
+    """The reason for applying the plan."""
+
     reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="The reason; it is written to the journal with every change.")
 
 
 class DiscardSerializer(StrictSerializer):
+    """The reason for discarding the plan."""
+
     reason = reason_field()
 
 

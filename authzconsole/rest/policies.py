@@ -85,7 +85,9 @@ class CatalogueQuery(StrictSerializer):
 
 
 class ActivateSerializer(StrictSerializer):
-    name = Choice(choices=list(GENERATIONS))
+    """The generation of rules that decides from now on."""
+
+    name = Choice(choices=list(GENERATIONS), help_text="The name of the generation.")
     reason = reason_field()
 
 

@@ -89,31 +89,41 @@ class MemberQuery(StrictSerializer):
 
 
 class NewUserSerializer(StrictSerializer):
-    name = NameText()
-    email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS)
-    active = Boolean(required=False, default=True)
-    role = Choice(choices=Role.values, required=False, default=Role.ORDINARY.value)
-    is_service = Boolean(required=False, default=False)
+    """A new user."""
+
+    name = NameText(help_text="The name of the user. It cannot be changed later.")
+    email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS,
+                 help_text="The e-mail address; empty if there is none.")
+    active = Boolean(required=False, default=True, help_text="Whether the user can sign in and be permitted anything.")
+    role = Choice(choices=Role.values, required=False, default=Role.ORDINARY.value,
+                  help_text="The console role of the account. It grants no access to data.")
+    is_service = Boolean(required=False, default=False, help_text="A service account owns API tokens and can never sign in.")
     reason = reason_field()
 
 
 class UserChangeSerializer(StrictSerializer):
     """The properties to change. Omitted properties stay as they are."""
 
-    email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS)
-    active = Boolean(required=False)
-    role = Choice(choices=Role.values, required=False)
+    email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS,
+                 help_text="The e-mail address; empty if there is none.")
+    active = Boolean(required=False, help_text="Whether the user can sign in and be permitted anything.")
+    role = Choice(choices=Role.values, required=False,
+                  help_text="The console role of the account. It grants no access to data.")
     reason = reason_field()
 
 
 class NewGroupSerializer(StrictSerializer):
-    name = NameText()
+    """A new group without members."""
+
+    name = NameText(help_text="The name of the group. It cannot be changed later.")
     reason = reason_field()
 
 
 class NewMemberSerializer(StrictSerializer):
-    group = NameText()
-    user = NameText()
+    """A user who becomes a member of a group."""
+
+    group = NameText(help_text="The name of the group.")
+    user = NameText(help_text="The name of the user.")
     reason = reason_field()
 
 

@@ -50,10 +50,13 @@ class MinuteText(ErrorMessages, serializers.RegexField):
 
 
 class SwitchSerializer(StrictSerializer):
+    """A schedule: whether the analysis runs every night, when, and with which options."""
+
     on = Boolean(help_text="Whether it runs every night.")
     at = MinuteText(required=False, help_text="The time of day in UTC; by default unchanged.")
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation of each night.")
-    to_generation = Choice(choices=list(GENERATIONS), required=False)
+    to_generation = Choice(choices=list(GENERATIONS), required=False,
+                           help_text="For `policy-impact`: the generation that is compared with `generation`.")
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
     reason = reason_field()
 

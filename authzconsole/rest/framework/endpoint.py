@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from authzconsole.common.request_body import read_json_object
+from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.etags import is_known
 from authzconsole.rest.framework.fields import StrictSerializer
@@ -65,18 +65,18 @@ class Endpoint(APIView):
             raise serializers.ValidationError({name: ["this parameter is given more than once"] for name in repeated_names})
         return validated_data(serializer_class, parameters.dict())
 
-    def body(self, serializer_class: type[StrictSerializer]) -> dict:
+    def body(self, serializer_class: type[StrictSerializer], *, max_bytes: int = MAX_BODY_BYTES) -> dict:
         """Return the validated body. Raise Problem (415), RequestRefused (400, 413) or ValidationError."""
-        return validated_data(serializer_class, self.raw_body())
+        return validated_data(serializer_class, self.raw_body(max_bytes=max_bytes))
 
     def check_empty_body(self) -> None:
         """Accept no body or an empty object. Raise RequestRefused (400, 413) or ValidationError for other bodies."""
         validated_data(EmptySerializer, read_json_object(self.request._request, default={}))
 
-    def raw_body(self, *, allows_surrogates: bool = True) -> dict:
+    def raw_body(self, *, allows_surrogates: bool = True, max_bytes: int = MAX_BODY_BYTES) -> dict:
         if self.request._request.content_type == "":
             raise Problem(415, "the Content-Type must be application/json")
-        return read_json_object(self.request._request, allows_surrogates=allows_surrogates)
+        return read_json_object(self.request._request, allows_surrogates=allows_surrogates, max_bytes=max_bytes)
 
 
 def _not_modified(response) -> HttpResponseNotModified:

@@ -1,5 +1,6 @@
 """Strict serializers and fields. They convert no types, and serializers refuse unknown members."""
 
+from django.core.validators import RegexValidator
 from rest_framework import serializers
 
 from entities.address import AddressError, parse_address
@@ -10,6 +11,7 @@ from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, n
 
 MAX_INTEGER = 2**63 - 1
 MAX_ADDRESS_CHARACTERS = 600
+NAME_CHARACTERS = r"[^\x00-\x1f\x7f-\x9f]+"
 
 
 class ErrorMessages:
@@ -39,9 +41,22 @@ class StrictSerializer(ErrorMessages, serializers.Serializer):
         return super().to_internal_value(data)
 
 
+class DocumentedPattern(RegexValidator):
+    """A pattern for the OpenAPI document that every valid value matches. The field itself checks more and names the fault."""
+
+    def __call__(self, value: object) -> None:
+        pass
+
+
 class Text(ErrorMessages, serializers.CharField):
-    def __init__(self, **options):
+    """A string. It must not be empty, unless `allow_blank` is set."""
+
+    def __init__(self, *, pattern: str = "", **options):
+        if not options.get("allow_blank"):
+            options.setdefault("min_length", 1)
         super().__init__(trim_whitespace=False, **options)
+        if pattern:
+            self.validators.append(DocumentedPattern(pattern))
 
     def to_internal_value(self, data):
         if not isinstance(data, str):
@@ -88,7 +103,8 @@ class AddressText(Text):
     """The address of an entity; the validated value is an `Address`."""
 
     def __init__(self, **options):
-        super().__init__(max_length=MAX_ADDRESS_CHARACTERS, **options)
+        options.setdefault("help_text", "An address, written `KIND:NAME`, such as `dataset:sales.orders`.")
+        super().__init__(max_length=MAX_ADDRESS_CHARACTERS, pattern=r"^[A-Za-z][A-Za-z0-9_]*:\S+$", **options)
 
     def run_validation(self, data=serializers.empty):
         text = super().run_validation(data)
@@ -103,6 +119,10 @@ class AddressText(Text):
 class PrincipalText(Text):
     """A principal, written `user:NAME` or `group:NAME`."""
 
+    def __init__(self, **options):
+        options.setdefault("help_text", "A principal, written `user:NAME` or `group:NAME`.")
+        super().__init__(max_length=MAX_NAME_CHARACTERS + len("group:"), pattern=f"^(?:user|group):{NAME_CHARACTERS}$", **options)
+
     def to_internal_value(self, data):
         text = super().to_internal_value(data)
         try:
@@ -116,7 +136,7 @@ class NameText(Text):
     """The name of a user or group."""
 
     def __init__(self, **options):
-        super().__init__(max_length=MAX_NAME_CHARACTERS, **options)
+        super().__init__(max_length=MAX_NAME_CHARACTERS, pattern=f"^{NAME_CHARACTERS}$", **options)
 
     def to_internal_value(self, data):
         name = super().to_internal_value(data)

@@ -1,8 +1,9 @@
 """The AuthZEN part of the OpenAPI document. It is written by hand, because these endpoints are plain Django views."""
 
-from authzconsole.api.evaluation import STOP_DECISIONS
+from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS
 from authzconsole.api.metadata import PATHS
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS
+from authzconsole.common.request_body import MAX_BODY_BYTES
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "AuthZEN Authorization API 1.0"
@@ -24,13 +25,15 @@ _OPERATIONS = {
         "authzen_search_subject", "Subject Search", "Which subjects are permitted to perform this action on this resource? "
                                                     "For administrators, auditors, service accounts and their tokens with the "
                                                     "scope `decide`.",
-        "AuthzenSearch", QUESTION | {"subject": {"type": "user"}}, "AuthzenFound", SEARCH_RESPONSE | {"results": [SUBJECT]}),
+        "AuthzenSubjectSearch", QUESTION | {"subject": {"type": "user"}}, "AuthzenFound",
+        SEARCH_RESPONSE | {"results": [SUBJECT]}),
     "search_resource_endpoint": (
         "authzen_search_resource", "Resource Search", "On which resources is this subject permitted to perform this action?",
-        "AuthzenSearch", QUESTION | {"resource": {"type": "dataset"}}, "AuthzenFound", SEARCH_RESPONSE),
+        "AuthzenResourceSearch", QUESTION | {"resource": {"type": "dataset"}}, "AuthzenFound", SEARCH_RESPONSE),
     "search_action_endpoint": (
         "authzen_search_action", "Action Search", "Which actions is this subject permitted to perform on this resource?",
-        "AuthzenSearch", {"subject": SUBJECT, "resource": RESOURCE}, "AuthzenFound", SEARCH_RESPONSE | {"results": [ACTION]}),
+        "AuthzenActionSearch", {"subject": SUBJECT, "resource": RESOURCE}, "AuthzenFound",
+        SEARCH_RESPONSE | {"results": [ACTION]}),
 }
 # by status: the description, and an example of the message
 _ERRORS = {
@@ -59,9 +62,13 @@ def authzen_paths() -> dict:
 
 def authzen_components() -> dict:
     text, anything = {"type": "string"}, {"type": "object", "additionalProperties": {}}
-    entity = {"type": "object", "properties": {"type": text, "id": text, "properties": anything}, "required": ["type"]}
+    subject = {"type": "object", "required": ["type", "id"], "properties": {
+        "type": text | {"description": "`user` or `group`."}, "id": text | {"description": "The name."}, "properties": anything}}
+    resource = {"type": "object", "required": ["type", "id"], "properties": {
+        "type": text | {"description": "A kind of entity."}, "id": text | {"description": "The address without its kind."},
+        "properties": anything}}
     action = {"type": "object", "properties": {"name": text, "properties": anything}, "required": ["name"]}
-    members = {"subject": entity, "action": action, "resource": entity, "context": _context()}
+    members = {"subject": subject, "action": action, "resource": resource, "context": _context()}
     decision = {"type": "object", "properties": {"decision": {"type": "boolean"}, "context": _reasons()},
                 "required": ["decision"]}
     page = {"type": "object", "properties": {
@@ -75,10 +82,16 @@ def authzen_components() -> dict:
     options = {"type": "object", "properties": {"evaluations_semantic": {"type": "string", "enum": list(STOP_DECISIONS)}}}
     item = {"type": "object", "properties": members}
     return {
-        "AuthzenEvaluation": item | {"required": ["subject", "action", "resource"]},
-        "AuthzenEvaluations": {"type": "object", "properties": members | {
-            "evaluations": {"type": "array", "items": item, "maxItems": 1000}, "options": options}},
-        "AuthzenSearch": {"type": "object", "properties": members | {"page": page}, "required": ["subject", "resource"]},
+        "AuthzenEvaluation": item | {"description": "A question.", "required": ["subject", "action", "resource"]},
+        "AuthzenEvaluations": {
+            "type": "object", "description": "Questions. The other members are defaults for all of them.",
+            "properties": members | {
+                "evaluations": {"type": "array", "items": item, "maxItems": MAX_EVALUATIONS}, "options": options}},
+        "AuthzenSubjectSearch": _search("The id of the subject is ignored.", members | {
+            "subject": subject | {"required": ["type"]}, "page": page}, ["subject", "action", "resource"]),
+        "AuthzenResourceSearch": _search("The id of the resource is ignored.", members | {
+            "resource": resource | {"required": ["type"]}, "page": page}, ["subject", "action", "resource"]),
+        "AuthzenActionSearch": _search("The action is ignored.", members | {"action": {}, "page": page}, ["subject", "resource"]),
         "AuthzenDecision": decision,
         "AuthzenDecisions": {"type": "object", "properties": {
             "evaluations": {"type": "array", "items": {"$ref": "#/components/schemas/AuthzenDecision"}},
@@ -88,12 +101,17 @@ def authzen_components() -> dict:
     }
 
 
+def _search(description: str, members: dict, required: list[str]) -> dict:
+    return {"type": "object", "description": f"A search. {description}", "properties": members, "required": required}
+
+
 def _operation(operation_id: str, summary: str, description: str, request_schema: str, request_example: dict,
                response_schema: str, response_example: dict) -> dict:
     return {
         "operationId": operation_id, "tags": [TAG], "summary": summary, "description": description,
         "security": [{"token": []}, {"session": []}],
-        "requestBody": {"required": True, "content": {"application/json": _content(request_schema, request_example)}},
+        "requestBody": {"required": True, "description": f"At most {MAX_BODY_BYTES:,} bytes.",
+                        "content": {"application/json": _content(request_schema, request_example)}},
         "responses": {"200": {"description": "Success.", "headers": ID_HEADER,
                               "content": {"application/json": _content(response_schema, response_example)}},
                       **{status: _error_response(status) for status in _ERRORS}},

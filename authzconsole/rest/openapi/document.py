@@ -12,6 +12,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework import serializers
 
+from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.openapi.authzen_document import ID_HEADER, authzen_components, authzen_paths
 
@@ -43,19 +44,23 @@ def add_authzen_endpoints(result: dict, generator, request, public) -> dict:
 def add_strictness(result: dict, generator, request, public) -> dict:
     """Add what drf-spectacular cannot derive from the endpoints.
 
-    Bodies are required, strict serializers accept no other members, lists have a maximum length, each of the two
+    Bodies are required and limited, strict serializers accept no other members, lists have a maximum length, each of the two
     authentication methods is sufficient, and every response has the id of the request. A postprocessing hook of
     drf-spectacular.
     """
     for serializer_class in _subclasses(StrictSerializer):
         if schema := result["components"]["schemas"].get(serializer_class.__name__.removesuffix("Serializer")):
             schema["additionalProperties"] = False
+    for serializer_class in _subclasses(serializers.Serializer):
+        if schema := result["components"]["schemas"].get(serializer_class.__name__.removesuffix("Serializer")):
             for name, max_items in _limited_lists(serializer_class):
                 schema["properties"][name]["maxItems"] = max_items
     for operation in (operation for path in result["paths"].values() for operation in path.values()):
         operation["security"] = [{"token": []}, {"session": []}]
         if "requestBody" in operation:
             operation["requestBody"]["required"] = True
+            max_bytes = MAX_IMPORT_BYTES if operation["operationId"] == "plans_import" else MAX_BODY_BYTES
+            operation["requestBody"]["description"] = f"At most {max_bytes:,} bytes."
         for response in operation["responses"].values():
             response["headers"] = response.get("headers", {}) | ID_HEADER
     return result
@@ -67,7 +72,7 @@ def _subclasses(serializer_class: type) -> Iterator[type]:
         yield from _subclasses(subclass)
 
 
-def _limited_lists(serializer_class: type[StrictSerializer]) -> Iterator[tuple[str, int]]:
+def _limited_lists(serializer_class: type[serializers.Serializer]) -> Iterator[tuple[str, int]]:
     for name, field in serializer_class().fields.items():
         if isinstance(field, serializers.ListSerializer) and field.max_length is not None:
             yield name, field.max_length

@@ -62,8 +62,8 @@ DETAILS = {
     429: "this token may send 30,000 requests in 60 seconds: wait 2 s before you send the next one",
     503: "the folder of snapshots and results cannot be used",
 }
-IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
-                            description="The ETag that was read, or `*`. Required: without it, the response is 428.")
+IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=True,
+                            description="The ETag that was read, or `*`. Without it, the response is 428.")
 IF_MATCH_OPTIONAL = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
                                      description="The ETag that was read. Returns 412 if the resource has changed.")
 ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200, 201, 304, 412],
