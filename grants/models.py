@@ -13,6 +13,7 @@ from django.contrib.auth.models import AbstractUser, Permission
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Abs
+from django.utils import timezone
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
 from entities.address import MAX_KEY_LENGTH, Address
@@ -40,8 +41,10 @@ class User(AbstractUser):
     username = models.CharField("name", max_length=150, unique=True)
     role = models.CharField(max_length=13, choices=Role.choices, default=Role.ORDINARY)
     is_principal = models.BooleanField(default=True)
-    # An administrator set the password: the user must change it before using any page (grants.principals.services).
+    # Another person set the password: the user must change it before using any page (grants.principals.services).
     must_change_password = models.BooleanField(default=False, db_default=False)
+    # When a password that somebody else set stops working; null for a password that the user chose.
+    password_expires_at = models.DateTimeField(null=True)
     # A service account owns API tokens for a program. It cannot sign in and has no password.
     is_service = models.BooleanField(default=False, db_default=False)
 
@@ -54,6 +57,11 @@ class User(AbstractUser):
     def is_active_principal(self) -> bool:
         """Return whether the user is a known subject in decisions."""
         return self.is_active and self.is_principal
+
+    @property
+    def has_expired_password(self) -> bool:
+        """Return whether an administrator set the password too long ago."""
+        return self.must_change_password and self.password_expires_at is not None and self.password_expires_at <= timezone.now()
 
     @property
     def can_administer(self) -> bool:

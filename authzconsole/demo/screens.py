@@ -49,6 +49,7 @@ def prepare_examples() -> tuple[dict[str, str], str]:
     from authzconsole.demo.staging import create_demo_examples
     from grants.models import Role, User
 
+    User.objects.update(must_change_password=False)
     administrator, client = User.objects.filter(role=Role.ADMINISTRATOR).first(), Client()
     client.force_login(administrator)
     return create_demo_examples(administrator, wait_for), client.cookies[settings.SESSION_COOKIE_NAME].value

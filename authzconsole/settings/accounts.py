@@ -5,10 +5,12 @@ from .environment import env
 AUTH_USER_MODEL = "grants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": f"django.contrib.auth.password_validation.{name}"}
-    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator",
-                 "NumericPasswordValidator")
+    {"NAME": f"django.contrib.auth.password_validation.{name}", "OPTIONS": options}
+    for name, options in (("UserAttributeSimilarityValidator", {}), ("MinimumLengthValidator", {"min_length": 12}),
+                          ("CommonPasswordValidator", {}), ("NumericPasswordValidator", {}))
 ]
+# a password that an administrator or `bootstrap` set must be changed within this time
+FIRST_PASSWORD_HOURS = env.int("FIRST_PASSWORD_HOURS", default=72)
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "sign-in"

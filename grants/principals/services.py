@@ -6,9 +6,12 @@ INVARIANT: the console keeps at least one active administrator.
 import secrets
 from collections.abc import Iterable
 from contextlib import contextmanager
+from datetime import datetime, timedelta
 
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
+from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
@@ -91,7 +94,7 @@ def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
 def renew_user_password(*, author: Author, name: str) -> str:
     """Set a generated password and return it; only its hash is stored. The sessions of the user end.
 
-    Two people know the password now, so the user must change it at the next sign-in.
+    Two people know the password now, so the user must change it at the next sign-in, and within FIRST_PASSWORD_HOURS.
     """
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     # Hashing takes a large part of a second, so it is done before the journal is locked.
@@ -100,10 +103,16 @@ def renew_user_password(*, author: Author, name: str) -> str:
         user = _user(name)
         if user.is_service:
             raise PrincipalError(f"{user} is a service account: it uses API tokens and cannot have a password")
-        User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=True)
+        User.objects.filter(pk=user.pk).update(
+            password=hashed, must_change_password=True, password_expires_at=first_password_end())
         record(Change("password-set", principal=str(user)), f"{user} has a new password",
                *end_access([user.pk], with_tokens=False))
     return password
+
+
+def first_password_end() -> datetime:
+    """Return when a password expires that another person sets now, if the user does not change it."""
+    return timezone.now() + timedelta(hours=settings.FIRST_PASSWORD_HOURS)
 
 
 def add_group(*, author: Author, name: str) -> Outcome:

@@ -28,6 +28,7 @@ def console(live_server, tmp_path, settings):
     settings.SNAPSHOT_URI = str(tmp_path)
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     name, _ = create_first_administrator()
+    User.objects.update(must_change_password=False)
     administrator, client = User.objects.get(username=name), Client()
     client.force_login(administrator)
     return create_demo_examples(administrator, lambda run: write_sample_report(tmp_path, run)), client

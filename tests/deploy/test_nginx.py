@@ -73,8 +73,9 @@ def test_a_user_signs_in_through_the_proxy_with_cookies_of_this_host(proxy, inst
     assert set(cookies) == {"__Host-sessionid", "__Host-csrftoken"}
     for morsel in cookies.values():
         assert morsel["secure"] and morsel["path"] == "/" and not morsel["domain"]
-    status, page = send("GET", "/")
-    assert status == 200 and "admin" in page
+    assert send("GET", "/")[0] == 303
+    status, page = send("GET", "/password")
+    assert status == 200 and "admin, your password was not chosen by you" in page
 
 
 def test_a_host_that_is_not_allowed_is_refused(proxy):

@@ -34,6 +34,22 @@ def test_the_first_start_creates_an_administrator_that_is_not_a_principal():
     assert not admin.is_principal and not admin.is_superuser and not admin.is_staff
 
 
+def test_the_first_password_must_be_changed_at_the_first_sign_in(client):
+    name, password = re.search(r"Sign in as (\S+) with the password (\S+)", run_bootstrap()).groups()
+    assert client.post("/sign-in", {"username": name, "password": password}).status_code == 302
+    assert client.get("/").headers["Location"] == "/password?next=%2F"
+    new = "quite another password"
+    client.post("/password", {"old_password": password, "new_password1": new, "new_password2": new})
+    assert client.get("/password").status_code == 200 and client.get("/ask").status_code == 200
+
+
+def test_the_first_password_expires(client, settings):
+    settings.FIRST_PASSWORD_HOURS = 0
+    name, password = re.search(r"Sign in as (\S+) with the password (\S+)", run_bootstrap()).groups()
+    response = client.post("/sign-in", {"username": name, "password": password})
+    assert response.status_code == 200 and "This first password has expired" in response.content.decode()
+
+
 def test_the_password_is_printed_once():
     assert "password" in run_bootstrap()
     assert run_bootstrap() == ""

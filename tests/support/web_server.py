@@ -75,7 +75,8 @@ def prepare_state(state: Path, database: str) -> str:
     """Copy a migrated SQLite database into the state folder, create the first administrator and return the password."""
     with closing(sqlite3.connect(database)) as source, closing(sqlite3.connect(state / "console.sqlite3")) as copy:
         source.backup(copy)
-    code = "from authzconsole.management.commands.bootstrap import *; print(create_first_administrator()); collect_static_files()"
+    code = ("from authzconsole.management.commands.bootstrap import *; print(create_first_administrator()); "
+            "collect_static_files(); User.objects.update(must_change_password=False)")
     return re.search(r"\('admin', '(\S+)'\)", manage(state, "shell", "-c", code))[1]
 
 

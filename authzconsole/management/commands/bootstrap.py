@@ -14,7 +14,7 @@ from grants.changes.authority import administrator_transaction
 from grants.errors import JournalReadOnly
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.services import add_user
+from grants.principals.services import add_user, first_password_end
 
 DEMO_TENANT = Path(settings.BASE_DIR) / "authzconsole" / "demo" / "tenant.jsonl"
 # without characters that look alike, because users type the password from the screen
@@ -44,7 +44,10 @@ def collect_static_files() -> None:
 
 
 def create_first_administrator() -> tuple[str, str] | None:
-    """Create the first administrator and return the name and password; return None if an active administrator exists."""
+    """Create the first administrator and return the name and password; return None if an active administrator exists.
+
+    The administrator must change the password at the first sign-in.
+    """
     author = Author("bootstrap", reason="the first start")
     with administrator_transaction(author):
         if User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exists():
@@ -56,7 +59,8 @@ def create_first_administrator() -> tuple[str, str] | None:
         add_user(author=author, name=name, role=Role.ADMINISTRATOR, is_principal=False)
         user = User.objects.get(username=name)
         user.set_password(password)
-        user.save(update_fields=["password"])
+        user.must_change_password, user.password_expires_at = True, first_password_end()
+        user.save(update_fields=["password", "must_change_password", "password_expires_at"])
     return name, password
 
 
@@ -82,5 +86,7 @@ class Command(BaseCommand):
 
     def _print_credentials(self, name: str, password: str) -> None:
         self.stdout.write(f"Sign in as {name} with the password {password}\n"
-                          f"It is shown only now; `.venv/bin/python manage.py changepassword {name}` sets another.")
+                          f"You choose your own password then. This one is shown only now and works for "
+                          f"{settings.FIRST_PASSWORD_HOURS} hours;\n"
+                          f"`.venv/bin/python manage.py changepassword {name}` sets another.")
         self.stdout.flush()

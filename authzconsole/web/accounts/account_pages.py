@@ -74,7 +74,8 @@ def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: 
     return render_page(request, "accounts/account.html", {
         "account": user, "principal": principal_link(user), "url": principal_url("account", str(user)), "fault": fault,
         "email": form.get("email", ""), "email_reason": form.get("reason", ""),
-        "password": password, "roles": ROLE_CHOICES, "role_label": ROLE_LABELS[user.role],
+        "password": password, "first_password_hours": settings.FIRST_PASSWORD_HOURS,
+        "roles": ROLE_CHOICES, "role_label": ROLE_LABELS[user.role],
         "can_sign_in": user.has_usable_password(), "has_providers": bool(settings.SIGN_IN_PROVIDERS),
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URL_NAMES.items()},
         "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "max_tokens": MAX_TOKENS,

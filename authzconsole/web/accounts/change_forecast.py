@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from django.conf import settings
 from django.db.models import QuerySet
 from django.http import Http404
 
@@ -88,7 +89,8 @@ def _email_forecast(user: User, email: str) -> AccountForecast:
 
 def password_forecast(user: User) -> AccountForecast:
     has_password = user.has_usable_password()
-    effects = ["Generates a password, shown once. The user must change it at first sign-in."]
+    effects = [f"Generates a password, shown once. The user must sign in and change it within {settings.FIRST_PASSWORD_HOURS} "
+               f"hours."]
     if has_password:
         effects = ["The current password stops working.", *effects, *_sessions_effect(user)]
     effects += _tokens_effect(ApiToken.objects.active().filter(owner=user), "keeps working", "keep working")

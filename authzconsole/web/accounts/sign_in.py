@@ -35,12 +35,15 @@ class SignInForm(PasswordAttemptForm, AuthenticationForm):
     error_messages = AuthenticationForm.error_messages | {
         "invalid_login": "Wrong user name or password. Both are case-sensitive.",
         "inactive": "This account is inactive. A console administrator can activate it.",
+        "expired": "This first password has expired. A console administrator can set another.",
     }
 
     def confirm_login_allowed(self, user) -> None:
         super().confirm_login_allowed(user)
         if user.is_service:
             raise self.get_invalid_login_error()
+        if user.has_expired_password:
+            raise ValidationError(self.error_messages["expired"], code="expired")
 
     def get_invalid_login_error(self) -> ValidationError:
         # the password was right, but another system refused the sign-in (authzconsole.directory.backend)
@@ -122,7 +125,7 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
                                         next=self.get_redirect_url(), **kwargs)
 
     def form_valid(self, form) -> HttpResponse:
-        form.user.must_change_password = False
+        form.user.must_change_password, form.user.password_expires_at = False, None
         messages.success(self.request, "Your password was changed.")
         record_authentication(self.request, "password")
         end_own_sessions(form.user, current_key=self.request.session.session_key or "")

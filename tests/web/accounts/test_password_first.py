@@ -1,10 +1,12 @@
 """Users whose password was set by an administrator must change it first."""
 
 import re
+from datetime import timedelta
 
 import pytest
 from django.test import Client
 from django.urls import URLPattern, get_resolver, reverse
+from django.utils import timezone
 
 from grants.journal import Author
 from grants.models import User
@@ -15,7 +17,7 @@ from tests.support.pages import page_html
 NEW = "quite another password"
 # URLs that stay available before the change
 AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
-             "mfa_authenticate"}
+             "mfa_authenticate", "readyz"}
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_htmx_requests_redirect_the_whole_page(sign_in_with_reset_password, htmx
 
 def test_the_forced_form_offers_only_the_change_and_sign_out(sign_in_with_reset_password):
     text = page_html(sign_in_with_reset_password("dee")[0].get("/password"))
-    assert "your password was set by an administrator" in text
+    assert "your password was not chosen by you" in text
     assert 'action="/sign-out"' in text and "Cancel" not in text and "<nav" not in text
 
 
@@ -122,6 +124,31 @@ def test_a_self_chosen_password_needs_no_change(browse):
     assert "Cancel" in page_html(client.get("/password"))
     assert change_password(client, PASSWORD)["Location"] == "/"
     assert not User.objects.get(username="dee").must_change_password
+
+
+def test_the_attack_a_first_password_is_used_after_it_expired(cast):
+    password = renew_user_password(author=SETUP, name="dee")
+    form = {"username": "dee", "password": password}
+    for hours, is_expired in ((1, False), (-1, True)):
+        User.objects.filter(username="dee").update(password_expires_at=timezone.now() + timedelta(hours=hours))
+        text = page_html(Client().post("/sign-in", form, follow=True))
+        assert ("This first password has expired" in text) == is_expired
+    assert "has expired" not in page_html(Client().post("/sign-in", form | {"password": "wrong"}))
+
+
+def test_a_first_password_expires_after_72_hours_and_an_own_password_never(sign_in_with_reset_password):
+    client, password = sign_in_with_reset_password("dee")
+    end = User.objects.get(username="dee").password_expires_at
+    assert timedelta(hours=71.9) < end - timezone.now() <= timedelta(hours=72)
+    change_password(client, password)
+    assert User.objects.get(username="dee").password_expires_at is None
+
+
+@pytest.mark.parametrize("new", ["elevencharsx", "eleven-char", "qwerty123456", "123456789012"])
+def test_short_and_known_passwords_are_refused(new, sign_in_with_reset_password):
+    client, password = sign_in_with_reset_password("dee")
+    response = change_password(client, password, new)
+    assert (response.status_code == 302) == (new == "elevencharsx")
 
 
 def test_every_reset_requires_another_change(sign_in_with_reset_password, browse):
