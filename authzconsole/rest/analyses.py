@@ -226,8 +226,8 @@ class Results(Endpoint):
 
     @api_operation(
         "runs_results", TAG, "Read a report's table",
-        "Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the run is not done or "
-        "if the report has no such table, and 410 if the report was removed. For administrators and auditors.",
+        "Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the run is not done, "
+        "if the report has no such table or was changed, and 410 if it was removed. For administrators and auditors.",
         query=ResultsQuery, responses={200: ResultsSerializer}, response_example=RESULTS_EXAMPLE, errors=[404, 409, 410],
         parameters=[RUN_PATH, TABLE_PATH])
     def get(self, request: Request, number: int, table: str) -> Response:

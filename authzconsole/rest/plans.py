@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun, RunState
 from analytics.regrant_plans import create_regrant_plan
+from analytics.results.manifest import ReportChanged
 from analytics.storage import StorageError
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
@@ -123,7 +124,8 @@ class ImpactPlans(Endpoint):
         "plans_keep", TAG, "Create a plan that keeps permissions across generations",
         "Uses a finished run of policy-impact. The plan has the smallest set of grants after which no user loses an "
         "operation on a live entity when the other generation becomes active. All grants go to the users who would lose "
-        "permissions. Returns 409 if data changed since the run, if nothing is lost, or if the plan would be too large.",
+        "permissions. Permissions that the rule engine does not confirm are left out; `recipe.left_out` is their number. "
+        "Returns 409 if data or the report changed since the run, if nothing is lost, or if the plan would be too large.",
         request=KeepSerializer, request_example={"run": 7, "namespace": "namespace:sales"}, responses={201: PlanSerializer},
         response_example=PLAN_EXAMPLE | {"origin": PlanOrigin.POLICY_IMPACT.value}, errors=[404, 409, 410],
         parameters=[LOCATION])
@@ -134,6 +136,8 @@ class ImpactPlans(Endpoint):
             raise Http404
         try:
             return created_plan_response(create_regrant_plan(author=author_of(request), run=run, **data))
+        except ReportChanged:
+            raise
         except (AnalysisError, StorageError) as error:
             has_no_report = run.state != RunState.DONE or run.analysis != AnalysisName.POLICY_IMPACT
             raise Problem(409 if has_no_report else 410, str(error)) from None

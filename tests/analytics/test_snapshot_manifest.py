@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from django.db import transaction
 from django.test import Client
+from pyarrow._fs import _MockFileSystem
 
 from analytics import manifests
 from analytics.manifests import MANIFEST_NAME
@@ -196,3 +197,16 @@ def test_a_cleaner_that_notices_a_new_lease_keeps_the_files(monkeypatch, storage
     assert (Path(first.path) / GRANTS).exists()
     delete_old_snapshots(filesystem, str(Path(first.path).parent))
     assert (Path(first.path) / GRANTS).exists()
+
+
+def test_snapshots_of_other_file_systems_are_verified_too():
+    """An object store has paths without a slash at the beginning."""
+    files = _MockFileSystem()
+    files.create_dir("bucket/id/revision=1/users")
+    with files.open_output_stream("bucket/id/revision=1/users/part-00000.parquet") as file:
+        file.write(b"rows")
+    written = manifest.write_snapshot_manifest(files, "bucket/id/revision=1", 1, {"users/part-00000.parquet": 2})
+    assert manifest.verified_files(files, "bucket/id/revision=1", 1) == written
+    files.delete_file("bucket/id/revision=1/users/part-00000.parquet")
+    with pytest.raises(manifests.ManifestError, match="users/part-00000.parquet is missing"):
+        manifest.verified_files(files, "bucket/id/revision=1", 1)

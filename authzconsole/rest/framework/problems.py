@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from rest_framework.exceptions import APIException, MethodNotAllowed, NotAcceptable, ValidationError
 
 from analytics.analyses import AnalysisError
+from analytics.folders import ScratchError
 from analytics.results.export import ExportFailed
 from analytics.results.files import ResultsGone
 from analytics.results.manifest import ReportChanged
@@ -38,7 +39,8 @@ TYPES = {
 _STATUS_BY_ERROR = (
     (NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
     (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
-    (UnknownGeneration, 400), (ReportChanged, 409), (StorageError, 503),
+    (UnknownGeneration, 400), (ReportChanged, 409), (ScratchError, 503),
+    (StorageError, 503),
 )
 
 

@@ -8,22 +8,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from django.test import Client
+from pyarrow._fs import _MockFileSystem
 
 from analytics.analyses import AnalysisError, analysis_by_name
+from analytics.arrow import arrow_schema
 from analytics.manifests import MANIFEST_NAME
 from analytics.models import AnalysisRun
 from analytics.results import manifest
 from analytics.results.compare import compare_with_previous
 from analytics.results.export import DOWNLOAD_FORMATS
 from analytics.results.files import ResultsGone, write_index
-from analytics.results.manifest import ReportChanged, file_hash, load_manifest
+from analytics.results.manifest import ReportChanged, ReportFile, ReportManifest, file_hash, load_manifest
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page, result_stream, row_counts
 from analytics.runs import execution
 from analytics.storage import storage_root
-from analytics.tables import READINESS
+from analytics.tables import IMPACT_DETAIL, READINESS
+from grants.journal import current_revision
 from grants.journal_keys import signing_key
-from grants.models import Role, User
+from grants.models import Plan, Role, User
+from tests.support.cast import create_sample_tenant
 from tests.support.reports import FINAL, create_report, sign_report
 from tests.support.runs import create_waiting_run
 
@@ -213,3 +217,31 @@ def test_a_cancelled_run_is_not_signed(report, storage):
 
     with pytest.raises(AnalysisError, match="cancelled"):
         manifest.write_report_manifest(report, report.result_folder, 3, check=end)
+
+
+def test_a_changed_report_makes_no_plan(storage, client):
+    create_sample_tenant()
+    run = create_report(storage, {"rows": [], "operations": [], "detail": []}, analysis="policy-impact", summary={},
+                        revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
+    sign_report(run)
+    schema = arrow_schema(IMPACT_DETAIL)
+    forged = dict(zip(schema.names, ("ned", "securekey:sales.signing", "delete", True, False), strict=True))
+    pq.write_table(pa.Table.from_pylist([forged], schema), storage / run.result_folder / "detail" / "part-0.parquet")
+    response = client.post("/api/v1/plans/policy-impact", {"run": run.pk}, content_type="application/json")
+    assert response.status_code == 409 and "was changed outside the console" in response.json()["detail"]
+    page = client.post(f"/plans/policy-impact/{run.pk}", {}, follow=True).content.decode()
+    assert "was changed outside the console" in page and not Plan.objects.exists()
+
+
+def test_the_files_of_another_file_system_are_verified_too(report, folder):
+    files = _MockFileSystem()
+    files.create_dir("bucket/rows")
+    with files.open_output_stream("bucket/rows/part-0.parquet") as file:
+        file.write(b"content")
+    expected = ReportFile(7, hashlib.sha256(b"content").hexdigest())
+    ReportManifest("bucket", {"rows/part-0.parquet": expected}).check_files(files, ["bucket/rows/part-0.parquet"])
+    with files.open_output_stream("bucket/rows/part-0.parquet") as file:
+        file.write(b"changed")
+    other = ReportManifest("bucket", {"rows/part-0.parquet": ReportFile(7, "0" * 64)})
+    with pytest.raises(ReportChanged, match="has another content"):
+        other.check_files(files, ["bucket/rows/part-0.parquet"])
