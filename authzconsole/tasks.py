@@ -6,7 +6,8 @@ from celery import shared_task
 
 from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.security_events.shipping import ship_security_events
-from grants.verification.anchor import AnchorError, anchor_journal
+from grants.verification.anchor import anchor_journal
+from grants.verification.anchor_places import AnchorError
 
 logger = logging.getLogger(__name__)
 

@@ -16,5 +16,5 @@ DEFAULT_GENERATION = env.str("DEFAULT_GENERATION", default="final")
 # The first key signs new lines of the journal; all keys verify. See grants/journal_keys.py.
 JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or stored_secret(
     "journal_keys", "the console is read-only until the journal is sealed again").split()
-# places of the head of the journal outside the database; see grants/verification/anchor.py
+# places of the head of the journal outside the database; see grants/verification/anchor_places.py
 JOURNAL_ANCHOR = env.list("JOURNAL_ANCHOR", default=[])

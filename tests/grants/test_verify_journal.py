@@ -8,6 +8,7 @@ import pytest
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.utils import timezone
+from pyarrow.fs import FileSelector, S3FileSystem
 
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken
@@ -21,7 +22,8 @@ from grants.lifecycle.services import delete_entity, recreate_entity, register_e
 from grants.models import ActiveGeneration, GroupGrant, JournalHead, JournalLine, Role, User, UserGrant
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
 from grants.tenant.import_document import import_tenant
-from grants.verification.anchor import AnchorError, anchor_journal
+from grants.verification.anchor import anchor_journal
+from grants.verification.anchor_places import AnchorError
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests")
@@ -154,6 +156,23 @@ def anchor(tmp_path, settings):
     return tmp_path / "anchor"
 
 
+@pytest.fixture
+def object_store(settings, monkeypatch):
+    """Start an S3 server with a bucket that is the anchor, and yield its client."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "for-a-test")
+    host, port = server.get_host_and_port()
+    files = S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True)
+    files.create_dir("audit")
+    settings.JOURNAL_ANCHOR = [f"s3://audit/console?endpoint_override={host}:{port}&scheme=http&region=us-east-1"]
+    yield files
+    server.stop()
+
+
 def test_the_head_is_anchored_once_and_compared(tenant, anchor):
     call_command("anchor_journal", stdout=io.StringIO())
     anchor_journal()
@@ -186,6 +205,39 @@ def test_the_attack_an_old_copy_of_the_database_is_detected(tenant, anchor):
 def test_a_broken_anchor_file_is_named(tenant, anchor):
     anchor.write_text("{}\n")
     assert "line 1 of" in fault() and "is not an anchor" in fault()
+
+
+def test_an_object_store_keeps_one_object_per_head_and_is_compared(tenant, object_store):
+    old = JournalHead.objects.get()
+    anchor_journal()
+    add_group(author=OPERATOR, name="more")
+    anchor_journal()
+    anchor_journal()
+    objects = object_store.get_file_info(FileSelector("audit/console", recursive=True))
+    revisions = [int(file.base_name[:20]) for file in objects if file.is_file]
+    assert revisions == [old.revision, old.revision + 1] and verify().endswith(AGREES)
+    JournalLine.objects.filter(revision__gt=old.revision).delete()
+    Group.objects.filter(name="more").delete()
+    old.save()
+    assert f"s3://audit/console has an anchor of line {old.revision + 1}, but the journal ends at line" in fault()
+    with pytest.raises(AnchorError, match="s3://audit/console has line"):
+        anchor_journal()
+
+
+def test_the_attack_a_removed_anchor_is_detected(tenant, anchor):
+    anchor_journal()
+    assert verify().endswith(AGREES)
+    anchor.unlink()
+    assert f"{anchor} has no anchor: it was removed, or nothing was anchored yet" in fault()
+
+
+def test_an_object_store_that_refuses_the_anchor_is_named(tenant, object_store, settings):
+    settings.JOURNAL_ANCHOR = [settings.JOURNAL_ANCHOR[0].replace("audit/console", "missing/console")]
+    with pytest.raises(AnchorError, match="s3://missing/console cannot be written"):
+        anchor_journal()
+    settings.JOURNAL_ANCHOR = ["s3://audit/console?timeout=1"]
+    with pytest.raises(AnchorError, match="s3://audit/console: Unexpected query parameter"):
+        anchor_journal()
 
 
 def test_the_head_is_sent_to_syslog(tenant, settings):

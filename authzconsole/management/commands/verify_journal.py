@@ -6,7 +6,7 @@ from authzconsole.common.token_facts import facts_of_tokens
 from authzconsole.management.console_command import ConsoleCommand
 from grants.journal import ChainBreak, current_revision, first_break
 from grants.models import JournalLine
-from grants.verification.anchor import AnchorError
+from grants.verification.anchor_places import AnchorError
 from grants.verification.replay import first_fault
 
 
