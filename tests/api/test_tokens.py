@@ -15,10 +15,10 @@ from django.db import connection
 from django.utils import timezone
 
 from authzconsole.common.tokens import TokenError, TokenRefused, ValidToken, create_token, revoke_token, verify_token
-from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import ApiToken
 from grants.errors import NotAdministrator, PrincipalError
 from grants.journal import Author, current_revision, first_break
+from grants.management.console_command import ConsoleCommand
 from grants.models import JournalLine, Role, User
 from grants.principals.services import add_user, renew_user_password, set_user_role
 from tests.api.conftest import OPERATOR

@@ -6,9 +6,9 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
 from grants.changes.authority import administrator_transaction
 from grants.journal import Author, Change, append_to_journal
+from grants.management.console_command import ConsoleCommand
 from grants.models import User
 from grants.principals.access_ending import end_access
 

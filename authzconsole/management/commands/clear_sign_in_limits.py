@@ -3,10 +3,10 @@
 from django.core.management.base import CommandError
 
 from authzconsole.common.login_throttle import CLEAR_ACTION
-from authzconsole.management.console_command import ConsoleCommand
 from entities.text import is_storable
 from grants.changes.authority import administrator_transaction
 from grants.journal import Author, Change, append_to_journal
+from grants.management.console_command import ConsoleCommand
 from grants.models import User
 
 

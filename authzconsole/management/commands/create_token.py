@@ -3,10 +3,10 @@
 from django.core.management.base import CommandError
 
 from authzconsole.common.tokens import TokenError, create_token
-from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.models import TokenScope
 from grants.errors import GrantError
 from grants.journal import Author
+from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):

@@ -3,7 +3,7 @@
 from django.contrib.auth.management.commands import createsuperuser
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
+from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand, createsuperuser.Command):

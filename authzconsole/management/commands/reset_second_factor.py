@@ -2,10 +2,10 @@
 
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
 from authzconsole.web.accounts.factors.services import reset_factors
 from grants.errors import GrantError
 from grants.journal import Author
+from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):

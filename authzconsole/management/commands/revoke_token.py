@@ -3,9 +3,9 @@
 from django.core.management.base import CommandError
 
 from authzconsole.common.tokens import TokenError, revoke_token
-from authzconsole.management.console_command import ConsoleCommand
 from grants.errors import GrantError
 from grants.journal import Author
+from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):

@@ -3,9 +3,9 @@
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
 from grants.errors import GrantError
 from grants.journal import Author
+from grants.management.console_command import ConsoleCommand
 
 NAMES_SHOWN = 20
 

@@ -3,8 +3,8 @@
 from django.core.management.base import CommandError
 
 from authzconsole.common.token_facts import facts_of_tokens
-from authzconsole.management.console_command import ConsoleCommand
 from grants.journal import ChainBreak, current_revision, first_break
+from grants.management.console_command import ConsoleCommand
 from grants.models import JournalLine
 from grants.verification.anchor_places import AnchorError
 from grants.verification.replay import first_fault

@@ -3,7 +3,7 @@
 from django.conf import settings
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
+from grants.management.console_command import ConsoleCommand
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
 

@@ -2,9 +2,9 @@
 
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
 from grants.errors import GrantError
 from grants.journal import Author
+from grants.management.console_command import ConsoleCommand
 from grants.verification.seal import seal_journal
 
 

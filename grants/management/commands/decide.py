@@ -8,9 +8,9 @@ from itertools import islice
 
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
 from grants.active_generation import active_generation
 from grants.evaluation.engine import BATCH_SIZE, answer_questions
+from grants.management.console_command import ConsoleCommand
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.strict_json import MalformedJson, json_from_bytes
 

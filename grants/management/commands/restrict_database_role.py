@@ -3,7 +3,7 @@
 from django.core.management.base import CommandError
 from django.db import DatabaseError, connection, transaction
 
-from authzconsole.management.console_command import ConsoleCommand
+from grants.management.console_command import ConsoleCommand
 from grants.models import JournalHead, JournalLine
 
 CREATE = "CREATE ROLE {role} NOLOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
 from entities.vocabulary import clip
 from grants.errors import GrantError
 from grants.journal import Author
+from grants.management.console_command import ConsoleCommand
 from grants.tenant.import_document import import_tenant
 
 

@@ -2,8 +2,8 @@
 
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
 from grants.changes.rows import first_misplaced_grant
+from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):

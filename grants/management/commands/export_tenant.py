@@ -5,7 +5,7 @@ from pathlib import Path
 
 from django.core.management.base import CommandError
 
-from authzconsole.management.console_command import ConsoleCommand
+from grants.management.console_command import ConsoleCommand
 from grants.tenant.export_document import export_tenant, tenant_lines
 
 

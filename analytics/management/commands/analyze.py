@@ -12,7 +12,7 @@ from analytics.results.read import result_batches
 from analytics.runs.foreground import analysis_in_foreground
 from analytics.runs.options import validated_options
 from analytics.storage import StorageError
-from authzconsole.management.console_command import ConsoleCommand
+from grants.management.console_command import ConsoleCommand
 
 OPTIONS = ("generation", "to_generation", "namespace")
 MAX_LINES = 100

@@ -1,0 +1,1 @@
+"""Management commands on analyses and their storage."""
