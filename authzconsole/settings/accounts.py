@@ -3,7 +3,8 @@
 from .environment import env
 
 AUTH_USER_MODEL = "grants.User"
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+LOCAL_BACKEND = "django.contrib.auth.backends.ModelBackend"
+AUTHENTICATION_BACKENDS = [LOCAL_BACKEND]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}", "OPTIONS": options}
     for name, options in (("UserAttributeSimilarityValidator", {}), ("MinimumLengthValidator", {"min_length": 12}),

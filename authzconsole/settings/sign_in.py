@@ -17,6 +17,7 @@ LINK_EXISTING = ("never", "without-password", "always")
 SECOND_FACTOR = ("console", "provider")
 # the path of another page would be the path of this provider
 RESERVED_IDS = ("second-factor",)
+LOCAL_SIGN_IN_CHOICES = ("all", "break-glass", "none")
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
@@ -139,6 +140,16 @@ def allauth_providers(providers: Mapping[str, ProviderOptions]) -> dict:
     }}
 
 
+def check_local_sign_in(choice: str, accounts: list[str], has_other_way: bool) -> None:
+    """Raise ImproperlyConfigured if the choice is unknown, or would let no account sign in."""
+    if choice not in LOCAL_SIGN_IN_CHOICES:
+        raise ImproperlyConfigured(f"LOCAL_SIGN_IN is {choice!r}; it must be one of: {', '.join(LOCAL_SIGN_IN_CHOICES)}")
+    if choice == "break-glass" and not accounts:
+        raise ImproperlyConfigured("LOCAL_SIGN_IN is break-glass: name the accounts in BREAK_GLASS_ACCOUNTS")
+    if choice != "all" and not has_other_way:
+        raise ImproperlyConfigured(f"LOCAL_SIGN_IN is {choice}, but there is no other way to sign in: configure a provider first")
+
+
 SIGN_IN_PROVIDERS = oidc_providers(env.ENVIRON)
 
 # django-allauth runs the protocols. Its pages for sign-up, e-mail addresses and passwords have no URL.
@@ -149,3 +160,8 @@ ACCOUNT_ADAPTER = "authzconsole.web.accounts.providers.adapters.AccountAdapter"
 ACCOUNT_EMAIL_VERIFICATION = "none"
 ACCOUNT_LOGIN_METHODS = {"username"}
 ACCOUNT_SIGNUP_FIELDS = ["username*"]
+
+# which accounts may sign in with a password of the console; see authzconsole/web/accounts/local_sign_in.py
+LOCAL_SIGN_IN = env.str("LOCAL_SIGN_IN", default="all")
+BREAK_GLASS_ACCOUNTS = env.list("BREAK_GLASS_ACCOUNTS", default=[])
+check_local_sign_in(LOCAL_SIGN_IN, BREAK_GLASS_ACCOUNTS, bool(SIGN_IN_PROVIDERS or env.str("LDAP_URI", default="")))

@@ -8,6 +8,7 @@ class EventKind(TextChoices):
 
     SIGN_IN = "sign-in", "Signed in"
     SIGN_IN_FAILURE = "sign-in-failure", "Failed sign-in"
+    BREAK_GLASS = "break-glass", "Break-glass account used"
     SIGN_OUT = "sign-out", "Signed out"
     DENIAL = "denial", "Access denied"
     SEE_AS_START = "see-as-start", "Started to see as another user"

@@ -22,10 +22,11 @@ def ocsf_event(event: SecurityEvent) -> dict:
     """Return the event as an OCSF object."""
     class_uid, activity_id, members = _CLASSES[EventKind(event.kind)](event)
     status_id, status = FAILURE if event.kind in FAILURES else SUCCESS
+    severity_id = MEDIUM if event.kind in FAILURES | {EventKind.BREAK_GLASS} else INFORMATIONAL
     at = int(event.at.timestamp() * 1_000)
     return {
         "activity_id": activity_id, "category_uid": class_uid // 1_000, "class_uid": class_uid,
-        "type_uid": class_uid * 100 + activity_id, "time": at, "severity_id": MEDIUM if status_id == 2 else INFORMATIONAL,
+        "type_uid": class_uid * 100 + activity_id, "time": at, "severity_id": severity_id,
         "status_id": status_id, "status": status, "count": event.count, "message": event_sentence(event),
         "metadata": {"version": VERSION, "product": PRODUCT, "uid": str(event.pk), "event_code": event.kind,
                      "correlation_uid": event.request_id, "logged_time": at},
@@ -86,6 +87,7 @@ def _denied_operation(event: SecurityEvent) -> tuple[int, str]:
 _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.SIGN_IN: _authentication(1),
     EventKind.SIGN_IN_FAILURE: _authentication(1),
+    EventKind.BREAK_GLASS: _authentication(1),
     EventKind.SIGN_OUT: _authentication(2),
     EventKind.TOKEN_REJECTED: _authentication(1),
     EventKind.SEE_AS_START: _session("Start to see as another user"),

@@ -29,6 +29,7 @@ from django.views.decorators.http import require_http_methods
 
 from authzconsole.common.recent_authentication import is_recently_authenticated, record_authentication
 from authzconsole.settings.user_directory import LDAP_BACKEND
+from authzconsole.web.accounts.local_sign_in import is_password_accepted
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 from authzconsole.web.shared.rendering import render_page, see_other
 
@@ -85,7 +86,7 @@ class PasswordMethod(PasswordAttemptForm):
 
     def _check_password(self, request: HttpRequest) -> None:
         account = authenticate(request, username=request.user.username, password=request.POST.get(PASSWORD_FIELD, ""))
-        if account is None or account.pk != request.user.pk:
+        if account is None or account.pk != request.user.pk or not is_password_accepted(account):
             raise ValidationError("This is not your password. Enter it again.")
 
 

@@ -18,6 +18,7 @@ from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
 from authzconsole.sessions.services import end_own_sessions
 from authzconsole.settings.user_directory import LDAP_PROVIDER
+from authzconsole.web.accounts.local_sign_in import is_limited, is_password_accepted, record_break_glass
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 
 
@@ -40,7 +41,7 @@ class SignInForm(PasswordAttemptForm, AuthenticationForm):
 
     def confirm_login_allowed(self, user) -> None:
         super().confirm_login_allowed(user)
-        if user.is_service:
+        if user.is_service or not is_password_accepted(user):
             raise self.get_invalid_login_error()
         if user.has_expired_password:
             raise ValidationError(self.error_messages["expired"], code="expired")
@@ -67,10 +68,11 @@ class SignIn(RetryAfterMixin, views.LoginView):
         query = urlencode({self.redirect_field_name: next_url}) if (next_url := self.get_redirect_url()) else ""
         providers = [{"name": options.name, "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?")}
                      for provider_id, options in settings.SIGN_IN_PROVIDERS.items() if options.protocol != LDAP_PROVIDER]
-        return super().get_context_data(providers=providers, **kwargs)
+        return super().get_context_data(providers=providers, is_limited=is_limited(), **kwargs)
 
     def form_valid(self, form: SignInForm) -> HttpResponse:
         """Sign in, or redirect to the page that asks for the second factor."""
+        record_break_glass(self.request, form.get_user())
         return perform_login(self.request, form.get_user(), redirect_url=self.get_success_url())
 
     def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:

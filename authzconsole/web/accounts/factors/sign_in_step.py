@@ -11,9 +11,9 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
+from authzconsole.settings.accounts import LOCAL_BACKEND
 from authzconsole.web.accounts.factors.codes import verify_code
 from authzconsole.web.accounts.factors.passkeys import request_options, verify_passkey
-from authzconsole.web.accounts.providers.adapters import BACKEND
 from authzconsole.web.accounts.providers.session import is_factor_verified_by_provider
 from authzconsole.web.shared.rendering import render_page, see_other
 
@@ -23,7 +23,7 @@ class SecondFactorStage(AuthenticateStage):
 
     def handle(self) -> tuple:
         # the waiting sign-in stores the account, but not the backend that checked its password
-        self.state["backend"] = getattr(self.login.user, "backend", BACKEND)
+        self.state["backend"] = getattr(self.login.user, "backend", LOCAL_BACKEND)
         return super().handle()
 
     def _should_handle(self, request: HttpRequest) -> bool:

@@ -13,13 +13,13 @@ from django.urls import reverse
 
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
+from authzconsole.settings.accounts import LOCAL_BACKEND
 from authzconsole.web.accounts.providers.identities import Identity, SignInRefused, sign_in_account
 from authzconsole.web.accounts.providers.session import record_provider_sign_in
 from grants.models import User
 
 logger = logging.getLogger(__name__)
 
-BACKEND = "django.contrib.auth.backends.ModelBackend"
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -27,7 +27,7 @@ class AccountAdapter(DefaultAccountAdapter):
 
     def login(self, request: HttpRequest, user: User) -> None:
         if not hasattr(user, "backend"):
-            user.backend = BACKEND
+            user.backend = LOCAL_BACKEND
         super().login(request, user)
 
     def post_login(self, request: HttpRequest, user: User, *, signal_kwargs: dict | None, **kwargs) -> HttpResponse:

@@ -136,7 +136,8 @@ def _check_link_allowed(identity: Identity, user: User) -> None:
     _check_account(user)
     may_link = identity.options.link_existing
     is_linked = SocialAccount.objects.filter(user=user, provider=identity.provider).exists()
-    if is_linked or may_link == "never" or (may_link == "without-password" and user.has_usable_password()):
+    is_break_glass = user.username in settings.BREAK_GLASS_ACCOUNTS
+    if is_break_glass or is_linked or may_link == "never" or (may_link == "without-password" and user.has_usable_password()):
         raise SignInRefused(f"The account `{clip(user.username)}` exists, and it is not linked to your identity at "
                             f"{identity.options.name}. Ask a console administrator.")
 
