@@ -18,9 +18,9 @@ _JAVA_MESSAGES = {
 }
 # exceptions with a message for users
 USER_ERRORS = (AnalysisError, ScratchError, StorageError, SparkUnavailable)
-# Java and Python classes and folders that occur in the stack trace of an error about temporary files
+# Java classes in the stack trace of an error about temporary files
 _SCRATCH_MARKERS = ("DiskBlockObjectWriter", "DiskBlockManager", "DiskStore", "UnsafeSorterSpill", "SortShuffleWriter",
-                    "ShuffleExternalSorter", "IndexShuffleBlockResolver", "LocalDiskShuffle", "/blockmgr-", "/spark-")
+                    "ShuffleExternalSorter", "IndexShuffleBlockResolver", "LocalDiskShuffle")
 # below this, a file system counts as full
 _FULL_BYTES = 1_000_000
 
