@@ -25,6 +25,11 @@ class ConsoleConfig(AppConfig):
         user_logged_in.connect(store.record_sign_in)
         register_access_ender(services.end_access)
         connect_sources()
-        if settings.SCIM_ENABLED and find_spec("scim2_models") is None:
-            logger.error("SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "
-                         "extra `scim` (requirements/extra-scim.txt)")
+        log_missing_packages()
+
+
+def log_missing_packages() -> None:
+    """Log an error if a feature is on whose packages are not installed. The feature is then off, and the console starts."""
+    if settings.SCIM_ENABLED and find_spec("scim2_models") is None:
+        logger.error("SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "
+                     "extra `scim` (requirements/extra-scim.txt)")

@@ -20,6 +20,8 @@ from scim2_models.path import (
     ValuePath,
 )
 
+from entities.text import is_storable
+
 MAX_FILTER_CHARACTERS = 4_000
 MAX_NESTING = 50
 _ORDERS = {CompareOperator.gt: "gt", CompareOperator.ge: "gte", CompareOperator.lt: "lt", CompareOperator.le: "lte"}
@@ -37,8 +39,8 @@ class TextColumn:
     is_case_exact: bool = True
 
     def compare(self, operator: CompareOperator, value: Any) -> Q:
-        if not isinstance(value, str) or "\0" in value:
-            raise InvalidFilterException(detail=f"{operator} compares this attribute with a string")
+        if not isinstance(value, str) or not is_storable(value):
+            raise InvalidFilterException(detail=f"{operator} compares this attribute with a string that can be stored")
         if operator in _ORDERS:
             return self.present() & Q(**{f"{self.path}__{_ORDERS[operator]}": value})
         if operator in (CompareOperator.eq, CompareOperator.ne):

@@ -5,6 +5,7 @@ import re
 import pytest
 from django.test import Client
 
+from authzconsole import apps
 from authzconsole.common.tokens import TokenError, create_token
 from authzconsole.scim import service, views
 from grants.changes.services import change_grants
@@ -81,9 +82,12 @@ def test_a_deactivated_service_account_cannot_provision(scim, issued):
     error_of(scim.get("/Users"), 401)
 
 
-def test_provisioning_is_off_without_the_setting_or_the_packages(scim, settings, monkeypatch):
-    monkeypatch.setattr(views, "find_spec", lambda name: None)
+def test_provisioning_is_off_without_the_setting_or_the_packages(scim, settings, monkeypatch, caplog):
+    for module in (views, apps):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
     error_of(scim.get("/Users"), 404)
+    apps.log_missing_packages()
+    assert "install the extra `scim`" in caplog.text
     monkeypatch.undo()
     assert scim.get("/Users").status_code == 200
     settings.SCIM_ENABLED = False

@@ -170,7 +170,8 @@ MALFORMED = [
     "", " ", "userName", "userName eq", 'userName eq "ned', "userName eq ned", 'userName xx "ned"', 'userName eq "a" and',
     '(userName eq "a"', 'userName eq "a")', 'nothing eq "a"', "active co true", 'active gt "a"', 'active eq "maybe"',
     "userName eq 5", "userName gt true", 'emails[type eq "work"', 'emails[nothing eq "a"]', "id gt 5", 'id co "1"',
-    "userName gt null", 'password eq "x"', 'userName eq "\\u0000"', "(" * 60 + "active pr" + ")" * 60, "not " * 500 + "active pr",
+    "userName gt null", 'password eq "x"', 'userName eq "\\u0000"', 'userName ew "\\ud800"',
+    "(" * 60 + "active pr" + ")" * 60, "not " * 500 + "active pr",
     'userName eq "a" or ' * 300 + "active pr", "'; DROP TABLE grants_user; --", 'meta.location eq "x"', "🙂 eq 1",
 ]
 
