@@ -19,6 +19,7 @@ CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.csrf_failure"
 INSTALLED_APPS = [
     # before django.contrib.auth, so that its commands `changepassword` and `createsuperuser` are replaced
     "authzconsole",
+    "authzconsole.backup",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
