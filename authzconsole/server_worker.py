@@ -8,7 +8,7 @@ from django.urls import get_resolver
 
 from authzconsole.common.monitoring.shared_folder import prepare_metrics
 from authzconsole.ops.processes import die_with_parent, keep_files_private
-from authzconsole.server.process import prepare_process
+from authzconsole.server.process import exit_with_parent, prepare_process
 
 # before the console, which imports the metrics
 prepare_metrics(settings.STATE_DIR, os.getppid())
@@ -25,6 +25,7 @@ __all__ = ["application"]
 keep_files_private()
 # without this, the workers of a killed server would continue to answer requests, next to those of the next server
 die_with_parent(signal.SIGTERM, os.getppid())()
+exit_with_parent(os.getppid())
 
 # load the views now instead of during the first request
 len(get_resolver().url_patterns)

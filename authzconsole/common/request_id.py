@@ -13,8 +13,10 @@ from django.http import HttpRequest, HttpResponse
 
 from authzconsole.common.monitoring.metrics import observe_response
 
-# a header value cannot contain other control characters; a tab would split a line of the log
+# a header value cannot contain other control characters than a tab, which would split a line of the log
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# unlike those of the log, without 0x80 to 0x9f, which are bytes of UTF-8 here
+_NOT_IN_HEADERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 MAX_CALLER_ID_CHARACTERS = 200
 logger = structlog.stdlib.get_logger("authzconsole.access")
 _current_request: ContextVar[HttpRequest | None] = ContextVar("current_request", default=None)
@@ -44,7 +46,7 @@ class RequestIdMiddleware:
         sent_id = request.headers.get("X-Request-ID", "")
         request.id = uuid.uuid4().hex
         request.caller_id = CONTROL_CHARACTERS.sub("", sent_id)[:MAX_CALLER_ID_CHARACTERS]
-        request.echoed_id = sent_id if sent_id and not CONTROL_CHARACTERS.search(sent_id) else request.id
+        request.echoed_id = sent_id if sent_id and not _NOT_IN_HEADERS.search(sent_id) else request.id
         _current_request.set(request)
         # the id stays bound until request_finished, because Django logs an error status after the last middleware
         structlog.contextvars.bind_contextvars(

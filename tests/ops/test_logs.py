@@ -84,7 +84,8 @@ def test_the_token_fast_path_logs_with_the_id_too(log_lines):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("sent", "is_echoed"), [("mine", True), ("x" * 500, True), ("caf\xe9", True), ("a\tb", False)])
+@pytest.mark.parametrize(("sent", "is_echoed"), [("mine", True), ("x" * 500, True), ("caf\xe9", True), ("\xe2\x80\x93", True),
+                                                ("a\tb", True), ("a\x01b", False)])
 def test_the_id_of_the_caller_does_not_replace_the_own_id(log_lines, sent, is_echoed):
     answer = Client().get("/nothing", headers={"X-Request-ID": sent})
     assert (answer["X-Request-ID"] == sent) == is_echoed
