@@ -15,6 +15,7 @@ from rest_framework import serializers
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.openapi.authzen_document import ID_HEADER, authzen_components, authzen_paths
+from authzconsole.rest.openapi.monitoring_document import monitoring_paths
 
 
 class AuthenticationSchemes(OpenApiAuthenticationExtension):
@@ -32,11 +33,11 @@ class AuthenticationSchemes(OpenApiAuthenticationExtension):
 
 
 def add_authzen_endpoints(result: dict, generator, request, public) -> dict:
-    """Add the AuthZEN endpoints, which drf-spectacular does not find, because they are plain Django views.
+    """Add the AuthZEN and monitoring endpoints, which drf-spectacular does not find, because they are plain Django views.
 
     A postprocessing hook of drf-spectacular.
     """
-    result["paths"] |= authzen_paths()
+    result["paths"] |= authzen_paths() | monitoring_paths()
     result["components"]["schemas"] |= authzen_components()
     return result
 
