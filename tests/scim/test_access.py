@@ -1,11 +1,13 @@
 """No path of SCIM answers without a token of a service account with the scope `provision`."""
 
+import mmap
 import re
 
 import pytest
 from django.test import Client
 
 from authzconsole import apps
+from authzconsole.common import rate_limits
 from authzconsole.common.tokens import TokenError, create_token
 from authzconsole.scim import service, views
 from grants.changes.services import change_grants
@@ -93,3 +95,21 @@ def test_provisioning_is_off_without_the_setting_or_the_packages(scim, settings,
     settings.SCIM_ENABLED = False
     assert "SCIM_ENABLED" in error_of(scim.get("/Users"), 404)
     assert Scim().get("/Users").status_code == 404
+
+
+def test_a_token_above_its_rate_has_to_wait(scim, settings, monkeypatch):
+    table = rate_limits.BucketTable(mmap.mmap(-1, rate_limits.SLOTS * 16))
+    monkeypatch.setattr(rate_limits, "_table", lambda: table)
+    settings.RATE_LIMITS = settings.RATE_LIMITS | {"requests_per_token": (2, 60)}
+    answers = [scim.get("/ServiceProviderConfig") for _ in range(3)]
+    assert [answer.status_code for answer in answers] == [200, 200, 429]
+    error_of(answers[-1], 429)
+    assert int(answers[-1]["Retry-After"]) >= 1
+
+
+def test_a_console_without_its_key_is_read_only(scim, settings):
+    assert scim.create_user("nina").status_code == 201
+    before = database_state()
+    settings.JOURNAL_KEYS = ["n" * 40]
+    assert "read-only" in error_of(scim.create_user("olaf"), 503)
+    assert scim.get("/Users").status_code == 200 and database_state() == before
