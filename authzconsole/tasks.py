@@ -6,6 +6,7 @@ from celery import shared_task
 
 from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.security_events.shipping import ship_security_events
+from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
 
@@ -28,3 +29,13 @@ def ship_events():
 @shared_task(name="authzconsole.security_events_clean", ignore_result=True)
 def clean_events():
     clean_security_events()
+
+
+@shared_task(name="authzconsole.webhooks_dispatch", ignore_result=True)
+def dispatch():
+    dispatch_webhooks(deliver_to_webhook.delay)
+
+
+@shared_task(name="authzconsole.webhook_deliver", ignore_result=True)
+def deliver_to_webhook(number):
+    deliver_webhook(number)

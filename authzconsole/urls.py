@@ -29,6 +29,7 @@ from authzconsole.web.explorer.page import explorer, explorer_inside
 from authzconsole.web.explorer.search import search_page, suggest_principals
 from authzconsole.web.journal.page import download_journal, journal_page, verify_journal
 from authzconsole.web.journal.security_events import download_security_events, security_event_page
+from authzconsole.web.journal.webhooks import change_webhook, new_webhook, webhook_list, webhook_page
 from authzconsole.web.overview.page import home
 from authzconsole.web.people.comparison import compare_users, off_board
 from authzconsole.web.people.impersonation import see_as
@@ -137,6 +138,10 @@ urlpatterns = [
     path("journal/proof", verify_journal, name="journal-proof"),
     path("journal/security-events", security_event_page, name="journal-security-events"),
     path("journal/security-events.<slug:extension>", download_security_events, name="journal-security-events-file"),
+    path("journal/webhooks", webhook_list, name="journal-webhooks"),
+    path("journal/webhooks/new", new_webhook, name="journal-webhook-new"),
+    path("journal/webhooks/<int:pk>/", webhook_page, name="journal-webhook"),
+    path("journal/webhooks/<int:pk>/change", change_webhook, name="journal-webhook-change"),
     path("journal.<slug:extension>", download_journal, name="journal-file"),
     # reports
     path("analyses/", run_list, name="analyses"),

@@ -24,7 +24,8 @@ ACTIONS = (
     "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
     "plan-discard", "identity-link", "factor-add", "factor-remove", "factor-reset",
-    "storage-identity", "sessions-end", "sign-in-limits-clear", *RUN_ACTIONS,
+    "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change", "webhook-delete",
+    *RUN_ACTIONS,
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",

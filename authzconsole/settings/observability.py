@@ -21,16 +21,23 @@ if SECURITY_EVENTS_FORMAT not in ("text", "ocsf"):
 # who may read /metrics and the details of /readyz: callers with the token, and direct callers from these networks
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 METRICS_NETWORKS = env.list("METRICS_NETWORKS", default=["127.0.0.0/8", "::1/128"])
-for network in METRICS_NETWORKS:
-    try:
-        ipaddress.ip_network(network)
-    except ValueError as error:
-        raise ImproperlyConfigured(f"METRICS_NETWORKS: {error}") from None
 if METRICS_TOKEN and len(METRICS_TOKEN) < 20:
     raise ImproperlyConfigured("METRICS_TOKEN must have at least 20 characters")
+# webhooks; private networks are only for endpoints of the own organization
+WEBHOOK_ALLOW_HTTP = env.bool("WEBHOOK_ALLOW_HTTP", default=False)
+WEBHOOK_ALLOWED_NETWORKS = env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
+WEBHOOK_TIMEOUT_SECONDS = env.float("WEBHOOK_TIMEOUT_SECONDS", default=5)
+for name, networks in (("METRICS_NETWORKS", METRICS_NETWORKS), ("WEBHOOK_ALLOWED_NETWORKS", WEBHOOK_ALLOWED_NETWORKS)):
+    for network in networks:
+        try:
+            ipaddress.ip_network(network)
+        except ValueError as error:
+            raise ImproperlyConfigured(f"{name}: {error}") from None
 # the console is not ready while less is free in STATE_DIR
 DISK_FREE_MIN_MB = env.int("DISK_FREE_MIN_MB", default=500)
 
+CELERY_BEAT_SCHEDULE["webhooks_dispatch"] = {
+    "task": "authzconsole.webhooks_dispatch", "schedule": 5.0, "options": {"expire_seconds": 5}}
 CELERY_BEAT_SCHEDULE["security_events_clean"] = {
     "task": "authzconsole.security_events_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}}
 if SECURITY_EVENTS_SYSLOG or SECURITY_EVENTS_FILE:

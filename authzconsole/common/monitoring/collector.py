@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from analytics.models import AnalysisRun
 from analytics.runs.presence import queue_lengths
 from authzconsole.common.monitoring.readiness import readiness
-from authzconsole.models import SecurityEvent, SecurityEventTarget
+from authzconsole.models import SecurityEvent, SecurityEventTarget, Webhook
 from grants.journal import current_head
 from grants.verification.anchor import anchored_revision
 
@@ -52,8 +52,19 @@ def _database_metrics() -> Iterator[GaugeMetricFamily]:
     targets = list(SecurityEventTarget.objects.values_list("name", "shipped_to", "failures"))
     yield _family("security_events_unshipped", "Security events that a target did not get yet, at most.", ["target"],
                   [((name,), max(0, newest_event - shipped_to)) for name, shipped_to, _ in targets])
+    yield from _webhook_metrics(head.revision)
     yield _family("security_event_shipping_failures", "Failed attempts since the last success.", ["target"],
                   [((name,), failures) for name, _, failures in targets])
+
+
+def _webhook_metrics(revision: int) -> Iterator[GaugeMetricFamily]:
+    webhooks = list(Webhook.objects.annotate(dead=Count("dead_letters")).order_by("pk"))
+    for name, description, value in (
+            ("webhook_deliveries", "Journal lines that a webhook accepted.", lambda webhook: webhook.delivered),
+            ("webhook_dead_letters", "Journal lines that a webhook did not accept.", lambda webhook: webhook.dead),
+            ("webhook_waiting_lines", "Journal lines after the position of a webhook.",
+             lambda webhook: max(0, revision - webhook.position))):
+        yield _family(name, description, ["webhook"], [((str(webhook.pk),), value(webhook)) for webhook in webhooks])
 
 
 def _family(name: str, description: str, labels: list[str], values: list[tuple[tuple, float]]) -> GaugeMetricFamily:

@@ -31,6 +31,11 @@ class EventKind(TextChoices):
     RUN_CANCEL = "run-cancel", "Run cancelled"
     PLAN_DISCARD = "plan-discard", "Plan discarded"
     SEAL = "seal", "Journal sealed"
+    SESSIONS_END = "sessions-end", "Sessions ended"
+    SIGN_IN_LIMITS_CLEAR = "sign-in-limits-clear", "Sign-in limits cleared"
+    WEBHOOK_ADD = "webhook-add", "Webhook created"
+    WEBHOOK_CHANGE = "webhook-change", "Webhook changed"
+    WEBHOOK_DELETE = "webhook-delete", "Webhook deleted"
     STORAGE_IDENTITY = "storage-identity", "Storage identity changed"
 
 
@@ -41,4 +46,6 @@ FROM_JOURNAL = frozenset({
     EventKind.FACTOR_ADD, EventKind.FACTOR_REMOVE, EventKind.FACTOR_RESET,
     EventKind.GENERATION_ACTIVATE,
     EventKind.SCHEDULE_ON, EventKind.SCHEDULE_OFF, EventKind.SCHEDULE_CHANGE, EventKind.RUN_START, EventKind.RUN_CANCEL,
-    EventKind.PLAN_DISCARD, EventKind.SEAL, EventKind.STORAGE_IDENTITY})
+    EventKind.PLAN_DISCARD, EventKind.SEAL, EventKind.STORAGE_IDENTITY,
+    EventKind.SESSIONS_END, EventKind.SIGN_IN_LIMITS_CLEAR, EventKind.WEBHOOK_ADD, EventKind.WEBHOOK_CHANGE,
+    EventKind.WEBHOOK_DELETE})

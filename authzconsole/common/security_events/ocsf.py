@@ -65,6 +65,10 @@ def _session(activity_name: str) -> Callable[[SecurityEvent], tuple[int, int, di
         "activity_name": activity_name, "user": _user(event.account), "privileges": [f"see as {event.target}"]}))
 
 
+def _account(activity_name: str) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
+    return lambda event: (3001, OTHER, _with_context(event, {"activity_name": activity_name, "user": _user(event.target)}))
+
+
 def _entity(activity_id: int, type_: str, activity_name: str = "") -> Callable[[SecurityEvent], tuple[int, int, dict]]:
     return lambda event: (3004, activity_id, _with_context(event, {
         "entity": {"name": event.detail or event.target or type_, "type": type_},
@@ -102,8 +106,7 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.FACTOR_ADD: lambda event: (3001, 10, _with_context(event, {"user": _user(event.target)})),
     EventKind.FACTOR_REMOVE: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
     EventKind.FACTOR_RESET: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
-    EventKind.IDENTITY_LINK: lambda event: (3001, OTHER, _with_context(event, {
-        "activity_name": "Link identity", "user": _user(event.target)})),
+    EventKind.IDENTITY_LINK: _account("Link identity"),
     EventKind.GENERATION_ACTIVATE: _entity(UPDATE, "active generation"),
     EventKind.SCHEDULE_ON: _entity(UPDATE, "schedule"),
     EventKind.SCHEDULE_OFF: _entity(UPDATE, "schedule"),
@@ -113,4 +116,9 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.PLAN_DISCARD: _entity(DELETE, "plan"),
     EventKind.SEAL: _entity(UPDATE, "journal"),
     EventKind.STORAGE_IDENTITY: _entity(UPDATE, "storage"),
+    EventKind.SESSIONS_END: _account("End sessions"),
+    EventKind.SIGN_IN_LIMITS_CLEAR: _account("Clear sign-in limits"),
+    EventKind.WEBHOOK_ADD: _entity(CREATE, "webhook"),
+    EventKind.WEBHOOK_CHANGE: _entity(UPDATE, "webhook"),
+    EventKind.WEBHOOK_DELETE: _entity(DELETE, "webhook"),
 }

@@ -23,7 +23,8 @@ ACTION_LABELS = {
     "token-add": "Token created", "token-revoke": "Token revoked", "identity-link": "Identity linked",
     "storage-identity": "Storage identity changed", "sessions-end": "Sessions ended",
     "factor-add": "Second factor added", "factor-remove": "Second factor removed", "factor-reset": "Second factors reset",
-    "sign-in-limits-clear": "Sign-in limits cleared",
+    "sign-in-limits-clear": "Sign-in limits cleared", "webhook-add": "Webhook created", "webhook-change": "Webhook changed",
+    "webhook-delete": "Webhook deleted",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}

@@ -1,0 +1,135 @@
+"""Deliver journal lines to webhooks, in order and at least once, from a position per webhook.
+
+A line that fails is repeated with growing pauses. After MAX_ATTEMPTS it becomes a dead letter, and the next line follows.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from django.db.models import F, Q
+from django.utils import timezone
+
+from authzconsole.common.webhooks.events import signed_request
+from authzconsole.common.webhooks.transport import WebhookFailed, post
+from authzconsole.models import DeadLetter, Webhook
+from grants.journal import current_revision
+from grants.models import JournalLine
+
+logger = logging.getLogger(__name__)
+
+LINES_PER_TASK = 50
+MAX_SECONDS = 20
+CLAIM_SECONDS = 120
+# the light worker has four threads; the other tasks need some of them
+MAX_CONCURRENT = 2
+MAX_ATTEMPTS = 8
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 5, 600
+# a webhook with so many dead letters is disabled
+MAX_DEAD_LETTERS = 1_000
+
+
+def dispatch_webhooks(send: Callable[[int], object]) -> None:
+    """Call `send` with the number of each webhook that has something to do, the longest waiting first."""
+    now = timezone.now()
+    enabled = Webhook.objects.filter(is_enabled=True)
+    free = MAX_CONCURRENT - enabled.filter(claimed_until__gt=now).count()
+    due = enabled.filter(Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now))
+    due = due.filter(Q(position__lt=current_revision()) | Q(dead_letters__is_replayed=True)).distinct()
+    for number in due.order_by(F("retry_at").asc(nulls_first=True), "pk").values_list("pk", flat=True)[: max(0, free)]:
+        send(number)
+
+
+def deliver_webhook(number: int) -> int:
+    """Deliver the next lines of one webhook and return their number. Do nothing if another task does."""
+    now = timezone.now()
+    free = Webhook.objects.filter(Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now))
+    if not free.filter(pk=number, is_enabled=True).update(claimed_until=now + timedelta(seconds=CLAIM_SECONDS)):
+        return 0
+    try:
+        webhook = Webhook.objects.get(pk=number)
+        return _replay_dead_letters(webhook) + _deliver_lines(webhook)
+    except _Stopped as stopped:
+        return stopped.delivered
+    finally:
+        Webhook.objects.filter(pk=number).update(claimed_until=None)
+
+
+class _Stopped(Exception):
+    """The webhook failed or was disabled. delivered: the number of lines before that."""
+
+    def __init__(self, delivered: int):
+        self.delivered = delivered
+
+
+def _replay_dead_letters(webhook: Webhook) -> int:
+    delivered = 0
+    letters = webhook.dead_letters.filter(is_replayed=True).order_by("revision")
+    for letter in letters[:LINES_PER_TASK]:
+        line = JournalLine.objects.filter(revision=letter.revision).first()
+        try:
+            if line is not None:
+                post(webhook.url, *signed_request(webhook, line))
+        except WebhookFailed as error:
+            # it stays a dead letter, and does not delay new lines
+            DeadLetter.objects.filter(pk=letter.pk).update(is_replayed=False, error=str(error)[:300], at=timezone.now())
+            continue
+        letter.delete()
+        _count_delivery(webhook)
+        delivered += 1
+    return delivered
+
+
+def _deliver_lines(webhook: Webhook) -> int:
+    actions, delivered = webhook.actions.split(), 0
+    deadline = timezone.now() + timedelta(seconds=MAX_SECONDS)
+    lines = JournalLine.objects.filter(revision__gt=webhook.position).order_by("revision")
+    for line in lines[:LINES_PER_TASK] if not actions else lines.filter(action__in=actions)[:LINES_PER_TASK]:
+        if timezone.now() > deadline:
+            return delivered
+        if not _is_enabled(webhook):
+            raise _Stopped(delivered)
+        try:
+            post(webhook.url, *signed_request(webhook, line))
+        except WebhookFailed as error:
+            _record_failure(webhook, line, str(error))
+            raise _Stopped(delivered) from None
+        _count_delivery(webhook, position=line.revision, attempts=0, retry_at=None, error="")
+        delivered += 1
+    if delivered < LINES_PER_TASK:
+        _skip_other_actions(webhook, actions)
+    return delivered
+
+
+def _is_enabled(webhook: Webhook) -> bool:
+    return Webhook.objects.filter(pk=webhook.pk, is_enabled=True).exists()
+
+
+def _count_delivery(webhook: Webhook, **values) -> None:
+    Webhook.objects.filter(pk=webhook.pk).update(delivered=F("delivered") + 1, delivered_at=timezone.now(), **values)
+
+
+def _skip_other_actions(webhook: Webhook, actions: list[str]) -> None:
+    """Move the position to the newest line, if no line after it has one of the actions."""
+    webhook.refresh_from_db(fields=["position"])
+    revision = current_revision()
+    later = JournalLine.objects.filter(revision__gt=webhook.position, revision__lte=revision)
+    if actions and revision > webhook.position and not later.filter(action__in=actions).exists():
+        Webhook.objects.filter(pk=webhook.pk, position__lt=revision).update(position=revision)
+
+
+def _record_failure(webhook: Webhook, line: JournalLine, error: str) -> None:
+    attempts, now = webhook.attempts + 1, timezone.now()
+    logger.warning("%s did not accept line %d, attempt %d: %s", webhook, line.revision, attempts, error)
+    if attempts < MAX_ATTEMPTS:
+        pause = min(FIRST_PAUSE_SECONDS * 2 ** (attempts - 1), MAX_PAUSE_SECONDS)
+        Webhook.objects.filter(pk=webhook.pk).update(
+            attempts=attempts, retry_at=now + timedelta(seconds=pause), error=error[:300])
+        return
+    DeadLetter.objects.update_or_create(
+        webhook=webhook, revision=line.revision, defaults={"at": now, "error": error[:300], "is_replayed": False})
+    Webhook.objects.filter(pk=webhook.pk).update(
+        position=line.revision, attempts=0, retry_at=now + timedelta(seconds=FIRST_PAUSE_SECONDS), error=error[:300])
+    if webhook.dead_letters.count() >= MAX_DEAD_LETTERS:
+        logger.error("%s is disabled, because %d lines could not be delivered", webhook, MAX_DEAD_LETTERS)
+        Webhook.objects.filter(pk=webhook.pk).update(is_enabled=False)

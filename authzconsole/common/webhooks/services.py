@@ -1,0 +1,73 @@
+"""Create, enable, disable and delete webhooks, and replay dead letters. Every change leaves a journal line."""
+
+import secrets
+from collections.abc import Sequence
+
+from authzconsole.common.webhooks.transport import url_fault
+from authzconsole.models import Webhook
+from grants.changes.authority import administrator_transaction
+from grants.errors import GrantError
+from grants.journal import ACTIONS, Author, Change, append_to_journal
+
+MAX_WEBHOOKS = 20
+
+
+class WebhookError(GrantError):
+    """A webhook cannot be created or changed; the message says why."""
+
+
+def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webhook:
+    """Create a webhook that receives the later journal lines with these actions, or all without any. Raise WebhookError."""
+    if fault := url_fault(url):
+        raise WebhookError(fault)
+    if unknown := sorted(set(actions) - set(ACTIONS)):
+        raise WebhookError(f"`{unknown[0][:40]}` is not an action of the journal")
+    with administrator_transaction(author) as head:
+        if Webhook.objects.count() >= MAX_WEBHOOKS:
+            raise WebhookError(f"there are {MAX_WEBHOOKS} webhooks already, which is the limit")
+        webhook = Webhook.objects.create(
+            url=url, actions=" ".join(action for action in ACTIONS if action in set(actions)), nonce=secrets.token_urlsafe(32),
+            created_by=author.name, position=head.revision)
+        append_to_journal(head, [Change("webhook-add", detail=_detail(webhook, webhook.actions or "all actions"))], author=author)
+    return webhook
+
+
+def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
+    """Enable or disable a webhook. An enabled one continues where it stopped. Raise WebhookError."""
+    with administrator_transaction(author) as head:
+        webhook = _webhook(number)
+        if webhook.is_enabled != is_enabled:
+            Webhook.objects.filter(pk=number).update(is_enabled=is_enabled, attempts=0, retry_at=None)
+            detail = _detail(webhook, "enabled" if is_enabled else "disabled")
+            append_to_journal(head, [Change("webhook-change", detail=detail)], author=author)
+    return webhook
+
+
+def replay_dead_letters(*, author: Author, number: int) -> int:
+    """Send all dead letters of a webhook again, before new lines. Return their number. Raise WebhookError."""
+    with administrator_transaction(author) as head:
+        webhook = _webhook(number)
+        count = webhook.dead_letters.filter(is_replayed=False).update(is_replayed=True)
+        if count:
+            detail = _detail(webhook, f"{count} dead letters replayed")
+            append_to_journal(head, [Change("webhook-change", detail=detail)], author=author)
+    return count
+
+
+def delete_webhook(*, author: Author, number: int) -> None:
+    """Delete a webhook with its dead letters. Raise WebhookError."""
+    with administrator_transaction(author) as head:
+        webhook = _webhook(number)
+        append_to_journal(head, [Change("webhook-delete", detail=_detail(webhook, ""))], author=author)
+        webhook.delete()
+
+
+def _webhook(number: int) -> Webhook:
+    webhook = Webhook.objects.filter(pk=number).first()
+    if webhook is None:
+        raise WebhookError(f"there is no webhook with the number {number}")
+    return webhook
+
+
+def _detail(webhook: Webhook, text: str) -> str:
+    return f"{webhook}, {webhook.url}{f': {text}' if text else ''}"
