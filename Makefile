@@ -1,7 +1,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check bench screenshots
+.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check sbom audit licences bench screenshots
 
 # authzconsole/ops is started as the top-level package `ops`, because authzconsole imports Django, which may be missing yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
@@ -71,6 +71,15 @@ lock:  ## write requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade: the n
 deploy-check:  ## install the console from the package index with deploy/install.sh, and test it behind nginx
 	@$(OPS).setup --for test
 	CONSOLE_FULL_INSTALL=1 .venv/bin/python -m pytest -q tests/deploy/test_install.py tests/deploy/test_nginx.py
+
+sbom:  ## write the CycloneDX list of the production packages to var/sbom.json
+	@$(OPS).supply_chain sbom
+
+audit:  ## compare the production packages with the known vulnerabilities (needs pypi.org; AUDIT_OPTIONS: of pip-audit)
+	@$(OPS).supply_chain audit $(AUDIT_OPTIONS)
+
+licences:  ## check that the licences of the production packages are permitted
+	@$(OPS).supply_chain licences
 
 bench:  ## run the benchmarks; each prints its ratio against its reference
 	@$(OPS).bench
