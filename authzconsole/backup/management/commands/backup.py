@@ -13,7 +13,7 @@ from authzconsole.backup.databases import dump_database
 from authzconsole.backup.errors import BackupError
 from authzconsole.backup.keys import encrypted_keys, read_passphrase
 from authzconsole.backup.reports import copy_reports
-from authzconsole.management.console_command import ConsoleCommand
+from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):
