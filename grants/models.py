@@ -12,7 +12,7 @@ from functools import cache
 from django.contrib.auth.models import AbstractUser, Permission
 from django.db import models
 from django.db.models import Q
-from django.db.models.functions import Abs
+from django.db.models.functions import Abs, Upper
 from django.utils import timezone
 from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 
@@ -49,6 +49,10 @@ class User(AbstractUser):
     is_service = models.BooleanField(default=False, db_default=False)
 
     objects = ConsoleUserManager()
+
+    class Meta(AbstractUser.Meta):
+        # to find names that differ only in case (grants.principals.new_names)
+        indexes = [models.Index(Upper("username"), name="user_upper_name")]
 
     def __str__(self):
         return f"user:{self.username}"

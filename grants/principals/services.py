@@ -22,6 +22,7 @@ from grants.journal import Author, Change, append_to_journal
 from grants.models import JournalHead, Role, User
 from grants.principal_names import control_character_fault, name_fault
 from grants.principals.access_ending import end_access
+from grants.principals.new_names import new_name_fault
 
 MAX_EMAIL_CHARACTERS = 254
 PASSWORD_BYTES = 12
@@ -40,6 +41,7 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
         user = User.objects.filter(username=name).first()
         if user is not None:
             return _existing_user(record, user, is_principal)
+        _check_new_name("user", name)
         User.objects.create(username=name, email=email, is_active=active, role=role, is_principal=is_principal,
                             is_service=is_service, password=make_password(None))
         detail = ", ".join(filter(None, ["" if active else "inactive", "" if role == Role.ORDINARY else f"role: {role}",
@@ -121,6 +123,7 @@ def add_group(*, author: Author, name: str) -> Outcome:
     with _journal_recorder(author, allows_provisioner=True) as record:
         if Group.objects.filter(name=name).exists():
             return record(None, f"group:{name} already exists: nothing changed")
+        _check_new_name("group", name)
         Group.objects.create(name=name)
         return record(Change("group-add", principal=f"group:{name}"), f"group:{name} was added")
 
@@ -197,6 +200,11 @@ def _group(name: str) -> Group:
 
 def _check_name(kind: str, name: str) -> None:
     if fault := name_fault(name):
+        raise PrincipalError(f"invalid {kind} name: {fault}")
+
+
+def _check_new_name(kind: str, name: str) -> None:
+    if fault := new_name_fault(kind, name):
         raise PrincipalError(f"invalid {kind} name: {fault}")
 
 

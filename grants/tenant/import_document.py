@@ -17,7 +17,14 @@ from grants.journal import Author, Change, append_to_journal
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids
 from grants.tenant.entities import write_entities
 from grants.tenant.lines import GrantLine
-from grants.tenant.principals import disabled_administrators, unknown_principals, write_groups, write_members, write_users
+from grants.tenant.principals import (
+    disabled_administrators,
+    invisible_names,
+    unknown_principals,
+    write_groups,
+    write_members,
+    write_users,
+)
 from grants.tenant.reading import Document, read_document
 from grants.tenant.report import GRANTS_ADDED, ImportReport
 
@@ -33,7 +40,8 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
     """
     document = read_document(stream)
     with administrator_transaction(author) as head:
-        document.faults.raise_if_any(chain(unknown_principals(document), disabled_administrators(document)))
+        document.faults.raise_if_any(chain(
+            unknown_principals(document), invisible_names(document), disabled_administrators(document)))
         report = ImportReport(lines=document.lines, dry_run=dry_run)
 
         def record(changes: list[Change]) -> None:

@@ -4,7 +4,7 @@ A new user is a principal and an ordinary account without a password. The role a
 change.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
 
 from django.contrib.auth.hashers import make_password
@@ -16,8 +16,9 @@ from grants.journal import Change
 from grants.models import Role, User
 from grants.principal_rows import PRINCIPAL_TABLES
 from grants.principals.access_ending import end_access
+from grants.principals.new_names import invisible_character_fault
 from grants.tenant.faults import Fault
-from grants.tenant.lines import UserLine
+from grants.tenant.lines import GroupLine, UserLine
 from grants.tenant.reading import Document
 from grants.tenant.report import (
     GROUPS_ADDED,
@@ -45,6 +46,15 @@ def unknown_principals(document: Document) -> Iterable[Fault]:
         if grant.principal in unknown:
             yield Fault(grant.line, "principal", f"`{clip(':'.join(grant.principal))}` is neither in this document nor in the "
                                                  f"console")
+
+
+def invisible_names(document: Document) -> Iterable[Fault]:
+    """Yield a fault for each new user or group whose name contains an invisible character."""
+    lines: tuple[tuple[str, Mapping[str, UserLine | GroupLine]], ...] = (("user", document.users), ("group", document.groups))
+    for kind, by_name in lines:
+        faults = {name: fault for name in by_name if (fault := invisible_character_fault(name, allows_separators=True))}
+        for name in sorted(_unknown_names(kind, set(faults))):
+            yield Fault(by_name[name].line, "name", faults[name])
 
 
 def disabled_administrators(document: Document) -> Iterable[Fault]:

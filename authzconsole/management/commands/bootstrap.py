@@ -54,7 +54,7 @@ def create_first_administrator() -> tuple[str, str] | None:
             return None
         # an existing account keeps its role, so that the user `admin` of a tenant does not become an administrator
         names = ["admin", "administrator", *(f"administrator{number}" for number in range(2, 100))]
-        name = next(name for name in names if not User.objects.filter(username=name).exists())
+        name = next(name for name in names if not User.objects.filter(username__iexact=name).exists())
         password = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
         add_user(author=author, name=name, role=Role.ADMINISTRATOR, is_principal=False)
         user = User.objects.get(username=name)

@@ -17,7 +17,7 @@ from tests.support.pages import page_html
 NEW = "quite another password"
 # URLs that stay available before the change
 AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
-             "mfa_authenticate", "readyz"}
+             "mfa_authenticate", "readyz", "metrics"}
 
 
 @pytest.fixture

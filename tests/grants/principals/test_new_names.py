@@ -1,0 +1,92 @@
+"""New names cannot be confused with existing ones. Existing names keep working."""
+
+import io
+import json
+
+import pytest
+from django.contrib.auth.models import Group
+
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
+from grants.errors import PrincipalError
+from grants.models import User
+from grants.principals.services import add_group, add_user
+from grants.tenant.export_document import export_tenant
+from grants.tenant.faults import BadTenantDocument
+from grants.tenant.import_document import import_tenant
+from tests.support.authors import COMMAND
+
+pytestmark = pytest.mark.django_db
+
+ADD = {"user": add_user, "group": add_group}
+INVISIBLE = ["adm\u200bin", "admin\u202e", "\u2066admin", "ad\u00admin", "admin\ufeff", "admin\u3164", "a\u034fdmin",
+             "admin\ufe0f", "ad\u2028min", "admin\U000e0041", "admin\ue000"]
+
+
+@pytest.fixture
+def admin():
+    return User.objects.create(username="admin"), Group.objects.create(name="admin")
+
+
+@pytest.mark.parametrize("kind", ADD)
+@pytest.mark.parametrize("name", INVISIBLE)
+def test_the_attack_an_invisible_character_makes_a_second_admin(kind, name, admin):
+    with pytest.raises(PrincipalError, match="the name holds the invisible character U+".replace("+", r"\+")):
+        ADD[kind](author=COMMAND, name=name)
+    assert User.objects.count() == Group.objects.count() == 1
+
+
+@pytest.mark.parametrize("kind", ADD)
+@pytest.mark.parametrize("name", ["Admin", "ADMIN", "aDmIn", "\uff41dmin", "ad\u1d50in", "\uff21\uff24\uff2d\uff29\uff2e"])
+def test_the_attack_a_name_that_looks_like_admin(kind, name, admin):
+    with pytest.raises(PrincipalError, match=f"looks like the existing {kind}:admin"):
+        ADD[kind](author=COMMAND, name=name)
+
+
+@pytest.mark.parametrize(("existing", "new"), [("ZOË", "zoë"), ("Zoë", "zoë"), ("zoë", "ZOË"), ("STRASSE", "straße"),
+                                               ("fin", "ﬁn")])
+def test_names_beyond_ascii_are_compared_without_case(existing, new):
+    User.objects.create(username=existing)
+    with pytest.raises(PrincipalError, match="looks like"):
+        add_user(author=COMMAND, name=new)
+
+
+@pytest.mark.parametrize("name", ["bootstrap", "Bootstrap", "create_token", "import_tenant", "new_storage_identity"])
+def test_a_user_cannot_have_the_name_of_a_command(name):
+    with pytest.raises(PrincipalError, match="is reserved for a command of the console"):
+        add_user(author=COMMAND, name=name, is_principal=False)
+    assert add_group(author=COMMAND, name=name).has_changed
+
+
+@pytest.mark.parametrize("name", ["admin2", "admïn", "o'brien", "backup", "test", "名前", "первый", "user name", "a@b.example"])
+def test_other_names_are_accepted(name, admin):
+    assert all(add(author=COMMAND, name=name).has_changed for add in ADD.values())
+
+
+def test_a_user_and_a_group_can_have_the_same_name():
+    assert add_user(author=COMMAND, name="sales").has_changed and add_group(author=COMMAND, name="Sales").has_changed
+
+
+def test_existing_names_keep_working():
+    for name in ("admin", "Admin", "adm\u200bin"):
+        User.objects.create(username=name)
+        assert not add_user(author=COMMAND, name=name).has_changed
+    change_grants(author=COMMAND, grant=[("user:adm\u200bin", parse_address("namespace:sales"), Privilege.READ)])
+    exported = io.BytesIO()
+    export_tenant(exported)
+    import_tenant(stream=io.BytesIO(exported.getvalue()), author=COMMAND)
+
+
+def document(*names: str) -> io.BytesIO:
+    lines = [{"type": kind, "name": name} for name in names for kind in ("user", "group")]
+    return io.BytesIO("\n".join(map(json.dumps, lines)).encode())
+
+
+def test_an_import_accepts_names_in_different_case_but_no_invisible_characters():
+    import_tenant(stream=document("admin", "Admin", "bootstrap"), author=COMMAND)
+    assert User.objects.count() == Group.objects.count() == 3
+    with pytest.raises(BadTenantDocument) as refusal:
+        import_tenant(stream=document("ok", "adm\u200bin"), author=COMMAND)
+    assert [(fault.line, fault.field) for fault in refusal.value.faults] == [(3, "name"), (4, "name")]
+    assert "U+200B" in str(refusal.value) and User.objects.count() == 3
