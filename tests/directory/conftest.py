@@ -8,7 +8,7 @@ from tests.support.slapd import group_dn, group_entry, run_slapd, user_dn, user_
 PEOPLE = ("ned", "dee", "ada", "nina", "olaf", "piet", "svc")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def directory(tmp_path_factory):
     entries = "".join(map(user_entry, PEOPLE))
     entries += group_entry("admins", [user_dn("ned")]) + group_entry("auditors", [user_dn("dee"), user_dn("ned")])

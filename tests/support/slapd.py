@@ -1,5 +1,6 @@
 """Run a slapd of Debian with a small database, on a free port with a certificate of its own."""
 
+import signal
 import subprocess
 import time
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ import ldap
 
 from authzconsole.ops.address import free_port
 from authzconsole.ops.machine import SLAPD
+from authzconsole.ops.processes import die_with_parent
 
 SUFFIX = "dc=example,dc=org"
 PEOPLE, GROUPS = f"ou=people,{SUFFIX}", f"ou=groups,{SUFFIX}"
@@ -106,7 +108,7 @@ def run_slapd(folder: Path, entries: str) -> Iterator[Directory]:
     _run(slapd, "-T", "add", "-q", "-f", configuration, "-l", folder / "entries.ldif")
     with (folder / "log").open("w") as log:
         process = subprocess.Popen([slapd, "-d", "0", "-f", configuration, "-h", f"ldap://127.0.0.1:{port}"], stdout=log,
-                                   stderr=log)
+                                   stderr=log, preexec_fn=die_with_parent(signal.SIGTERM))
     try:
         directory = Directory(f"ldap://127.0.0.1:{port}", certificate)
         _wait_until_ready(directory, process, folder / "log")
