@@ -16,6 +16,7 @@ from authzconsole.web.accounts.factors.pages import (
 )
 from authzconsole.web.accounts.factors.sign_in_step import second_factor_sign_in
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
+from authzconsole.web.accounts.providers.saml import saml_acs, saml_metadata
 from authzconsole.web.accounts.reauthentication import reauthenticate
 from authzconsole.web.accounts.sessions import account_sessions, own_sessions
 from authzconsole.web.accounts.sign_in import PasswordChange, SignIn, healthz
@@ -72,6 +73,8 @@ urlpatterns = [
     path("sign-in/second-factor", second_factor_sign_in, name="mfa_authenticate"),
     path("sign-in/<slug:provider_id>", provider_login, name="openid_connect_login"),
     path("sign-in/<slug:provider_id>/callback", provider_callback, name="openid_connect_callback"),
+    path("sign-in/<slug:provider_id>/acs", saml_acs, name="saml-acs"),
+    path("sign-in/<slug:provider_id>/metadata", saml_metadata, name="saml-metadata"),
     path("sign-out", login_not_required(LogoutView.as_view()), name="sign-out"),
     path("sessions", own_sessions, name="sessions"),
     path("reauthenticate", reauthenticate, name="reauthenticate"),

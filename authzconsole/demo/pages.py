@@ -92,6 +92,8 @@ NO_PAGE = {
     "second-factor-codes": _CHANGES,
     "second-factor-remove": "only for a factor of the own account",
     "openid_connect_login": "redirects to the sign-in provider",
+    "saml-acs": "the form back from the sign-in provider",
+    "saml-metadata": "the metadata for the sign-in provider",
     "openid_connect_callback": "the redirect back from the sign-in provider",
     "explorer-inside": "further nodes of the tree",
     "suggest-principals": "the suggestions of a field while the user types",

@@ -1,9 +1,10 @@
-"""Sign-in providers: OpenID Connect, and how claims become user names, console roles and groups. See docs/sign-in.md."""
+"""Sign-in providers: OpenID Connect and SAML, and how claims become user names, console roles and groups. See docs/sign-in.md."""
 
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,6 +19,7 @@ SECOND_FACTOR = ("console", "provider")
 # the path of another page would be the path of this provider
 RESERVED_IDS = ("second-factor",)
 LOCAL_SIGN_IN_CHOICES = ("all", "break-glass", "none")
+IS_SAML_INSTALLED = all(find_spec(package) is not None for package in ("onelogin", "xmlsec"))
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
@@ -28,6 +30,9 @@ class ProviderOptions:
     protocol: str
     name: str
     issuer: str = ""
+    sso_url: str = ""
+    certificate: str = ""
+    subject_attribute: str = ""
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
     scopes: tuple[str, ...] = ("openid", "profile", "email")
@@ -45,6 +50,7 @@ class ProviderOptions:
 MAPPING_OPTIONS = ("name_claim", "role_claim", "roles", "group_claim", "groups", "unknown_users", "link_existing",
                    "second_factor")
 OIDC_OPTIONS = ("name", "issuer", "client_id", "client_secret", "client_secret_file", "scopes", *MAPPING_OPTIONS)
+SAML_OPTIONS = ("name", "issuer", "sso_url", "certificate", "certificate_file", "subject_attribute", *MAPPING_OPTIONS)
 
 
 def oidc_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
@@ -52,13 +58,44 @@ def oidc_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]
 
     OIDC_PROVIDERS has several providers; OIDC_ISSUER and the other variables describe a single one with the id `oidc`.
     """
-    described = _json_object("OIDC_PROVIDERS", environment.get("OIDC_PROVIDERS", ""))
-    single = {option: text for option in OIDC_OPTIONS if (text := environment.get(f"OIDC_{option.upper()}", ""))}
-    if single:
-        if "oidc" in described:
-            raise ImproperlyConfigured("OIDC_PROVIDERS has a provider `oidc`, which OIDC_ISSUER and the like describe too")
-        described["oidc"] = single
-    return {provider_id: _oidc_options(provider_id, options) for provider_id, options in described.items()}
+    return {provider_id: _oidc_options(provider_id, options)
+            for provider_id, options in _described("OIDC", OIDC_OPTIONS, environment).items()}
+
+
+def saml_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
+    """Return the SAML providers of the environment variables by id. Raise ImproperlyConfigured for invalid options.
+
+    SAML_PROVIDERS has several providers; SAML_ISSUER and the other variables describe a single one with the id `saml`.
+    """
+    described = _described("SAML", SAML_OPTIONS, environment)
+    if described and not IS_SAML_INSTALLED:
+        raise ImproperlyConfigured("a SAML provider is configured, but the packages for SAML are not installed: install the "
+                                   "extra `saml` (requirements/extra-saml.txt)")
+    return {provider_id: _saml_options(provider_id, options) for provider_id, options in described.items()}
+
+
+def _described(kind: str, known: tuple[str, ...], environment: Mapping[str, str]) -> dict:
+    """Return the unchecked options of the providers of a kind by id."""
+    described = _json_object(f"{kind}_PROVIDERS", environment.get(f"{kind}_PROVIDERS", ""))
+    single_id = kind.lower()
+    if single := {option: text for option in known if (text := environment.get(f"{kind}_{option.upper()}", ""))}:
+        if single_id in described:
+            raise ImproperlyConfigured(f"{kind}_PROVIDERS has a provider `{single_id}`, which {kind}_ISSUER and the like "
+                                       "describe too")
+        described[single_id] = single
+    return described
+
+
+def _saml_options(provider_id: str, options: object) -> ProviderOptions:
+    values = provider_values("SAML", provider_id, options, SAML_OPTIONS)
+    if certificate_file := values.pop("certificate_file", ""):
+        values["certificate"] = _text_in_file(f"the certificate of the SAML provider `{provider_id}`", certificate_file)
+    for option in ("issuer", "sso_url", "certificate"):
+        if not values.get(option):
+            raise ImproperlyConfigured(f"the SAML provider `{provider_id}` has no `{option}`")
+    if not values["sso_url"].startswith("https://"):
+        raise ImproperlyConfigured(f"the sso_url of the SAML provider `{provider_id}` must start with https://")
+    return ProviderOptions(protocol="saml", **{"name": "Single sign-on", "name_claim": "name_id"} | values)
 
 
 def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
@@ -70,7 +107,7 @@ def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
     if issuer.scheme != "https" and not (issuer.scheme == "http" and issuer.hostname in LOOPBACK_HOSTS):
         raise ImproperlyConfigured(f"the issuer of the OIDC provider `{provider_id}` must start with https://")
     if secret_file := values.pop("client_secret_file", ""):
-        values["client_secret"] = _secret_in_file(provider_id, secret_file)
+        values["client_secret"] = _text_in_file(f"the client secret of the OIDC provider `{provider_id}`", secret_file)
     return ProviderOptions(protocol="openid_connect", **{"name": "Single sign-on"} | values)
 
 
@@ -122,11 +159,11 @@ def _json_object(name: str, text: str) -> dict:
     return value
 
 
-def _secret_in_file(provider_id: str, path: str) -> str:
+def _text_in_file(title: str, path: str) -> str:
     try:
         return Path(path).read_text().strip()
     except OSError as error:
-        raise ImproperlyConfigured(f"the client secret of the OIDC provider `{provider_id}` cannot be read: {error}") from None
+        raise ImproperlyConfigured(f"{title} cannot be read: {error}") from None
 
 
 def allauth_providers(providers: Mapping[str, ProviderOptions]) -> dict:
@@ -137,6 +174,10 @@ def allauth_providers(providers: Mapping[str, ProviderOptions]) -> dict:
         "APPS": [{"provider_id": provider_id, "name": options.name, "client_id": options.client_id,
                   "secret": options.client_secret, "settings": {"server_url": options.issuer, "scope": list(options.scopes)}}
                  for provider_id, options in providers.items() if options.protocol == "openid_connect"],
+    }, "saml": {
+        "provider_class": "authzconsole.web.accounts.providers.saml.ConsoleSamlProvider",
+        "APPS": [{"provider_id": provider_id, "name": options.name, "client_id": provider_id, "settings": {}}
+                 for provider_id, options in providers.items() if options.protocol == "saml"],
     }}
 
 
@@ -151,6 +192,10 @@ def check_local_sign_in(choice: str, accounts: list[str], has_other_way: bool) -
 
 
 SIGN_IN_PROVIDERS = oidc_providers(env.ENVIRON)
+for provider_id, options in saml_providers(env.ENVIRON).items():
+    if provider_id in SIGN_IN_PROVIDERS:
+        raise ImproperlyConfigured(f"OIDC_PROVIDERS and SAML_PROVIDERS both have a provider `{provider_id}`")
+    SIGN_IN_PROVIDERS[provider_id] = options
 
 # django-allauth runs the protocols. Its pages for sign-up, e-mail addresses and passwords have no URL.
 SOCIALACCOUNT_PROVIDERS = allauth_providers(SIGN_IN_PROVIDERS)

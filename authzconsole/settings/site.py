@@ -3,6 +3,7 @@
 from urllib.parse import urlsplit
 
 from .environment import BASE_DIR, STATE_DIR, env, stored_secret
+from .sign_in import IS_SAML_INSTALLED
 
 SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret("secret_key", "all users have to sign in again")
 # former keys: signatures and sessions that they made stay valid
@@ -29,6 +30,7 @@ INSTALLED_APPS = [
     "allauth.mfa",
     "allauth.socialaccount",
     "allauth.socialaccount.providers.openid_connect",
+    *(["allauth.socialaccount.providers.saml"] if IS_SAML_INSTALLED else []),
     "csp",
     "django_celery_beat",
     "django_htmx",

@@ -10,6 +10,7 @@ from tests.web.test_access import WRITES
 from tests.web.test_access import numbers as numbers
 
 NOT_IN_AN_AREA = {"healthz", "readyz", "metrics", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
+                  "saml-acs", "saml-metadata",
                   "mfa_authenticate", "rest-root", "rest-swagger", "rest-redoc"}
 
 

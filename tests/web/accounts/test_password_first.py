@@ -16,8 +16,8 @@ from tests.support.pages import page_html
 
 NEW = "quite another password"
 # URLs that stay available before the change
-AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
-             "mfa_authenticate", "readyz", "metrics"}
+AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback", "saml-acs",
+             "saml-metadata", "mfa_authenticate", "readyz", "metrics"}
 
 
 @pytest.fixture

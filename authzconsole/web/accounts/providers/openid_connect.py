@@ -13,12 +13,13 @@ from allauth.account.utils import get_next_redirect_url
 from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.helpers import render_authentication_error
 from allauth.socialaccount.models import SocialApp, SocialLogin, SocialToken
-from allauth.socialaccount.providers.base import AuthProcess, ProviderException
+from allauth.socialaccount.providers.base import AuthProcess, Provider, ProviderException
 from allauth.socialaccount.providers.oauth2.client import OAuth2Error
 from allauth.socialaccount.providers.oauth2.views import OAuth2CallbackView
 from allauth.socialaccount.providers.openid_connect.provider import OpenIDConnectProvider
 from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOAuth2Adapter
 from django.contrib.auth.decorators import login_not_required
+from django.core.exceptions import ImproperlyConfigured
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils.crypto import constant_time_compare
@@ -166,7 +167,7 @@ def provider_login(request: HttpRequest, provider_id: str) -> HttpResponse:
     next_url = get_next_redirect_url(request)
     if request.user.is_authenticated and AGAIN_PARAMETER not in request.GET:
         return redirect(next_url or "home")
-    provider = _adapter_or_404(request, provider_id).get_provider()
+    provider = _provider_or_404(request, provider_id)
     return _response_or_failure_page(request, provider, lambda: provider.redirect(request, AuthProcess.LOGIN, next_url))
 
 
@@ -174,8 +175,10 @@ def provider_login(request: HttpRequest, provider_id: str) -> HttpResponse:
 @require_GET
 def provider_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Complete a sign-in. The provider redirects the browser to this URL with a code and the state."""
-    adapter = _adapter_or_404(request, provider_id)
-    return _response_or_failure_page(request, adapter.get_provider(), lambda: _CallbackView.adapter_view(adapter)(request))
+    provider, adapter = _provider_or_404(request, provider_id), ConsoleAdapter(request, provider_id)
+    if not isinstance(provider, ConsoleProvider):
+        raise Http404("there is no such sign-in provider")
+    return _response_or_failure_page(request, provider, lambda: _CallbackView.adapter_view(adapter)(request))
 
 
 def _response_or_failure_page(request: HttpRequest, provider, respond: Callable[[], HttpResponse]) -> HttpResponse:
@@ -185,10 +188,9 @@ def _response_or_failure_page(request: HttpRequest, provider, respond: Callable[
         return render_authentication_error(request, provider, exception=error)
 
 
-def _adapter_or_404(request: HttpRequest, provider_id: str) -> ConsoleAdapter:
-    adapter = ConsoleAdapter(request, provider_id)
+def _provider_or_404(request: HttpRequest, provider_id: str) -> Provider:
+    """Return the provider with this id, of any protocol."""
     try:
-        adapter.get_provider()
-    except SocialApp.DoesNotExist:
+        return get_adapter().get_provider(request, provider=provider_id)
+    except (SocialApp.DoesNotExist, ImproperlyConfigured):
         raise Http404("there is no such sign-in provider") from None
-    return adapter

@@ -1,0 +1,188 @@
+"""SAML 2.0: the console starts the sign-in, and accepts a signed assertion that answers it.
+
+python3-saml checks signature, issuer, audience, destination and times. This module adds that each answer belongs to a sign-in
+that this browser started, and that each assertion is accepted once. Its packages are the extra `saml`, so they are imported when
+they are needed.
+"""
+
+import hashlib
+from time import time
+from typing import TYPE_CHECKING
+
+from allauth.account.internal.decorators import login_not_required
+from allauth.socialaccount.adapter import get_adapter
+from allauth.socialaccount.helpers import complete_social_login, render_authentication_error
+from allauth.socialaccount.internal import statekit
+from allauth.socialaccount.models import SocialApp
+from allauth.socialaccount.providers.base import ProviderException
+from allauth.socialaccount.providers.saml.provider import SAMLProvider
+from django.conf import settings
+from django.core.cache import caches
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from django.views.decorators.csrf import csrf_exempt
+from django.views.decorators.http import require_GET, require_POST
+from redis import RedisError
+
+from authzconsole.settings.sign_in import ProviderOptions
+from authzconsole.web.accounts.providers.adapters import ProviderFault
+from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER
+from authzconsole.web.shared.rendering import render_page
+
+if TYPE_CHECKING:
+    from onelogin.saml2.auth import OneLogin_Saml2_Auth
+
+# the claims with the identifier that a provider calls NameID, and with an e-mail address
+NAME_ID = "name_id"
+EMAIL_ATTRIBUTES = ("email", "mail", "urn:oid:0.9.2342.19200300.100.1.3",
+                    "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress")
+MAX_SUBJECT_CHARACTERS = 191
+MAX_ANSWER_CHARACTERS = 60_000
+# the page that repeats an answer from this site sends this field
+REPEATED = "repeated"
+# how long an assertion without a valid end is remembered
+ASSERTION_SECONDS = 3_600
+
+
+class InvalidAnswer(ProviderFault, ProviderException):
+    """An answer that is not accepted."""
+
+
+class ConsoleSamlProvider(SAMLProvider):
+    """Stores no attributes in the database; authzconsole.web.accounts.providers.identities reads them."""
+
+    @property
+    def options(self) -> ProviderOptions:
+        return settings.SIGN_IN_PROVIDERS[self.app.provider_id]
+
+    def redirect(self, request: HttpRequest, process, next_url=None, data=None, **kwargs) -> HttpResponse:
+        client = saml_client(request, self)
+        url = client.login(return_to="", force_authn=AGAIN_PARAMETER in request.GET)
+        self.stash_redirect_state(request, process, next_url, data, state_id=client.get_last_request_id())
+        return HttpResponseRedirect(url)
+
+    def extract_uid(self, data: dict) -> str:
+        return data["subject"]
+
+    def extract_common_fields(self, data: dict) -> dict:
+        return {}
+
+    def extract_extra_data(self, data: dict) -> dict:
+        return {}
+
+    def extract_email_addresses(self, data: dict) -> list:
+        return []
+
+
+def saml_client(request: HttpRequest, provider: ConsoleSamlProvider) -> "OneLogin_Saml2_Auth":
+    """Return python3-saml's client for this request."""
+    from onelogin.saml2.auth import OneLogin_Saml2_Auth
+
+    options, provider_id = provider.options, provider.app.provider_id
+    post, redirect = (f"urn:oasis:names:tc:SAML:2.0:bindings:HTTP-{binding}" for binding in ("POST", "Redirect"))
+    urls = {name: request.build_absolute_uri(reverse(f"saml-{name}", args=[provider_id])) for name in ("metadata", "acs")}
+    configuration = {
+        "strict": True,
+        "sp": {"entityId": urls["metadata"], "assertionConsumerService": {"url": urls["acs"], "binding": post}},
+        "idp": {"entityId": options.issuer, "x509cert": options.certificate,
+                "singleSignOnService": {"url": options.sso_url, "binding": redirect}},
+        "security": {"wantAssertionsSigned": True, "rejectDeprecatedAlgorithm": True, "requestedAuthnContext": False,
+                     "wantAttributeStatement": False, "allowRepeatAttributeName": True, "allowSingleLabelDomains": True},
+    }
+    return OneLogin_Saml2_Auth({
+        "https": "on" if request.is_secure() else "off", "http_host": request.get_host(), "script_name": request.path,
+        "get_data": request.GET.dict(), "post_data": request.POST.dict(),
+    }, configuration)
+
+
+@csrf_exempt
+@login_not_required
+@require_POST
+def saml_acs(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Complete a sign-in with the answer that the browser brings from the provider.
+
+    The browser sends no session cookie with a form of another site. The first request is therefore answered with a page that
+    sends the same form again, from this site.
+    """
+    provider = _provider_or_404(request, provider_id)
+    if REPEATED not in request.POST:
+        answer = request.POST.get("SAMLResponse", "")[:MAX_ANSWER_CHARACTERS]
+        return render_page(request, "accounts/saml_answer.html", {"action": request.path, "answer": answer, "field": REPEATED})
+    try:
+        claims, state = _accepted_answer(request, provider)
+    except InvalidAnswer as error:
+        return render_authentication_error(request, provider, exception=error)
+    if state is None:
+        return render_authentication_error(request, provider)
+    login = provider.sociallogin_from_response(request, claims)
+    login.claims, login.state = claims, state
+    return complete_social_login(request, login)
+
+
+@login_not_required
+@require_GET
+def saml_metadata(request: HttpRequest, provider_id: str) -> HttpResponse:
+    """Return the metadata of the console, which is registered at the provider."""
+    client = saml_client(request, _provider_or_404(request, provider_id))
+    return HttpResponse(client.get_settings().get_sp_metadata(), content_type="application/samlmetadata+xml")
+
+
+def _provider_or_404(request: HttpRequest, provider_id: str) -> ConsoleSamlProvider:
+    try:
+        provider = get_adapter().get_provider(request, provider=provider_id)
+    except SocialApp.DoesNotExist:
+        provider = None
+    if not isinstance(provider, ConsoleSamlProvider):
+        raise Http404("there is no such sign-in provider")
+    return provider
+
+
+def _accepted_answer(request: HttpRequest, provider: ConsoleSamlProvider) -> tuple[dict, dict | None]:
+    """Return the attributes of a valid answer, and the state of its sign-in; None if this browser did not start it."""
+    from lxml.etree import LxmlError
+    from onelogin.saml2.errors import OneLogin_Saml2_Error
+
+    client = saml_client(request, provider)
+    try:
+        client.process_response()
+        if errors := client.get_errors():
+            raise InvalidAnswer(f"sends an invalid answer ({client.get_last_error_reason() or ', '.join(errors)})")
+    except (OneLogin_Saml2_Error, LxmlError, ValueError, TypeError, AttributeError) as error:
+        raise InvalidAnswer("sends a malformed answer") from error
+    if not client.is_authenticated():
+        raise InvalidAnswer("did not permit the sign-in")
+    claims = _claims(client, provider.options)
+    request_id = client.get_last_response_in_response_to()
+    state = statekit.unstash_state(request, provider_id=provider.sub_id, state_id=request_id) if request_id else None
+    if state is not None:
+        _use_assertion(provider, client)
+    return claims, state
+
+
+def _claims(client: "OneLogin_Saml2_Auth", options: ProviderOptions) -> dict:
+    attributes = client.get_attributes()
+    name_id = client.get_nameid() or ""
+    email = next((attributes[name] for name in EMAIL_ATTRIBUTES if name in attributes), [])
+    claims = {**attributes, NAME_ID: name_id, "email": email}
+    if options.subject_attribute:
+        subject = next(iter(attributes.get(options.subject_attribute, [])), "")
+    elif (client.get_nameid_format() or "").endswith(":transient"):
+        raise InvalidAnswer("sends a transient NameID, which changes with each sign-in: set `subject_attribute`")
+    else:
+        subject = name_id
+    if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_CHARACTERS:
+        raise InvalidAnswer("sends no usable subject")
+    return claims | {"subject": subject}
+
+
+def _use_assertion(provider: ConsoleSamlProvider, client: "OneLogin_Saml2_Auth") -> None:
+    """Raise InvalidAnswer if the assertion was used before, also in another browser."""
+    digest = hashlib.sha256(f"{provider.app.provider_id}\n{client.get_last_assertion_id()}".encode()).hexdigest()
+    seconds = max(1, int((client.get_last_assertion_not_on_or_after() or time() + ASSERTION_SECONDS) - time()) + 300)
+    try:
+        is_new = caches["shared"].add(f"saml:{digest}", 1, seconds)
+    except (RedisError, OSError):
+        # without Redis, this process remembers the assertion alone
+        is_new = caches["default"].add(f"saml:{digest}", 1, seconds)
+    if not is_new:
+        raise InvalidAnswer("sends an answer that was used before")

@@ -1,0 +1,101 @@
+"""A SAML identity provider that answers sign-ins with signed assertions, which can also be wrong."""
+
+import base64
+import json
+import zlib
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from urllib.parse import parse_qs, urlsplit
+from uuid import uuid4
+from xml.etree import ElementTree
+from xml.sax.saxutils import escape
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.x509.oid import NameOID
+from django.test import Client
+
+from authzconsole.settings.sign_in import allauth_providers, saml_providers
+
+ISSUER, SSO_URL = "https://idp.corp.example/metadata", "https://idp.corp.example/sso"
+ACS, METADATA = "http://testserver/sign-in/staff/acs", "http://testserver/sign-in/staff/metadata"
+SHA256 = {"sign_algorithm": "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
+          "digest_algorithm": "http://www.w3.org/2001/04/xmlenc#sha256"}
+SHA1 = {"sign_algorithm": "http://www.w3.org/2000/09/xmldsig#rsa-sha1", "digest_algorithm": "http://www.w3.org/2000/09/xmldsig#sha1"}
+
+
+@cache
+def key_and_certificate(name: str) -> tuple[str, str]:
+    """Return a new private key and its certificate as PEM; the same ones for the same name."""
+    key, now = rsa.generate_private_key(65537, 2048), datetime.now(UTC)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
+                   .serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+                   .sign(key, hashes.SHA256()))
+    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return private.decode(), certificate.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def configure_saml(settings, **options) -> None:
+    """Configure the provider `staff` as the environment variable SAML_PROVIDERS would."""
+    described = {"staff": {"issuer": ISSUER, "sso_url": SSO_URL, "certificate": key_and_certificate("idp")[1], "name": "Staff",
+                           **options}}
+    settings.SIGN_IN_PROVIDERS = saml_providers({"SAML_PROVIDERS": json.dumps(described)})
+    settings.SOCIALACCOUNT_PROVIDERS = allauth_providers(settings.SIGN_IN_PROVIDERS)
+
+
+def start(client: Client, path: str = "/sign-in/staff") -> str:
+    """Start a sign-in with the browser `client`. Return the id of the request that it takes to the provider."""
+    response = client.get(path)
+    assert response.status_code == 302 and response["Location"].startswith(f"{SSO_URL}?SAMLRequest="), response.content
+    request = base64.b64decode(parse_qs(urlsplit(response["Location"]).query)["SAMLRequest"][0])
+    return ElementTree.fromstring(zlib.decompress(request, -15)).attrib["ID"]
+
+
+def answer(request_id: str, name_id: str, attributes: dict | None = None, **lies) -> str:
+    """Return the signed answer to a request. lies: values that differ from the right ones."""
+    from onelogin.saml2.utils import OneLogin_Saml2_Utils
+
+    right = {"issuer": ISSUER, "audience": METADATA, "recipient": ACS, "destination": ACS, "minutes": 0, "signed_by": "idp",
+             "algorithms": SHA256, "format": "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent", "confirms": request_id,
+             "status": "Success"}
+    assert set(lies) <= set(right)
+    values = right | lies
+    now = datetime.now(UTC) + timedelta(minutes=values["minutes"])
+    moments = (now, now - timedelta(minutes=2), now + timedelta(minutes=5))
+    at, start_at, end = (moment.strftime("%Y-%m-%dT%H:%M:%SZ") for moment in moments)
+    in_response_to = f' InResponseTo="{values["confirms"]}"' if values["confirms"] else ""
+    statements = "".join(
+        f'<saml:Attribute Name="{name}">'
+        + "".join(f"<saml:AttributeValue>{escape(text)}</saml:AttributeValue>" for text in texts)
+        + "</saml:Attribute>" for name, texts in (attributes or {}).items())
+    assertion = (
+        f'<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_{uuid4()}" Version="2.0" IssueInstant="{at}">'
+        f'<saml:Issuer>{values["issuer"]}</saml:Issuer><saml:Subject><saml:NameID Format="{values["format"]}">{escape(name_id)}'
+        f'</saml:NameID><saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData '
+        f'NotOnOrAfter="{end}" Recipient="{values["recipient"]}"{in_response_to}/></saml:SubjectConfirmation></saml:Subject>'
+        f'<saml:Conditions NotBefore="{start_at}" NotOnOrAfter="{end}"><saml:AudienceRestriction><saml:Audience>'
+        f'{values["audience"]}</saml:Audience></saml:AudienceRestriction></saml:Conditions>'
+        f'<saml:AuthnStatement AuthnInstant="{at}" SessionIndex="1"><saml:AuthnContext>'
+        f'<saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>'
+        + (f"<saml:AttributeStatement>{statements}</saml:AttributeStatement>" if statements else "") + "</saml:Assertion>")
+    if values["signed_by"]:
+        key, certificate = key_and_certificate(values["signed_by"])
+        signed = OneLogin_Saml2_Utils.add_sign(assertion, key, certificate, **values["algorithms"])
+        assertion = signed.decode() if isinstance(signed, bytes) else signed
+    response_to = f' InResponseTo="{request_id}"' if request_id else ""
+    return (f'<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" ID="_{uuid4()}" Version="2.0" '
+            f'IssueInstant="{at}" Destination="{values["destination"]}"{response_to}>'
+            f'<saml:Issuer xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion">{values["issuer"]}</saml:Issuer>'
+            f'<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:{values["status"]}"/></samlp:Status>'
+            f'{assertion}</samlp:Response>')
+
+
+def send(client: Client, xml: str):
+    """Send an answer as the page that repeats it does."""
+    return client.post("/sign-in/staff/acs", {"SAMLResponse": base64.b64encode(xml.encode()).decode(), "repeated": "yes"})
+
+
+def sign_in(client: Client, name_id: str, attributes: dict | None = None, *, path: str = "/sign-in/staff", **lies):
+    return send(client, answer(start(client, path), name_id, attributes, **lies))
