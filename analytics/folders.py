@@ -9,6 +9,7 @@ import fcntl
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from pathlib import Path
 _PREFIX, _LOCK = "authzconsole-", "in-use"
 # The file descriptor of the lock of each folder.
 _locks: dict[str, int] = {}
+# A folder without a lock after this time belongs to a process that was killed.
+LOCK_SECONDS = 3_600
 
 # The problem and its remedy, by error number.
 REMEDIES = {
@@ -91,8 +94,13 @@ def _remove_abandoned_folders(parent: str) -> None:
     for folder in Path(parent).glob(f"{_PREFIX}*"):
         try:
             lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            # It has no lock yet, or its process was killed before it had one.
+            if _is_old(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            continue
         except OSError:
-            # It has no lock yet, or belongs to another account.
+            # It belongs to another account.
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,3 +110,10 @@ def _remove_abandoned_folders(parent: str) -> None:
             shutil.rmtree(folder, ignore_errors=True)
         finally:
             os.close(lock)
+
+
+def _is_old(folder: Path) -> bool:
+    try:
+        return time.time() - folder.stat().st_mtime > LOCK_SECONDS
+    except OSError:
+        return False

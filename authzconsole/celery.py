@@ -1,7 +1,9 @@
 """The Celery application. Tasks are defined in the `tasks.py` of each package and only call a service."""
 
+import atexit
 import logging.config
 import os
+import tempfile
 
 import structlog
 from celery import Celery, Task
@@ -40,6 +42,23 @@ def add_request_to_message(headers: dict, **kwargs: object) -> None:
     """Send the ids of the request with the task that it causes."""
     context = structlog.contextvars.get_contextvars()
     headers["log_context"] = {name: context[name] for name in REQUEST_CONTEXT if name in context}
+
+
+@worker_init.connect
+def set_temporary_folder(**kwargs: object) -> None:
+    """Let Celery and PySpark write temporary files to a folder that another process removes if this worker is killed."""
+    from django.conf import settings
+
+    from analytics.folders import ScratchError, create_scratch_folder, remove_scratch_folder
+
+    try:
+        folder, worker = create_scratch_folder(settings.TEMP_DIR), os.getpid()
+    except ScratchError as error:
+        logging.getLogger(__name__).warning("temporary files are written to %s: %s", tempfile.gettempdir(), error)
+        return
+    tempfile.tempdir = folder
+    # not when a process of its pool ends
+    atexit.register(lambda: remove_scratch_folder(folder) if os.getpid() == worker else None)
 
 
 @task_prerun.connect

@@ -1,8 +1,10 @@
 """The folders of temporary files of Spark sessions and queries are removed."""
 
+import os
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -48,6 +50,28 @@ def test_the_folder_of_a_running_session_is_kept(other_session):
     _, folder = other_session
     remove_scratch_folder(create_scratch_folder())
     assert folder.exists()
+
+
+def test_a_folder_whose_process_was_killed_before_it_had_a_lock_is_removed_after_an_hour(tmp_path):
+    recent, old = tmp_path / "authzconsole-recent", tmp_path / "authzconsole-old"
+    recent.mkdir()
+    old.mkdir()
+    os.utime(old, (time.time() - 4_000,) * 2)
+    remove_scratch_folder(create_scratch_folder(tmp_path))
+    assert recent.exists() and not old.exists()
+
+
+def test_the_temporary_files_of_a_killed_worker_are_removed(tmp_path):
+    """Celery and PySpark create folders with tempfile, which would remain."""
+    start = ("import os, tempfile, django; django.setup(); from authzconsole.celery import app; "
+             "from celery.signals import worker_init; worker_init.send(sender=None); "
+             "print(tempfile.mkdtemp(), flush=True); os.kill(os.getpid(), 9)")
+    environment = os.environ | {"STATE_DIR": str(tmp_path), "CONSOLE_TEST_STATE": str(tmp_path)}
+    worker = subprocess.run([sys.executable, "-c", start], env=environment, capture_output=True, text=True)
+    folder = Path(worker.stdout.strip())
+    assert folder.is_dir() and folder.parent.parent == tmp_path / "tmp", worker.stderr
+    remove_scratch_folder(create_scratch_folder(tmp_path / "tmp"))
+    assert not folder.exists()
 
 
 def test_a_folder_in_the_state_directory_ends_with_its_block_and_has_a_private_mode(tmp_path):
