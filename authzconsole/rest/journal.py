@@ -10,11 +10,13 @@ from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identi
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, PrincipalText, QueryInteger, StrictSerializer, Text, Time
 from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.server.waiting import CAN_WAIT, WAIT_HEADER
 from grants.journal import ACTIONS, MAX_LINES_PER_PROOF, current_head, read_only_reason, verify_part
 from grants.journal_queries import custom_query_plan, journal_lines
 from grants.models import JournalLine
 
 TAG = "Journal"
+MAX_WAIT_SECONDS = 30
 
 
 class LineSerializer(serializers.Serializer):
@@ -71,6 +73,14 @@ class JournalQuery(PageQuery):
     until = Time(required=False, help_text="Only lines before this time.")
     from_revision = QueryInteger(required=False, help_text="Only lines from this revision.")
     to_revision = QueryInteger(required=False, help_text="Only lines up to this revision.")
+    after = QueryInteger(required=False, max_value=2**62, help_text="Only lines after this revision, oldest first.")
+    wait = QueryInteger(required=False, max_value=MAX_WAIT_SECONDS, help_text=(
+        "With `after`: wait up to this many seconds for a line if there is none. The response can be empty earlier."))
+
+    def validate(self, data: dict) -> dict:
+        if "wait" in data and "after" not in data:
+            raise serializers.ValidationError({"wait": ["this needs `after`"]})
+        return data
 
 
 FILTERS = ("principal", "actor", "action", "request_id", "caller_request_id", "since", "until")
@@ -88,18 +98,26 @@ class Journal(Endpoint):
     queries = {"GET": JournalQuery}
 
     @api_operation(
-        "journal_list", TAG, "Read the journal", "Newest first. For administrators and auditors.",
+        "journal_list", TAG, "Read the journal",
+        "Newest first, or with `after` oldest first. To follow the journal, send the last revision as `after` with `wait`. For "
+        "administrators and auditors.",
         query=JournalQuery, responses={200: page_serializer(LineSerializer)},
         response_example={"items": [LINE_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
-        query = self.query
+        query = {name: value for name, value in self.query.items() if name != "wait"}
+        # read before the lines, so that no line is missed while the request waits
+        revision = current_head().revision if self.query.get("wait") else 0
         filters = {name: query[name] for name in FILTERS if name in query}
         rows = journal_lines(**filters, entity=str(query.get("entity", "")))
-        for name, lookup in (("from_revision", "place__gte"), ("to_revision", "place__lte")):
+        for name, lookup in (("from_revision", "place__gte"), ("to_revision", "place__lte"), ("after", "place__gt")):
             rows = rows.filter(**{lookup: query[name]}) if name in query else rows
         with custom_query_plan():
-            page = page_of([ListPart(rows, ("-place",))], _line_as_json, query=query, identity=list_identity("journal", query))
-        return Response(page)
+            order = ("place",) if "after" in query else ("-place",)
+            page = page_of([ListPart(rows, order)], _line_as_json, query=query, identity=list_identity("journal", query))
+        response = Response(page)
+        if self.query.get("wait") and not page["items"] and CAN_WAIT in request.META:
+            response[WAIT_HEADER] = f"{revision};{self.query['wait']}"
+        return response
 
 
 class Proof(Endpoint):

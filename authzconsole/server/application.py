@@ -7,17 +7,20 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from io import BytesIO
 from pathlib import Path
+from typing import TypeVar
 
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.server.bodies import AnonymousBodyRefused, BodyReceiver, BodyRefused, ClientDisconnected, discard_body
-from authzconsole.server.callers import is_identified
+from authzconsole.server.callers import is_identified, read_revision
 from authzconsole.server.environ import TrustedProxies, body_length, build_environ
 from authzconsole.server.limits import MAX_BACKLOG_BYTES, MAX_STREAMS, THREADS, BodyLimits
 from authzconsole.server.responses import FileBody, Response, run_application
 from authzconsole.server.streams import ResponseStream, abort_connection
 from authzconsole.server.threads import ThreadPool
+from authzconsole.server.waiting import CAN_WAIT, JournalWatch, take_wait
 
 logger = logging.getLogger(__name__)
+Result = TypeVar("Result")
 # these endpoints authenticate before they read the body, and explain a missing or invalid token
 API_PATHS = ("/access/", "/api/", "/scim/")
 # granian opens a file after it got its path
@@ -37,6 +40,7 @@ class ConsoleServer:
     def __init__(self, application: Callable, *, limits: BodyLimits, proxies: TrustedProxies, folder: Path):
         self._application, self._proxies, self._folder = application, proxies, folder
         self._bodies, self._pool = BodyReceiver(limits, folder), ThreadPool(THREADS, MAX_STREAMS)
+        self._journal = JournalWatch(self._current_revision)
 
     async def __call__(self, scope: dict, receive: Callable[[], Awaitable[dict]], send: Callable[[dict], Awaitable]) -> None:
         if scope["type"] != "http":
@@ -56,7 +60,7 @@ class ConsoleServer:
                 environ["wsgi.input"] = UnreadBody()
             except BodyRefused as refusal:
                 return await _refuse(refusal, scope, receive, send)
-        response = await self._response(environ)
+        response = await self._final_response(environ)
         if not is_read:
             response.headers.append(("Connection", "close"))
         await _send_response(response, scope, send)
@@ -72,7 +76,7 @@ class ConsoleServer:
         body.seek(0)
         environ["wsgi.input"] = body
 
-    async def _run_in_thread(self, function: Callable[[], bool]) -> bool:
+    async def _run_in_thread(self, function: Callable[[], Result]) -> Result:
         loop = asyncio.get_running_loop()
         result = loop.create_future()
 
@@ -80,12 +84,30 @@ class ConsoleServer:
             try:
                 value = function()
             except Exception:
-                logger.exception("the credentials of a request cannot be checked")
+                logger.exception("the database could not be read before or while a request waited")
                 value = False
             loop.call_soon_threadsafe(_set_result, result, value)
 
         self._pool.submit(run)
         return await result
+
+    async def _final_response(self, environ: dict) -> Response:
+        """Return the response. If the application wants to wait for a journal line, run the request again when there is one."""
+        loop, deadline = asyncio.get_running_loop(), None
+        while True:
+            response = await self._response(environ | {CAN_WAIT: True, "wsgi.input": environ["wsgi.input"]})
+            wait = take_wait(response)
+            if wait is None:
+                return response
+            revision, seconds = wait
+            deadline = deadline or loop.time() + seconds
+            if not await self._journal.wait(revision, max(0, deadline - loop.time())):
+                return response
+            # the application has closed the body, which is empty
+            environ["wsgi.input"] = BytesIO()
+
+    async def _current_revision(self) -> int:
+        return await self._run_in_thread(read_revision)
 
     async def _response(self, environ: dict) -> Response:
         """Run the WSGI application and return its response. The content of a long response is still generated."""

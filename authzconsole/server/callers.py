@@ -1,12 +1,13 @@
-"""Check whether a request has valid credentials, before its body is read."""
+"""What the server reads from the database: whether a request has valid credentials, and the newest journal revision."""
 
 from django.contrib.auth import get_user
 from django.contrib.sessions.middleware import SessionMiddleware
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import close_old_connections
+from django.db import DatabaseError, close_old_connections
 from django.http import HttpResponse
 
 from authzconsole.common.tokens import TokenRefused, verify_token
+from grants.journal import current_revision
 
 
 def is_identified(environ: dict) -> bool:
@@ -18,6 +19,17 @@ def is_identified(environ: dict) -> bool:
         request = WSGIRequest(environ)
         SessionMiddleware(lambda request: HttpResponse()).process_request(request)
         return get_user(request).is_authenticated
+    finally:
+        close_old_connections()
+
+
+def read_revision() -> int:
+    """Return the newest revision of the journal; 0 if the database does not answer."""
+    close_old_connections()
+    try:
+        return current_revision()
+    except DatabaseError:
+        return 0
     finally:
         close_old_connections()
 

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from authzconsole.common.webhooks.transport import url_fault
 from authzconsole.models import Webhook
@@ -70,4 +71,6 @@ def _webhook(number: int) -> Webhook:
 
 
 def _detail(webhook: Webhook, text: str) -> str:
-    return f"{webhook}, {webhook.url}{f': {text}' if text else ''}"
+    # without the path, which can contain a secret of the receiver
+    parts = urlsplit(webhook.url)
+    return f"{webhook}, {parts.scheme}://{parts.netloc}{f': {text}' if text else ''}"
