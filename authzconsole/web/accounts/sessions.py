@@ -5,6 +5,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
+from authzconsole.common.security_events.kinds import EventKind
+from authzconsole.common.security_events.record import record_event
 from authzconsole.sessions.services import active_sessions, end_own_sessions, end_sessions_of, session_id
 from authzconsole.web.accounts.account_pages import account_or_404
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
@@ -25,6 +27,7 @@ def own_sessions(request: HttpRequest) -> HttpResponse:
         return _list_response(request, account, is_own=True, can_end=True)
     ended = end_own_sessions(account, current_key=request.session.session_key, only_id=request.POST.get("session", ""))
     if ended:
+        record_event(EventKind.SIGN_OUT, request=request, detail=f"ended {ended} of the own sessions")
         messages.success(request, f"{ended} session{'' if ended == 1 else 's'} ended.")
     else:
         messages.info(request, "There was no session to end.")
