@@ -1,7 +1,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check sbom audit licences bench screenshots
+.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check sbom audit licences bench soak screenshots
 
 # authzconsole/ops is started as the top-level package `ops`, because authzconsole imports Django, which may be missing yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
@@ -83,6 +83,9 @@ licences:  ## check that the licences of the production packages are permitted
 
 bench:  ## run the benchmarks; each prints its ratio against its reference
 	@$(OPS).bench
+
+soak:  ## run the console for 30 minutes while its parts are killed, and check that nothing is lost (SOAK_MINUTES=10: shorter)
+	@$(OPS).soak
 
 screenshots:  ## take a picture of every page into docs/screens/, from a throwaway console with the demo tenant
 	@$(OPS).screenshots

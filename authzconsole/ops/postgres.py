@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from . import Refusal
@@ -42,7 +42,7 @@ def _identity() -> dict:
 
 
 @contextlib.contextmanager
-def _private_folder() -> Iterator[Path]:
+def private_folder() -> Iterator[Path]:
     parent = None if len(tempfile.gettempdir()) < MAX_FOLDER_CHARACTERS else "/tmp"
     folder = Path(tempfile.mkdtemp(prefix="console-pg-", dir=parent))
     try:
@@ -63,7 +63,7 @@ def _collation(programs: Path) -> tuple[str, ...]:
     return ("--locale=C.UTF-8", "--locale-provider=icu", "--icu-locale=en")
 
 
-def _create_cluster(programs: Path, folder: Path) -> None:
+def create_cluster(programs: Path, folder: Path) -> None:
     command = [programs / "initdb", "--pgdata", folder / "data", "--username=console", "--auth=trust", "--encoding=UTF8",
                "--no-sync", *_collation(programs)]
     initdb = subprocess.run(command, cwd=folder, capture_output=True, text=True, **_identity())
@@ -71,17 +71,17 @@ def _create_cluster(programs: Path, folder: Path) -> None:
         raise Refusal(f"initdb could not create a PostgreSQL cluster:\n{initdb.stderr.strip()}")
 
 
-def _start_server(programs: Path, folder: Path) -> subprocess.Popen:
-    settings = {**FAST_SETTINGS, "listen_addresses": "", "unix_socket_directories": str(folder)}
+def start_server(programs: Path, folder: Path, settings: Mapping[str, str] = FAST_SETTINGS) -> subprocess.Popen:
+    settings = {**settings, "listen_addresses": "", "unix_socket_directories": str(folder)}
     options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
-    with (folder / "log").open("w") as log:
+    with (folder / "log").open("a") as log:
         # in a separate session, which Ctrl-C does not reach: interrupted tests still need the database to clean up
         return subprocess.Popen([programs / "postgres", "-D", folder / "data", *options], cwd=folder, stdout=log,
                                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
                                 preexec_fn=die_with_parent(signal.SIGQUIT), **_identity())
 
 
-def _wait_until_ready(programs: Path, folder: Path, server: subprocess.Popen) -> None:
+def wait_until_ready(programs: Path, folder: Path, server: subprocess.Popen) -> None:
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     pg_isready = [programs / "pg_isready", "--quiet", "--host", folder]
     while subprocess.run(pg_isready, capture_output=True).returncode != 0:
@@ -90,18 +90,22 @@ def _wait_until_ready(programs: Path, folder: Path, server: subprocess.Popen) ->
         time.sleep(0.05)
 
 
+def server_url(folder: Path) -> str:
+    return f"postgres://console@/{DATABASE}?host={folder}"
+
+
 @contextlib.contextmanager
 def postgresql() -> Iterator[str]:
     """Start a new server, yield its DATABASE_URL, and remove the server and its data afterwards."""
     programs = postgresql_folder()
     if programs is None:
         raise Refusal(f"Missing: {POSTGRESQL.title}. `make test` installs it.")
-    with _private_folder() as folder:
-        _create_cluster(programs, folder)
-        server = _start_server(programs, folder)
+    with private_folder() as folder:
+        create_cluster(programs, folder)
+        server = start_server(programs, folder)
         try:
-            _wait_until_ready(programs, folder, server)
-            yield f"postgres://console@/{DATABASE}?host={folder}"
+            wait_until_ready(programs, folder, server)
+            yield server_url(folder)
         finally:
             # an immediate shutdown, because the data is deleted anyway
             server.send_signal(signal.SIGQUIT)

@@ -1,0 +1,104 @@
+"""Run the soak test and print its report: `python -m benchmarks.soak --minutes 30`. Exit status 1: something was lost."""
+
+import argparse
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from authzconsole.ops.processes import interrupt_on_signals
+
+from . import checks
+from .console import Console, running_console
+from .faults import Fault, faults_for
+from .workload import Workload
+
+# on average; 1,000 faults in 30 minutes, of which some find nothing to damage
+FAULT_SECONDS = 1.0
+FAULTS_AT_ONCE = 4
+# in the rest of each period only light faults happen, so that runs can finish
+PERIOD_SECONDS, HEAVY_SECONDS = 60, 20
+SETTLE_SECONDS = 300
+SHOWN_VIOLATIONS = 30
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--seed", type=int, default=int(time.time()), help="of the choice of faults")
+    options = parser.parse_args(arguments)
+    interrupt_on_signals()
+    print(f"== Soak test of {options.minutes:g} minutes, seed {options.seed}", flush=True)
+    with running_console() as console:
+        if not console.has_disks:
+            print("No disk is filled: only root may mount the small file systems")
+        violations = soak(console, options.minutes * 60, random.Random(options.seed))
+    print(f"{len(violations)} violations", *violations[:SHOWN_VIOLATIONS], sep="\n  ")
+    return 1 if violations else 0
+
+
+def soak(console: Console, seconds: float, choose: random.Random, settle_seconds: float = SETTLE_SECONDS) -> list[str]:
+    """Damage the console for some seconds, then return the violations. Print counts of faults, requests and runs."""
+    token = console.manage("create_token", "admin", "--scope", "read", "--scope", "administer").stdout.strip()
+    workload = Workload(console.address.port, token)
+    workload.start()
+    try:
+        faults = _cause_faults(console, seconds, choose)
+    finally:
+        workload.stop()
+    violations = checks.wait_until_settled(console, workload, settle_seconds)
+    violations += checks.check_changes(console, workload.changes) + checks.check_runs(console, workload)
+    states, errors = checks.run_states(console), checks.run_errors(console)
+    violations += [f"the process {pid} is left" for pid in console.stop_programs()]
+    violations += checks.check_journal(console) + checks.check_files(console) + console.notes
+    _print_report(faults, workload, states, errors)
+    return violations
+
+
+def _cause_faults(console: Console, seconds: float, choose: random.Random) -> Counter[str]:
+    """Cause random faults, and return how many of each kind found something to damage. Some last for seconds and overlap."""
+    done: Counter[str] = Counter()
+    ongoing: dict[str, Future[bool]] = {}
+    start = time.monotonic()
+    with ThreadPoolExecutor(FAULTS_AT_ONCE) as pool:
+        while (elapsed := time.monotonic() - start) < seconds:
+            for name in [name for name, result in ongoing.items() if result.done()]:
+                done[name] += ongoing.pop(name).result()
+            is_heavy_phase = elapsed % PERIOD_SECONDS < HEAVY_SECONDS
+            choices = [fault for fault in faults_for(console)
+                       if fault.name not in ongoing and (fault.is_light or is_heavy_phase)]
+            if len(ongoing) < FAULTS_AT_ONCE:
+                fault = choose.choices(choices, [fault.weight for fault in choices])[0]
+                ongoing[fault.name] = pool.submit(_cause, fault, console, random.Random(choose.random()))
+            time.sleep(choose.expovariate(1 / FAULT_SECONDS))
+    for name, result in ongoing.items():
+        done[name] += result.result()
+    return done
+
+
+def _cause(fault: Fault, console: Console, choose: random.Random) -> bool:
+    console.log_event(f"fault: {fault.name}")
+    try:
+        return fault.damage(console, choose)
+    except OSError as error:
+        console.log_event(f"{fault.name} could not be caused: {error}")
+        return False
+
+
+def _print_report(faults: Counter[str], workload: Workload, states: dict[str, int], errors: dict[str, int]) -> None:
+    print(f"{sum(faults.values()):,} faults")
+    for name, count in faults.most_common():
+        print(f"  {count:6,} {name}")
+    acknowledged = sum(change.is_acknowledged for change in workload.changes)
+    unknown = sum(not change.is_acknowledged and not change.is_refused for change in workload.changes)
+    print(f"{len(workload.changes):,} change sets: {acknowledged:,} acknowledged, {unknown:,} with an unknown end")
+    for title, counts in (("Requests by status", workload.statuses), ("Runs", states), ("Errors of failed runs", errors)):
+        print(title)
+        for name, count in sorted(counts.items()):
+            print(f"  {count:6,} {name}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
