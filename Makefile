@@ -1,7 +1,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check sbom audit licences bench soak screenshots
+.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check upgrade-check sbom audit licences bench soak screenshots
 
 # authzconsole/ops is started as the top-level package `ops`, because authzconsole imports Django, which may be missing yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
@@ -10,7 +10,7 @@ PRETTIER = node_modules/prettier/bin/prettier.cjs
 ASSETS = "authzconsole/static/**/*.css" "authzconsole/static/**/*.js"
 
 help:  ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run:  ## install what is missing and start the console at http://127.0.0.1:8000 (PORT=8123 make run: elsewhere)
 	@$(OPS).run
@@ -71,6 +71,10 @@ lock:  ## write requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade: the n
 deploy-check:  ## install the console from the package index with deploy/install.sh, and test it behind nginx
 	@$(OPS).setup --for test
 	CONSOLE_FULL_INSTALL=1 .venv/bin/python -m pytest -q tests/deploy/test_install.py tests/deploy/test_nginx.py
+
+upgrade-check:  ## upgrade a database with 100,000 entities while the released version answers reads
+	@$(OPS).setup --for test
+	UPGRADE_ENTITIES=100000 .venv/bin/python -m pytest -q tests/deploy/test_upgrade_live.py
 
 sbom:  ## write the CycloneDX list of the production packages to var/sbom.json
 	@$(OPS).supply_chain sbom
