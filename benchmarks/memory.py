@@ -42,7 +42,7 @@ def _current_bytes() -> int:
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
                 parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
-    return sum(_proportional_bytes(pid) for pid in parents if _is_descendant(pid, parents))
+    return sum(proportional_bytes(pid) for pid in parents if _is_descendant(pid, parents))
 
 
 def _is_descendant(pid: int, parents: dict[int, int]) -> bool:
@@ -51,7 +51,8 @@ def _is_descendant(pid: int, parents: dict[int, int]) -> bool:
     return bool(pid)
 
 
-def _proportional_bytes(pid: int) -> int:
+def proportional_bytes(pid: int) -> int:
+    """Return the memory of a process (PSS), 0 if it has ended. Memory that processes share is divided among them."""
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

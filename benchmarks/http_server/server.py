@@ -17,6 +17,7 @@ from authzconsole.ops.address import free_port
 
 CONNECTIONS = 4
 MAX_START_SECONDS = 60
+SECRET_KEY = "only-for-a-benchmark" * 3
 
 
 @contextlib.contextmanager
@@ -24,7 +25,7 @@ def running_server() -> Iterator[int]:
     """Start the web program with its supervisord command and yield its port; stop it at the end."""
     port = free_port()
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "benchmarks.http_server.settings",
-                   "SECRET_KEY": "only-for-a-benchmark" * 3}
+                   "SECRET_KEY": SECRET_KEY}
     server = subprocess.Popen(_command(port), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port, server)
