@@ -52,7 +52,7 @@ def test_all_tokens_of_an_account_share_its_limit(api, limit):
     tokens = [token_of("service") for _ in range(3)]
     statuses = [api.post("/access/v1/evaluation", QUESTION, **headers).status_code for headers in tokens for _ in range(2)]
     assert statuses == [200, 200, 200, 200, 429, 429]
-    add_user(author=OPERATOR, name="another", is_principal=False)
+    add_user(author=OPERATOR, name="another", is_principal=False, is_service=True)
     assert api.post("/access/v1/evaluation", QUESTION, **token_of("another")).status_code == 200
 
 
