@@ -5,6 +5,7 @@ from importlib.util import find_spec
 
 from django.apps import AppConfig
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,23 @@ class ConsoleConfig(AppConfig):
         user_logged_in.connect(store.record_sign_in)
         register_access_ender(services.end_access)
         connect_sources()
+        start_extras()
         log_missing_packages()
+
+
+def start_extras() -> None:
+    """Start tracing and error reports if their settings are set. Raise ImproperlyConfigured if their packages are missing."""
+    from authzconsole.common.monitoring.error_reports import start_error_reports
+    from authzconsole.common.monitoring.tracing import start_tracing
+
+    for setting, extra, start in (("OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry", start_tracing),
+                                  ("SENTRY_DSN", "sentry", start_error_reports)):
+        if getattr(settings, setting):
+            try:
+                start()
+            except ImportError as error:
+                raise ImproperlyConfigured(f"{setting} is set, but the package {error.name} is not installed: install the extra "
+                                           f"`{extra}` (requirements/extra-{extra}.txt)") from None
 
 
 def log_missing_packages() -> None:

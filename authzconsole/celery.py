@@ -9,6 +9,7 @@ import structlog
 from celery import Celery, Task
 from celery.signals import beat_init, before_task_publish, setup_logging, task_postrun, task_prerun, worker_init
 
+from authzconsole.common.monitoring.tracing import start_task_span
 from authzconsole.ops.processes import keep_files_private
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
@@ -67,8 +68,12 @@ def bind_task(task_id: str, task: Task, **kwargs: object) -> None:
     context = getattr(task.request, "log_context", None) or {}
     structlog.contextvars.bind_contextvars(
         task=task.name, task_id=task_id, **{name: context[name] for name in REQUEST_CONTEXT if name in context})
+    if (span := start_task_span(task.name)) is not None:
+        task.request.trace_span = span
 
 
 @task_postrun.connect
-def unbind_task(**kwargs: object) -> None:
+def unbind_task(task: Task | None = None, **kwargs: object) -> None:
+    if task is not None and (span := getattr(task.request, "trace_span", None)) is not None:
+        span.end()
     structlog.contextvars.unbind_contextvars("task", "task_id", *REQUEST_CONTEXT)

@@ -12,6 +12,7 @@ from django.dispatch import receiver
 from django.http import HttpRequest, HttpResponse
 
 from authzconsole.common.monitoring.metrics import observe_response
+from authzconsole.common.monitoring.tracing import traced_response
 
 # a header value cannot contain other control characters than a tab, which would split a line of the log
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
@@ -52,7 +53,7 @@ class RequestIdMiddleware:
         structlog.contextvars.bind_contextvars(
             request_id=request.id, **({"caller_request_id": request.caller_id} if request.caller_id else {}))
         start = time.perf_counter()
-        response = self.get_response(request)
+        response = traced_response(request, self.get_response)
         seconds = time.perf_counter() - start
         observe_response(request.path, response.status_code, seconds)
         logger.info("answered", method=request.method, path=request.path, status=response.status_code,

@@ -23,6 +23,9 @@ METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 METRICS_NETWORKS = env.list("METRICS_NETWORKS", default=["127.0.0.0/8", "::1/128"])
 if METRICS_TOKEN and len(METRICS_TOKEN) < 20:
     raise ImproperlyConfigured("METRICS_TOKEN must have at least 20 characters")
+# optional extras; their other settings are the environment variables of OpenTelemetry and Sentry
+OTEL_EXPORTER_OTLP_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
+SENTRY_DSN = env.str("SENTRY_DSN", default="")
 # webhooks; private networks are only for endpoints of the own organization
 WEBHOOK_ALLOW_HTTP = env.bool("WEBHOOK_ALLOW_HTTP", default=False)
 WEBHOOK_ALLOWED_NETWORKS = env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
