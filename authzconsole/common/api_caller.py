@@ -12,6 +12,7 @@ from rest_framework.authentication import CSRFCheck
 
 from authzconsole.common import login_throttle
 from authzconsole.common.rate_limits import check_request_rate
+from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import check_second_factor
@@ -72,7 +73,7 @@ def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
     if not request.user.is_authenticated:
         raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
     bind_account(request.user.get_username())
-    check_password_is_own(request.user)
+    check_password_is_own(request)
     check_second_factor(request)
     check_csrf(request)
     check_request_rate(request.user.pk, is_decision=scope == TokenScope.DECIDE)
@@ -123,9 +124,12 @@ def _unknown_token_refusal(request: HttpRequest, sentence: str) -> RequestRefuse
     return _invalid_token_refusal(sentence)
 
 
-def check_password_is_own(user: User) -> None:
-    """Raise RequestRefused (403) if an administrator set the password of the session. Tokens do not depend on passwords."""
-    if user.must_change_password:
+def check_password_is_own(request: HttpRequest) -> None:
+    """Raise RequestRefused (403) if an administrator set the password with which the session was started.
+
+    Tokens and sign-in providers do not depend on passwords.
+    """
+    if request.user.must_change_password and PROVIDER_SESSION_KEY not in request.session:
         page = f"{settings.PUBLIC_URL}{reverse('password')}"
         raise RequestRefused(403, f"an administrator set your password: choose a new one at {page} first")
 

@@ -13,6 +13,8 @@ from authzconsole.common.refusal import RequestRefused
 
 TIME_KEY, METHOD_KEY = "authenticated_at", "authenticated_by"
 SIGN_IN = "sign-in"
+# the id of the sign-in provider; sessions that were started with a password have no such key
+PROVIDER_SESSION_KEY = "sign_in_provider"
 
 
 def record_authentication(request: HttpRequest, method: str) -> None:

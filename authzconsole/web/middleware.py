@@ -12,8 +12,8 @@ from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.request_id import bind_account
-from authzconsole.web.accounts.providers.session import PROVIDER_SESSION_KEY
 from authzconsole.web.error_pages import method_not_allowed
 from authzconsole.web.shared.rendering import see_other
 from grants.errors import JournalReadOnly

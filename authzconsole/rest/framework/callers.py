@@ -38,7 +38,7 @@ class Authentication(BaseAuthentication):
         if not user.is_authenticated:
             raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
         bind_account(user.get_username())
-        check_password_is_own(user)
+        check_password_is_own(request._request)
         check_second_factor(request._request)
         check_csrf(request._request)
         check_request_rate(user.pk, is_decision=scope == TokenScope.DECIDE)

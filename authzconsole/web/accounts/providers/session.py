@@ -8,12 +8,10 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.common.recent_authentication import TIME_KEY, record_authentication
+from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY, TIME_KEY, record_authentication
 from authzconsole.common.second_factor import VERIFIED_BY_PROVIDER_KEY
 from authzconsole.web.accounts.reauthentication import ReauthenticationFailed
 
-# the id of the provider; sessions that were started with a password have no such key
-PROVIDER_SESSION_KEY = "sign_in_provider"
 # with this parameter, the provider asks for credentials even if its own session is still valid
 AGAIN_PARAMETER = "again"
 
