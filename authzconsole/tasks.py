@@ -7,10 +7,12 @@ from celery import shared_task
 from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.security_events.shipping import ship_security_events
 from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
+from authzconsole.sessions.store import delete_expired_sessions
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
 
 logger = logging.getLogger(__name__)
+EXPIRED_SESSIONS_AT_ONCE = 5_000
 
 
 @shared_task(name="authzconsole.journal_anchor", ignore_result=True)
@@ -29,6 +31,13 @@ def ship_events():
 @shared_task(name="authzconsole.security_events_clean", ignore_result=True)
 def clean_events():
     clean_security_events()
+
+
+@shared_task(name="authzconsole.sessions_clean", ignore_result=True)
+def clean_sessions():
+    """Delete all expired sessions, also those of visitors who never signed in."""
+    while delete_expired_sessions(EXPIRED_SESSIONS_AT_ONCE) == EXPIRED_SESSIONS_AT_ONCE:
+        pass
 
 
 @shared_task(name="authzconsole.webhooks_dispatch", ignore_result=True)

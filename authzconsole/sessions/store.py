@@ -28,8 +28,14 @@ def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
     agent = "".join(character for character in request.headers.get("User-Agent", "") if character.isprintable())
     request.session[SIGN_IN_KEY] = {"at": timezone.now().timestamp(), "address": client_address(request),
                                     "agent": agent[:MAX_USER_AGENT_CHARACTERS]}
+    delete_expired_sessions(MAX_EXPIRED_DELETED)
+
+
+def delete_expired_sessions(max_rows: int) -> int:
+    """Delete the sessions that expired first and return their number."""
     expired = AccountSession.objects.filter(expire_date__lte=timezone.now()).order_by("expire_date")
-    AccountSession.objects.filter(pk__in=list(expired.values_list("pk", flat=True)[:MAX_EXPIRED_DELETED])).delete()
+    keys = list(expired.values_list("pk", flat=True)[:max_rows])
+    return AccountSession.objects.filter(pk__in=keys).delete()[0]
 
 
 class SessionStore(db.SessionStore):

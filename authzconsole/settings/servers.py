@@ -57,6 +57,7 @@ CELERY_BEAT_SCHEDULE = {
     # a delayed sweep can expire, because the next sweep does the same work
     "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
     "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
+    "sessions_clean": {"task": "authzconsole.sessions_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
 }
 
 if JOURNAL_ANCHOR:

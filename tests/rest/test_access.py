@@ -181,12 +181,13 @@ def test_an_ordinary_account_lists_only_its_effective_grants(by_session):
     assert len(details) == 1
 
 
-def test_an_ordinary_account_asks_only_about_itself_and_a_token_about_any_subject(by_session, by_token):
+def test_an_ordinary_account_and_its_token_ask_only_about_it_and_administrators_about_any_subject(by_session, by_token):
     about_ned = QUESTION | {"subject": {"type": "user", "id": "ned"}}
     assert by_session("dee").post("/decisions", QUESTION).json()["decision"] is True
     problem(by_session("dee").post("/decisions", about_ned), 403)
     problem(by_session("dee").post("/decisions", {"evaluations": [QUESTION, about_ned]}), 403)
-    for rest in (by_token("dee", "decide"), by_session("aud"), by_session("ada")):
+    problem(by_token("dee", "decide").post("/decisions", about_ned), 403)
+    for rest in (by_token("ada", "decide"), by_session("aud"), by_session("ada")):
         assert rest.post("/decisions", about_ned).status_code == 200
 
 

@@ -11,6 +11,7 @@ from django.contrib.sessions.backends import db as django_sessions
 from django.test import Client
 from django.utils import timezone
 
+from authzconsole import tasks
 from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import AccountSession
 from authzconsole.sessions.services import session_id
@@ -100,6 +101,16 @@ def test_signing_in_deletes_expired_sessions(browse):
     AccountSession.objects.update(expire_date=timezone.now())
     browse("ada")
     assert [session.account.username for session in AccountSession.objects.select_related("account")] == ["ada"]
+
+
+def test_the_hourly_task_deletes_all_expired_sessions(browse, monkeypatch):
+    monkeypatch.setattr(tasks, "EXPIRED_SESSIONS_AT_ONCE", 2)
+    browse("ada")
+    for _ in range(5):
+        SessionStore().create()
+    AccountSession.objects.filter(account=None).update(expire_date=timezone.now() - timedelta(seconds=1))
+    tasks.clean_sessions()
+    assert [row.account.username for row in AccountSession.objects.all()] == ["ada"]
 
 
 def test_an_account_lists_its_sessions_without_their_keys(cast):
