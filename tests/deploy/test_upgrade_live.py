@@ -1,6 +1,7 @@
 """The database of the released version is upgraded while that version still answers reads.
 
-The released code comes from the history of the repository. The test suite uses 10,000 entities, `make upgrade-check` 100,000.
+The released code comes from the history of the repository. The test suite uses 10,000 entities on PostgreSQL, where migrations lock
+tables; `make upgrade-check` uses 100,000 on SQLite, or on the database of DATABASE_URL.
 """
 
 import json
@@ -69,6 +70,8 @@ def test_the_migrations_of_each_app_are_linear():
 
 @pytest.fixture
 def released_code(tmp_path):
+    if connection.vendor == "sqlite" and "UPGRADE_ENTITIES" not in os.environ:
+        pytest.skip("for PostgreSQL, and for make upgrade-check")
     command = ["git", "archive", RELEASED, "entities", "grants", "analytics", "authzconsole", "templates", "manage.py"]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True)
     if archive.returncode != 0:
