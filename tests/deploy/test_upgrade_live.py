@@ -1,7 +1,7 @@
 """The database of the released version is upgraded while that version still answers reads.
 
-The released code comes from the history of the repository. The test suite uses 10,000 entities on PostgreSQL, where migrations lock
-tables; `make upgrade-check` uses 100,000 on SQLite, or on the database of DATABASE_URL.
+The released code comes from the history of the repository. The test suite uses 10,000 entities on PostgreSQL, where migrations
+lock tables; `make upgrade-check` uses 100,000 on SQLite, or on the database of DATABASE_URL.
 """
 
 import json
