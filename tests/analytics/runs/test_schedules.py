@@ -23,6 +23,7 @@ from tests.support.cast import SETUP, create_sample_users
 pytestmark = pytest.mark.django_db(transaction=True)
 
 READINESS = "delete-readiness"
+FIXED_ENTRIES = {"runs_sweep", "results_clean", "security_events_clean", "webhooks_dispatch"}
 
 
 @pytest.fixture(autouse=True)
@@ -161,7 +162,7 @@ def test_the_scheduler_sends_active_schedules_and_the_tasks_of_the_settings_only
     interval = IntervalSchedule.objects.create(every=3, period="seconds")
     PeriodicTask.objects.create(name="of an older version", task="gone", interval=interval)
     entries = scheduler().schedule
-    assert set(entries) == {"runs_sweep", "results_clean", f"nightly {READINESS}"}
+    assert set(entries) == {*FIXED_ENTRIES, f"nightly {READINESS}"}
     assert entries["runs_sweep"].schedule.run_every == timedelta(seconds=5)
     # a sweep that waited behind a long run is outdated
     assert entries["runs_sweep"].options["expires"] == 5
@@ -173,7 +174,7 @@ def test_the_scheduler_sends_active_schedules_and_the_tasks_of_the_settings_only
 def test_the_scheduler_recovers_after_its_table_was_emptied():
     running_scheduler = scheduler()
     PeriodicTask.objects.all().delete()
-    assert set(running_scheduler.all_as_schedule()) == {"runs_sweep", "results_clean"}
+    assert set(running_scheduler.all_as_schedule()) == FIXED_ENTRIES
 
 
 def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
