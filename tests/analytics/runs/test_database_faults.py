@@ -131,6 +131,9 @@ def test_connections_to_a_server_that_disappeared_are_noticed():
 @only_postgresql
 def test_the_watch_connects_again_and_notices_a_cancellation(replace_computation):
     def wait_for_the_end(progress):
+        first = reload_run(run).heartbeat_at
+        # now the watch has a connection that it can lose
+        wait_until(lambda: reload_run(run).heartbeat_at > first)
         with connections["default"].cursor() as cursor:
             cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
                            "WHERE datname = current_database() AND pid <> pg_backend_pid()")
@@ -173,6 +176,9 @@ def test_the_sweep_after_a_lock_leaves_a_living_run_to_its_process(settings, sen
     living, dead = create_running_run(claim="living"), create_running_run(claim="dead", heartbeat_at=old)
     monkeypatch.setitem(connection.settings_dict["OPTIONS"], "timeout", 30)
     connection.close()
+    # the sweep gets the lock before the next heartbeat
+    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.4)
+    monkeypatch.setattr(recovery, "CONFIRM_SECONDS", 1)
     with RunWatch(living):
         wait_until(lambda: reload_run(living).heartbeat_at > living.heartbeat_at)
         with sqlite_lock(0.5):
