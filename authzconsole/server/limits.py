@@ -9,8 +9,10 @@ DIRECT_RESPONSE_BYTES = 1024 * 1024
 # the generation of a response pauses while the client is this far behind
 MAX_BACKLOG_BYTES = 256 * 1024 * 1024
 THREADS = 4
-# responses that are generated at the same time in further threads; the database needs a connection for each
+# unfinished long responses in further threads; the database needs a connection for each
 MAX_STREAMS = 24
+# of these, how many generate a chunk at the same time; the others wait, so that short requests get the processor
+MAX_GENERATING = 2
 RETRY_AFTER_SECONDS = 5
 
 

@@ -2,16 +2,18 @@
 
 import contextlib
 import os
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import IO
 
-from authzconsole.server.limits import DIRECT_RESPONSE_BYTES, RETRY_AFTER_SECONDS
+from authzconsole.server.limits import DIRECT_RESPONSE_BYTES, MAX_GENERATING, RETRY_AFTER_SECONDS
 from authzconsole.server.streams import ResponseStream, StreamStopped
 from authzconsole.server.threads import ThreadPool, TooManyStreams
 
 Headers = list[tuple[str, str]]
+_generating = threading.Semaphore(MAX_GENERATING)
 
 
 class FileBody:
@@ -94,7 +96,17 @@ def _deliver_content(content: Iterable[bytes], environ: dict, status: int, heade
     deliver(Response(status, headers, stream=stream))
     # the client may end its download
     with contextlib.suppress(StreamStopped):
-        stream.write(chain(parts, chunks))
+        stream.write(chain(parts, in_turn(chunks)))
+
+
+def in_turn(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the chunks. At most MAX_GENERATING threads of this process generate one at the same time."""
+    while True:
+        with _generating:
+            chunk = next(chunks, None)
+        if chunk is None:
+            return
+        yield chunk
 
 
 def _busy_response() -> Response:

@@ -3,10 +3,14 @@
 import contextlib
 import re
 import subprocess
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from authzconsole.server.limits import MAX_GENERATING
+from authzconsole.server.responses import in_turn
 from tests.support.web_server import receive_all, web_server
 
 # for the migrated database that the server gets a copy of
@@ -64,6 +68,24 @@ def test_a_disconnection_ends_the_generation(long_server):
     while not (ends := re.findall(r"closed after (\d+) of 900", long_server.log.read_text())) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert ends and int(ends[0]) < 300, long_server.log.read_text()
+
+
+def test_only_two_long_responses_are_generated_at_the_same_time():
+    lock, active, most = threading.Lock(), [0], [0]
+
+    def chunks():
+        for _ in range(5):
+            with lock:
+                active[0] += 1
+                most[0] = max(most[0], active[0])
+            time.sleep(0.005)
+            with lock:
+                active[0] -= 1
+            yield b"x"
+
+    with ThreadPoolExecutor(8) as pool:
+        counts = list(pool.map(lambda _: len(list(in_turn(chunks()))), range(8)))
+    assert counts == [5] * 8 and most == [MAX_GENERATING]
 
 
 @pytest.mark.slow
