@@ -23,7 +23,11 @@
     });
   const get = (options) =>
     navigator.credentials.get({
-      publicKey: { ...options, challenge: toBytes(options.challenge), allowCredentials: withBytes(options.allowCredentials) },
+      publicKey: {
+        ...options,
+        challenge: toBytes(options.challenge),
+        allowCredentials: withBytes(options.allowCredentials),
+      },
     });
 
   const serialized = (credential) => {
