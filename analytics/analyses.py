@@ -110,7 +110,7 @@ class Analysis:
         return (*(output.table for output in self.written_outputs), self.changes)
 
     def table(self, name: str) -> Table:
-        """Return the table of that name. Raise AnalysisError."""
+        """Return the table of that name. Raise AnalysisError if there is none."""
         for table in self.tables:
             if table.name == name:
                 return table

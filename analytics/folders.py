@@ -53,14 +53,14 @@ def folder_problem(title: str, folder: str | Path, error: OSError, setting: str)
 def create_scratch_folder(parent: str | Path = "") -> str:
     """Create a folder in `parent` and return its path. First remove the folders of processes that have ended.
 
-    parent: by default the folder for temporary files of the system. Raise ScratchError.
+    parent: by default the system's folder for temporary files. Raise ScratchError if the folder cannot be created.
     """
     parent = str(parent) or tempfile.gettempdir()
     _remove_abandoned_folders(parent)
     folder = ""
     try:
         folder = tempfile.mkdtemp(prefix=_PREFIX, dir=parent)
-        # The name of the lock appears when it is locked, so that no other process can lock it first.
+        # The lock file gets its name only after it is locked, so that no other process can lock it first.
         hidden = os.path.join(folder, f".{_LOCK}")
         lock = os.open(hidden, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -82,7 +82,7 @@ def remove_scratch_folder(folder: str) -> None:
 
 @contextmanager
 def scratch_folder(parent: str | Path) -> Iterator[str]:
-    """Create a folder for the temporary files of the block. Raise ScratchError."""
+    """Create a folder for the temporary files of the block. Raise ScratchError if it cannot be created."""
     folder = create_scratch_folder(parent)
     try:
         yield folder

@@ -1,4 +1,4 @@
-"""DuckDB databases that another thread can interrupt: the watch of a run ends the queries of the executing thread."""
+"""DuckDB databases that another thread can interrupt. The watch of a run uses this to end queries of the executing thread."""
 
 import threading
 from collections import defaultdict
@@ -14,7 +14,7 @@ _lock = threading.Lock()
 
 @contextmanager
 def interruptible_database(config: Mapping[str, str]) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a DuckDB database in memory whose queries `interrupt_queries` ends."""
+    """Open a DuckDB database in memory. `interrupt_queries` can end its queries."""
     thread = threading.get_ident()
     with duckdb.connect(config=dict(config)) as database:
         with _lock:
@@ -29,7 +29,7 @@ def interruptible_database(config: Mapping[str, str]) -> Iterator[duckdb.DuckDBP
 
 
 def interrupt_queries(thread: int) -> None:
-    """End the DuckDB queries of a thread, which raise `duckdb.InterruptException`. Later queries are not affected."""
+    """End the running DuckDB queries of a thread with `duckdb.InterruptException`. Later queries are not affected."""
     with _lock:
         for database in _open_databases.get(thread, ()):
             with suppress(duckdb.Error):

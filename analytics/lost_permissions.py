@@ -31,7 +31,7 @@ Row = tuple[str, str, str]
 
 
 class LostPermission(NamedTuple):
-    """user: a name. The user is permitted the operation on the live entity in one generation, and denied in the other."""
+    """An operation on a live entity that a user is permitted in one generation and denied in the other. user: a name."""
 
     user: str
     address: Address
@@ -64,7 +64,7 @@ class LostPermissions:
             yield from confirmed
 
     def _candidate(self, row: Row) -> LostPermission | None:
-        """Return a row as a permission; None if it cannot be one: its texts may be anything."""
+        """Return a row as a permission; None if it cannot be one, because its strings may be anything."""
         user, entity, operation = row
         try:
             address = parse_address(entity)
@@ -90,7 +90,7 @@ def _key(permission: LostPermission, generation: Generation) -> _Key:
 
 
 def _permitted_keys(permissions: list[LostPermission], generation: Generation) -> set[_Key]:
-    """Return the keys of the permissions that the generation permits. One statement for QUESTIONS_PER_STATEMENT keys."""
+    """Return the keys of the permissions that the generation permits. Runs one statement per QUESTIONS_PER_STATEMENT keys."""
     questions = iter({_key(permission, generation): Question("user", permission.user, permission.operation, permission.address,
                                                              generation.name) for permission in permissions}.items())
     permitted = set()

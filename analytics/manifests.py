@@ -62,6 +62,6 @@ def write_manifest_file(filesystem: FileSystem, folder: str, data: bytes) -> Non
 
 
 def read_manifest_file(filesystem: FileSystem, folder: str) -> bytes:
-    """Return the bytes of the manifest of a folder. Raise OSError."""
+    """Return the bytes of the manifest in a folder. Raise OSError if it cannot be read."""
     with filesystem.open_input_file(f"{folder}/{MANIFEST_NAME}") as file:
         return file.read()

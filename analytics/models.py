@@ -29,7 +29,7 @@ class AnalysisRun(models.Model):
 
     A worker claims a run by moving it from waiting to running in one statement, so that a run is executed once.
 
-    options: a text for each option of the analysis; an empty namespace means all namespaces.
+    options: a string for each option of the analysis; an empty namespace means all namespaces.
     is_scheduled: whether the schedule requested the run.
     claim: a token known only to the executing process; an update with another claim changes nothing.
     process: the executing process, as `analytics.runs.processes` identifies it; empty if that is not possible.
@@ -102,7 +102,7 @@ class Schedule(models.Model):
 
 
 class StorageIdentity(models.Model):
-    """The only row has the identity of this console in a storage; see `analytics.storage_identity`."""
+    """The identity of this console in a storage; see `analytics.storage_identity`. The table has one row."""
 
     value = models.UUIDField(default=uuid.uuid4)
 

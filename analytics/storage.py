@@ -23,7 +23,7 @@ class StorageError(Exception):
 
 
 def storage_root() -> tuple[FileSystem, str]:
-    """Return the file system and the path of SNAPSHOT_URI. Raise StorageError."""
+    """Return the file system and the path of SNAPSHOT_URI. Raise StorageError if it cannot be used."""
     uri = settings.SNAPSHOT_URI
     try:
         filesystem, path = FileSystem.from_uri(uri) if "://" in uri else (LocalFileSystem(), os.path.abspath(uri))
@@ -50,7 +50,7 @@ def shown_uri() -> str:
 
 
 def without_credentials(text: str) -> str:
-    """Return the text with SNAPSHOT_URI, its password and its parameters replaced, also where they are decoded."""
+    """Return the text without the secrets of SNAPSHOT_URI: its password and its parameters, percent-encoded or decoded."""
     uri = settings.SNAPSHOT_URI
     _, separator, rest = uri.partition("://")
     if not separator:
@@ -101,7 +101,7 @@ def file_paths(filesystem: FileSystem, path: str, extension: str) -> list[str]:
 
 
 def storage_path(relative_path: str) -> str:
-    """Return the path of a file or folder below SNAPSHOT_URI. Raise StorageError."""
+    """Return the path of a file or folder below SNAPSHOT_URI. Raise StorageError if SNAPSHOT_URI cannot be used."""
     return f"{storage_root()[1]}/{relative_path}"
 
 

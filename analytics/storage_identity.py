@@ -1,7 +1,7 @@
 """The identity of this console in a storage that several consoles can share.
 
 The identity is a random UUID in the database. It names the folders of the console's snapshots and reports.
-INVARIANT: a console deletes only folders with its own identity, unless nobody else can use the storage.
+INVARIANT: a console deletes only folders with its own identity, unless no other console can use the storage.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ from grants.journal import Author, Change, append_to_journal
 
 
 def storage_identity() -> str:
-    """Return the name of this console's folders. One query, and an insertion if the database has no identity."""
+    """Return the name of this console's folders. Runs one query, and an insertion if the database has no identity."""
     row, _ = StorageIdentity.objects.get_or_create(pk=1)
     return str(row.value)
 
@@ -37,7 +37,7 @@ def change_storage_identity(*, author: Author) -> tuple[str, str]:
 
 
 def deletable_prefix() -> str:
-    """Return the beginning of the report folders that this console may delete, below SNAPSHOT_URI. At most one query."""
+    """Return the beginning of the report folders that this console may delete, below SNAPSHOT_URI. Runs at most one query."""
     return "results/" if is_storage_private() else f"results/{storage_identity()}/"
 
 

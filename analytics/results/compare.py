@@ -60,7 +60,7 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
         check()
         logger.warning("%s could not be compared with run %s: %s", run, earlier.pk, error)
         discard_folder(f"{folder}/{analysis_by_name(run.analysis).changes.name}")
-        # to run the analysis again would not help: the next run is compared with this one
+        # running the analysis again would not help, because the next run is compared with this one
         reason = str(error).rstrip(".").removesuffix("; run the analysis again")
         return {"comparison_fault": {"run": earlier.pk, "reason": reason}}
     return {"changes": {"run": earlier.pk, "revision": earlier.revision, **counts}}

@@ -35,7 +35,10 @@ class ExportFailed(AnalysisError):
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:
-    """open_writer: takes a file and a schema, and returns a context with a function that writes a batch of rows to the file."""
+    """A file format of exports.
+
+    open_writer: takes a file and a schema, and returns a context with a function that writes a batch of rows to the file.
+    """
 
     title: str
     media_type: str
@@ -114,10 +117,13 @@ def check_export_path(path: Path) -> None:
 
 def export_table(table: Table, folder: str, path: Path, formats: Mapping[str, ExportFormat] = EXPORT_FORMATS,
                  manifest: ReportManifest | None = None) -> int:
-    """Write a table of a report to `path`, sorted by its key. Return the number of rows. Raise AnalysisError.
+    """Write a table of a report to `path`, sorted by its key. Return the number of rows.
 
-    Writes to a temporary file first, so `path` is complete or unchanged. folder: of the report, below SNAPSHOT_URI.
-    formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API. manifest: of a signed report.
+    Raise AnalysisError if a file cannot be read or written. The rows go to a temporary file first, so `path` is complete or
+    unchanged.
+    folder: the folder of the report, below SNAPSHOT_URI.
+    formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API. manifest: the manifest
+    of a signed report.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     rows, schema = 0, arrow_schema(table)

@@ -27,7 +27,7 @@ class ResultsGone(AnalysisError):
 
 
 def table_path(table: Table, folder: str) -> str:
-    """Return the path of a table's folder. folder: of the report, below SNAPSHOT_URI."""
+    """Return the path of a table's folder. folder: the folder of the report, below SNAPSHOT_URI."""
     return storage_path(f"{folder}/{table.name}")
 
 

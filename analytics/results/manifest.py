@@ -95,7 +95,7 @@ _verified_versions: dict[str, tuple] = {}
 
 
 def _file_version(filesystem: FileSystem, info: FileInfo) -> tuple:
-    """Return values that change with the file. A local file has a time of change that only the system can set."""
+    """Return values that change when the file changes. For local files they include the ctime, which only the system can set."""
     if isinstance(filesystem, LocalFileSystem):
         status = os.stat(info.path)
         return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
@@ -114,7 +114,8 @@ def file_hash(filesystem: FileSystem, path: str) -> str:
 def write_report_manifest(run: AnalysisRun, folder: str, revision: int, *, check: Callable[[], None]) -> str:
     """Sign the finished report in `folder`, below SNAPSHOT_URI. Return the hash of the manifest; empty without a journal key.
 
-    check: called before each file; its exceptions end the signing. Reads every file once. Raise OSError.
+    check: called before each file; its exceptions end the signing.
+    Reads every file once. Raise OSError if a file cannot be read or the manifest cannot be written.
     """
     if not has_signing_key():
         return ""

@@ -57,7 +57,10 @@ def _first_key_values(table: Table, where: ResultFilter) -> list[str] | None:
 
 
 def filter_condition(table: Table, where: ResultFilter) -> tuple[str, list]:
-    """Return the WHERE clause of a filter and its parameters. Empty if the filter selects all rows. Raise AnalysisError."""
+    """Return the WHERE clause of a filter and its parameters. Empty if the filter selects all rows.
+
+    Raise AnalysisError if the table does not have one of the columns.
+    """
     parts: list[str] = []
     values: list = []
     for name, value in where.equal.items():
@@ -73,7 +76,10 @@ def filter_condition(table: Table, where: ResultFilter) -> tuple[str, list]:
 
 
 def row_order(table: Table, sort: str, descending: bool) -> str:
-    """Return the ORDER BY expressions: the column `sort` if there is one, then the key. Raise AnalysisError."""
+    """Return the ORDER BY expressions: the column `sort` if there is one, then the key.
+
+    Raise AnalysisError if the table has no such column.
+    """
     first = [quoted_column(table, sort) + (" DESC NULLS LAST" if descending else " ASC NULLS LAST")] if sort else []
     return ", ".join([*first, *(quoted_column(table, name) for name in table.key)])
 

@@ -45,7 +45,10 @@ class TableLeftOut(AnalysisError):
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:
-    """rows: a dict by column for each row. total_rows: the number of rows that the filter selects, on all pages."""
+    """A page of a result table.
+
+    rows: one dict for each row, by column. total_rows: the number of rows that the filter selects, on all pages.
+    """
 
     rows: list[dict]
     total_rows: int

@@ -42,8 +42,9 @@ class Progress(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ComputedReport:
-    """revision: of the snapshot.
+    """A report that was computed from a snapshot.
 
+    revision: the revision of the snapshot.
     summary: the figures of the report, `detail_rows` and `detail_is_written`, and `snapshot_fault` if an earlier snapshot of the
     revision was damaged.
     """

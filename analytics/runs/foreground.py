@@ -19,7 +19,7 @@ def analysis_in_foreground(
 ) -> Iterator[str]:
     """Run the analysis in this process, yield the folder of its tables (below SNAPSHOT_URI), and discard it afterwards.
 
-    on_stage: called at each stage. Raise AnalysisError.
+    on_stage: called at each stage. Raise AnalysisError if the analysis fails.
     """
     # imported here because PySpark loads slowly, and the command reports wrong options before
     from analytics.runs.computation import compute_report

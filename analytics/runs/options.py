@@ -13,7 +13,7 @@ MAX_NAMES_IN_MESSAGE = 20
 
 
 def validated_options(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
-    """Return a value for every option of the analysis, with defaults for missing ones. Raise AnalysisError."""
+    """Return a value for every option of the analysis, with defaults for missing ones. Raise AnalysisError for invalid ones."""
     non_empty = {name: value for name, value in options.items() if value}
     for name in non_empty:
         if name not in analysis.options:

@@ -56,7 +56,7 @@ def resend_waiting_runs() -> None:
 
 
 def _is_silent(run: AnalysisRun) -> bool:
-    """Return whether the heartbeat is too old. One from the future is too, because the clock was set back after it."""
+    """Return whether the heartbeat is too old. A heartbeat in the future also is: the clock was set back after it."""
     return abs(timezone.now() - run.heartbeat_at) > timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS)
 
 

@@ -111,5 +111,5 @@ def _needed_folders(names: list[str]) -> set[str]:
 def _is_abandoned(filesystem: FileSystem, path: str) -> bool:
     newest_abandoned = datetime.now(UTC) - ABANDONED_AFTER
     contents = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
-    # An object store has no time for a folder.
+    # In an object store, a folder has no modification time.
     return all(info.mtime is None or info.mtime < newest_abandoned for info in [filesystem.get_file_info(path), *contents])

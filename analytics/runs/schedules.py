@@ -84,13 +84,13 @@ def run_missed_schedules() -> None:
 
 
 def all_schedules() -> list[Schedule]:
-    """Return a schedule for each analysis, in the order of the registry; unsaved if it was never switched on. One query."""
+    """Return a schedule for each analysis, in the order of the registry; unsaved if it was never switched on. Runs one query."""
     schedules = {schedule.analysis: schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
     return [schedules.get(name) or Schedule(analysis=name) for name in ANALYSES]
 
 
 def schedule_by_name(analysis: str) -> Schedule:
-    """Return the schedule of an analysis; unsaved if it was never switched on. Raise AnalysisError."""
+    """Return the schedule of an analysis; unsaved if it was never switched on. Raise AnalysisError for an unknown analysis."""
     name = analysis_by_name(analysis).name
     return Schedule.objects.filter(analysis=name).first() or Schedule(analysis=name)
 

@@ -72,7 +72,8 @@ def send_run(run: AnalysisRun) -> bool:
 def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
     """Cancel a waiting run at once, and a running run within seconds. Return False if the run was already finished.
 
-    author: of the journal line. Raise NotAdministrator. Without an author, there is no line.
+    author: the author of the journal line; without an author, no line is written. Raise NotAdministrator if the author may not
+    write.
     """
     if author is None:
         return _cancel_unfinished(run)
@@ -98,7 +99,7 @@ def new_claim() -> str:
 
 
 def claim_run(run_id: int, claim: str = "") -> AnalysisRun | None:
-    """Move a waiting run to running for this process. Return None when the run is not waiting. Two statements.
+    """Move a waiting run to running for this process. Return None when the run is not waiting. Runs two statements.
 
     claim: from `new_claim`, if the call may be repeated after a lost connection.
     """
@@ -116,7 +117,7 @@ def claimed_runs(run: AnalysisRun):
 
 
 def close_run(run: AnalysisRun, state: RunState, **fields) -> bool:
-    """Record how a claimed run ended. Return False when the claim is no longer valid. One statement.
+    """Record how a claimed run ended. Return False when the claim is no longer valid. Runs one statement.
 
     A call that is repeated after a lost connection may find that the first one was successful, with a second statement.
     """
@@ -126,7 +127,7 @@ def close_run(run: AnalysisRun, state: RunState, **fields) -> bool:
 
 
 def attempt_folder(run: AnalysisRun) -> str:
-    """Return the result folder of the run's present attempt, below SNAPSHOT_URI.
+    """Return the result folder of the run's current attempt, below SNAPSHOT_URI.
 
     Each attempt has a separate folder, so that the process of a requeued attempt cannot write into the next attempt's folder.
     """

@@ -1,4 +1,4 @@
-"""The manifest of a snapshot: its files with their rows, sizes and times of change, its revision and its schema version.
+"""The manifest of a snapshot: its files with their rows, sizes and modification times, its revision and its schema version.
 
 It is written last and deleted first, so a snapshot without a manifest is incomplete. Verification takes one listing of the
 snapshot and opens only the manifest.
@@ -29,7 +29,7 @@ SCHEMA_VERSION = f"{_MEANING}-{hashlib.sha256(repr(SNAPSHOT_TABLES).encode()).he
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """One Parquet file. path: within the snapshot. changed_ns: the time of its last change, if the storage knows it."""
+    """One Parquet file. path: within the snapshot. changed_ns: its modification time, if the storage knows it."""
 
     path: str
     rows: int

@@ -256,7 +256,7 @@ def _copy_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 def _read_csv(file: io.RawIOBase, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    # PostgreSQL writes null as an empty field, and an empty text as two quotation marks
+    # PostgreSQL writes null as an empty field, and an empty string as two quotation marks
     return pa.csv.open_csv(
         file, read_options=pa.csv.ReadOptions(column_names=schema.names, block_size=BLOCK_BYTES),
         parse_options=pa.csv.ParseOptions(newlines_in_values=True),
@@ -366,5 +366,5 @@ def _is_active(filesystem: FileSystem, path: str, *, is_complete: bool) -> bool:
     else:
         # the folder too, because its writer may not have created a file yet
         files = [filesystem.get_file_info(path), *files]
-    # an object store has no time for a folder
+    # in an object store, a folder has no modification time
     return any(file.mtime > newest_abandoned if file.mtime else file.type == FileType.File for file in files)

@@ -1,4 +1,4 @@
-"""The `delete-readiness` analysis: the grants of ADMIN that each user holds and lacks for deleting each namespace.
+"""The `delete-readiness` analysis: the ADMIN grants for deleting each namespace that each user holds or lacks.
 
 The engine evaluates this as a change (engine.rules.admin_rules). A user with ADMIN anywhere in the namespace is a candidate, and
 gains each entity on which ADMIN is required and held. The detail table contains only the missing pairs of user and entity.

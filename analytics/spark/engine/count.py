@@ -69,7 +69,7 @@ class Counts:
 
 
 def count_changes(rules: CompiledRules, broadcast: DirectoryBroadcast) -> BatchFunction:
-    """Return a function from tenant rows to COUNTS by user. The counts of groups are expanded to their members."""
+    """Return a function that turns tenant rows into COUNTS by user. The counts of groups are expanded to their members."""
     def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(broadcast)
         for counts in count_units(batches, rules, directory, by_subtree=True):

@@ -90,7 +90,7 @@ def _reduce_bits(operation: np.ufunc, requirements: Sequence[Requirement],
 
 
 def changed_targets(group: RuleGroup, fact_table: Array) -> tuple[Array, Array | None]:
-    """Return (gained, lost) as masks by target; lost as in changed_bits.
+    """Return (gained, lost), two masks with one element for each target. lost is None if no user can lose a permission.
 
     fact_table: for each fact and target, whether the fact is held. The targets are columns.
     """

@@ -47,7 +47,7 @@ class FactEntries:
     kinds: frozenset[int]
 
     def subset(self, is_kept: Array, new_position: Array) -> "FactEntries":
-        """Return the entries at the kept positions, in the layout of Unit.subset. is_kept, new_position: by position."""
+        """Return the entries at the kept positions, in the layout that Unit.subset returns. Both arrays are by position."""
         is_entry_kept = is_kept[self.position]
         return FactEntries(self.principal[is_entry_kept], new_position[self.position[is_entry_kept]], self.subtree_holders,
                            self.kinds)

@@ -204,9 +204,9 @@ def group_indexes(principals: Array) -> Array:
 
 
 class GroupRowIndex:
-    """Assigns some groups the rows of a table, and combines these rows into rows for the members of the groups.
+    """Assign each of some groups a row of a table, and combine the rows of a user's groups into a row for the user.
 
-    row_by_group: by group index the row of the group; NONE for groups without a row.
+    row_by_group: the row of each group, by group index; NONE for groups without a row.
     row_count: the number of rows of a table. Its last row must be empty: it is used for users who are in none of the groups.
     users: the user index of each membership in one of the groups.
     """
@@ -230,7 +230,7 @@ class GroupRowIndex:
         """
         begin, end = np.searchsorted(self.users, [users[0], users[-1] + 1])
         empty_row = self.row_count - 1
-        # by membership, with the empty row behind the last one
+        # the row of each membership, followed by the empty row
         member_rows = np.append(self._member_rows[begin:end], empty_row)
         group_counts = np.bincount(row_by_offset(users)[self.users[begin:end] - users[0]], minlength=len(users))
         begins = np.cumsum(group_counts) - group_counts

@@ -33,20 +33,20 @@ ColumnContents = tuple[tuple[str, str | tuple[str, ...]], ...]
 
 def count_stages(rules: CompiledRules, order: tuple[int, ...], columns: ColumnContents, by_namespace: bool, part_count: int,
                  broadcast: DirectoryBroadcast) -> tuple[BatchFunction, BatchFunction]:
-    """Return two functions: from tenant rows to PARTIAL_COUNTS, and from those to `columns`."""
+    """Return two functions. The first turns tenant rows into PARTIAL_COUNTS; the second turns these into `columns`."""
     return (pack_counts(rules, order, part_count, broadcast, by_namespace=by_namespace),
             merge_counts(order, part_count, columns, broadcast, by_namespace=by_namespace))
 
 
 def holder_stages(rules: CompiledRules, candidate_rules: frozenset[int], part_count: int,
                   broadcast: DirectoryBroadcast) -> tuple[BatchFunction, BatchFunction]:
-    """Return two functions: from tenant rows to PARTIAL_HOLDERS, and from those to tables.READINESS."""
+    """Return two functions. The first turns tenant rows into PARTIAL_HOLDERS; the second turns these into tables.READINESS."""
     return pack_holders(rules, candidate_rules, part_count, broadcast), merge_holders(broadcast)
 
 
 def merge_counts(order: tuple[int, ...], part_count: int, columns: ColumnContents, broadcast: DirectoryBroadcast, *,
                  by_namespace: bool) -> BatchFunction:
-    """Return a function from PARTIAL_COUNTS of whole parts to `columns`: the nonzero sums by user, rule and namespace."""
+    """Return a function that turns PARTIAL_COUNTS of whole parts into `columns`: the nonzero sums by user, rule and namespace."""
     rule_by_position = np.argsort(np.asarray(order, np.int64))
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -233,7 +233,7 @@ def _table_batches(sums: CountColumns, directory: Directory, columns: ColumnCont
 
 
 def merge_holders(broadcast: DirectoryBroadcast) -> BatchFunction:
-    """Return a function from PARTIAL_HOLDERS of whole namespaces to tables.READINESS, sorted."""
+    """Return a function that turns PARTIAL_HOLDERS of whole namespaces into tables.READINESS, sorted."""
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows_by_rank = group_rows(batches, "namespace_rank")
         if not rows_by_rank:

@@ -52,7 +52,7 @@ class BucketNumbers:
 
 @dataclass(frozen=True, slots=True)
 class UserParts:
-    """The parts of a result: ranges of user ranks."""
+    """The parts into which the users of a result are divided. Each part is a range of user ranks."""
 
     user_count: int
     part_count: int
@@ -63,13 +63,13 @@ class UserParts:
 
     @property
     def bounds(self) -> Array:
-        """The first rank of each part, and after the last part the number of users."""
+        """The first rank of each part, followed by the number of users."""
         return np.minimum(np.arange(self.part_count + 1) * self.size, self.user_count)
 
 
 @dataclass(slots=True)
 class CountSums:
-    """A buffer of counts of one type of holder, which are added up by holder and bucket."""
+    """A buffer that adds up the counts of one type of holder by holder and bucket."""
 
     bucket_count: int
     keys: list[Array] = field(default_factory=list)
@@ -105,7 +105,7 @@ class CountSums:
 
 def pack_counts(rules: CompiledRules, order: tuple[int, ...], part_count: int, broadcast: DirectoryBroadcast, *,
                 by_namespace: bool) -> BatchFunction:
-    """Return a function from tenant rows to PARTIAL_COUNTS. order: the position of each rule in the result."""
+    """Return a function that turns tenant rows into PARTIAL_COUNTS. order: the position of each rule in the result."""
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(broadcast)
         buckets = BucketNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
@@ -171,7 +171,7 @@ def _partial_counts(part: int, users: Array | None, groups: Array | None, counts
 
 def pack_holders(rules: CompiledRules, candidate_rules: frozenset[int], part_count: int,
                  broadcast: DirectoryBroadcast) -> BatchFunction:
-    """Return a function from tenant rows to PARTIAL_HOLDERS.
+    """Return a function that turns tenant rows into PARTIAL_HOLDERS.
 
     candidate_rules: rules that make a user a holder, but add nothing to the counts.
     """

@@ -39,8 +39,8 @@ from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# One row for each part and answer. sort_keys: relative to the first of the part. entities: indexes into `names`.
-# rules: rule numbers. These three columns contain one number for each pair, see batches.packed_column.
+# One row for each part and answer. sort_keys: relative to the first sort key of the part. entities: indexes into `names`.
+# rules: rule numbers. Each of these three columns contains one number for each pair (see batches.packed_column).
 # names: addresses, as an Arrow IPC stream.
 PACKED_PAIRS = "part int, after boolean, sort_keys binary, entities binary, rules binary, names binary"
 # A part is sorted in memory, which takes about 40 bytes for each pair.
@@ -150,12 +150,12 @@ def split_evenly(weights: Array, width: int, range_count: int) -> Array:
 
 def pair_table_stages(rules: CompiledRules, operations: tuple[str, ...], all_users: bool, columns: tuple[str, ...],
                       order: PairOrder, broadcast: DirectoryBroadcast) -> tuple[BatchFunction, BatchFunction]:
-    """Return two functions: from tenant rows with names to PACKED_PAIRS, and from those to `columns`."""
+    """Return two functions. The first packs tenant rows with names into PACKED_PAIRS; the second unpacks these into `columns`."""
     return (pack_pairs(rules, order, broadcast, all_users=all_users), merge_pairs(order, columns, operations, broadcast))
 
 
 def pack_pairs(rules: CompiledRules, order: PairOrder, broadcast: DirectoryBroadcast, *, all_users: bool) -> BatchFunction:
-    """Return a function from tenant rows with names to PACKED_PAIRS. all_users: as in changed_pairs."""
+    """Return a function that turns tenant rows with names into PACKED_PAIRS. all_users: see changed_pairs."""
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         all_batches = list(batches)
         if not all_batches:

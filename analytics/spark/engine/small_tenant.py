@@ -87,7 +87,10 @@ Stages = Callable[[DirectoryBroadcast], tuple[BatchFunction, ...]]
 
 
 def evaluate_small_tenant(small_rules: SmallTenantRules, stages: Stages, *, with_names: bool = False) -> BatchFunction:
-    """Return a function from the tables of a tenant to the output of the last stage. The first stage receives tenant rows."""
+    """Return a function that turns the tables of a tenant into the output of the last stage.
+
+    The first stage receives tenant rows.
+    """
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         all_batches = list(batches)
         if all_batches:
