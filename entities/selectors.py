@@ -25,7 +25,7 @@ def entity_at(address: Address) -> Entity | None:
 
 
 def entities_at(addresses: Iterable[Address], queryset: QuerySet[Entity] | None = None) -> dict[Address, Entity]:
-    """Return the rows of the registered addresses. One query for every `BATCH_SIZE` addresses.
+    """Return the rows of the registered addresses. Runs one query for every `BATCH_SIZE` addresses.
 
     queryset: return only rows of this queryset; all entities by default.
     """
@@ -73,8 +73,8 @@ def live_entities_inside(entity: Entity, kind: str | None = None) -> QuerySet[En
 def matching_entities(text: str) -> QuerySet[Entity]:
     """Return the entities that match a search text.
 
-    A text such as `dataset:sales.o` matches addresses that start with it. Every other text matches any part of a key, in any
-    case. An empty text matches nothing.
+    A string such as `dataset:sales.o` matches addresses that start with it. Any other string matches any part of a key, in any
+    case. An empty string matches nothing.
     """
     text = text.strip()
     if not text or not is_storable(text):

@@ -15,7 +15,7 @@ ACTIVE_GENERATION_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHE
 
 
 def active_generation() -> Generation:
-    """Return the generation that an administrator activated, or else the setting DEFAULT_GENERATION. One query."""
+    """Return the generation that an administrator activated, or else the setting DEFAULT_GENERATION. Runs one query."""
     with connection.cursor() as cursor:
         cursor.execute(ACTIVE_GENERATION_SQL)
         row = cursor.fetchone()
@@ -31,7 +31,7 @@ def generation_or_default(name: str | None) -> Generation:
 
 
 def activate_generation(*, author: Author, name: str) -> Outcome:
-    """Make `name` the active generation. Raise UnknownGeneration."""
+    """Make `name` the active generation. Raise UnknownGeneration if there is no such generation."""
     generation = generation_by_name(name)
     with administrator_transaction(author) as head:
         before = active_generation()

@@ -95,7 +95,7 @@ def _group_by_principal(grants: QuerySet, type_order: int, name: str, principal:
 
 
 def _byte_order() -> str:
-    """Return the name of the database's collation that sorts by bytes, as addresses are sorted."""
+    """Return the name of the database collation that compares byte by byte. Addresses are sorted in this order."""
     return "C" if connection.vendor == "postgresql" else "BINARY"
 
 

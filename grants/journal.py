@@ -31,7 +31,7 @@ ACTIONS = (
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
             "member-add", "member-remove"}
 SEAL = "seal"
-# sent with the lines of each batch, in the transaction of the change
+# This signal is sent with each batch of lines, in the transaction of the change.
 lines_appended = Signal()
 LINES_PER_BATCH = 2_000
 MAX_LINES_PER_PROOF = 100_000
@@ -189,7 +189,7 @@ def verify_part(after: int = 0, max_lines: int = MAX_LINES_PER_PROOF) -> Proof:
 
 
 def read_only_reason() -> str:
-    """Return why nothing can be changed, such as a missing key; an empty text if changes are possible."""
+    """Return why nothing can be changed, such as a missing key; an empty string if changes are possible."""
     head = current_head()
     return head_fault(head.revision, head.hash, head.key_id, head.mac)
 
@@ -218,7 +218,7 @@ _HASH = _COLUMNS.index("hash")
 
 
 class _ChainVerifier:
-    """Verify the chain line by line. revision, hash: of the last verified line."""
+    """Verify the chain line by line. revision, hash: those of the last verified line."""
 
     def __init__(self, previous: JournalLine | None = None, visit: Callable[[tuple], None] | None = None,
                  is_signature_required: bool = True):

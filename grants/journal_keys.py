@@ -63,7 +63,7 @@ def check_head(revision: int, line_hash: str, key_id: str, mac: str) -> None:
 
 
 def head_fault(revision: int, line_hash: str, key_id: str, mac: str) -> str:
-    """Return why a head is not valid; an empty text if it is."""
+    """Return why a head is not valid; an empty string if it is."""
     if not (revision or mac):
         return ""
     if not mac:
@@ -84,7 +84,7 @@ def is_line_signed(key_id: str, mac: str, line_hash: str) -> bool | None:
 
 
 def key_fault(secrets: Sequence[str]) -> str:
-    """Return why these texts cannot be keys; an empty text if they can."""
+    """Return why these texts cannot be keys; an empty string if they can."""
     if any(len(text) < MIN_KEY_CHARACTERS for text in secrets):
         return f"each key must have at least {MIN_KEY_CHARACTERS} characters"
     return "" if len(set(secrets)) == len(secrets) else "two keys are equal"

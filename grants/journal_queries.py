@@ -35,7 +35,7 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
                   "caller_request_id": caller_request_id}
     lines = JournalLine.objects.annotate(place=Abs("revision") if any(conditions.values()) else F("revision")).order_by("-place")
     for name in JOURNAL_REQUEST_FILTERS:
-        # the condition of the index
+        # the condition of the partial index, so that PostgreSQL can use it
         lines = lines.exclude(**{name: ""}) if conditions[name] else lines
     # The times of lines never decrease, so a range of times is a range of revisions.
     conditions |= {"place__gte": _revision_at("at", at__gte=since) if since else 0,

@@ -43,7 +43,7 @@ class User(AbstractUser):
     is_principal = models.BooleanField(default=True)
     # Another person set the password: the user must change it before using any page (grants.principals.services).
     must_change_password = models.BooleanField(default=False, db_default=False)
-    # When a password that somebody else set stops working; null for a password that the user chose.
+    # When a password that another account set stops working; null for a password that the user chose.
     password_expires_at = models.DateTimeField(null=True)
     # A service account owns API tokens for a program. It cannot sign in and has no password.
     is_service = models.BooleanField(default=False, db_default=False)
@@ -182,7 +182,7 @@ JOURNAL_FILTERS = ("principal", "entity", "actor", "action")
 JOURNAL_REQUEST_FILTERS = ("request_id", "caller_request_id")
 
 
-# without spaces, and with every character as it is
+# without spaces between tokens, and without escapes for characters beyond ASCII
 _encode_canonical_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

@@ -1,7 +1,7 @@
 """Parse JSON strictly, as RFC 8259 and I-JSON define it.
 
 The parser accepts only UTF-8, and rejects repeated members, NaN and Infinity, deep nesting and very long numbers. Parsers
-disagree about which of two repeated members counts, so two programs could read a text with repeated members differently.
+disagree about which of two repeated members counts, so two programs could read the same document differently.
 It can also reject lone surrogates (RFC 7493, section 2.1), which UTF-8 cannot encode.
 """
 
@@ -27,7 +27,7 @@ class MalformedJson(ValueError):
 
 
 def json_from_bytes(raw: bytes, *, text_name: str, is_single_line: bool = False, allows_surrogates: bool = True) -> object:
-    """Return the parsed value. Raise MalformedJson.
+    """Return the parsed value. Raise MalformedJson if the text is not acceptable JSON.
 
     text_name: the name of the text in error messages. is_single_line: error messages give positions without a line number.
     allows_surrogates: leave lone surrogates in strings to the caller, which can name the member.

@@ -48,7 +48,7 @@ def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpe
                   detail: str = "", attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
     """Apply a change set like `change_grants`, inside an `administrator_transaction` of the caller.
 
-    detail: a text for the journal lines of the items.
+    detail: the detail of the journal lines of the items.
     """
     new_attributes = GrantAttributes(**{"reason": author.reason, **(attributes or {})})
     items, principals = validated_items({"grant": list(grant), "revoke": list(revoke)})

@@ -43,7 +43,7 @@ def search_entities(question: Question, *, after: str, max_rows: int, visible_in
     """Return a page of the entities of `question.target.kind`, in any state, on which the question is permitted.
 
     after: the page starts after this key. visible_in: return only entities that the subject can see in this generation.
-    Three queries; up to nine for a subject with very many grants.
+    Runs three queries; up to nine for a subject with very many grants.
     """
     requirement = _requirement(question, visible_in)
     tables = requirement and grant_tables(question.subject_type, question.subject)
@@ -109,7 +109,7 @@ class _EntitySearch:
 def search_principals(question: Question, *, after: str, max_rows: int) -> SearchPage:
     """Return a page of the active principals of `question.subject_type` to whom the question is permitted.
 
-    after: the page starts after this name, in the sort order of the database. At most three queries.
+    after: the page starts after this name, in the sort order of the database. Runs at most three queries.
     """
     policy = question.policy
     if policy is None or policy.requirement is None:
@@ -124,7 +124,7 @@ def search_principals(question: Question, *, after: str, max_rows: int) -> Searc
 
 def search_operations(questions: list[Question], *, after: str, max_rows: int,
                       known_containers: KnownContainers | None = None) -> SearchPage:
-    """Return a page of the permitted operations among these questions, in the order of the questions. One query.
+    """Return a page of the permitted operations among these questions, in the order of the questions. Runs one query.
 
     after: the page starts after this operation. known_containers: as in `grants.evaluation.engine.answer_questions`.
     """

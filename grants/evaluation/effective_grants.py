@@ -53,19 +53,19 @@ class GrantTable:
 
 
 def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:
-    """Return the tables of a principal; None for a user who is not an active principal. No query."""
+    """Return the tables of a principal; None for a user who is not an active principal. Runs no query."""
     if isinstance(principal, Group):
         return tuple(_table_of_groups([principal.pk]))
     return grant_tables_of_user(principal) if principal.is_active_principal else None
 
 
 def grant_tables_of_user(user: User) -> tuple[GrantTable, ...]:
-    """Return the tables of an active user. No query."""
+    """Return the tables of an active user. Runs no query."""
     return _table_of_user(user.pk), _table_of_memberships(user.pk)
 
 
 def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
-    """Return the tables of a subject; None if it is unknown or inactive. One query."""
+    """Return the tables of a subject; None if it is unknown or inactive. Runs one query."""
     if not is_storable(name):
         return None
     if subject_type == "group":
@@ -83,7 +83,7 @@ def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
 
 
 def has_at_most(limit: int, tables: tuple[GrantTable, ...]) -> bool:
-    """Return whether there are at most `limit` effective grants. One query; none if the groups are too many to list."""
+    """Return whether there are at most `limit` effective grants. Runs one query; none if the groups are too many to list."""
     if any(table.column == _MEMBER_COLUMN for table in tables):
         return False
     selects = [f"SELECT 1 FROM {table.model._meta.db_table} WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))})"

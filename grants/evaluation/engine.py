@@ -20,15 +20,15 @@ StateLookup = Callable[[set[Address]], Mapping[Address, str]]
 
 
 def check(question: Question) -> Decision:
-    """Decide one question and explain it. One query."""
+    """Decide one question and explain it. Runs one query."""
     return check_many([question])[0]
 
 
 def check_summary(question: Question, max_listed: int) -> Decision:
     """Decide one question and explain it in bounded memory.
 
-    For a rule over all live entities, list the first `max_listed` entities without the privilege and count the others. One query;
-    five for such a rule.
+    For a rule over all live entities, list the first `max_listed` entities without the privilege and count the others.
+    Runs one query; five for such a rule.
     """
     return explain(question, summary_facts(question, max_listed))
 
@@ -43,12 +43,12 @@ def check_generations_summary(questions: Sequence[Question], max_listed: int) ->
 
 
 def check_many(questions: Sequence[Question]) -> list[Decision]:
-    """Decide and explain each question, in order. One query."""
+    """Decide and explain each question, in order. Runs one query."""
     return [explain(question, facts) for question, facts in zip(questions, gather_facts(questions, explained=True), strict=True)]
 
 
 def entity_states(addresses: set[Address]) -> Mapping[Address, str]:
-    """Return the state of each address, or `not registered`. One query for every `entities.selectors.BATCH_SIZE` addresses."""
+    """Return the state of each address, or `not registered`. Runs one query per `entities.selectors.BATCH_SIZE` addresses."""
     entities = entities_at(addresses)
     return {address: entities[address].state if address in entities else NOT_REGISTERED for address in addresses}
 

@@ -76,7 +76,7 @@ class FilterContext:
 
 
 def can_see(principal: User | Group, entity: Entity, generation: Generation) -> bool:
-    """Return whether `principal` may `list` or `get` this entity. One query."""
+    """Return whether `principal` may `list` or `get` this entity. Runs one query."""
     is_visible = visibility_condition(principal, generation, kinds=[entity.kind], row_by_row=True)
     return Entity.objects.filter(is_visible, pk=entity.pk).exists()
 

@@ -49,7 +49,7 @@ def _number(relation: dict, row: tuple) -> int:
 
 @dataclass(slots=True)
 class _Results:
-    """The result rows of the statement, by number of the lookup (see `_Lookups`).
+    """The result rows of the statement, by the number of their lookup (see `_Lookups`).
 
     is_explained: whether the texts contain principals and entities. known: the subjects that exist and are active.
     held: the privileges as text. below: one grant as text.
@@ -66,7 +66,7 @@ class _Results:
     parsed: dict[str, Mapping[Privilege, str]] = field(default_factory=dict)
 
     def privileges(self, text: str) -> Mapping[Privilege, str]:
-        """Parse a text of privileges without principals. There are only a few dozen different texts, so each is parsed once."""
+        """Parse a list of privileges without principals. Only a few dozen different lists exist, so each is parsed once."""
         if (privileges := self.parsed.get(text)) is None:
             privileges = self.parsed[text] = {privilege_of(int(permission)): "" for permission in text.split()}
         return privileges
@@ -109,7 +109,7 @@ class QuestionFacts:
 
 
 def gather_facts(questions: Sequence[Question], *, explained: bool = False, with_live: bool = True) -> list[QuestionFacts]:
-    """Return the facts of each question, in order. One query for any number of questions.
+    """Return the facts of each question, in order. Runs one query for any number of questions.
 
     explained: gather the facts for an explanation of every question, not only of those with `explain`.
     with_live: gather the facts for rules over all live entities. A caller that sets it to False provides

@@ -2,7 +2,7 @@
 
 The statement contains subjects, addresses and containers, but no rules. Questions need only a few variants of it, so the database
 prepares each variant once. The input relations are values or one JSON text. The result rows are (name of the lookup, number of
-the lookup, a count, a text).
+the lookup, a count, a string).
 
 Each lookup is a subquery that ends in LIMIT, which no query planner turns into a join. Every lookup therefore reads an index, and
 the plan for one question is also good for a thousand.

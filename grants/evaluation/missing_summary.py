@@ -60,7 +60,7 @@ class SummaryFacts:
 def summary_facts(question: Question, max_listed: int) -> SummaryFacts:
     """Gather the facts for an explanation. List only the first `max_listed` entities without a privilege.
 
-    One query; five for a rule over all live entities.
+    Runs one query; five for a rule over all live entities.
     """
     return summary_facts_of_generations([question], max_listed)[0]
 
@@ -77,7 +77,7 @@ def visible_entities_without_privilege(question: Question, attempt: Attempt, vis
     """Return the entities without the privilege that a reader may see; None if the reader may see all of them.
 
     attempt: an attempt over all live entities. visibility: what the reader sees inside the target. Lists the first `max_listed`
-    entities. At most six queries.
+    entities. Runs at most six queries.
     """
     (privilege,) = attempt.privileges
     required = _RequiredPrivilege.find(question, attempt.address, privilege, attempt.kind)
@@ -115,7 +115,7 @@ class _RequiredPrivilege:
 
     @classmethod
     def find(cls, question: Question, address: Address, privilege: Privilege, kind: str | None) -> "_RequiredPrivilege | None":
-        """Look up the container and the subject; return None if either does not exist. Two queries."""
+        """Look up the container and the subject; return None if either does not exist. Runs two queries."""
         entity, tables = entity_at(address), grant_tables(question.subject_type, question.subject)
         return None if entity is None or tables is None else cls(entity, privilege, tables, live_entities_inside(entity, kind))
 
@@ -140,7 +140,7 @@ class _RequiredPrivilege:
         return self.live.filter(pk__in=ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0])
 
     def first_without(self, counts: Counter, max_listed: int, condition: Q = ALL) -> list[Address]:
-        """Return the first entities that lack the privilege and meet `condition`, by address. At most one query.
+        """Return the first entities that lack the privilege and meet `condition`, by address. Runs at most one query.
 
         counts: the number of these entities by kind.
         """

@@ -53,7 +53,7 @@ class _QuestionContext:
 def permitted_principals(requirement: Expression, question: Question) -> tuple[QuerySet, str]:
     """Return the active principals of the question's subject type for whom `requirement` is met, and their name column.
 
-    At most two queries, to read the target.
+    Runs at most two queries, to read the target.
     """
     is_met = _condition(requirement, _question_context(requirement, question))
     if question.subject_type == "group":

@@ -81,7 +81,7 @@ class Visibility:
     def counts(self) -> Counter[tuple[str, str]]:
         """The number of visible rows inside `inside` by (kind, state), at every depth; of the instance, only of direct children.
 
-        At most two queries, at the first access.
+        Runs at most two queries, at the first access.
         """
         return cached_count(self.cache_name, self._uncached_counts) if self.cache_name else self._uncached_counts()
 
@@ -102,7 +102,7 @@ FULL_VISIBILITY = Visibility(ALL, ALL)
 
 def visibility_of(principal: User | Group, generation: Generation, *, inside: Entity | None = None,
                   operations: Sequence[str] = VISIBILITY_OPERATIONS) -> Visibility:
-    """Return the entities on which `principal` may perform one of the operations. At most four queries.
+    """Return the entities on which `principal` may perform one of the operations. Runs at most four queries.
 
     inside: as in `Visibility`.
     """

@@ -53,9 +53,9 @@ class LifecycleForecast:
 
 
 def lifecycle_forecast(address: Address, verb: str, generation: Generation | str | None = None) -> LifecycleForecast:
-    """Return the forecast of a change to one entity. At most seven queries; rows are loaded only for `applying`.
+    """Return the forecast of a change to one entity. Runs at most seven queries; rows are loaded only for `applying`.
 
-    generation: the active generation by default. Raise UnknownGeneration.
+    generation: the active generation by default. Raise UnknownGeneration if there is no generation of this name.
     """
     if verb not in VERBS:
         raise ValueError(f"`{verb}` is not one of {', '.join(VERBS)}")
@@ -67,7 +67,10 @@ def lifecycle_forecast(address: Address, verb: str, generation: Generation | str
 
 
 def resolve_generation(generation: Generation | str | None) -> Generation:
-    """Return the generation itself or the generation of this name; the active generation for None. Raise UnknownGeneration."""
+    """Return the generation itself, the generation of this name, or the active generation for None.
+
+    Raise UnknownGeneration if there is no generation of this name.
+    """
     if isinstance(generation, Generation):
         return generation
     return active_generation() if generation is None else generation_by_name(generation)

@@ -50,7 +50,7 @@ def active_user_by_name(name: str) -> User:
 def missing_grants_of(question: Question, *, max_grants: int) -> Iterator[MissingGrant]:
     """Yield the smallest set of grants that would turn the denial into a permission, each grant once.
 
-    Yield nothing if no grants would. At most eight queries before the first grant.
+    Yield nothing if no grants would. Runs at most eight queries before the first grant.
     Raise PlanError if more than `max_grants` grants are missing.
     """
     summary = check_summary(question, max_listed=1)

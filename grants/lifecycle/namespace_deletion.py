@@ -129,7 +129,7 @@ class DeletionForecast:
 
 
 def deletion_forecast(namespace: Address, user: str, generation: Generation | str | None = None) -> DeletionForecast:
-    """Return what would happen if the user with this name deleted the namespace. At most thirteen statements.
+    """Return what would happen if the user with this name deleted the namespace. Runs at most thirteen statements.
 
     Raise LifecycleError if the address is not a live namespace, and UnknownGeneration if the generation is unknown.
     """
@@ -184,7 +184,7 @@ def _deletable_condition(entity: Entity, tables: tuple[GrantTable, ...], rules: 
 
 
 def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, can_start: bool) -> Iterator[DeletionStep]:
-    """Yield the steps in the order in which the platform executes them. One query."""
+    """Yield the steps in the order in which the platform executes them. Runs one query."""
     rows = live_entities_inside(entity).order_by().values_list("kind").annotate(
         Count("pk"), deletable=Count("pk", filter=_deletable_condition(entity, tables, rules)))
     counts = {kind: (live, deletable) for kind, live, deletable in rows}
@@ -258,7 +258,7 @@ def step_title(kinds: Sequence[tuple[str, int]]) -> str:
 
 
 def _ghost_holders(deleted: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
-    """Return the holders of each privilege on these entities. Two statements."""
+    """Return the holders of each privilege on these entities. Runs two statements."""
     users, groups = (_counts_by_privilege(kind, deleted) for kind in ("user", "group"))
     rows = (GhostHolders(privilege, users[privilege][0], groups[privilege][0], users[privilege][1] + groups[privilege][1])
             for privilege in Privilege)
@@ -266,7 +266,7 @@ def _ghost_holders(deleted: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
 
 
 def _counts_by_privilege(kind: str, deleted: QuerySet[Entity]) -> dict[Privilege, tuple[int, int]]:
-    """Return (principals, grants) of one principal type. One statement."""
+    """Return (principals, grants) of one principal type. Runs one statement."""
     rows = _grants_on(kind, deleted).values_list("permission_id").annotate(
         principals=Count(GRANT_TABLES[kind][1], distinct=True, filter=effective_grant_condition(kind)), grants=Count("pk"))
     return dict.fromkeys(Privilege, (0, 0)) | {privilege_of(permission): tuple(counts) for permission, *counts in rows}
@@ -278,7 +278,7 @@ def _holder_count(kind: str, deleted: QuerySet[Entity]) -> int:
 
 
 def _first_grants(deleted: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
-    """Return the first MAX_GHOST_GRANTS grants, by address and principal. Two statements."""
+    """Return the first MAX_GHOST_GRANTS grants, by address and principal. Runs two statements."""
     items = []
     for kind, name in NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name, "permission_id")

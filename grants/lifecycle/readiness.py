@@ -34,7 +34,7 @@ class Readiness:
 
 
 def namespace_readiness(namespace: Address, user: User, generation: Generation, *, max_listed: int) -> Readiness:
-    """Return the readiness of `user` to delete `namespace` in `generation`. At most six queries.
+    """Return the readiness of `user` to delete `namespace` in `generation`. Runs at most six queries.
 
     max_listed: list this many entities without ADMIN; the grant on the namespace itself is listed in addition if it is missing.
     """

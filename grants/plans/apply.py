@@ -75,7 +75,7 @@ def plan_by_id(plan_id: int) -> Plan:
 
 
 def _by_inverse(plan: Plan) -> str:
-    """Return a text such as ` by plan 7` if an inverse plan was applied; otherwise an empty string."""
+    """Return a string such as ` by plan 7` if an inverse plan was applied; otherwise an empty string."""
     applied = plan.inverses.filter(state=PlanState.APPLIED).order_by("-pk").first()
     return f" by {applied}" if applied else ""
 

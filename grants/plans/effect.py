@@ -55,7 +55,7 @@ def changing_items(plan: Plan) -> QuerySet[PlanItem]:
 def mark_noop_items(plan: Plan) -> None:
     """Mark the items that would change nothing now: grants that exist already, and revocations of grants that do not exist.
 
-    Three statements.
+    Runs three statements.
     """
     user_grants = _grants_of_item(UserGrant, user__username=OuterRef("principal_name"))
     group_grants = _grants_of_item(GroupGrant, group__name=OuterRef("principal_name"))
@@ -74,7 +74,7 @@ def _grants_of_item(model: type[UserGrant | GroupGrant], **principal) -> QuerySe
 def mark_stranding_items(plan: Plan) -> None:
     """Store on each revocation that strands its entity how many administrators remain.
 
-    One query, and a statement for every `bulk_rows.ROWS_PER_STATEMENT` entities.
+    Runs one query, and a statement for every `bulk_rows.ROWS_PER_STATEMENT` entities.
     """
     revoked = changing_items(plan).filter(verb=PlanVerb.REVOKE, permission_id=permission_ids()[Privilege.ADMIN])
     by_kind: dict[tuple[int, str], list[str]] = {}
@@ -160,7 +160,7 @@ class PrincipalEffects(Sequence):
 
 
 def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[StrandedByPlan]:
-    """Return a page of the entities that the plan strands. Entities without an administrator come first. One query."""
+    """Return a page of the entities that the plan strands. Entities without an administrator come first. Runs one query."""
     rows = _stranded_values(plan).order_by("admins_left", "kind", "key")[first_row : first_row + max_rows]
     return [StrandedByPlan(Address(kind, key), admins) for admins, kind, key in rows]
 
@@ -219,7 +219,7 @@ SELECT admins, kind, key FROM counted WHERE admins < admins_before"""
 
 
 def _stranded_rows(plan: Plan) -> list[tuple[int, str, str]]:
-    """Return (number of remaining administrators, kind, key) of each entity that the plan strands. One query."""
+    """Return (number of remaining administrators, kind, key) of each entity that the plan strands. Runs one query."""
     with connection.cursor() as cursor:
         cursor.execute(_STRANDED, [plan.pk, permission_ids()[Privilege.ADMIN]])
         return cursor.fetchall()

@@ -157,7 +157,7 @@ def _operations_by_namespace(permissions: Iterable[tuple[Address, str]], generat
 def _denials(user: str, operations: _Operations, generation: Generation, max_grants: int) -> Iterator[_Denial]:
     """Yield the operations that are not permitted now.
 
-    One query for every QUESTIONS_PER_BATCH operations, and two more for each requirement over all live entities.
+    Runs one query for every QUESTIONS_PER_BATCH operations, and two more for each requirement over all live entities.
     """
     questions = iter(Question("user", user, operation, address, generation.name)
                      for (address, _), operation in operations.items())

@@ -24,17 +24,17 @@ IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "toke
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:
-    """Return the first line that makes the plan stale; None if the plan can be applied. One query."""
+    """Return the first line that makes the plan stale; None if the plan can be applied. Runs one query."""
     return _invalidating_lines(plan).order_by("revision").first()
 
 
 def first_relevant_line_since(revision: int) -> JournalLine | None:
-    """Return the first line after `revision` that may change a decision. One query."""
+    """Return the first line after `revision` that may change a decision. Runs one query."""
     return _relevant_lines_since(revision).order_by("revision").first()
 
 
 def line_summary(line: JournalLine) -> str:
-    """Return a text such as `line 12 (grant READ on dataset:sales.orders of user:alice, by admin)`."""
+    """Return a string such as `line 12 (grant READ on dataset:sales.orders of user:alice, by admin)`."""
     action = " ".join(filter(None, [line.action, line.privilege]))
     entity = f" on {line.entity}" if line.entity else ""
     principal = f" of {line.principal}" if line.principal else ""

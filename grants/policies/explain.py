@@ -291,7 +291,7 @@ def _met_words(question: Question, tree: Attempt) -> str:
 
 
 def _deciding_attempts(tree: Attempt) -> Iterator[Attempt]:
-    """Yield the leaves that decide a met tree: those in all parts of `all`, and in the first met part of `any`."""
+    """Yield the leaves that decide a met tree: those in every part of an `all`, and in the first met part of an `any`."""
     if tree.requirement == "any":
         yield from _deciding_attempts(next(part for part in tree.parts if part.is_met))
     elif tree.requirement == "all":

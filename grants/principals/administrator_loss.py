@@ -66,7 +66,7 @@ class _RemovedAccess:
 
 
 def loss_if_removed(principal: User | Group) -> AdministratorLoss:
-    """Return the loss if the user left, or the group were removed. At most eight queries."""
+    """Return the loss if the user left, or the group were removed. Runs at most eight queries."""
     entity_ids = list(_admin_entity_ids(principal)[: MAX_ADMIN_GRANTS_READ + 1])
     is_group = isinstance(principal, Group)
     removed = _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
@@ -75,7 +75,7 @@ def loss_if_removed(principal: User | Group) -> AdministratorLoss:
 
 
 def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
-    """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing. At most ten queries."""
+    """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing. Runs at most ten queries."""
     is_group = isinstance(holder, Group)
     grants = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
     grants = grants.filter(permission_id=permission_ids()[Privilege.ADMIN], content_object=entity)
@@ -87,7 +87,7 @@ def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
 
 
 def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
-    """Return the loss if the user were removed from the group. At most ten queries."""
+    """Return the loss if the user were removed from the group. Runs at most ten queries."""
     if group.pk not in _decisive_groups(user):
         return _administrator_loss({})
     live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
@@ -98,7 +98,7 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
 
 
 def capped_admin_count(entity: Entity) -> int:
-    """Return the number of active users with ADMIN on an entity of any state, at most MIN_ADMINISTRATORS. Three queries."""
+    """Return the number of active users with ADMIN on an entity of any state, at most MIN_ADMINISTRATORS. Runs three queries."""
     return min(MIN_ADMINISTRATORS, len(_remaining_admins(_RemovedAccess(), {entity.pk})[entity.pk]))
 
 

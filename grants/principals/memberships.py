@@ -66,7 +66,7 @@ def remove_all_memberships(*, author: Author, user: User) -> Outcome:
 
 
 def remove_group(*, author: Author, name: str) -> Outcome:
-    """Remove a group with its memberships. Raise PrincipalError if it has grants, because they would end with it."""
+    """Remove a group with its memberships. Raise PrincipalError if the group has grants, which would be deleted too."""
     with administrator_transaction(author, allows_provisioner=True) as head:
         group = _group(name)
         if GroupGrant.objects.filter(group=group).exists():

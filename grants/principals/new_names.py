@@ -34,7 +34,7 @@ def invisible_character_fault(name: str, *, allows_separators: bool = False) -> 
 
 
 def new_name_fault(kind: str, name: str) -> str:
-    """Return why no `user` or `group` with this name can be added: it looks like another one. One query.
+    """Return why no `user` or `group` with this name can be added: it looks like another one. Runs one query.
 
     The names of commands are reserved, because the journal names a command as an author in the same way as an account.
     """
@@ -56,7 +56,7 @@ def _is_command(name: str) -> bool:
 def _lookalike(kind: str, name: str) -> str:
     """Return an existing name that differs only in case or in compatible characters.
 
-    The databases compare fewer characters without case than Python, so an existing name in mixed case with letters beyond ASCII
+    Databases ignore the case of fewer characters than Python does, so an existing name in mixed case with letters beyond ASCII
     can be missed.
     """
     rows, column = (User.objects, "username") if kind == "user" else (Group.objects, "name")

@@ -32,7 +32,7 @@ def capped_count_subquery(rows: QuerySet, max_count: int = MAX_COUNTED) -> Count
 
 
 def capped_count(rows: QuerySet, max_count: int = MAX_COUNTED) -> int:
-    """Return the number of rows, or `max_count` + 1 if there are more. One query."""
+    """Return the number of rows, or `max_count` + 1 if there are more. Runs one query."""
     return rows.order_by().values("pk")[: max_count + 1].count()
 
 
@@ -58,7 +58,7 @@ def directly_granted_entities(principal: User | Group) -> QuerySet[Entity]:
 
 
 def grant_counts_inside(principal: User | Group, container_kind: str, ids: Iterable[int]) -> dict[int, int]:
-    """Return how many effective grants the principal has on or inside each container. One query.
+    """Return how many effective grants the principal has on or inside each container. Runs one query.
 
     container_kind: `namespace` or `application`. ids: primary keys of containers of that kind. The counts of direct grants and of
     grants through groups are limited separately.

@@ -69,7 +69,7 @@ def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
 
 
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
-    """Change the email of a user. An empty text removes it."""
+    """Change the email of a user. An empty string removes it."""
     _check_email(email)
     with _journal_recorder(author, allows_provisioner=True) as record:
         user = _user(name)

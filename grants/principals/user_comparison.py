@@ -36,7 +36,7 @@ class ComparedGroups:
 
 
 def compare_groups(first: User, second: User) -> ComparedGroups:
-    """Return the common and the different groups of two users. Two queries."""
+    """Return the common and the different groups of two users. Runs two queries."""
     of_first, of_second = ({group.pk: group for group in user.groups.order_by("name")} for user in (first, second))
     return ComparedGroups(
         common=[group for pk, group in of_first.items() if pk in of_second],
@@ -45,7 +45,7 @@ def compare_groups(first: User, second: User) -> ComparedGroups:
 
 
 def differing_entities(first: User, second: User, groups: ComparedGroups) -> DifferingEntities:
-    """Return the entities on which the users hold different privileges. One query.
+    """Return the entities on which the users hold different privileges. Runs one query.
 
     groups: the result of `compare_groups`. Stops after MAX_DIFFERENCES grants, because a user may hold nearly everything.
     """

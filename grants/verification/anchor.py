@@ -13,7 +13,7 @@ _REVISION, _HASH = JournalLine.HASHED.index("revision"), len(JournalLine.HASHED)
 
 
 def place_fault(text: str) -> str:
-    """Return why a text cannot be a place of JOURNAL_ANCHOR; an empty text if it can."""
+    """Return why a string is not a valid entry of JOURNAL_ANCHOR; an empty string if it is."""
     try:
         anchor_place(text)
     except AnchorError as error:
@@ -22,7 +22,10 @@ def place_fault(text: str) -> str:
 
 
 def anchor_journal() -> int:
-    """Write the head of the journal to every place that does not have it. Return the revision. Raise AnchorError."""
+    """Write the head of the journal to every place that does not have it. Return the revision.
+
+    Raise AnchorError if a place cannot be written or contradicts the journal.
+    """
     head = current_head()
     if head.revision:
         for text in settings.JOURNAL_ANCHOR:
@@ -58,7 +61,7 @@ class AnchorCheck:
                 record = self._next[name] = next(self._records[name], None)
 
     def first_fault(self) -> str:
-        """Return the first contradiction after all lines were checked; an empty text if there is none."""
+        """Return the first contradiction after all lines were checked; an empty string if there is none."""
         for name, record in self._next.items():
             if record is not None and not self._fault:
                 what = "it is not in the order of the lines" if record[0] <= self._newest else (

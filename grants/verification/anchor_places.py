@@ -28,19 +28,22 @@ class AnchorError(Exception):
 
 
 class AnchorPlace(Protocol):
-    """A place for anchors. name: how messages call it."""
+    """A place for anchors. name: its name in messages."""
 
     name: str
 
     def write(self, head: JournalHead) -> None:
-        """Store the head unless the place has it. Raise AnchorError."""
+        """Store the head unless the place already has it. Raise AnchorError if it cannot be stored."""
 
     def records(self) -> Iterator[tuple[int, str]] | None:
-        """Yield (revision, hash) of each stored head in their order; None if the place cannot be read. Raise AnchorError."""
+        """Return an iterator over (revision, hash) of each stored head, in order; None for a place that cannot be read back.
+
+        Raise AnchorError if reading fails.
+        """
 
 
 def anchor_place(text: str) -> AnchorPlace:
-    """Return the place of a text in JOURNAL_ANCHOR. Raise AnchorError."""
+    """Return the place that an entry of JOURNAL_ANCHOR names. Raise AnchorError if the entry is invalid."""
     scheme, _, rest = text.partition(":")
     if scheme == "file" and rest.startswith("/"):
         return FilePlace(Path(rest))

@@ -49,7 +49,7 @@ def _open_input(file: str):
 
 
 def lines_of(stream) -> Iterator[bytes | None]:
-    """Yield each line; None for a line longer than MAX_LINE_BYTES, which is never completely in memory."""
+    """Yield each line; None for a line longer than MAX_LINE_BYTES, which is never kept in memory as a whole."""
     while line := stream.readline(MAX_LINE_BYTES + 1):
         if len(line) <= MAX_LINE_BYTES:
             yield line
@@ -72,7 +72,7 @@ def read_question(line: bytes | None, generation: str) -> Question | QuestionErr
 
 
 def answer_batch(batch: list[Question | QuestionError]) -> Iterator[dict]:
-    """Yield one answer for each item, in order. The queries are those of `answer_questions`."""
+    """Yield one answer for each item, in order. Runs the same queries as `answer_questions`."""
     for item, answer in zip(batch, answer_questions(batch), strict=True):
         if isinstance(item, QuestionError):
             yield {"error": str(item)}

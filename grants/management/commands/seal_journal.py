@@ -1,4 +1,4 @@
-"""Sign the journal with the current key after the former key was lost."""
+"""Sign the journal with the current key after the previous key was lost."""
 
 from django.core.management.base import CommandError
 

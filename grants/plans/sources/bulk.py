@@ -35,7 +35,7 @@ class BulkChange:
     privileges: tuple[Privilege, ...]
 
     def __str__(self) -> str:
-        """Return a text such as `Grant READ, WRITE to user:alice and 2 more`."""
+        """Return a string such as `Grant READ, WRITE to user:alice and 2 more`."""
         more = f" and {len(self.principals) - 1:,} more" if len(self.principals) > 1 else ""
         privileges = ", ".join(self.privileges)
         return f"{self.verb.value.capitalize()} {privileges} {_PREPOSITIONS[self.verb]} {self.principals[0]}{more}"
@@ -71,7 +71,7 @@ def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, 
     """Create a plan for the live entities inside a container, at every depth.
 
     kinds: include only entities of these kinds; all kinds by default. includes_container: also include the container itself.
-    Takes the statements of `create_plan` and one more query for each principal. Raise PlanError.
+    Runs the statements of `create_plan` and one more query for each principal. Raise PlanError if the plan cannot be created.
     """
     revision = current_revision()
     _check_principals(change)
@@ -94,7 +94,7 @@ def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, 
 
 
 def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iterable[Address]) -> Plan:
-    """Create a plan for the live entities with these addresses, at most MAX_SELECTED. Raise PlanError."""
+    """Create a plan for the live entities with these addresses. Raise PlanError for more than MAX_SELECTED, or for none."""
     revision, addresses = current_revision(), list(dict.fromkeys(addresses))
     _check_principals(change)
     if not addresses:
@@ -161,7 +161,7 @@ def _validated_kinds(within: Address, kinds: Collection[str] | None, includes_co
 
 
 def _subtree_text(within: Address, kinds: Collection[str], includes_container: bool) -> str:
-    """Return a text such as `on namespace:sales and datasets in it`."""
+    """Return a string such as `on namespace:sales and datasets in it`."""
     if not kinds:
         return f"on {within}"
     is_everything = len(kinds) == len(kinds_inside(within.kind))
@@ -180,7 +180,7 @@ def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
 
 
 def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[PlanChange]:
-    """Yield the changes that have an effect, sorted by principal and address. One query for each principal."""
+    """Yield the changes that have an effect, sorted by principal and address. Runs one query for each principal."""
     grants = _new_grants if change.verb == PlanVerb.GRANT else _existing_grants
     for principal in change.principals:
         for address, privilege in grants(principal, change.privileges, entities):

@@ -18,7 +18,7 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
                           renewal_of: Plan | None = None) -> Plan:
     """Create a plan that grants `target` the direct grants of `source` that `target` does not hold directly.
 
-    within: a namespace or an application, to copy only the grants on and inside it. Raise PlanError.
+    within: a namespace or an application, to copy only the grants on and inside it. Raise PlanError if there is nothing to copy.
     """
     source, target = format_principal(source), format_principal(target)
     revision, known = current_revision(), principals_by_name([source, target])
@@ -44,7 +44,7 @@ def renew(author: Author, plan: Plan) -> Plan:
 
 
 def _grants_to_copy(source: str, target: str, within: Address | None) -> Iterator[tuple[Address, Privilege]]:
-    """Yield the direct grants of `source` that `target` does not hold directly, by address. One query."""
+    """Yield the direct grants of `source` that `target` does not hold directly, by address. Runs one query."""
     source_kind, source_name = parse_principal(source)
     target_kind, target_name = parse_principal(target)
     target_grants = GRANT_TABLES[target_kind][0].objects.filter(

@@ -21,7 +21,7 @@ def create_ghost_plan(*, author: Author, namespace: Address | None = None, renew
     """Create a plan that revokes every grant on a deleted address, or only the grants on and inside `namespace`.
 
     The plan depends only on its addresses: it remains valid after a later deletion, and becomes stale if one of its entities is
-    recreated. Takes the statements of `create_plan` and a fixed number of other statements. Raise PlanError.
+    recreated. Runs the statements of `create_plan` and a fixed number of others. Raise PlanError if there is nothing to revoke.
     """
     if namespace is not None and namespace.kind != "namespace":
         raise PlanError(f"{namespace} is not a namespace: name one, such as namespace:sales, or none")

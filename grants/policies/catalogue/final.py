@@ -33,9 +33,9 @@ SUMMARY_ADMIN = "An admin operation"
 
 def summary_policies(kind: str, *, admin: tuple[str, ...] = (), get: tuple[str, ...] = (),
                      listed: tuple[str, ...] = ()) -> list[Policy]:
-    """Return the policies of operations without a row, which the summary decides.
+    """Return the policies of operations that have no row in the tables. The summary of document 002 decides them.
 
-    admin, get, listed: the operations for its admin rule, its get rule and its list rule.
+    admin, get, listed: the operations to which the summary's admin rule, get rule and list rule apply.
     """
     return table_policies(
         kind, "002", "Summary", (admin, has(ADMIN), SUMMARY_ADMIN, NO_ROW), (get, ANY_AT_OR_BELOW, SUMMARY_GET, NO_ROW),
