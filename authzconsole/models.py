@@ -1,4 +1,4 @@
-"""The tables of API tokens, with which services authenticate, of sessions, and of provisioned users and groups."""
+"""Models of API tokens, provisioned users and groups, security events, sessions and webhooks."""
 
 from datetime import datetime, timedelta
 
@@ -142,7 +142,8 @@ class SecurityEvent(models.Model):
 class SecurityEventTarget(models.Model):
     """How far the security events were shipped to one target.
 
-    name: the target as configured. shipped_to: the number of the last shipped event. claimed_until: until then, one task ships.
+    name: the target as configured. shipped_to: the number of the last shipped event. claimed_until: until then, one task
+    ships the events and other tasks skip the target.
     failures: failed attempts since the last success. error: the reason of the last failure.
     """
 
@@ -178,7 +179,8 @@ class Webhook(models.Model):
 
     actions: journal actions, separated by spaces; empty means all. nonce: the secret is derived from it and SECRET_KEY.
     position: the revision of the last line that was delivered, skipped or given up. attempts: failed attempts for the next line,
-    or for `replayed`, the dead letter that is sent again. claimed_until: until then, one task delivers. retry_at: not before.
+    or for `replayed`, the dead letter that is sent again. claimed_until: until then, one task delivers lines, and other
+    tasks skip the webhook. retry_at: no attempt is made before this time.
     """
 
     url = models.CharField(max_length=500)

@@ -45,7 +45,7 @@ class RequestedPage:
 
 
 def requested_page(body: dict, *, search: object) -> RequestedPage:
-    """Return the requested page. Raise RequestRefused.
+    """Return the requested page. Raise RequestRefused if the member `page` is invalid.
 
     search: the values of the request that must be the same on every page of a search.
     """

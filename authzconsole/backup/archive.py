@@ -45,7 +45,10 @@ def file_facts(path: Path) -> FileFacts:
 
 
 def write_archive(path: Path, contents: dict[str, Any], files: Mapping[str, Path]) -> None:
-    """Write a backup. `path` is complete or unchanged, and only the current user can read it. Raise BackupError."""
+    """Write a backup. `path` is complete or unchanged, and only the current user can read it.
+
+    Raise BackupError if the backup cannot be signed or written.
+    """
     if not has_signing_key():
         raise BackupError("JOURNAL_KEYS contains no key, so the backup cannot be signed")
     facts = {name: vars(file_facts(file)) for name, file in files.items()}
@@ -107,7 +110,10 @@ def verified_manifest(path: Path, manifest: bytes) -> dict[str, Any]:
 
 
 def extract_files(path: Path, contents: dict[str, Any], folder: Path) -> dict[str, Path]:
-    """Extract all files into `folder`, with numbers as names, and verify them. Return their paths by name. Raise BackupError."""
+    """Extract all files into `folder`, with numbers as names, and return their paths by name.
+
+    Raise BackupError if the files differ from the manifest.
+    """
     expected = {name: FileFacts(**facts) for name, facts in contents["files"].items()}
     extracted: dict[str, Path] = {}
     with opened_archive(path) as archive:
@@ -129,7 +135,7 @@ def extract_files(path: Path, contents: dict[str, Any], folder: Path) -> dict[st
 
 
 def _read_to_end(archive: tarfile.TarFile) -> None:
-    """Read what follows the last file, so that a truncated end is an error too."""
+    """Read the rest of the archive after the last file, so that a truncated end is an error too."""
     while archive.fileobj is not None and archive.fileobj.read(CHUNK_BYTES):
         pass
 

@@ -45,7 +45,7 @@ class DatabaseState:
 
 
 def dump_database(target: Path) -> DatabaseState:
-    """Write a consistent copy of the database into `target` while the console runs. Raise BackupError."""
+    """Write a consistent copy of the database into `target` while the console runs. Raise BackupError if pg_dump fails."""
     return _dump_sqlite(target) if connection.vendor == "sqlite" else _dump_postgresql(target)
 
 
@@ -113,7 +113,10 @@ def is_database_empty() -> bool:
 
 
 def replace_database(copy: Path, folder: Path) -> None:
-    """Replace the database with a verified copy, in one transaction. `folder` is for temporary files. Raise BackupError."""
+    """Replace the database with a verified copy, in one transaction. Raise BackupError if pg_restore or psql fails.
+
+    folder: for temporary files.
+    """
     connection.close()
     if connection.vendor == "sqlite":
         with closing(sqlite3.connect(copy)) as source, closing(

@@ -1,4 +1,4 @@
-"""The keys of the console in a backup. They are encrypted with a passphrase, because whoever has them can forge the journal."""
+"""The keys of the console in a backup. They are encrypted with a passphrase, because they suffice to forge the journal."""
 
 import hashlib
 import json

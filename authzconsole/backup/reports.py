@@ -46,6 +46,6 @@ def store_reports(files: dict[str, Path]) -> int:
 
 
 def is_safe_name(name: str) -> bool:
-    """Return whether a file of a backup may have this name: reports stay below SNAPSHOT_URI."""
+    """Return whether a backup may contain a file with this name. The name of a report must not lead outside SNAPSHOT_URI."""
     parts = name.split("/")
     return not name.startswith(REPORTS) or len(parts) > 2 and not {"", ".", ".."}.intersection(parts)

@@ -6,7 +6,7 @@ Wrong passwords are counted by name and client address together, by address, and
 - After MAX_PASSWORDS_PER_ADDRESS, this address has to wait before it tries any name.
 - After MAX_PASSWORDS_PER_NAME from any addresses, each address gets only MAX_PASSWORDS_WHILE_ATTACKED attempts for this name.
 
-INVARIANT: an address without failures is never refused, so that nobody can lock out an account from elsewhere.
+INVARIANT: an address without failures is never refused, so that an attacker elsewhere cannot lock out an account.
 
 INVARIANT: the throttle does not reveal which accounts exist. Failures for an unknown name are counted and delayed like those
 for an existing account, before any password is checked.
@@ -115,7 +115,7 @@ class PasswordCounters:
         count_failure(self.pair, self.name, self.address)
 
     def reset(self) -> None:
-        """Delete the count of this name and address, after a right password.
+        """Delete the count of this name and address, after a correct password.
 
         The count of the address stays: otherwise the owner of one account could go on guessing the passwords of others. The count
         of the name stays, because others may be guessing.

@@ -48,7 +48,7 @@ class BucketTable:
         if slot < 0:
             return 0
         full_at = self._full_at[slot]
-        # a time beyond the period is from before a restart of the machine, or from before a change of the limit
+        # a time beyond the period was written before the machine restarted or the limit changed
         if not now <= full_at <= now + seconds:
             full_at = now
         full_at += seconds / count
@@ -108,7 +108,7 @@ _DECISIONS_OF_TOKEN = RateLimit("decisions_per_token", 4, "token-decisions", "th
 def check_request_rate(account_id: int, *, token_number: int | None = None, is_decision: bool) -> None:
     """Count a request to AuthZEN or REST. Raise RequestRefused (429) above a limit.
 
-    is_decision: whether the request asks for decisions. They have limits of their own, because programs send many of them.
+    is_decision: whether the request asks for decisions. They have separate limits, because programs send many of them.
     """
     if token_number is not None:
         (_DECISIONS_OF_TOKEN if is_decision else _REQUESTS_OF_TOKEN).check(token_number)
@@ -128,7 +128,7 @@ def _table() -> BucketTable:
 def _shared_memory(path: Path, size: int) -> mmap.mmap:
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        # reserves the space, because a write to a page without a block on a full disk would kill the process
+        # reserve the space now: if the disk is full, writing to a mapped page without a disk block kills the process
         os.posix_fallocate(descriptor, 0, size)
         return mmap.mmap(descriptor, size)
     finally:

@@ -13,7 +13,7 @@ VERIFIED_BY_PROVIDER_KEY = "second_factor_at_provider"
 
 
 def has_factor(user: User) -> bool:
-    """Return whether the account has a factor. Recovery codes alone are none."""
+    """Return whether the account has a factor. Recovery codes alone do not count as a factor."""
     return Authenticator.objects.filter(user_id=user.pk).exclude(type=Authenticator.Type.RECOVERY_CODES).exists()
 
 

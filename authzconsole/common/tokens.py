@@ -55,7 +55,7 @@ class ValidToken:
     """A verified token.
 
     number: its primary key. scopes: values of TokenScope. generation: the name of the active generation.
-    issuer: the account or command that created the token. owner_values: the present values of _OWNER_COLUMNS.
+    issuer: the account or command that created the token. owner_values: the current values of _OWNER_COLUMNS.
     is_unlimited: as in ApiToken.
     """
 
@@ -78,7 +78,7 @@ class ValidToken:
 
     @property
     def can_ask_about_all(self) -> bool:
-        """Return whether the token may ask about any subject, by its scopes and the present role of its owner.
+        """Return whether the token may ask about any subject, by its scopes and the current role of its owner.
 
         A token of an ordinary account may only ask about its owner, as the account itself. A service account exists to ask on
         behalf of a program, so the scope decides.
@@ -131,7 +131,7 @@ FROM {ApiToken._meta.db_table} t JOIN {User._meta.db_table} u ON u.id = t.owner_
 
 
 def verify_token(secret: str) -> ValidToken:
-    """Return the token with this secret. Raise TokenRefused. One query, and at most one write per minute."""
+    """Return the token with this secret. Raise TokenRefused if it is not valid. Runs one query, and one write per minute."""
     now = timezone.now()
     times = now, now - max_token_lifetime(), now - LAST_USE_RESOLUTION
     rows = fetch_rows(_VERIFY_SQL, [*map(database_time, times), _digest(secret)])
@@ -156,7 +156,7 @@ def _digest(secret: str) -> str:
 
 
 def _checked_scopes(name: str, scopes: Iterable[str], days: int) -> list[str]:
-    """Return the scopes in the order of TokenScope. Raise TokenError."""
+    """Return the scopes in the order of TokenScope. Raise TokenError if the name, the scopes or the lifetime are invalid."""
     if not name.strip() or len(name) > MAX_NAME_CHARACTERS:
         raise TokenError(f"the name of a token must have 1 to {MAX_NAME_CHARACTERS} characters")
     if fault := control_character_fault("the name", name):

@@ -81,7 +81,7 @@ def _name_key(name: bytes) -> bytes:
 
 
 def check_complete(members: DirectoryMembers) -> None:
-    """Raise DirectoryError if the directory returned no user at all, because everybody would lose access."""
+    """Raise DirectoryError if the directory returned no user at all, because all users would lose access."""
     if not members.user_count:
         raise DirectoryError("the directory returned no users: check LDAP_USER_SEARCH_BASE, LDAP_USER_SEARCH_FILTER and the "
                              "rights of LDAP_BIND_DN")

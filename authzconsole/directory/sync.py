@@ -46,7 +46,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """All changes. roles: (name, present role, new role) of each account whose role changes."""
+    """All changes. roles: (name, current role, new role) of each account whose role changes."""
 
     groups: list[GroupPlan]
     roles: list[tuple[str, str, str]]
@@ -118,7 +118,7 @@ def _user_ids(names: Iterable[str]) -> Iterator[int]:
 
 
 def _role_changes(options: LdapOptions, members: DirectoryMembers) -> tuple[list[tuple[str, str, str]], set[str]]:
-    """Return the role changes of the accounts that are linked to the directory, and the roles that it gives to nobody."""
+    """Return the role changes of the accounts that are linked to the directory, and the roles that it gives to no account."""
     if not options.provider.roles:
         return [], set()
     wanted: dict[str, str] = {}

@@ -28,7 +28,7 @@ def _digest(lock: str) -> str:
 
 
 def _venv_state() -> str:
-    """Return a text that identifies the location of .venv, its Python version and the version of uv.
+    """Return a string that identifies the location of .venv, its Python version and the version of uv.
 
     The location matters because scripts in .venv contain it.
     """

@@ -1,7 +1,7 @@
 """Run a command with a temporary PostgreSQL server: `.venv/bin/python -m authzconsole.ops.postgres -- COMMAND`.
 
 The server listens only on a Unix socket in a temporary folder, and its data does not survive a crash. The server and its data are
-removed when the command ends, also after an error. COMMAND gets the URL of the database in DATABASE_URL.
+removed when the command ends, even after an error. COMMAND gets the URL of the database in DATABASE_URL.
 """
 
 import contextlib

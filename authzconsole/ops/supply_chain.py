@@ -13,13 +13,13 @@ from .setup import setup
 
 LOCKS = ROOT / "requirements"
 SBOM = ROOT / "var" / "sbom.json"
-# permissive licences, and those with a copyleft for their own files only; names as the packages write them
+# permissive licences, and licences whose copyleft covers only their own files; named as in the package metadata
 ALLOWED_LICENCES = frozenset({
     "0BSD", "3-Clause BSD License", "Apache Software License", "Apache-2.0", "BSD 3-Clause", "BSD License", "BSD-2-Clause",
     "BSD-3-Clause", "CC0-1.0", "ISC", "ISC License (ISCL)", "MIT", "MIT License", "MIT-0", "MPL-2.0",
     "Mozilla Public License 2.0 (MPL 2.0)", "PSF-2.0", "Python Software Foundation License", "The Unlicense (Unlicense)", "Zlib",
 })
-# the licence that somebody has checked, and why the package may be used
+# by package: the licence, which was checked by hand, and why the package may be used
 EXCEPTIONS = {
     "psycopg": ("LGPL-3.0-only", "a library that is used without changes and can be replaced"),
     "psycopg-binary": ("LGPL-3.0-only", "a library that is used without changes and can be replaced"),

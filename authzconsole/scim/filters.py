@@ -33,7 +33,7 @@ REQUIRED = ("username", "name")
 
 @dataclass(frozen=True, slots=True)
 class TextColumn:
-    """A text. An empty text is an attribute without a value."""
+    """A string. An empty string means that the attribute has no value."""
 
     path: str
     is_case_exact: bool = True
@@ -225,7 +225,7 @@ def id_from_text(text: str) -> int | None:
 
 
 def filter_condition(model: type, text: str, column_map: ColumnMap) -> Q:
-    """Return the condition for a filter. Raise InvalidFilterException."""
+    """Return the condition for a filter. Raise InvalidFilterException if the filter is malformed or too long."""
     if len(text) > MAX_FILTER_CHARACTERS or max(text.count("("), text.count("[")) > MAX_NESTING:
         raise InvalidFilterException(detail=f"the filter has more than {MAX_FILTER_CHARACTERS:,} characters or {MAX_NESTING} "
                                             f"parentheses")
@@ -244,7 +244,10 @@ def member_condition(val_filter: Any, columns: Mapping[str, Column]) -> Q:
 
 
 def sort_order(model: type, text: str, column_map: ColumnMap, *, is_descending: bool) -> OrderBy:
-    """Return the order for `sortBy`. Rows without a value come last, or first in descending order. Raise InvalidPathException."""
+    """Return the order for `sortBy`. Rows without a value come last, or first in descending order.
+
+    Raise InvalidPathException if lists cannot be sorted by this attribute.
+    """
     try:
         binding = Path[model](text).resolve()  # type: ignore[valid-type]
     except (SCIMException, ValueError):

@@ -64,7 +64,7 @@ def list_groups(request: HttpRequest) -> HttpResponse:
 
 
 def search_groups(query: Query) -> HttpResponse:
-    """Return a page of groups. Three queries, or four with members."""
+    """Return a page of groups. Runs three queries, or four with members."""
     rows = visible_groups()
     if query.filter:
         rows = rows.filter(filter_condition(GroupResource, query.filter, COLUMNS))
@@ -94,7 +94,7 @@ def create_group(request: HttpRequest, author: Author) -> HttpResponse:
 
 
 def replace_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    """Replace the group. Without `members`, the members remain, so that nobody loses access by an omission."""
+    """Replace the group. Without `members`, the members remain, so that an omission does not remove access."""
     group = row_or_404(visible_groups(), pk)
     resource = GroupResource.model_validate(read_payload(request, SCHEMA), scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST,
                                             scim_policy=POLICY)
@@ -154,7 +154,7 @@ class _MemberChanges:
         self.wanted, self.is_replaced = dict.fromkeys(ids, True), True
 
     def remove_matching(self, val_filter: Any) -> None:
-        """Remove the members that a filter selects. One query, unless the filter selects them by id."""
+        """Remove the members that a filter selects. Runs one query, unless the filter selects them by id."""
         ids = _ids_of_filter(val_filter)
         if ids is None:
             self.filtered_removals += 1
@@ -249,7 +249,7 @@ def _group_response(group: Group, query: Query, *, status: int = 200) -> HttpRes
 
 
 def _resources(groups: list[Group], query: Query) -> Iterable[dict]:
-    """Return the resources of groups. One query for the members of all of them."""
+    """Return the resources of groups. Runs one query, for the members of all groups."""
     members = defaultdict(list)
     if groups and query.includes("members"):
         rows = _members().filter(group__pk__among=[group.pk for group in groups]).order_by("user_id")

@@ -76,7 +76,10 @@ def query_of(request: HttpRequest, schema: str) -> Query:
 
 
 def query_from_values(values: Mapping[str, object], schema: str) -> Query:
-    """Return the parameters of a request as strings, or as JSON values of a search request. Raise SCIMException."""
+    """Return the parameters of a request as strings, or as JSON values of a search request.
+
+    Raise SCIMException if a value is invalid.
+    """
     attributes, excluded = (_names(values.get(name), schema) for name in ("attributes", "excludedAttributes"))
     if attributes and excluded:
         raise InvalidValueException(detail="send attributes or excludedAttributes, not both")

@@ -31,7 +31,7 @@ def visible_groups() -> QuerySet[Group]:
 
 
 def row_or_404(rows: QuerySet, text: str):
-    """Return the row with this id. Raise NotFoundException."""
+    """Return the row with this id. Raise NotFoundException if there is none."""
     number = id_from_text(text)
     row = rows.filter(pk=number).first() if number is not None else None
     if row is None:
@@ -45,7 +45,7 @@ def external_id_of(row: User | Group) -> str:
 
 
 def store_external_id(author: Author, row: User | Group, external_id: str, *, is_new: bool = False) -> None:
-    """Store the id of a user or group in the identity provider. A line of the journal says so unless the row is new."""
+    """Store the id of a user or group in the identity provider. This writes a journal line unless the row is new."""
     if external_id == external_id_of(row):
         return
     with administrator_transaction(author, allows_provisioner=True) as head:

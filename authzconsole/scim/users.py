@@ -52,7 +52,7 @@ def list_users(request: HttpRequest) -> HttpResponse:
 
 
 def search_users(query: Query) -> HttpResponse:
-    """Return a page of users. Three queries with their groups."""
+    """Return a page of users. Runs three queries, including the one for their groups."""
     rows = visible_users()
     if query.filter:
         rows = rows.filter(filter_condition(UserResource, query.filter, COLUMNS))
@@ -155,7 +155,7 @@ def _user_response(user: User, query: Query, *, status: int = 200) -> HttpRespon
 
 
 def _resources(users: list[User], query: Query) -> Iterable[dict]:
-    """Yield the resources of users. One query, for the groups of all of them."""
+    """Yield the resources of users. Runs one query, for the groups of all users."""
     groups = defaultdict(list)
     if users and query.includes("groups"):
         rows = memberships().filter(user__pk__among=[user.pk for user in users]).order_by("group_id")

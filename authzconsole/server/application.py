@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 # these endpoints authenticate before they read the body, and explain a missing or invalid token
 API_PATHS = ("/access/", "/api/", "/scim/")
-# granian opens a file after it got its path
+# granian opens the file some time after it receives the path
 OPEN_SECONDS = 60
 
 

@@ -22,7 +22,7 @@ _CONSTANTS = {
 
 
 class TrustedProxies:
-    """The networks of the proxies whose X-Forwarded-* headers are believed."""
+    """The networks of the proxies whose X-Forwarded-* headers are trusted."""
 
     def __init__(self, networks: Sequence[str]):
         self._networks = [ipaddress.ip_network(network) for network in networks]

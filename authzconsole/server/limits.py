@@ -4,12 +4,12 @@ from dataclasses import dataclass
 
 # larger bodies are only read for identified callers, and are stored in a temporary file
 MEMORY_BYTES = 64 * 1024
-# responses up to this size are sent at once; longer ones are generated into a temporary file while they are sent
+# responses up to this size are sent immediately; longer ones are generated into a temporary file while they are sent
 DIRECT_RESPONSE_BYTES = 1024 * 1024
 # the generation of a response pauses while the client is this far behind
 MAX_BACKLOG_BYTES = 256 * 1024 * 1024
 THREADS = 4
-# unfinished long responses in further threads; the database needs a connection for each
+# unfinished long responses in additional threads; each needs a database connection
 MAX_STREAMS = 24
 # of these, how many generate a chunk at the same time; the others wait, so that short requests get the processor
 MAX_GENERATING = 2

@@ -8,7 +8,7 @@ from pathlib import Path
 
 MAX_OPEN_FILES = 65_536
 PARENT_CHECK_SECONDS = 0.25
-# for unfinished requests after the parent ended
+# the time for unfinished requests after the parent has ended
 LAST_SECONDS = 1
 
 

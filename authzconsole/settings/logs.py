@@ -1,4 +1,4 @@
-"""Logs."""
+"""Logging."""
 
 from authzconsole.logs import logging_configuration
 

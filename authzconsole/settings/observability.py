@@ -26,7 +26,7 @@ if METRICS_TOKEN and len(METRICS_TOKEN) < 20:
 # optional extras; their other settings are the environment variables of OpenTelemetry and Sentry
 OTEL_EXPORTER_OTLP_ENDPOINT = env.str("OTEL_EXPORTER_OTLP_ENDPOINT", default="")
 SENTRY_DSN = env.str("SENTRY_DSN", default="")
-# webhooks; private networks are only for endpoints of the own organization
+# webhooks; private networks are only for endpoints of your own organization
 WEBHOOK_ALLOW_HTTP = env.bool("WEBHOOK_ALLOW_HTTP", default=False)
 WEBHOOK_ALLOWED_NETWORKS = env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
 WEBHOOK_TIMEOUT_SECONDS = env.float("WEBHOOK_TIMEOUT_SECONDS", default=5)

@@ -15,7 +15,7 @@ from .servers import REDIS_URL
 from .site import ALLOWED_HOSTS, DEBUG, PUBLIC_URL, SECRET_KEY, TRUSTED_PROXIES
 
 MIN_SECRET_KEY_CHARACTERS = 50
-# networks that are larger than these contain more than proxies
+# a network with a shorter prefix contains more than proxies
 MIN_PREFIX_BITS = {4: 8, 6: 32}
 GENERATE = "python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 

@@ -16,7 +16,7 @@ ROLES = ("ordinary", "auditor", "administrator")
 UNKNOWN_USERS = ("reject", "create")
 LINK_EXISTING = ("never", "without-password", "always")
 SECOND_FACTOR = ("console", "provider")
-# the path of another page would be the path of this provider
+# a provider with such an id would have the same path as another page
 RESERVED_IDS = ("second-factor",)
 LOCAL_SIGN_IN_CHOICES = ("all", "break-glass", "none")
 IS_SAML_INSTALLED = all(find_spec(package) is not None for package in ("onelogin", "xmlsec"))
@@ -75,7 +75,7 @@ def saml_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]
 
 
 def _described(kind: str, known: tuple[str, ...], environment: Mapping[str, str]) -> dict:
-    """Return the unchecked options of the providers of a kind by id."""
+    """Return the options of each provider of this kind, by provider id. They are not checked yet."""
     described = _json_object(f"{kind}_PROVIDERS", environment.get(f"{kind}_PROVIDERS", ""))
     single_id = kind.lower()
     if single := {option: text for option in known if (text := environment.get(f"{kind}_{option.upper()}", ""))}:
@@ -112,7 +112,7 @@ def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
 
 
 def provider_values(kind: str, provider_id: str, options: object, known: tuple[str, ...]) -> dict:
-    """Return the checked options of one provider. An option is a text, or an object or list that JSON or a text describes."""
+    """Return the checked options of one provider. An option is a string, or an object or list, which can be given as JSON."""
     title = f"the {kind} provider `{provider_id}`"
     if not re.fullmatch(r"[a-z0-9-]{1,50}", provider_id) or provider_id in RESERVED_IDS:
         raise ImproperlyConfigured(f"{title}: an id has lower-case letters, digits and hyphens, and is not `{RESERVED_IDS[0]}`")

@@ -6,7 +6,7 @@ from .environment import BASE_DIR, STATE_DIR, env, stored_secret
 from .sign_in import IS_SAML_INSTALLED
 
 SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret("secret_key", "all users have to sign in again")
-# former keys: signatures and sessions that they made stay valid
+# previous keys: signatures and sessions that were created with them stay valid
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 DEBUG = env.bool("DEBUG", default=False)
 PORT = env.int("PORT", default=8000)

@@ -51,7 +51,7 @@ class LdapOptions:
 
 
 def ldap_options(environment: Mapping[str, str]) -> LdapOptions | None:
-    """Return the options of the environment variables; None without LDAP_URI. Raise ImproperlyConfigured."""
+    """Return the options in the environment variables; None without LDAP_URI. Raise ImproperlyConfigured for invalid options."""
     given = {name.removeprefix("LDAP_").lower(): text for name, text in environment.items() if name.startswith("LDAP_") and text}
     if "uri" not in given:
         return None

@@ -22,7 +22,7 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class NoStoreMiddleware:
-    """Forbid caching of every response without a Cache-Control header of its own, including error pages and redirects."""
+    """Forbid caching of every response that does not set Cache-Control itself, including error pages and redirects."""
 
     def __init__(self, get_response):
         self.get_response = get_response

@@ -1,4 +1,4 @@
-"""Figures that are in the database and in Redis. They are read when Prometheus asks, so they are the same in every process."""
+"""Metrics from the database and Redis. They are read when Prometheus requests them, so every process reports the same values."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The counters and histograms of this process. `collector` adds the figures that are in the database.
+"""The counters and histograms of this process. `collector` adds the metrics from the database and Redis.
 
 The worker processes of the web server write their values into files in a common folder, so that any of them can answer for all.
 `shared_folder` chooses this folder before this module is imported. Other processes keep the values in memory.

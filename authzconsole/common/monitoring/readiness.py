@@ -33,7 +33,7 @@ class CheckResult:
 
 
 class _Check:
-    """One check in a thread. While the thread of an earlier call hangs, no further one is started."""
+    """One check in a thread. While the thread of an earlier call hangs, no other thread is started."""
 
     def __init__(self, names: tuple[str, ...], function: Callable[[], list[CheckResult]]):
         self._names, self._function = names, function

@@ -1,4 +1,4 @@
-"""The views `/readyz` and `/metrics`. Their middleware answers them without session, host check and database connection."""
+"""The views `/readyz` and `/metrics`. Their middleware answers them without a session, a host check or a database connection."""
 
 from collections.abc import Callable
 
@@ -45,7 +45,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
 @login_not_required
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Return all metrics in the text format of Prometheus. Other callers than monitoring systems get 403."""
+    """Return all metrics in the text format of Prometheus. Callers that are not monitoring systems get 403."""
     if not is_monitor(request):
         return HttpResponse("send METRICS_TOKEN as `Authorization: Bearer TOKEN`\n", content_type="text/plain", status=403)
     state = CollectorRegistry()

@@ -19,7 +19,7 @@ MAX_ROWS_PER_KIND = 2_000
 
 
 def count_to_record(kind: str, network: str) -> int:
-    """Count a failure. Return the number of failures that a row has to stand for, or 0 if no row is to be written."""
+    """Count a failure. Return the number of failures that the next row represents, or 0 if no row must be written."""
     window = int(time()) // WINDOW_SECONDS
     number, total = _counts(f"events:{kind}:{window}:{network}", f"events:{kind}:{window}")
     if total > MAX_ROWS_PER_KIND:

@@ -50,7 +50,7 @@ def record_event(kind: EventKind, *, request: HttpRequest | None = None, account
 
 
 def account_of(request: HttpRequest | None) -> str:
-    """Return the name of the account that sent the request; empty if it is not known yet. No query."""
+    """Return the name of the account that sent the request; empty if it is not known yet. Runs no query."""
     if token := getattr(request, "api_token", None):
         return token.owner_name
     user = getattr(request, "impersonator", None) or getattr(request, "user", None)

@@ -24,7 +24,7 @@ def clean_security_events() -> int:
         numbers = list(SecurityEvent.objects.filter(at__lt=before).order_by("pk").values_list("pk", flat=True)[:ROWS_AT_ONCE])
         if not numbers:
             break
-        # the own queryset of the model refuses to delete
+        # the model's own queryset refuses to delete rows
         QuerySet(SecurityEvent).filter(at__lt=before, pk__lte=numbers[-1]).delete()
         deleted += len(numbers)
     if deleted:

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 EVENTS_PER_BATCH = 200
 MAX_SECONDS = 20
 CLAIM_SECONDS = 60
-# numbers are given before a transaction commits, so that a later number can be visible first
+# numbers are assigned before the transaction commits, so a row with a higher number can become visible first
 SETTLE_SECONDS = 2
 
 

@@ -31,7 +31,7 @@ def _escaped(value: str) -> str:
 
 
 def send_to_syslog(target: str, messages: Iterable[bytes]) -> None:
-    """Send the messages. target: `udp:HOST:PORT`, `tcp:HOST:PORT` or `unix:/PATH`. Raise OSError."""
+    """Send the messages. target: `udp:HOST:PORT`, `tcp:HOST:PORT` or `unix:/PATH`. Raise OSError on failure."""
     with _connection(target) as send:
         for message in messages:
             send(message)

@@ -18,7 +18,10 @@ class WebhookError(GrantError):
 
 
 def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webhook:
-    """Create a webhook that receives the later journal lines with these actions, or all without any. Raise WebhookError."""
+    """Create a webhook for all later journal lines with these actions, or with any action if `actions` is empty.
+
+    Raise WebhookError if the URL or an action is invalid, or if there are too many webhooks.
+    """
     if fault := url_fault(url):
         raise WebhookError(fault)
     if unknown := sorted(set(actions) - set(ACTIONS)):
@@ -34,7 +37,7 @@ def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webho
 
 
 def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
-    """Enable or disable a webhook. An enabled one continues where it stopped. Raise WebhookError."""
+    """Enable or disable a webhook. An enabled webhook continues where it stopped. Raise WebhookError for an unknown number."""
     with administrator_transaction(author) as head:
         webhook = _webhook(number)
         if webhook.is_enabled != is_enabled:
@@ -45,7 +48,10 @@ def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
 
 
 def replay_dead_letters(*, author: Author, number: int) -> int:
-    """Send all dead letters of a webhook again, before new lines. Return their number. Raise WebhookError."""
+    """Send all dead letters of a webhook again, before new lines. Return their number.
+
+    Raise WebhookError if there is no such webhook.
+    """
     with administrator_transaction(author) as head:
         webhook = _webhook(number)
         count = webhook.dead_letters.filter(is_replayed=False).update(is_replayed=True)
@@ -56,7 +62,7 @@ def replay_dead_letters(*, author: Author, number: int) -> int:
 
 
 def delete_webhook(*, author: Author, number: int) -> None:
-    """Delete a webhook with its dead letters. Raise WebhookError."""
+    """Delete a webhook with its dead letters. Raise WebhookError if there is no such webhook."""
     with administrator_transaction(author) as head:
         webhook = _webhook(number)
         append_to_journal(head, [Change("webhook-delete", detail=_detail(webhook, ""))], author=author)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from django.conf import settings
 
 MAX_URL_CHARACTERS = 500
-# these networks embed addresses of other networks, or are global but not of other systems
+# addresses in these networks embed an IPv4 address, which can be internal
 _BLOCKED_NETWORKS = [ipaddress.ip_network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
 
 
@@ -25,7 +25,7 @@ class WebhookFailed(Exception):
 
 
 def url_fault(url: str) -> str:
-    """Return why a URL cannot be an endpoint; an empty text if it can. The address is checked with each connection."""
+    """Return why a URL cannot be an endpoint; an empty string if it can. Its address is checked for each connection."""
     try:
         parts = urlsplit(url)
         _ = parts.port

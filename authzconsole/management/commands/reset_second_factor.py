@@ -1,4 +1,4 @@
-"""Remove all second factors of an account, for example of the only administrator after a phone was lost."""
+"""Remove all second factors of an account, for example if the only administrator has lost the phone."""
 
 from django.core.management.base import CommandError
 

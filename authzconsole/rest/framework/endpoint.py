@@ -85,7 +85,7 @@ def _not_modified(response) -> HttpResponseNotModified:
 
 
 def validated_data(serializer_class: type[StrictSerializer], data: object) -> dict:
-    """Return the validated data. Raise ValidationError."""
+    """Return the validated data. Raise ValidationError if it is invalid."""
     serializer = serializer_class(data=data)
     serializer.is_valid(raise_exception=True)
     return serializer.validated_data

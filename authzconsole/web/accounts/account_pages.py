@@ -59,7 +59,7 @@ def account_page(request: HttpRequest, principal: str) -> HttpResponse:
 
 
 def account_or_404(principal: str) -> User:
-    """Return the user of a text such as `user:alice`."""
+    """Return the user that a string such as `user:alice` names. Raise Http404 if there is none."""
     user = principal_or_404(principal)
     if not isinstance(user, User):
         raise Http404("groups have no account")

@@ -65,11 +65,11 @@ class ReauthenticationMethod(Protocol):
         """Return whether the account can use this method."""
 
     def verify(self, request: HttpRequest) -> None:
-        """Check the fields of the method in request.POST. Raise ReauthenticationFailed."""
+        """Check the fields of the method in request.POST. Raise ReauthenticationFailed if the proof is wrong."""
 
 
 class PasswordMethod(PasswordAttemptForm):
-    """Ask for the password. Wrong passwords are counted as those of the sign-in page."""
+    """Ask for the password. Wrong passwords count like wrong passwords on the sign-in page."""
 
     name = "password"
     template = "accounts/reauthentication/_password.html"
@@ -99,7 +99,7 @@ def recent_authentication_required(view: View) -> View:
 
 
 def recent_authentication_required_if(is_sensitive: Callable[..., bool]) -> Callable[[View], View]:
-    """Return the decorator for a view of which only some requests are sensitive. is_sensitive gets the arguments of the view."""
+    """Return the decorator for a view with only some sensitive requests. is_sensitive: called with the arguments of the view."""
     def decorate(view: View) -> View:
         @wraps(view)
         def guarded_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:

@@ -23,7 +23,7 @@ from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 
 
 class RetryAfterMixin:
-    """Respond 429 with Retry-After while the PasswordAttemptForm of the view refuses attempts."""
+    """Respond with 429 and Retry-After while the PasswordAttemptForm of the view refuses attempts."""
 
     def form_invalid(self, form: PasswordAttemptForm) -> HttpResponse:
         response = super().form_invalid(form)
@@ -47,7 +47,7 @@ class SignInForm(PasswordAttemptForm, AuthenticationForm):
             raise ValidationError(self.error_messages["expired"], code="expired")
 
     def get_invalid_login_error(self) -> ValidationError:
-        # the password was right, but another system refused the sign-in (authzconsole.directory.backend)
+        # the password was correct, but another system refused the sign-in (authzconsole.directory.backend)
         refusal = getattr(self.request, "sign_in_refusal", "")
         return ValidationError(refusal, code="refused") if refusal else super().get_invalid_login_error()
 

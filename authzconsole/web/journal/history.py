@@ -19,6 +19,6 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
 
 
 def latest_journal_lines(**filters: str) -> dict:
-    """Return the latest lines that match all filters, and the URL of the journal with the same filters. One query."""
+    """Return the latest lines that match all filters, and the URL of the journal with the same filters. Runs one query."""
     lines = journal_lines(**filters)[:MAX_LINES]
     return {"lines": [journal_row(line) for line in lines], "url": reverse("journal", query=filters)}

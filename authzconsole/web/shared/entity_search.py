@@ -37,7 +37,10 @@ Candidate = tuple[int, str, str]
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """rows: the best matches. total: number of matches among the candidates. is_all: whether all matches were candidates."""
+    """The result of a search.
+
+    rows: the best matches. total: number of matches among the candidates. is_all: whether all matches were candidates.
+    """
 
     rows: list[Entity]
     total: int

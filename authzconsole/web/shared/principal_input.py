@@ -105,7 +105,7 @@ def _similarity(typed: str, candidate: str) -> float:
 
 
 def principal_or_404(text: str) -> User | Group:
-    """Return the principal of a text such as `user:alice`."""
+    """Return the principal that a string such as `user:alice` names. Raise Http404 if there is none."""
     try:
         parse_principal(text)
     except PrincipalError as error:

@@ -81,7 +81,7 @@ class Command(BaseCommand):
         settings.JOURNAL_KEYS = [*keys.journal_keys, *(key for key in settings.JOURNAL_KEYS if key not in keys.journal_keys)]
 
     def _verified_files(self, path: Path, contents: dict[str, Any], folder: Path, force: bool) -> dict[str, Path]:
-        """Check that the backup can be restored here, extract it and verify every file. Raise BackupError."""
+        """Extract the backup and verify every file. Raise BackupError if it is damaged or cannot be restored here."""
         check_state(DatabaseState(**contents["database"]))
         if not force and not is_database_empty():
             raise BackupError("this console is not empty: restore into a new database, or replace its data with --force")

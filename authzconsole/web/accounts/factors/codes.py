@@ -20,14 +20,14 @@ from grants.models import User
 
 logger = logging.getLogger(__name__)
 
-# fewer than for passwords: of a million codes, three are valid at a time
+# fewer than for passwords, because three of the million possible codes are valid at any time
 MAX_CODES_PER_NAME = 5
 MAX_CODE_CHARACTERS = 20
 LAST_COUNTER = "last_counter"
 
 
 class TooManyCodes(ValidationError):
-    """Codes are not checked for some time. wait_seconds: until the next attempt."""
+    """Codes are not checked for some time. wait_seconds: the time until the next attempt."""
 
     def __init__(self, wait_seconds: int):
         self.wait_seconds = wait_seconds

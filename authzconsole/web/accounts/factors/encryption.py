@@ -22,7 +22,7 @@ class FactorAdapter(DefaultMFAAdapter):
         return _cipher().encrypt(text.encode()).decode()
 
     def decrypt(self, encrypted_text: str) -> str:
-        """Return the secret. Raise ValidationError if no key fits."""
+        """Return the secret. Raise ValidationError if no key can decrypt it."""
         from cryptography.fernet import InvalidToken
 
         try:

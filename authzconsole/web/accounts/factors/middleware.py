@@ -1,4 +1,4 @@
-"""Lead accounts without a required second factor to the page that sets one up."""
+"""Redirect accounts without a required second factor to the page that sets one up."""
 
 from django.urls import reverse
 from django_htmx.http import HttpResponseClientRedirect

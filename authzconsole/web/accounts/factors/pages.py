@@ -48,7 +48,7 @@ def factor_list(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @recent_authentication_required
 def new_app(request: HttpRequest) -> HttpResponse:
-    """Show a new secret as a QR code, and add the authenticator app that proves with a code that it has the secret."""
+    """Show a new secret as a QR code, and add the authenticator app after the user enters a valid code."""
     secret, fault = get_totp_secret(regenerate=request.method != "POST"), ""
     if request.method == "POST":
         if matching_counter(secret, request.POST.get("code", "").strip()[:20]) is None:

@@ -32,7 +32,7 @@ def request_options(user: User) -> str:
 
 
 def registered_credential(text: str) -> dict:
-    """Return the new credential that answers the challenge of the session. Raise ValidationError."""
+    """Return the new credential that answers the challenge of the session. Raise ValidationError if it is not accepted."""
     try:
         credential = _parsed(text)
         auth.complete_registration(auth.parse_registration_response(credential))
@@ -42,7 +42,7 @@ def registered_credential(text: str) -> dict:
 
 
 def passkey_name(text: str) -> str:
-    """Return the name for a passkey. Raise ValidationError."""
+    """Return the name for a passkey. Raise ValidationError if the text is not a valid name."""
     name = text.strip() or "Passkey"
     if len(name) > MAX_NAME_CHARACTERS:
         raise ValidationError(f"The name has {len(name)} characters; {MAX_NAME_CHARACTERS} are allowed.")
@@ -52,7 +52,7 @@ def passkey_name(text: str) -> str:
 
 
 def verify_passkey(request: HttpRequest, user: User, text: str) -> Authenticator:
-    """Return the passkey of the account that answered the challenge of the session. Raise ValidationError."""
+    """Return the passkey of the account that answered the challenge of the session. Raise ValidationError if none did."""
     counter = factor_counter(user)
     check_attempts(request, user, counter)
     try:

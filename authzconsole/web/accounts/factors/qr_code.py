@@ -4,7 +4,7 @@ from functools import cached_property
 
 
 class QrCode:
-    """The QR code of a text. size: modules on each side, with the quiet zone. path: the dark modules."""
+    """The QR code of a string. size: modules on each side, with the quiet zone. path: the dark modules."""
 
     def __init__(self, text: str):
         # here, because the import takes time

@@ -1,6 +1,6 @@
 """Add, remove and reset the second factors of accounts, with their journal lines.
 
-INVARIANT: only the owner adds a factor. The owner removes single factors, administrators and commands remove all at once.
+INVARIANT: only the owner adds a factor. The owner removes single factors; administrators and commands remove all of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ class FactorError(GrantError):
 
 
 def factor_title(factor: Authenticator) -> str:
-    """Return how the journal names a factor."""
+    """Return the name of a factor in the journal."""
     if factor.type == Authenticator.Type.WEBAUTHN:
         return f"passkey {factor.wrap().name}"
     return APP_TITLE if factor.type == Authenticator.Type.TOTP else CODES_TITLE

@@ -19,7 +19,7 @@ from authzconsole.web.shared.rendering import render_page, see_other
 
 
 class SecondFactorStage(AuthenticateStage):
-    """Asks accounts that have a factor, unless the sign-in provider asks for it."""
+    """Ask accounts with a second factor for it, unless the sign-in provider verifies one itself."""
 
     def handle(self) -> tuple:
         # the waiting sign-in stores the account, but not the backend that checked its password
@@ -37,7 +37,7 @@ class SecondFactorStage(AuthenticateStage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_stage_required(stage=AuthenticateStage.key, redirect_urlname="sign-in")
 def second_factor_sign_in(request: HttpRequest) -> HttpResponse:
-    """Complete the sign-in that the password or the provider started. Without one, redirect to the sign-in page."""
+    """Complete a sign-in that started with a password or a provider. If none has started, redirect to the sign-in page."""
     stage = request._login_stage
     user, fault, wait_seconds = stage.login.user, "", 0
     if not user.is_active:

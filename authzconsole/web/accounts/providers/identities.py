@@ -75,7 +75,7 @@ class Identity:
 
 
 def sign_in_account(request: HttpRequest, identity: Identity) -> SocialAccount:
-    """Return the linked account of an identity with its role and groups up to date. Raise SignInRefused.
+    """Return the linked account of an identity after updating its role and groups. Raise SignInRefused if it may not sign in.
 
     Locks the journal only if something changes. The changes are written by the author `sign-in`.
     """
@@ -149,7 +149,7 @@ def _apply_role(author: Author, identity: Identity, user: User) -> None:
 
 
 def _apply_groups(author: Author, identity: Identity, user: User) -> None:
-    """Add the user to the mapped groups, and remove it from those that are mapped but not claimed any more."""
+    """Add the user to the mapped groups, and remove it from mapped groups that are no longer claimed."""
     managed = set(identity.options.groups.values())
     current = set(user.groups.filter(name__in=managed).values_list("name", flat=True)) if managed else set()
     for name in sorted(identity.groups() - current):

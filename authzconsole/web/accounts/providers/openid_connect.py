@@ -44,7 +44,7 @@ class InvalidAnswer(ProviderFault, ProviderException):
 
 
 class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
-    """Talks to the provider. nonce: that of the sign-in that is being completed."""
+    """Send requests to the provider. nonce: the nonce of the sign-in in progress."""
 
     nonce = ""
 
@@ -127,7 +127,10 @@ def _is_url(value: object) -> bool:
 
 
 class ConsoleProvider(OpenIDConnectProvider):
-    """Sends a nonce, and stores no claims in the database; authzconsole.web.accounts.providers.identities reads them."""
+    """A provider that sends a nonce, and stores no claims in the database.
+
+    authzconsole.web.accounts.providers.identities reads the claims.
+    """
 
     oauth2_adapter_class = ConsoleAdapter
 

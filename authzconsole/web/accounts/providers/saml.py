@@ -32,7 +32,7 @@ from authzconsole.web.shared.rendering import render_page
 if TYPE_CHECKING:
     from onelogin.saml2.auth import OneLogin_Saml2_Auth
 
-# the claims with the identifier that a provider calls NameID, and with an e-mail address
+# the claim for the identifier that SAML calls NameID, and the claims that can have the e-mail address
 NAME_ID = "name_id"
 EMAIL_ATTRIBUTES = ("email", "mail", "urn:oid:0.9.2342.19200300.100.1.3",
                     "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress")
@@ -99,10 +99,10 @@ def saml_client(request: HttpRequest, provider: ConsoleSamlProvider) -> "OneLogi
 @login_not_required
 @require_POST
 def saml_acs(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Complete a sign-in with the answer that the browser brings from the provider.
+    """Complete a sign-in with the provider's response, which the browser submits.
 
-    The browser sends no session cookie with a form of another site. The first request is therefore answered with a page that
-    sends the same form again, from this site.
+    The browser sends no session cookie with a form that another site submits. The first request is therefore answered with a
+    page that submits the same form again, from this site.
     """
     provider = _provider_or_404(request, provider_id)
     if REPEATED not in request.POST:
