@@ -55,7 +55,7 @@ def test_a_stale_session_changes_nothing_until_the_password_is_given(url, form, 
     url = url.format(token=create_token(author=SETUP, owner="ada", name="x", scopes=["read"], days=1).token.pk)
     before = database_state()
     response = stale.post(url, form | {"reason": 'a "reason" & <more>'})
-    assert response.status_code == 403 and "Nothing was changed yet" in page_html(response)
+    assert response.status_code == 403 and "Nothing has changed yet" in page_html(response)
     assert database_state() == before
     repeated = submitted_fields(response)
     assert {name: repeated[name] for name in form} == {

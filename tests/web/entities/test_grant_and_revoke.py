@@ -117,7 +117,7 @@ def test_revoking_admin_warns_about_stranded_entities(target, browse, htmx):
     assert "would have only one administrator" in text
     client.post(GRANT, {"principal": ["user:out"], "privilege": "ADMIN"})
     text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
-    assert "Nothing loses its administrators." in text
+    assert "No entity loses its administrators." in text
 
 
 @pytest.mark.parametrize("query", ["principal=user:dee&privilege=READ", "principal=user:nobody&privilege=ADMIN", "principal=x"])

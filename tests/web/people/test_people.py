@@ -177,7 +177,7 @@ def test_membership_changes_are_journalled_and_confirmed(browse):
 
 def test_removing_a_member_warns_about_stranded_entities(browse):
     client, url = browse("ada"), "/people/membership?verb=remove&user=grp&group=operators"
-    assert "Nothing loses its administrators." in page_html(client.get(url))
+    assert "No entity loses its administrators." in page_html(client.get(url))
     client.post("/grant/dataset:hr.salaries", {"principal": "group:operators", "privilege": "ADMIN"})
     text = page_html(client.get(url))
     assert "would have no administrator" in text and 'href="/entities/dataset:hr.salaries"' in text
