@@ -62,7 +62,7 @@ def main() -> int:
 
 @dataclass(frozen=True)
 class Requests:
-    """The bytes of the requests: of decisions, of pages, and of a download."""
+    """The requests as bytes, ready to send: decisions, pages and one download."""
 
     decisions: list[bytes]
     pages: list[bytes]
@@ -146,7 +146,7 @@ async def measure(port: int, requests: Requests, state: Path) -> int:
 
 
 async def read_slowly(port: int, request: bytes, reading: Counter, starting: asyncio.Semaphore) -> None:
-    """Download again and again with a small buffer, at a few KB/s."""
+    """Download repeatedly with a small buffer, at a few KB/s."""
     while True:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=READER_BYTES_PER_SECOND)
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READER_BYTES_PER_SECOND)
@@ -217,7 +217,7 @@ def report_memory(memory: list[int]) -> bool:
 
 
 class Background:
-    """An import and a report at a time, again and again."""
+    """Repeated imports and reports, one of each at a time."""
 
     def __init__(self, state: Path):
         self._state, self._finished = state, Counter[str]()

@@ -27,7 +27,7 @@ def main() -> int:
     with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
         os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": state,
                        "SPARK_DRIVER_MEMORY": "3g",
-                       # without a log line for each request
+                       # do not write a log line for each request
                        "LOG_LEVEL": "ERROR"}
         os.environ.pop("SNAPSHOT_URI", None)
         import django
@@ -68,7 +68,10 @@ def vacuum() -> None:
 
 @dataclass(frozen=True)
 class Caller:
-    """examples: values for the addresses of authzconsole/demo/pages.py, one set per request; objects visible to the caller."""
+    """The account that requests the pages.
+
+    examples: values for the addresses of authzconsole/demo/pages.py, one set per request; objects visible to the caller.
+    """
 
     title: str
     user: object

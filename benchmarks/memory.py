@@ -10,7 +10,7 @@ SAMPLE_SECONDS = 0.3
 
 
 class Peak:
-    """bytes: the maximum so far. Memory that several processes share is counted once."""
+    """The peak memory use. bytes: the maximum so far. Memory that several processes share is counted once."""
 
     bytes = 0
 

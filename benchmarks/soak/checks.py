@@ -8,7 +8,7 @@ from collections import defaultdict
 from .console import Console
 from .workload import SentChange, Workload
 
-# what the console does later: the hourly cleaning a day later, and a next run
+# what the console would do later: the hourly clean-up after all grace periods, and the next run
 CLEAN = """
 from datetime import timedelta
 from django.conf import settings

@@ -71,7 +71,7 @@ class Console:
         self.child_environment = self.environment()
         print("Preparing the database ...", flush=True)
         self.manage("bootstrap")
-        # one line for each crash would drown the report
+        # one line for each crash would hide the rest of the report
         self._say, run.say = run.say, self.log_event
         with self._errors_in_log():
             self.programs = run.Programs(self.child_environment)
@@ -106,7 +106,7 @@ class Console:
             if self.postgresql_process.poll() is not None:
                 self.log_event(f"postgresql ended (status {self.postgresql_process.returncode}) and is started again")
                 self.start_postgresql()
-                # a server whose predecessor still ends refuses to start
+                # a server refuses to start while its predecessor is still shutting down
                 time.sleep(0.3)
             if not self._are_programs_checked:
                 continue

@@ -23,7 +23,7 @@ LIVE_BACKENDS = "datname = current_database() AND pid <> pg_backend_pid() AND ba
 
 @dataclass(frozen=True)
 class Fault:
-    """weight: how often it is chosen. is_light: whether runs usually continue after it."""
+    """A fault to cause. weight: how often it is chosen. is_light: whether runs usually continue after it."""
 
     name: str
     damage: Callable[[Console, random.Random], bool]
@@ -51,7 +51,7 @@ def _kill_program(name: str) -> Callable[[Console, random.Random], bool]:
 
 
 def _kill_child(name: str, *words: str) -> Callable[[Console, random.Random], bool]:
-    """Return a fault that kills a random descendant of a program whose command contains these words."""
+    """Return a fault that kills a descendant process of a program: a random one of those with these words in their command."""
     def kill(console: Console, choose: random.Random) -> bool:
         deadline = time.monotonic() + TARGET_SECONDS
         while time.monotonic() < deadline:
@@ -84,7 +84,7 @@ def _hang_redis(console: Console, choose: random.Random) -> bool:
 
 
 def _drop_connection(console: Console, choose: random.Random) -> bool:
-    """End one connection, by preference one that executes a statement or is in a transaction."""
+    """End one connection, preferably one that executes a statement or is in a transaction."""
     statement = (f"SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE {LIVE_BACKENDS} "
                  "ORDER BY state = 'idle', random() LIMIT 1) AS victim")
     return _terminate(console, statement)

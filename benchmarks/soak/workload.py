@@ -33,7 +33,7 @@ class SentChange:
 
     @property
     def is_refused(self) -> bool:
-        """Whether the console said that it changed nothing. After a server error or no answer, both are possible."""
+        """Return whether the console answered that it changed nothing. After a server error or no answer, both are possible."""
         return 400 <= self.status < 500
 
 
@@ -87,7 +87,7 @@ class Workload:
     def _write(self, writer: int) -> None:
         """Grant privileges on new addresses, and revoke some of the grants that were acknowledged.
 
-        So each change set changes something, and none depends on a change with an unknown end.
+        So each change set changes something, and none depends on a change with an unknown outcome.
         """
         choose, number = random.Random(writer), 0
         revocable: list[Item] = []
