@@ -47,7 +47,7 @@ class LostPermissions:
     """The confirmed lost permissions of a report; iterate once, in the order of the report.
 
     before, after: the generations of the report. left_out: the number of rows so far that the rule engine did not confirm.
-    Takes at most six statements for ROWS_PER_BATCH rows.
+    Runs at most six statements for ROWS_PER_BATCH rows.
     """
 
     before: Generation

@@ -84,8 +84,8 @@ class AnalysisRun(models.Model):
 class Schedule(models.Model):
     """The nightly schedule of one analysis. There is a row for each analysis that was switched on at least once.
 
-    at: in UTC. options: as in a run. last_moment: the newest scheduled moment that needs no further run, so that each moment
-    causes one run.
+    at: the time in UTC. options: see AnalysisRun.
+    last_moment: the newest scheduled moment that needs no further run, so that each moment causes one run.
     """
 
     analysis = models.CharField(max_length=40, unique=True)

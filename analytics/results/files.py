@@ -32,10 +32,11 @@ def table_path(table: Table, folder: str) -> str:
 
 
 def table_files(table: Table, folder: str, manifest: ReportManifest | None = None) -> list[IndexedFile]:
-    """Return the files of a table in the order of its key. Raise ResultsGone, ReportChanged.
+    """Return the files of a table in the order of its key.
 
-    Opens the index only. If the table was written by a version without indexes, opens the footer of every file.
-    manifest: of a signed report; the index is verified, and the caller verifies the files that it opens.
+    Raise ResultsGone if the files were removed, ReportChanged if they were changed.
+    Opens only the index. If the table was written by a version without indexes, opens the footer of every file.
+    manifest: the manifest of a signed report; the index is verified, and the caller verifies the files that it opens.
     """
     files = _read_index(table, folder, manifest) if folder else []
     if files is None:
@@ -56,9 +57,10 @@ def _read_index(table: Table, folder: str, manifest: ReportManifest | None) -> l
 
 
 def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None = None) -> list[str]:
-    """Return the paths of a table's files in the order of its key, without opening one. Raise ResultsGone, ReportChanged.
+    """Return the paths of a table's files in the order of its key, without opening one.
 
-    manifest: of a signed report; the names are verified, and the caller verifies the files that it opens.
+    Raise ResultsGone if the files were removed, ReportChanged if their names were changed.
+    manifest: the manifest of a signed report; the names are verified, and the caller verifies the files that it opens.
     """
     filesystem, _ = storage_root()
     paths = file_paths(filesystem, table_path(table, folder), ".parquet") if folder else []
@@ -69,10 +71,10 @@ def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None 
 
 def table_dataset(table: Table, folder: str, first_key_values: Sequence[str] | None = None,
                   manifest: ReportManifest | None = None) -> ds.Dataset:
-    """Return a table as a dataset. Raise ResultsGone, ReportChanged.
+    """Return a table as a dataset. Raise ResultsGone if its files were removed, ReportChanged if they were changed.
 
     first_key_values: the values of interest in the first key column. Files without these values, by the index, are left out.
-    manifest: of a signed report; the files of the dataset are verified.
+    manifest: the manifest of a signed report; the files of the dataset are verified.
     """
     filesystem, _ = storage_root()
     paths = _paths_with_values(table, folder, first_key_values, manifest)

@@ -143,7 +143,7 @@ def is_report_file(name: str) -> bool:
 
 
 def load_manifest(run: AnalysisRun) -> ReportManifest:
-    """Return the manifest of a signed report after its verification. Raise ReportChanged, OSError."""
+    """Verify and return the manifest of a signed report. Raise ReportChanged if it is not valid, OSError if it is unreadable."""
     path = storage_path(run.result_folder)
     contents, files = _verified_manifest(path, run.manifest_hash)
     identity = _identity(run, run.result_folder, run.revision)

@@ -39,8 +39,8 @@ def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING, *
                   manifest: ReportManifest | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
     """Open a database in which the table has its own name. DuckDB reads only the columns and row groups that a query needs.
 
-    where: the filter of all queries in this database; files without matching rows are not read. manifest: of a signed report.
-    Raise StorageError, ResultsGone, ReportChanged.
+    where: the filter of all queries in this database; files without matching rows are not read.
+    manifest: the manifest of a signed report. Raise StorageError, ResultsGone or ReportChanged if the table cannot be read.
     """
     with translate_read_errors(), scratch_folder(settings.TEMP_DIR) as spill_folder:
         with interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:

@@ -158,7 +158,7 @@ def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHIN
                    manifest: ReportManifest | None = None) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a written table by key. Raise ResultsGone, and StorageError if a file cannot be read.
 
-    manifest: of a signed report; all files are verified before the first batch.
+    manifest: the manifest of a signed report; all files are verified before the first batch.
     """
     if where != EVERYTHING:
         yield from _filtered_batches(table, folder, where, manifest)
@@ -225,8 +225,8 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
 def report_manifest(run: AnalysisRun) -> ReportManifest | None:
     """Return the verified manifest of a run's report; None if the report is not signed.
 
-    Pass it to the functions that read the report. Raise ResultsGone, ReportChanged, StorageError. Opens the manifest once in each
-    process.
+    Pass it to the functions that read the report. Each process opens the manifest once.
+    Raise ResultsGone, ReportChanged or StorageError if the manifest cannot be read or is not valid.
     """
     if not run.manifest_hash:
         return None

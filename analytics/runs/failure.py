@@ -53,9 +53,9 @@ def _unexpected(error: BaseException, details: str) -> str:
 
 
 def full_disk_message(text: str) -> str:
-    """Return a message that names the full folder: of temporary files, or of snapshots and results.
+    """Return a message that names the full folder: the one for temporary files, or the one for snapshots and results.
 
-    text: of the error. If neither its paths nor its stack trace tells the folder, the free space of both does.
+    text: the text of the error. If neither its paths nor its stack trace identifies the folder, the free space of both does.
     """
     error, scratch = OSError(errno.ENOSPC, text), str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text)))
     if str(settings.TEMP_DIR) in text or any(marker in text for marker in _SCRATCH_MARKERS):

@@ -30,9 +30,10 @@ CLOCK_SLACK = timedelta(minutes=1)
 
 
 def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, options: Mapping[str, str]) -> Outcome:
-    """Switch the nightly run on or off, or change its time or options. at: in UTC, to the minute.
+    """Switch the nightly run on or off, or change its time or options. at: the time in UTC, to the minute.
 
-    A missing option gets its default every night: the generation that is active at that time. Raise AnalysisError, GrantError.
+    A missing option gets its default every night: the generation that is active at that time.
+    Raise AnalysisError for an unknown analysis or invalid options, GrantError if the author may not write.
     """
     known_analysis, at = analysis_by_name(analysis), at.replace(second=0, microsecond=0, tzinfo=None)
     non_empty_options = {name: value for name, value in options.items() if value}

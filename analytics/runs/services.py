@@ -32,9 +32,10 @@ logger = logging.getLogger(__name__)
 
 def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False,
                 author: Author | None = None) -> AnalysisRun:
-    """Store a waiting run and send it to the worker when the transaction commits. Raise AnalysisError or NotAdministrator.
+    """Store a waiting run and send it to the worker when the transaction commits.
 
-    author: of the journal line. A scheduled run has none: the journal line of the schedule covers it.
+    author: the author of the journal line; None for a scheduled run, which the journal line of its schedule covers.
+    Raise AnalysisError for an unknown analysis or invalid options, NotAdministrator if the author may not write.
     """
     known_analysis = analysis_by_name(analysis)
     options = validated_options(known_analysis, options)

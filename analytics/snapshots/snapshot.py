@@ -334,7 +334,7 @@ def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:
 def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
     """Delete all snapshots but the newest SNAPSHOTS_KEPT, those in use, and those being written.
 
-    folder: of the snapshots with one identity.
+    folder: the folder of the snapshots with one identity.
     """
     names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
     manifests = filesystem.get_file_info([f"{folder}/{name}/{MANIFEST_NAME}" for name in names])

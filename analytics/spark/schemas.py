@@ -38,7 +38,7 @@ def read_table(spark: SparkSession, table: Table, uri: str) -> DataFrame:
 
 
 def read_snapshot(spark: SparkSession, uri: str, *, is_small: bool = False) -> Tables:
-    """Return a snapshot. uri: of the folder that has one folder for each table. is_small: see `Tables`."""
+    """Return a snapshot. uri: the URI of the folder with one folder for each table. is_small: see `Tables`."""
     frames = {table.name: read_table(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
     return Tables(**{name: frame.coalesce(1) if is_small else frame for name, frame in frames.items()}, is_small=is_small)
 

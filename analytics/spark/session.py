@@ -52,10 +52,10 @@ def spark_session(
     *, master: str, memory: str, settings: Mapping[str, str] | None = None, patience_seconds: float = START_SECONDS,
     scratch_parent: str | Path = "",
 ) -> SparkSession:
-    """Return the session of this process, or start one. memory: of the driver, in Spark's form (`2g`).
+    """Return the session of this process, or start one.
 
-    settings: further Spark settings, by name. scratch_parent: where the session creates a folder for its temporary files; by
-    default the folder of the system.
+    memory: the memory of the driver, in Spark's notation (`2g`). settings: further Spark settings, by name.
+    scratch_parent: where the session creates a folder for its temporary files; by default the folder of the system.
     Raise ScratchError if that fails, and SparkUnavailable after at most `patience_seconds`. A session that was partly started is
     stopped, so the next call can try again.
     """

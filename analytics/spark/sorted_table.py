@@ -85,7 +85,7 @@ def write_files(sorted_table: SortedTable, uri: str) -> None:
 
 
 def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchFunction:
-    """Return a function from a partition to FILES, which writes the rows of the partition; nothing if there are none.
+    """Return a function that writes the rows of a partition and returns FILES; it does nothing if there are no rows.
 
     first_key: the only column with statistics. The other columns are not sorted, so their statistics would not help a reader, and
     they would double the time of writing.

@@ -111,7 +111,7 @@ class Holdings:
     has_overlap: by position, whether users may hold facts there through two groups, or on the whole subtree. These positions are
         evaluated by user; all other attributes are about the other positions.
     everyone_facts: by fact and position, whether all users hold the fact.
-    principal, position, segment: of each pair of a principal and a position where it holds a fact, sorted by both.
+    principal, position, segment: those of each pair of a principal and a position where it holds a fact, sorted by both.
     baseline_facts: by fact and pair, the facts that the users of the pair hold without the grants of the pair: the facts of
         everyone, and for a pair of a user the facts of the user's groups.
     held_facts: by fact and pair, all facts of the pair, including the baseline.

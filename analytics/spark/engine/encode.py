@@ -44,7 +44,7 @@ class Evaluation:
     """A rule set, applied to the live entities of its kinds.
 
     container: `namespace` or `application`; each container of this kind and its contents are a subtree.
-    merge_kinds: as in number_kinds.
+    merge_kinds: see number_kinds.
     namespaces: evaluate these only; None for the whole tenant.
     required_kinds: count the live entities of these kinds by namespace (Directory.required).
     """

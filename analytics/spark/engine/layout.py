@@ -56,7 +56,7 @@ class WordLayout:
 class Unit(WordLayout):
     """The targets of one unit.
 
-    entity, position, segment: of each target, in the order of positions.
+    entity, position, segment: those of each target, in the order of positions.
     target_row: the row of each target among the targets of the partition.
     segment_namespace_rank: the rank of the namespace of each segment.
     """

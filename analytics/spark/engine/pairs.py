@@ -239,7 +239,7 @@ def _unpack_names(packed: bytes) -> pa.ChunkedArray:
 
 def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[str],
                 broadcast: DirectoryBroadcast) -> BatchFunction:
-    """Return a function from PACKED_PAIRS of whole parts to `columns`, in the order of the key of the table.
+    """Return a function that turns PACKED_PAIRS of whole parts into `columns`, in the order of the table's key.
 
     columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
     """

@@ -115,7 +115,7 @@ class Tenant:
         self.application = np.where(self.has_kind("application"), self.entity_ids, to_numbers(self.entities["application_id"]))
 
     def subtree(self, container: str) -> Array:
-        """Return the subtree of each entity. container: as in encode.Evaluation."""
+        """Return the subtree of each entity. container: see encode.Evaluation."""
         return self.application if container == "application" else to_numbers(self.entities["namespace_id"])
 
     def has_kind(self, *kinds: str) -> Array:
