@@ -74,9 +74,9 @@ class ApiToken(models.Model):
 
 
 class ProvisionedUser(models.Model):
-    """What a provisioning service knows about a user.
+    """The data of a provisioning service about a user.
 
-    external_id: the id of the user in that service. removed_at: when the service removed the user, who is inactive since then.
+    external_id: the id of the user in that service. removed_at: when the service removed the user, which also deactivated it.
     """
 
     user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="provisioned")
@@ -88,7 +88,7 @@ class ProvisionedUser(models.Model):
 
 
 class ProvisionedGroup(models.Model):
-    """What a provisioning service knows about a group. external_id: the id of the group in that service."""
+    """The data of a provisioning service about a group. external_id: the id of the group in that service."""
 
     group = models.OneToOneField(Group, models.CASCADE, primary_key=True, related_name="provisioned")
     external_id = models.CharField(max_length=255, blank=True, default="", db_index=True)

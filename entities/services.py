@@ -37,7 +37,7 @@ def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
     """Create a row for each address that has none, in its state. Raise EntityError for another instance.
 
     states: the state of each address, if it is created. An existing row keeps its state. Missing containers are created too: live
-    if a new address inside is live, otherwise planned. Takes a fixed number of statements for every `BATCH_SIZE` addresses.
+    if a new address inside is live, otherwise planned. Runs a fixed number of statements for every `BATCH_SIZE` addresses.
     """
     for address in states:
         if fault := instance_fault(address):

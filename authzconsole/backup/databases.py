@@ -37,7 +37,7 @@ END $$;
 
 @dataclass(frozen=True)
 class DatabaseState:
-    """What a copy of the database contains. migrations: the applied ones, as [app, name]."""
+    """The state of the data in a copy of the database. migrations: the applied ones, as [app, name]."""
 
     vendor: str
     migrations: list[list[str]]

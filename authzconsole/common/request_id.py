@@ -29,7 +29,7 @@ def current_request() -> HttpRequest | None:
 
 
 def bind_account(name: str, **more: object) -> None:
-    """Add the account to every further log line of the request. more: such as the number of its API token."""
+    """Add the account to every further log line of the request. more: further values, such as the number of its API token."""
     structlog.contextvars.bind_contextvars(account=name, **more)
 
 

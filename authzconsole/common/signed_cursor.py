@@ -23,7 +23,7 @@ def sign_cursor(position: object, *, list_identity: object, salt: str) -> str:
 
 
 def read_cursor(cursor: str, *, list_identity: object, salt: str) -> object:
-    """Return the position in a cursor. Raise InvalidCursor or CursorOfAnotherList."""
+    """Return the position in a cursor. Raise InvalidCursor or CursorOfAnotherList if it is not a cursor of this list."""
     try:
         # a cursor of this console is ASCII
         digest, position = signing.loads(cursor.encode("ascii").decode(), salt=salt)

@@ -56,7 +56,7 @@ class ValidToken:
 
     number: its primary key. scopes: values of TokenScope. generation: the name of the active generation.
     issuer: the account or command that created the token. owner_values: the current values of _OWNER_COLUMNS.
-    is_unlimited: as in ApiToken.
+    is_unlimited: see ApiToken.
     """
 
     number: int
@@ -88,10 +88,10 @@ class ValidToken:
 
 
 def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str], days: int) -> IssuedToken:
-    """Create a token of the account `owner` that expires in `days`. Raise TokenError or NotAdministrator.
+    """Create a token of the account `owner` that expires in `days`.
 
     An account can create tokens for itself and for service accounts, and a command for every account. The limit of `days` is
-    TOKEN_MAX_DAYS.
+    TOKEN_MAX_DAYS. Raise TokenError if a value is invalid, NotAdministrator if the author may not write.
     """
     scopes = _checked_scopes(name, scopes, days)
     with administrator_transaction(author) as head:
@@ -108,7 +108,7 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
 
 
 def revoke_token(*, author: Author, number: int) -> Outcome:
-    """Revoke a token immediately; its row is kept. Raise TokenError or NotAdministrator."""
+    """Revoke a token immediately; its row is kept. Raise TokenError if there is none, NotAdministrator as `create_token`."""
     with administrator_transaction(author) as head:
         token = ApiToken.objects.select_related("owner").filter(pk=number).first()
         if token is None:

@@ -1,4 +1,4 @@
-"""What the SCIM endpoint supports: ServiceProviderConfig, ResourceTypes and Schemas (RFC 7644, section 4)."""
+"""Describe what the SCIM endpoint supports: ServiceProviderConfig, ResourceTypes and Schemas (RFC 7644, section 4)."""
 
 from functools import cache
 

@@ -31,7 +31,7 @@ def read_payload(request: HttpRequest, schema: str) -> dict:
 
 
 def patch_of(request: HttpRequest, model: type[PatchOp]) -> PatchOp:
-    """Return the validated PATCH request. Raise SCIMException or ValidationError."""
+    """Return the validated PATCH request. Raise SCIMException or ValidationError if it is invalid."""
     payload = read_payload(request, PATCH_SCHEMA)
     operations = next((value for name, value in payload.items() if name.lower() == "operations"), None)
     if isinstance(operations, list) and len(operations) > MAX_OPERATIONS:

@@ -1,4 +1,4 @@
-"""What the server reads from the database: whether a request has valid credentials, and the newest journal revision."""
+"""Read from the database what the server needs: whether a request has valid credentials, and the newest journal revision."""
 
 from django.contrib.auth import get_user
 from django.contrib.sessions.middleware import SessionMiddleware

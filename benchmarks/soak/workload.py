@@ -18,8 +18,9 @@ Item = tuple[str, str, str]
 
 @dataclass
 class SentChange:
-    """A change set. status: of the answer, 0 if there was none. lines: action, principal, entity and privilege of each
-    journal line that it must have, if it was applied.
+    """A change set that a client sent. status: the status of the answer, 0 if there was none.
+
+    lines: the action, principal, entity and privilege of each journal line that it must have if it was applied.
     """
 
     request_id: str

@@ -19,7 +19,7 @@ def insert_grant_rows(kind: str, rows: Sequence[tuple]) -> None:
 
     kind: `user` or `group`. rows: (principal key, entity key, permission key, author's user key, time,
         *GrantAttributes).
-    Takes one statement, and one query for every `ROWS_PER_STATEMENT` entities.
+    Runs one statement, and one query for every `ROWS_PER_STATEMENT` entities.
     """
     model, principal_column = GRANT_TABLES[kind]
     columns = (principal_column, "content_object_id", "permission_id", "granted_by_id", "granted_at",

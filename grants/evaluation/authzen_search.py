@@ -126,7 +126,7 @@ def search_operations(questions: list[Question], *, after: str, max_rows: int,
                       known_containers: KnownContainers | None = None) -> SearchPage:
     """Return a page of the permitted operations among these questions, in the order of the questions. Runs one query.
 
-    after: the page starts after this operation. known_containers: as in `grants.evaluation.engine.answer_questions`.
+    after: the page starts after this operation. known_containers: see `grants.evaluation.engine.answer_questions`.
     """
     gathered = gather_facts(questions)
     facts_of_all = hide_containers(questions, gathered, known_containers) if known_containers else gathered

@@ -60,10 +60,10 @@ def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redac
 
     redact: removes the parts of an explanation that its reader may not see. states: returns the states of targets that an
     explanation may disclose. known_containers: returns the containers that the caller knows; all others are treated as empty.
-    None: the caller knows all containers.
+    With None, the caller knows all containers.
 
-    For each `BATCH_SIZE` items: one query, those of `states` if an item asks for an explanation, and those of `known_containers`
-    if a rule is about all live entities.
+    Runs one query for each `BATCH_SIZE` items, those of `states` if an item asks for an explanation, and those of
+    `known_containers` if a rule is about all live entities.
     """
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):

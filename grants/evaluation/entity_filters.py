@@ -87,7 +87,7 @@ def visibility_condition(principal: User | Group, generation: Generation, *,
     """Return the condition that `principal` may perform one of the operations on an entity.
 
     Entities of a kind without a rule for these operations do not meet it.
-    kinds: limit the condition to these kinds. row_by_row: as in FilterContext.
+    kinds: limit the condition to these kinds. row_by_row: see FilterContext.
     """
     tables = grant_tables_of_principal(principal)
     if tables is None:

@@ -104,7 +104,7 @@ def visibility_of(principal: User | Group, generation: Generation, *, inside: En
                   operations: Sequence[str] = VISIBILITY_OPERATIONS) -> Visibility:
     """Return the entities on which `principal` may perform one of the operations. Runs at most four queries.
 
-    inside: as in `Visibility`.
+    inside: see `Visibility`.
     """
     # `grant_tables` lists the groups of a user; otherwise the database would look up the memberships again for every row
     tables = grant_tables("user", principal.username) if isinstance(principal, User) else grant_tables_of_principal(principal)

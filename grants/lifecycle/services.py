@@ -54,7 +54,7 @@ def delete_entity(*, author: Author, address: Address, generation: Generation | 
 
     A planned entity without grants and without entities inside can also be deleted, which removes its row.
     Raise LifecycleError for every other entity that is not live.
-    Takes a fixed number of statements, in addition to those of the journal, and streams all rows.
+    Runs a fixed number of statements, in addition to those of the journal, and streams all rows.
     """
     with administrator_transaction(author) as head:
         forecast = lifecycle_forecast(address, "delete", generation)

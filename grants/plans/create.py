@@ -68,7 +68,7 @@ class PlanDraft:
 def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
     """Store a draft as a proposed plan. No grant changes.
 
-    Takes a few statements for every `ITEMS_PER_BATCH` items.
+    Runs a few statements for every `ITEMS_PER_BATCH` items.
     Raise NotAdministrator, or PlanError if the draft is empty, invalid or too large.
     """
     check_administrator(author)

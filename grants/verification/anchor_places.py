@@ -88,7 +88,7 @@ class FilePlace:
             raise AnchorError(f"{self.name} cannot be written: {error.strerror}") from None
 
     def newest_revision(self) -> int:
-        """Return the revision of the last anchor; 0 if there is none. Raise OSError or AnchorError."""
+        """Return the revision of the last anchor; 0 if there is none. Raise OSError or AnchorError if it cannot be read."""
         with open(self.path, "rb") as file:
             newest = self._newest(file)
         return newest[0] if newest else 0

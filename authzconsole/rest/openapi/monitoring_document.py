@@ -44,7 +44,7 @@ def _operation(operation_id: str, summary: str, description: str, responses: dic
 
 
 def _response(description: str, examples: dict, schema: dict | None = None) -> dict:
-    """Return a response. examples: by media type. schema: that of JSON; other responses are texts."""
+    """Return a response. examples: by media type. schema: the schema of a JSON response; other responses are plain text."""
     return {"description": description, "headers": ID_HEADER, "content": {
         media_type: {"schema": schema if schema and media_type == "application/json" else {"type": "string"},
                      "examples": {"Example": {"value": example}}} for media_type, example in examples.items()}}

@@ -39,7 +39,7 @@ class AccountForecast:
 
 
 def change_forecast(user: User, change: str, form: Mapping[str, str]) -> AccountForecast:
-    """Return the forecast of changing the role, email or activity to the form values. Raises Http404 for an unknown role."""
+    """Return the forecast of changing the role, email or activity to the form values. Raise Http404 for an unknown role."""
     if change == "activity":
         return _activity_forecast(user, active=form.get("active") == "yes")
     if change == "email":

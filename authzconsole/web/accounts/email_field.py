@@ -13,7 +13,7 @@ from grants.errors import PrincipalError
 
 
 def email_from_form(data: Mapping[str, str]) -> str:
-    """Return the field `email`, which may be empty. Raises PrincipalError if it is not an email address."""
+    """Return the field `email`, which may be empty. Raise PrincipalError if it is not an email address."""
     email = data.get("email", "").strip()
     if email:
         try:

@@ -79,7 +79,7 @@ def _entity_with_name(search_result: SearchResult, text: str) -> Entity | None:
 
 
 def _operation_fault(kind: str, operation: str) -> str:
-    """Return the error message for an operation that the kind does not have; empty if it has it, and for a privilege."""
+    """Return the error message for an operation that the kind does not have; empty for every other operation or privilege."""
     operations, plural = KINDS[kind].operations, KINDS[kind].plural.capitalize()
     if not operation or operation in operations or operation in Privilege.__members__:
         return ""

@@ -41,7 +41,7 @@ class SeeAsMiddleware:
 def _impersonate(request: HttpRequest, name: str) -> None:
     """Set request.user and request.impersonator; end the impersonation if it is no longer allowed.
 
-    Raises PermissionDenied for writes.
+    Raise PermissionDenied for writes.
     """
     other = User.objects.filter(username=name).first()
     if other is None or not request.user.is_authenticated or not request.user.can_see_all:

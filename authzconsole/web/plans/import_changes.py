@@ -39,7 +39,7 @@ def import_changes(request: HttpRequest) -> HttpResponse:
 def _upload(request: HttpRequest) -> tuple[bytes, str]:
     """Return the bytes and name of the uploaded file, or the pasted text and an empty name.
 
-    Raises PlanError if the file is too long.
+    Raise PlanError if the file is too long.
     """
     upload = request.FILES.get("file")
     if upload is None:

@@ -163,7 +163,7 @@ def _next_step(plan: Plan) -> dict | None:
 
 
 def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
-    """Yield (figure, unit, meaning): three figures, then those of the others that are above zero."""
+    """Yield (figure, unit, meaning) of three figures, then of all other figures above zero."""
     effect = plan.effect
     is_applied = plan.state == PlanState.APPLIED
     for figure, singular, plural in (

@@ -20,7 +20,7 @@ MAX_PAGE_NUMBER = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list. position: such as `51 to 100 of 230`. previous_url, next_url: empty at an end of the list."""
+    """One page of a list. position: a text such as `51 to 100 of 230`. previous_url, next_url: empty at an end of the list."""
 
     rows: list
     position: str

@@ -30,7 +30,10 @@ def choice_parameter(request: HttpRequest, name: str, choices: Container[str]) -
 
 
 def parse_time(text: str, *, is_end: bool) -> datetime | None:
-    """Parse a date or time in UTC. is_end: return the end of a date instead of its start. Raise ValueError or OverflowError."""
+    """Parse a date or time in UTC; return None for empty text. Raise ValueError or OverflowError if it is invalid.
+
+    is_end: return the end of a date instead of its start.
+    """
     if not text:
         return None
     if (day := parse_date(text)) is not None:

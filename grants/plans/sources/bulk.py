@@ -46,7 +46,10 @@ class BulkChange:
 
 
 def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Iterable[str]) -> BulkChange:
-    """Validate the input and remove repeated principals and privileges. Raise PlanError, PrincipalError, VocabularyError."""
+    """Validate the input and remove repeated principals and privileges.
+
+    Raise PlanError, PrincipalError or VocabularyError if the input is invalid.
+    """
     if verb not in PlanVerb.values:
         raise PlanError("neither granting nor revoking is selected: select one of the two")
     principals = tuple(dict.fromkeys(map(format_principal, principals)))

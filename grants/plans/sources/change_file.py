@@ -74,7 +74,7 @@ class ChangeFile:
 def read_change_file(raw: bytes) -> ChangeFile:
     """Parse a file. Raise BadChangeFile if lines are bad, PlanError if the file is too large or contains no changes.
 
-    Takes two queries for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most
+    Runs two queries for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most
     MAX_FILE_BYTES.
     """
     if len(raw) > MAX_FILE_BYTES:

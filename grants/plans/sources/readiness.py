@@ -16,7 +16,8 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
     """Create a plan of the fewest grants that let `user` delete `namespace`.
 
     principal: the principal that receives the grants: the user by default, or a group of the user.
-    Raise PlanError, LifecycleError, UnknownGeneration.
+    Raise PlanError if the plan cannot be created, LifecycleError if `namespace` is not live,
+    UnknownGeneration if there is no such generation.
     """
     revision, rules = current_revision(), resolve_generation(generation)
     deleter = active_user_by_name(user)
