@@ -139,14 +139,16 @@ def token_counter(request: HttpRequest) -> FailureCounter:
 def client_address(request: HttpRequest) -> str:
     """Return the client address that the trusted proxies (PROXIES) report.
 
-    For IPv6, return the /64 network, because a single host can use all its addresses.
+    For IPv6, return the /64 network, because a single host can use all its addresses. IPv4 addresses that are written as IPv6
+    addresses are converted: they would all be in one network.
     """
     client_ip = BaseThrottle().get_ident(request) or ""
     try:
         address = ipaddress.ip_address(client_ip)
     except ValueError:
         return client_ip
-    return client_ip if address.version == 4 else str(ipaddress.ip_network(f"{address}/64", strict=False))
+    address = getattr(address, "ipv4_mapped", None) or address
+    return str(address) if address.version == 4 else str(ipaddress.ip_network((int(address), 64), strict=False))
 
 
 def seconds_to_wait(*counters: FailureCounter) -> int:

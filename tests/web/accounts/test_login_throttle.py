@@ -314,12 +314,22 @@ def test_several_processes_count_together(redis_server, redis_shared):
     (2, "198.51.100.7, 203.0.113.9", "192.0.2.1", "198.51.100.7"),
     (1, None, "192.0.2.1", "192.0.2.1"),
     (0, None, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+    (0, None, "::ffff:203.0.113.9", "203.0.113.9"),
+    (1, "::ffff:cb00:7109", "192.0.2.1", "203.0.113.9"),
     (0, None, "", ""),
 ])
 def test_the_client_address_comes_from_trusted_proxies(settings, proxies, forwarded, remote, expected):
     settings.REST_FRAMEWORK = settings.REST_FRAMEWORK | {"NUM_PROXIES": proxies}
     headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
     assert login_throttle.client_address(RequestFactory().get("/", headers=headers, REMOTE_ADDR=remote)) == expected
+
+
+@pytest.mark.usefixtures("cast", "redis_shared")
+def test_the_attack_wrong_passwords_do_not_block_other_clients_of_a_server_that_listens_on_ipv6():
+    attempts = [sign_in("ned", REMOTE_ADDR="::ffff:203.0.113.66").status_code for _ in range(LIMIT + 1)]
+    assert attempts == [200] * LIMIT + [429]
+    assert sign_in("ned", PASSWORD, REMOTE_ADDR="::ffff:198.51.100.7").status_code == 302
+    assert sign_in("ned", PASSWORD, REMOTE_ADDR="203.0.113.66").status_code == 429
 
 
 @pytest.mark.usefixtures("redis_shared")
