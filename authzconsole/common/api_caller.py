@@ -102,10 +102,11 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
         raise _invalid_token_refusal(str(error)) from None
     request.api_token = token
     bind_account(token.owner_name, token=token.number)
+    # before the check of the scope, so that refused requests count
+    check_request_rate(token.owner_id, token_number=token.number, is_decision=scope == TokenScope.DECIDE)
     if scope not in token.scopes and not (scope == TokenScope.DECIDE and TokenScope.SELF in token.scopes):
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
         raise RequestRefused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
-    check_request_rate(token.owner_id, token_number=token.number, is_decision=scope == TokenScope.DECIDE)
     return token
 
 

@@ -67,6 +67,14 @@ def test_rest_requests_above_the_limit_get_a_problem(client, service, limit):
     assert client.post("/api/v1/decisions", QUESTION, content_type="application/json", headers=headers).status_code == 200
 
 
+def test_the_attack_requests_with_the_wrong_scope_are_limited(api, client, limit):
+    limit(requests_per_account=(2, 60), decisions_per_token=(2, 60))
+    headers = token_of("service", "decide")
+    assert [client.get("/api/v1/policies", headers=headers).status_code for _ in range(4)] == [403, 403, 429, 429]
+    headers = token_of("service", "read")
+    assert [api.post("/access/v1/evaluation", QUESTION, **headers).status_code for _ in range(4)] == [403, 403, 429, 429]
+
+
 def test_sessions_have_the_limit_of_their_account(client, service, limit):
     limit(requests_per_account=(2, 60), decisions_per_account=(1, 60))
     client.force_login(service)
