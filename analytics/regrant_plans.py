@@ -77,8 +77,9 @@ class _Regrant:
 def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", group: str = "", namespace: str = "") -> Plan:
     """Create a plan from the report of a policy-impact run.
 
-    user, group, namespace: names; they limit the plan to the permissions of this user, of the members of this group, or in this
-    namespace. Raise AnalysisError if the run has no such report or no detail, StorageError if the report cannot be read,
+    user, group, namespace: names that limit the plan to the permissions of this user, of the members of this group, or in this
+    namespace.
+    Raise AnalysisError if the run has no such report or no detail, StorageError if the report cannot be read,
     PlanError if data changed since the run, nothing is lost or the plan would be too large. Memory is bounded by
     MAX_LOST_PERMISSIONS and MAX_PLAN_ITEMS. Runs one statement for every few hundred lost permissions. The rule engine is asked
     about each lost permission; those that it does not confirm are left out and counted.

@@ -56,9 +56,9 @@ def endpoint(scope: str) -> Callable:
 
 
 def _retry_lost_connection(handle: Callable[[HttpRequest], HttpResponse], request: HttpRequest) -> HttpResponse:
-    """Handle the request. If the persistent database connection was lost, repeat it once on a new connection.
+    """Handle the request. If the persistent database connection was lost, handle it once more on a new connection.
 
-    Repeating is safe, because decisions change nothing.
+    This is safe, because decisions change nothing.
     """
     try:
         return handle(request)

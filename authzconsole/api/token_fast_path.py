@@ -19,7 +19,7 @@ from authzconsole.common.security_events.middleware import record_denial
 
 
 class TokenFastPath:
-    """A WSGI application that passes requests that it does not handle to `console`."""
+    """A WSGI application that handles AuthZEN calls with a token, and passes all other requests to `console`."""
 
     def __init__(self, console: Callable):
         self._console = console

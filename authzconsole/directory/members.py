@@ -25,9 +25,9 @@ class DirectoryMembers:
 
 
 def read_members(options: LdapOptions) -> DirectoryMembers:
-    """Return the members of all mapped groups. Raise DirectoryError: an incomplete result is never returned.
+    """Return the members of all mapped groups. Raise DirectoryError if the result would be incomplete.
 
-    Reads each mapped group once, then all users page by page. For 100,000 members, it needs about 30 MB.
+    Reads each mapped group once, then all users page by page. Needs about 30 MB for 100,000 members.
     """
     mapped = list({**options.provider.groups, **options.provider.roles})
     members = DirectoryMembers({dn: [] for dn in mapped})

@@ -139,8 +139,7 @@ def pair_part_count(pair_counts: Array, partitions: int) -> int:
 def split_evenly(weights: Array, width: int, range_count: int) -> Array:
     """Return the first numbers of at most `range_count` ranges with about the same weight.
 
-    weights: the first is the weight of the numbers from 0 up to `width`, the second of the next `width` numbers, and so on. The
-    numbers that share a weight count as equally heavy.
+    weights: each is the total weight of `width` consecutive numbers, starting at 0. It is divided equally among these numbers.
     """
     totals = np.concatenate([[0], np.cumsum(weights)]).astype(np.float64)
     targets = totals[-1] * np.arange(1, range_count) / range_count

@@ -1,4 +1,4 @@
-"""Strict serializers and fields. They convert no types, and serializers refuse unknown members."""
+"""Strict serializers and fields. Fields do not convert types, and serializers refuse unknown members."""
 
 from django.core.validators import RegexValidator
 from rest_framework import serializers

@@ -29,7 +29,7 @@ AUTHOR_NAME = "sign-in"
 
 
 class SignInRefused(Exception):
-    """The identity is confirmed, but may not sign in. The message is a sentence for the user."""
+    """The provider confirmed the identity, but the user may not sign in. The message is a sentence for the user."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def _tile_colors(coloring: TreemapColoring, run: AnalysisRun | None, names: list
 def largest_namespaces(run: AnalysisRun) -> ResultPage:
     """Return the largest namespaces of a delete-readiness report. Raise AnalysisError or StorageError.
 
-    The result is cached, because reading them takes longer than the rest of the page.
+    The result is cached, because reading it takes longer than the rest of the page.
     """
     return _largest(stored_report(run, "namespaces"))
 
