@@ -21,6 +21,7 @@ reachable, each process counts separately: the limit is then multiplied by the n
 import hashlib
 import ipaddress
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -48,6 +49,7 @@ MAX_PASSWORDS_PER_NAME = 100
 MAX_PASSWORDS_WHILE_ATTACKED = 3
 CLEAR_ACTION = "sign-in-limits-clear"
 MAX_TOKENS_PER_ADDRESS = 300
+ADDRESS_WITH_PORT = re.compile(r"\[(?P<ipv6>[^]]*)\](:[0-9]*)?|(?P<ipv4>[0-9.]*):[0-9]*")
 Result = TypeVar("Result")
 
 
@@ -137,18 +139,26 @@ def token_counter(request: HttpRequest) -> FailureCounter:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the client address that the trusted proxies (PROXIES) report.
+    """Return the client address that the trusted proxies (PROXIES) report, or the address of the peer if it is malformed.
 
     For IPv6, return the /64 network, because a single host can use all its addresses. IPv4 addresses that are written as IPv6
     addresses are converted: they would all be in one network.
     """
-    client_ip = BaseThrottle().get_ident(request) or ""
-    try:
-        address = ipaddress.ip_address(client_ip)
-    except ValueError:
-        return client_ip
+    peer = request.META.get("REMOTE_ADDR") or ""
+    address = _parsed_address(BaseThrottle().get_ident(request) or "") or _parsed_address(peer)
+    if address is None:
+        return peer
     address = getattr(address, "ipv4_mapped", None) or address
     return str(address) if address.version == 4 else str(ipaddress.ip_network((int(address), 64), strict=False))
+
+
+def _parsed_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address in a text, without the port that some proxies append and a client can change."""
+    match = ADDRESS_WITH_PORT.fullmatch(text)
+    try:
+        return ipaddress.ip_address(match["ipv6"] or match["ipv4"] if match else text)
+    except ValueError:
+        return None
 
 
 def seconds_to_wait(*counters: FailureCounter) -> int:

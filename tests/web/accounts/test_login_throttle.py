@@ -316,6 +316,12 @@ def test_several_processes_count_together(redis_server, redis_shared):
     (0, None, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
     (0, None, "::ffff:203.0.113.9", "203.0.113.9"),
     (1, "::ffff:cb00:7109", "192.0.2.1", "203.0.113.9"),
+    (1, "203.0.113.9:50123", "192.0.2.1", "203.0.113.9"),
+    (1, "[2001:db8:1:2::5]:50123", "192.0.2.1", "2001:db8:1:2::/64"),
+    (1, "[2001:db8:1:2::5]", "192.0.2.1", "2001:db8:1:2::/64"),
+    (1, "unknown", "192.0.2.1", "192.0.2.1"),
+    (1, "[]", "192.0.2.1", "192.0.2.1"),
+    (1, ":50123", "", ""),
     (0, None, "", ""),
 ])
 def test_the_client_address_comes_from_trusted_proxies(settings, proxies, forwarded, remote, expected):
@@ -330,6 +336,14 @@ def test_the_attack_wrong_passwords_do_not_block_other_clients_of_a_server_that_
     assert attempts == [200] * LIMIT + [429]
     assert sign_in("ned", PASSWORD, REMOTE_ADDR="::ffff:198.51.100.7").status_code == 302
     assert sign_in("ned", PASSWORD, REMOTE_ADDR="203.0.113.66").status_code == 429
+
+
+@pytest.mark.usefixtures("cast", "redis_shared")
+@pytest.mark.parametrize("address", ["203.0.113.9:{}", "[2001:db8::9]:{}", "x{}"])
+def test_the_attack_changing_ports_behind_a_proxy_do_not_avoid_the_limit(settings, address):
+    settings.REST_FRAMEWORK = settings.REST_FRAMEWORK | {"NUM_PROXIES": 1}
+    attempts = [sign_in("ned", headers={"X-Forwarded-For": address.format(50_000 + number)}) for number in range(LIMIT + 1)]
+    assert [response.status_code for response in attempts] == [200] * LIMIT + [429]
 
 
 @pytest.mark.usefixtures("redis_shared")
