@@ -3,11 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from django.db.models.functions import Abs
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from scim2_models import Context, InvalidValueException, PatchOp, UniquenessException
 
-from authzconsole.models import ProvisionedUser
+from authzconsole.models import ApiToken, ProvisionedUser, TokenScope
 from authzconsole.scim.discovery import base_url
 from authzconsole.scim.filters import (
     BooleanColumn,
@@ -25,14 +26,16 @@ from authzconsole.scim.responses import Query, list_response, query_of, scim_res
 from authzconsole.scim.rows import external_id_of, row_or_404, store_external_id, visible_users
 from authzconsole.scim.schemas import EMAIL_TYPE, POLICY
 from authzconsole.scim.schemas import User as UserResource
+from grants.errors import PrincipalError
 from grants.journal import Author
-from grants.models import Role, User, UserGrant
+from grants.models import JournalLine, Role, User, UserGrant
 from grants.principal_names import name_fault
 from grants.principals.memberships import remove_all_memberships
 from grants.principals.services import add_user, email_fault, set_user_active, set_user_email
 from grants.querysets import memberships
 
 SCHEMA = str(UserResource.__schema__)
+MAX_LINES_READ = 1_000
 _EMAIL = TextColumn("email", is_case_exact=False)
 COLUMNS = ColumnMap(
     columns={
@@ -95,6 +98,30 @@ def _check_can_return(user: User) -> None:
         raise UniquenessException(
             detail="a removed user of this name still has grants, memberships or a console role, which the new user would "
                    "inherit: an administrator must revoke them, or activate the user", attribute="userName")
+    if not _was_deactivated_over_scim(user):
+        raise UniquenessException(
+            detail="a removed user of this name was deactivated outside SCIM: an administrator must activate the user",
+            attribute="userName")
+
+
+def _check_can_activate(user: User) -> None:
+    """Raise PrincipalError if only an administrator can activate the user."""
+    if user.role != Role.ORDINARY:
+        raise PrincipalError(f"{user} has the console role {user.role}: only an administrator can activate the account")
+    if not _was_deactivated_over_scim(user):
+        raise PrincipalError(f"{user} was deactivated outside SCIM: only an administrator can activate the account")
+
+
+def _was_deactivated_over_scim(user: User) -> bool:
+    """Return whether a provisioning service deactivated the inactive user, or added the user as inactive. Two queries.
+
+    A token that can also administer does not count, because its lines may be from the REST API. Only the last MAX_LINES_READ
+    lines of the user are read.
+    """
+    lines = JournalLine.objects.filter(principal=str(user)).order_by(Abs("revision").desc()).values_list("action", "token")
+    token = next((token for action, token in lines[:MAX_LINES_READ] if action in ("user-add", "user-deactivate")), None)
+    scopes = (ApiToken.objects.filter(pk=token).values_list("scopes", flat=True).first() or "").split()
+    return TokenScope.PROVISION in scopes and TokenScope.ADMINISTER not in scopes
 
 
 def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
@@ -129,6 +156,8 @@ def _change_user(author: Author, user: User, resource: UserResource) -> None:
     if email != user.email:
         set_user_email(author=author, name=user.username, email=email)
     if resource.active != user.is_active:
+        if resource.active:
+            _check_can_activate(user)
         set_user_active(author=author, name=user.username, active=bool(resource.active))
     store_external_id(author, user, external_id)
 

@@ -7,6 +7,7 @@ from authzconsole.common.token_facts import facts_of_tokens
 from authzconsole.common.tokens import create_token, verify_token
 from grants.journal import current_revision
 from grants.models import JournalLine, Role, User
+from grants.principals.services import add_user, set_user_active
 from grants.verification.replay import first_fault
 from tests.scim.conftest import PATCH, USER, Scim, error_of, provisioning_token
 from tests.support.authors import database_state, lines_after
@@ -121,6 +122,42 @@ def test_a_removed_user_is_hidden_and_returns_without_the_access_of_the_past(sci
     assert "groups" not in answer.json()
     assert scim.send("delete", f"/Users/{ids['dee']}").status_code == 204
     assert "would inherit" in error_of(scim.create_user("dee"), 409, "uniqueness")
+
+
+ACTIVATE = {"op": "replace", "path": "active", "value": True}
+
+
+def test_the_attack_a_provisioning_service_undoes_an_emergency_block(scim, ids):
+    add_user(author=SETUP, name="adm2", role=Role.ADMINISTRATOR)
+    adm2 = str(User.objects.get(username="adm2").pk)
+    for name, pk in (("adm2", adm2), ("dee", ids["dee"])):
+        set_user_active(author=SETUP, name=name, active=False)
+        before = database_state()
+        for answer in (scim.patch(f"/Users/{pk}", ACTIVATE),
+                       scim.send("put", f"/Users/{pk}", {"schemas": [USER], "userName": name, "active": True})):
+            assert "only an administrator can activate the account" in error_of(answer, 409)
+        assert database_state() == before
+    # also by removal and creation under the same name, without grants and memberships
+    add_user(author=SETUP, name="nina")
+    set_user_active(author=SETUP, name="nina", active=False)
+    assert scim.send("delete", f"/Users/{User.objects.get(username='nina').pk}").status_code == 204
+    assert "deactivated outside SCIM" in error_of(scim.create_user("nina"), 409, "uniqueness")
+    assert not User.objects.filter(username__in=["adm2", "dee", "nina"], is_active=True).exists()
+
+
+def test_a_provisioning_service_activates_ordinary_users_that_it_deactivated(scim, ids):
+    path = f"/Users/{ids['dee']}"
+    assert scim.patch(path, ACTIVATE | {"value": False}).status_code == 200
+    assert scim.patch(path, ACTIVATE).json()["active"] is True
+    created = scim.create_user("nina", active=False).json()["id"]
+    assert scim.patch(f"/Users/{created}", ACTIVATE).status_code == 200
+    # the last deactivation counts
+    set_user_active(author=SETUP, name="dee", active=False)
+    error_of(scim.patch(path, ACTIVATE), 409)
+    # a role keeps the account inactive also if the service deactivated it
+    path = f"/Users/{ids['aud']}"
+    assert scim.patch(path, ACTIVATE | {"value": False}).status_code == 200
+    assert "has the console role auditor" in error_of(scim.patch(path, ACTIVATE), 409)
 
 
 def test_service_accounts_are_invisible(scim, issued):
