@@ -20,6 +20,7 @@ from authzconsole.models import SecurityEvent
 from authzconsole.web.accounts.factors.services import FactorError, add_app, reset_factors
 from grants.journal import Author
 from grants.models import JournalLine, User
+from grants.principals.services import renew_user_password
 from tests.support.cast import PASSWORD, SETUP
 from tests.support.pages import page_html
 
@@ -175,6 +176,37 @@ def test_guesses_are_limited_for_the_account_not_for_a_session(browse, protected
     send_password(client)
     response = send_code(client, code_at(protected[0]))
     assert response.status_code == 429 and int(response["Retry-After"]) > 0 and not is_signed_in(client)
+
+
+def guess_codes(browse, address: str, times: int) -> list[int]:
+    """Return the status of each of several wrong codes of ned from this address."""
+    client = browse()
+    send_password(client)
+    return [client.post("/sign-in/second-factor", {"code": "12345"}, REMOTE_ADDR=address).status_code for _ in range(times)]
+
+
+def test_the_attack_wrong_codes_from_elsewhere_do_not_lock_out_the_account(browse, protected):
+    assert guess_codes(browse, "203.0.113.66", 6) == [400] * 5 + [429]
+    client = browse()
+    send_password(client)
+    send_code(client, protected[1][0])
+    assert is_signed_in(client)
+    assert guess_codes(browse, "203.0.113.66", 1) == [429]
+
+
+def test_the_attack_guesses_of_codes_from_many_addresses_are_limited(browse, protected, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.accounts.factors.codes.MAX_CODES_PER_NAME", 7)
+    statuses = guess_codes(browse, "203.0.113.1", 4) + guess_codes(browse, "203.0.113.2", 4)
+    assert statuses == [400] * 7 + [429]
+    client = browse()
+    send_password(client)
+    assert send_code(client, code_at(protected[0])).status_code == 429
+    # the guesser does not know the new password
+    password = renew_user_password(author=SETUP, name="ned")
+    client = browse()
+    client.post("/sign-in", {"username": "ned", "password": password})
+    send_code(client, code_at(protected[0]))
+    assert is_signed_in(client)
 
 
 @pytest.mark.parametrize("code", ["", "x" * 5000, "\x00", "٣٣٣٣٣٣"])

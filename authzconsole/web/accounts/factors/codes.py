@@ -14,6 +14,7 @@ from django.db import transaction
 from django.http import HttpRequest
 
 from authzconsole.common import login_throttle
+from authzconsole.common.login_throttle import FailureCounter
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
 from grants.models import User
@@ -21,7 +22,9 @@ from grants.models import User
 logger = logging.getLogger(__name__)
 
 # fewer than for passwords, because three of the million possible codes are valid at any time
-MAX_CODES_PER_NAME = 5
+MAX_CODES_PER_PAIR = 5
+# from all addresses together, so that many addresses do not give many guesses
+MAX_CODES_PER_NAME = 25
 MAX_CODE_CHARACTERS = 20
 LAST_COUNTER = "last_counter"
 
@@ -44,30 +47,41 @@ def matching_counter(secret: str, code: str, *, after: int = -1) -> int | None:
 
 def verify_code(request: HttpRequest, user: User, code: str) -> Authenticator:
     """Return the factor of the account that the code belongs to. Raise ValidationError for a wrong or used code."""
-    counter = factor_counter(user)
-    check_attempts(request, user, counter)
+    counters = code_counters(request, user)
+    check_attempts(request, user, *counters)
     factor = _use_code(user, code.strip()[:MAX_CODE_CHARACTERS])
     if factor is None:
-        record_failure(request, user, counter)
+        record_failure(request, user, *counters)
         raise ValidationError("This code is wrong, has expired or was used before.")
-    login_throttle.reset_counters(counter)
+    # the count of the name stays, because others may be guessing
+    login_throttle.reset_counters(pair_counter(request, user))
     if factor.type == Authenticator.Type.RECOVERY_CODES:
         logger.warning("%s used a recovery code; %d are left", user, len(factor.wrap().get_unused_codes()))
     return factor
 
 
-def factor_counter(user: User) -> login_throttle.FailureCounter:
-    return login_throttle.FailureCounter("second factors for the name", user.username, MAX_CODES_PER_NAME)
+def pair_counter(request: HttpRequest, user: User) -> FailureCounter:
+    value = f"{user.username} from {login_throttle.client_address(request)}"
+    return FailureCounter("second factors for the name and address", value, MAX_CODES_PER_PAIR, account=user.username)
 
 
-def record_failure(request: HttpRequest, user: User, counter: login_throttle.FailureCounter) -> None:
-    login_throttle.count_failure(counter)
+def code_counters(request: HttpRequest, user: User) -> tuple[FailureCounter, FailureCounter]:
+    """Return the counters of wrong codes: by name and address, and by name.
+
+    Someone who knows the password must not lock out the owner from elsewhere with a few wrong codes.
+    """
+    name = FailureCounter("second factors for the name", user.username, MAX_CODES_PER_NAME, account=user.username)
+    return pair_counter(request, user), name
+
+
+def record_failure(request: HttpRequest, user: User, *counters: FailureCounter) -> None:
+    login_throttle.count_failure(*counters)
     record_event(EventKind.SIGN_IN_FAILURE, request=request, account=user.username, detail="wrong second factor")
 
 
-def check_attempts(request: HttpRequest, user: User, counter: login_throttle.FailureCounter) -> None:
+def check_attempts(request: HttpRequest, user: User, *counters: FailureCounter) -> None:
     """Raise TooManyCodes while too many wrong codes were entered."""
-    if wait_seconds := login_throttle.seconds_to_wait(counter):
+    if wait_seconds := login_throttle.seconds_to_wait(*counters):
         record_event(EventKind.SIGN_IN_FAILURE, request=request, account=user.username, detail="too many wrong second factors")
         raise TooManyCodes(wait_seconds)
 

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from authzconsole.common import login_throttle
-from authzconsole.web.accounts.factors.codes import check_attempts, factor_counter, record_failure
+from authzconsole.web.accounts.factors.codes import check_attempts, pair_counter, record_failure
 from grants.models import User
 from grants.principal_names import control_character_fault
 
@@ -53,7 +53,8 @@ def passkey_name(text: str) -> str:
 
 def verify_passkey(request: HttpRequest, user: User, text: str) -> Authenticator:
     """Return the passkey of the account that answered the challenge of the session. Raise ValidationError if none did."""
-    counter = factor_counter(user)
+    # passkeys cannot be guessed, so that wrong codes from elsewhere never block their owner
+    counter = pair_counter(request, user)
     check_attempts(request, user, counter)
     try:
         credential = _parsed(text)
