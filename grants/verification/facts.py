@@ -5,6 +5,7 @@ contains.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 
 from django.contrib.auth.models import Group
@@ -17,14 +18,20 @@ HELD = "held"
 ROWS_PER_BATCH = 2_000
 # facts that only the journal of a newer version states
 OPTIONAL_TYPES = ("secret",)
+# what a line allows, but the tables need not contain
+ALLOWED_TYPES = ("unlimited",)
+APP_TITLE, CODES_TITLE, PASSKEY_PREFIX = "authenticator app", "recovery codes", "passkey "
 _STATES = {"plan": State.PLANNED, "register": State.LIVE, "recreate": State.LIVE, "delete": State.DELETED}
 _NEW_TOKEN = re.compile(
     r"\(number (\d+)\) for ([a-z, ]+), until (\d{4}-\d\d-\d\d)(?:, fingerprint ([0-9a-f]{16}))?$", re.ASCII)
 _TOKEN = re.compile(r"\(number (\d+)\)$", re.ASCII)
+_IDENTITY = re.compile(r"provider: (.+?), subject: (.*)", re.DOTALL)
 _TITLES = {
     "grant": "the grant of {2} on {1} to {0}", "member": "the membership of {0} in {1}", "entity": "the state of {0}",
     "active": "the status of {0}", "role": "the console role of {0}", "service": "{0} as a service account", "group": "{0}",
     "token": "the token {0}", "revoked": "the revocation of token {0}", "secret": "the secret of token {0}",
+    "unlimited": "the right of token {0} to ask about all subjects", "factor": "the {1} of {0}",
+    "passkeys": "the number of passkeys of {0}", "identity": "the account of the identity {1} at {0}",
     "generation": "the active generation",
 }
 _COLUMNS = [JournalLine.HASHED.index(name) for name in ("action", "principal", "entity", "privilege", "detail")]
@@ -43,8 +50,11 @@ def title_of(key: str) -> str:
     return _TITLES[type_].format(*names)
 
 
-def facts_of_line(values: tuple) -> list[Fact]:
-    """Return the facts that a journal line sets; the value None removes a fact. values: in the order of `JournalLine.HASHED`."""
+def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
+    """Return the facts that a journal line sets; the value None removes a fact.
+
+    values: in the order of `JournalLine.HASHED`. passkeys: the number of passkeys of each account before the line; it is updated.
+    """
     action, principal, entity = values[_ACTION], values[_PRINCIPAL], values[_ENTITY]
     match action:
         case "grant" | "revoke":
@@ -68,6 +78,15 @@ def facts_of_line(values: tuple) -> list[Fact]:
             return [(fact_key("role", principal), values[_DETAIL].rpartition(" to ")[2])]
         case "token-add" | "token-revoke":
             return _facts_of_token(action, principal, values[_DETAIL])
+        case "factor-add" | "factor-remove":
+            return [_fact_of_factor(principal, values[_DETAIL], passkeys, is_added=action == "factor-add")]
+        case "factor-reset":
+            del passkeys[principal]
+            return [(fact_key("factor", principal, APP_TITLE), None), (fact_key("factor", principal, CODES_TITLE), None),
+                    (fact_key("passkeys", principal), None)]
+        case "identity-link":
+            match = _IDENTITY.fullmatch(values[_DETAIL])
+            return [(fact_key("identity", *match.groups()), principal)] if match else []
         case "generation-activate":
             return [(fact_key("generation"), values[_DETAIL].rpartition(" to ")[2])]
     return []
@@ -97,7 +116,18 @@ def _facts_of_token(action: str, principal: str, detail: str) -> list[Fact]:
         return []
     number, scopes, until, fingerprint = match.groups()
     facts: list[Fact] = [(fact_key("token", number), f"{principal}, {scopes}, until {until}")]
-    return [*facts, (fact_key("secret", number), fingerprint)] if fingerprint else facts
+    if fingerprint:
+        return [*facts, (fact_key("secret", number), fingerprint)]
+    # version 1.0 wrote no fingerprints; the upgrade lets some of its tokens ask about all subjects
+    return [*facts, (fact_key("unlimited", number), "yes")] if "decide" in scopes.split(", ") else facts
+
+
+def _fact_of_factor(principal: str, title: str, passkeys: Counter[str], *, is_added: bool) -> Fact:
+    """Return the fact about a second factor. Passkeys are counted, because two can have the same name."""
+    if not title.startswith(PASSKEY_PREFIX):
+        return fact_key("factor", principal, title), HELD if is_added else None
+    passkeys[principal] += 1 if is_added else -1
+    return fact_key("passkeys", principal), str(passkeys[principal]) if passkeys[principal] else None
 
 
 def facts_of_tables() -> Iterator[Fact]:

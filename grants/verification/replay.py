@@ -5,6 +5,7 @@ The facts of the journal and of the tables go to a temporary SQLite file, so mem
 
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from itertools import islice
@@ -15,7 +16,15 @@ from django.db import connection, transaction
 
 from grants.journal import ChainBreak, first_break
 from grants.verification.anchor import AnchorCheck
-from grants.verification.facts import OPTIONAL_TYPES, SEPARATOR, Fact, facts_of_line, facts_of_tables, title_of
+from grants.verification.facts import (
+    ALLOWED_TYPES,
+    OPTIONAL_TYPES,
+    SEPARATOR,
+    Fact,
+    facts_of_line,
+    facts_of_tables,
+    title_of,
+)
 
 FACTS_PER_BATCH = 100_000
 _SCHEMA = """
@@ -23,12 +32,15 @@ PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -65536;
 CREATE TABLE replayed (key TEXT PRIMARY KEY, value TEXT, revision INTEGER) WITHOUT ROWID;
 CREATE TABLE stored (key TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 """
-_FIRST_DIFFERENCE = """
+_OPTIONAL, _ALLOWED = (", ".join(f"'{name}'" for name in types) for types in (OPTIONAL_TYPES, ALLOWED_TYPES))
+_FIRST_DIFFERENCE = f"""
 SELECT key, stored.value, replayed.value, revision FROM stored LEFT JOIN replayed USING (key)
-WHERE replayed.value IS NOT stored.value AND NOT (revision IS NULL AND substr(key, 1, instr(key, :separator) - 1) IN ({types}))
+WHERE replayed.value IS NOT stored.value
+    AND NOT (revision IS NULL AND substr(key, 1, instr(key, :separator) - 1) IN ({_OPTIONAL}))
 UNION ALL
 SELECT key, NULL, value, revision FROM replayed WHERE value IS NOT NULL AND key NOT IN (SELECT key FROM stored)
-ORDER BY key LIMIT 1""".format(types=", ".join(f"'{name}'" for name in OPTIONAL_TYPES))
+    AND substr(key, 1, instr(key, :separator) - 1) NOT IN ({_ALLOWED})
+ORDER BY key LIMIT 1"""
 
 
 def first_fault(more_facts: Callable[[], Iterable[Fact]] = tuple) -> ChainBreak | str | None:
@@ -59,10 +71,11 @@ class _Replay:
     def __init__(self, store: sqlite3.Connection):
         self._store = store
         self._batch: dict[str, tuple[str | None, int]] = {}
+        self._passkeys = Counter[str]()
 
     def add(self, values: tuple) -> None:
         revision = values[0]
-        for key, value in facts_of_line(values):
+        for key, value in facts_of_line(values, self._passkeys):
             self._batch[key] = (value, revision)
         if len(self._batch) >= FACTS_PER_BATCH:
             self.write()

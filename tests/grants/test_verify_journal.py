@@ -3,8 +3,11 @@
 import io
 import json
 import socket
+from types import SimpleNamespace
 
 import pytest
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group
 from django.core.management import CommandError, call_command
 from django.utils import timezone
@@ -12,12 +15,15 @@ from pyarrow.fs import FileSelector, S3FileSystem
 
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken
+from authzconsole.settings.sign_in import ProviderOptions
+from authzconsole.web.accounts.factors.services import add_app, add_passkey, generate_recovery_codes, remove_factor, reset_factors
+from authzconsole.web.accounts.providers.identities import Identity, sign_in_account
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
-from grants.journal import Author
+from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
 from grants.models import ActiveGeneration, GroupGrant, JournalHead, JournalLine, Role, User, UserGrant
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
@@ -52,7 +58,7 @@ def fault():
 
 
 @pytest.fixture
-def tenant():
+def tenant(settings):
     """Make every kind of change that the journal describes."""
     for name in ("alice", "bob"):
         add_user(author=OPERATOR, name=name)
@@ -75,8 +81,31 @@ def tenant():
               for _ in range(2)]
     revoke_token(author=OPERATOR, number=tokens[1].pk)
     activate_generation(author=OPERATOR, name="existing")
+    add_factors()
+    settings.SIGN_IN_PROVIDERS = {"oidc": ProviderOptions(protocol="oidc", name="x", link_existing="always")}
+    identity = Identity("oidc", "a, subject: 7", {"preferred_username": "alice"})
+    sign_in_account(SimpleNamespace(id="", caller_id=""), identity)
     for document in (DOCUMENT, DOCUMENT.replace("false", "true").replace('["carol","dave"]', '["dave"]')):
         import_tenant(stream=io.BytesIO(document.encode()), author=OPERATOR)
+
+
+def append_line(action, principal, detail):
+    append_to_journal(lock_journal(), [Change(action, principal=principal, detail=detail)], author=OPERATOR)
+
+
+def add_factors():
+    """Leave an app, two passkeys with the same name and recovery codes for root, and no factor for alice and bob."""
+    for name in ("root", "alice", "bob"):
+        user = User.objects.get(username=name)
+        author = Author(name, user_id=user.pk)
+        add_app(author=author, user=user, secret="JBSWY3DPEHPK3PXP")
+        for _ in range(3):
+            add_passkey(author=author, user=user, name="a key, recovery codes", credential={})
+        generate_recovery_codes(author=author, user=user)
+        factors = Authenticator.objects.filter(user=user).exclude(type=Authenticator.Type.RECOVERY_CODES).order_by("-pk")
+        for factor in factors if name == "alice" else factors[:1]:
+            remove_factor(author=author, user=user, pk=factor.pk)
+    reset_factors(author=OPERATOR, name="bob")
 
 
 def test_an_empty_console_verifies():
@@ -131,11 +160,39 @@ def change_digest():
     (lambda: ApiToken.objects.update(owner=User.objects.get(username="alice")), "is `user:alice, decide, read, until"),
     (lambda: ApiToken.objects.update(scopes="administer"), "is `user:root, administer, until"),
     (change_digest, "the secret of token"),
+    (lambda: ApiToken.objects.filter(revoked_at=None).update(is_unlimited=True),
+     "to ask about all subjects is `yes` in the tables, but no line of the journal says so"),
+    (lambda: Authenticator.objects.filter(type="totp").delete(), "the authenticator app of user:root is `held` after"),
+    (lambda: Authenticator.objects.filter(type="recovery_codes").delete(), "the recovery codes of user:root is `held` after"),
+    (lambda: Authenticator.objects.filter(type="webauthn").first().delete(),
+     "the number of passkeys of user:root is `1` in the tables, but `2` after line"),
+    (lambda: Authenticator.objects.filter(type="webauthn").delete(), "the number of passkeys of user:root is `2` after"),
+    (lambda: Authenticator.objects.create(user=User.objects.get(username="bob"), type="totp", data={}),
+     "the authenticator app of user:bob is `held` in the tables, but line"),
+    (lambda: SocialAccount.objects.all().delete(), "the account of the identity a, subject: 7 at oidc is `user:alice` after"),
+    (lambda: SocialAccount.objects.update(user=User.objects.get(username="root")),
+     "is `user:root` in the tables, but `user:alice`"),
+    (lambda: SocialAccount.objects.create(user=User.objects.get(username="root"), provider="oidc", uid="8"),
+     "the account of the identity 8 at oidc is `user:root` in the tables, but no line"),
     (lambda: ActiveGeneration.objects.update(name="core"), "the active generation is `core` in the tables, but `existing`"),
 ])
 def test_the_attack_a_change_without_a_line_is_detected(tenant, attack, message):
     attack()
     assert message in fault()
+
+
+@pytest.mark.parametrize(("scopes", "is_allowed"), [("decide, read", True), ("read", False)])
+def test_only_a_token_of_version_1_for_decisions_may_be_unlimited(tenant, scopes, is_allowed):
+    until = timezone.now()
+    token = ApiToken.objects.create(name="old", owner=User.objects.get(username="alice"), digest="d" * 64,
+                                    scopes=scopes.replace(",", ""), created_at=until, expires_at=until)
+    append_line("token-add", "user:alice", f"{token} for {scopes}, until {until:%Y-%m-%d}")
+    assert verify().endswith(AGREES)
+    ApiToken.objects.filter(pk=token.pk).update(is_unlimited=True)
+    if is_allowed:
+        assert verify().endswith(AGREES)
+    else:
+        assert f"the right of token {token.pk} to ask about all subjects is `yes`" in fault()
 
 
 def test_the_attack_a_rewritten_line_and_a_grant_without_a_line_are_detected(tenant):
@@ -250,5 +307,5 @@ def test_the_head_is_sent_to_syslog(tenant, settings):
 
 
 def test_the_verification_keeps_little_in_memory_and_reads_each_table_once(tenant, django_assert_max_num_queries):
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(16):
         verify()

@@ -2,7 +2,7 @@
 
 from django.core.management.base import CommandError
 
-from authzconsole.common.token_facts import facts_of_tokens
+from authzconsole.common.token_facts import facts_of_sign_in
 from grants.journal import ChainBreak, current_revision, first_break
 from grants.management.console_command import ConsoleCommand
 from grants.models import JournalLine
@@ -12,14 +12,14 @@ from grants.verification.replay import first_fault
 
 class Command(ConsoleCommand):
     help = ("Verify that no journal line was changed, removed or inserted, and that grants, memberships, accounts, tokens, "
-            "entities and the active generation are what the lines say; report the first fault.")
+            "second factors, identity links, entities and the active generation are what the lines say; report the first fault.")
 
     def add_arguments(self, parser):
         parser.add_argument("--chain-only", action="store_true", help="do not compare the journal with the tables and anchors")
 
     def handle(self, *, chain_only, **options):
         try:
-            fault = first_break() if chain_only else first_fault(facts_of_tokens)
+            fault = first_break() if chain_only else first_fault(facts_of_sign_in)
         except AnchorError as error:
             raise CommandError(f"The anchors of the journal cannot be read: {error}.") from None
         if isinstance(fault, ChainBreak):

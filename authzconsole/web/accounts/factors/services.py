@@ -17,8 +17,8 @@ from grants.changes.outcomes import Outcome
 from grants.errors import GrantError
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import User
+from grants.verification.facts import APP_TITLE, CODES_TITLE, PASSKEY_PREFIX
 
-APP_TITLE, CODES_TITLE = "authenticator app", "recovery codes"
 Recorder = Callable[[str, str], None]
 
 
@@ -29,7 +29,7 @@ class FactorError(GrantError):
 def factor_title(factor: Authenticator) -> str:
     """Return the name of a factor in the journal."""
     if factor.type == Authenticator.Type.WEBAUTHN:
-        return f"passkey {factor.wrap().name}"
+        return f"{PASSKEY_PREFIX}{factor.wrap().name}"
     return APP_TITLE if factor.type == Authenticator.Type.TOTP else CODES_TITLE
 
 
