@@ -151,6 +151,18 @@ def test_an_older_code_is_refused_after_a_newer_one(browse, protected):
         assert is_signed_in(client) is expected, steps
 
 
+def test_the_attack_the_code_that_added_the_app_does_not_sign_in(browse):
+    client = browse("ned")
+    secret = re.search(r"<code>(\w+)</code>", page_html(client.get("/second-factor/app")))[1]
+    code = code_at(secret)
+    assert "recovery codes" in page_html(client.post("/second-factor/app", {"code": code}))
+    for next_code, expected in ((code, False), (code_at(secret, 1), True)):
+        client = browse()
+        send_password(client)
+        send_code(client, next_code)
+        assert is_signed_in(client) is expected
+
+
 @pytest.mark.parametrize("steps", [-3, 3])
 def test_a_code_of_another_time_is_refused(browse, protected, steps):
     client = browse()

@@ -51,11 +51,12 @@ def new_app(request: HttpRequest) -> HttpResponse:
     """Show a new secret as a QR code, and add the authenticator app after the user enters a valid code."""
     secret, fault = get_totp_secret(regenerate=request.method != "POST"), ""
     if request.method == "POST":
-        if matching_counter(secret, request.POST.get("code", "").strip()[:20]) is None:
+        counter = matching_counter(secret, request.POST.get("code", "").strip()[:20])
+        if counter is None:
             fault = "This code is wrong or has expired. Enter the code that the app shows now."
         else:
             try:
-                codes = add_app(author=request_author(request), user=request.user, secret=secret)
+                codes = add_app(author=request_author(request), user=request.user, secret=secret, last_counter=counter)
             except FactorError as error:
                 fault = f"{error}."
             else:

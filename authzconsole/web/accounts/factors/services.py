@@ -12,6 +12,7 @@ from allauth.mfa.totp.internal.auth import TOTP
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.db import transaction
 
+from authzconsole.web.accounts.factors.codes import LAST_COUNTER
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import GrantError
@@ -33,12 +34,17 @@ def factor_title(factor: Authenticator) -> str:
     return APP_TITLE if factor.type == Authenticator.Type.TOTP else CODES_TITLE
 
 
-def add_app(*, author: Author, user: User, secret: str) -> list[str]:
-    """Add an authenticator app with this secret. Return the recovery codes that were generated with the first factor."""
+def add_app(*, author: Author, user: User, secret: str, last_counter: int = -1) -> list[str]:
+    """Add an authenticator app with this secret. Return the recovery codes that were generated with the first factor.
+
+    last_counter: the time step of the code that proved the secret; this code and older ones are not accepted at sign-in.
+    """
     with _own_factors(author, user) as record:
         if Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists():
             raise FactorError("the account has an authenticator app already: remove it first")
-        TOTP.activate(user, secret)
+        factor = TOTP.activate(user, secret).instance
+        factor.data[LAST_COUNTER] = last_counter
+        factor.save(update_fields=["data"])
         record("factor-add", APP_TITLE)
         return _first_recovery_codes(user, record)
 
