@@ -1,10 +1,11 @@
 """The logging configuration: structlog formats every line and adds the id of the request, or of the task and the run."""
 
-import re
+from io import StringIO
+from typing import TextIO
 
 import structlog
 from django.core.exceptions import ImproperlyConfigured
-from structlog.typing import EventDict, Processor
+from structlog.typing import EventDict, ExcInfo, Processor
 
 FORMATS = ("text", "json")
 
@@ -17,21 +18,43 @@ _SHARED: list[Processor] = [
 ]
 
 
-_CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+class QuotedText:
+    """A text that the renderer writes as a Python literal, in which every unprintable character is escaped."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __repr__(self) -> str:
+        return repr(self._text)
 
 
-def escape_control_characters(logger: object, method: str, entry: EventDict) -> EventDict:
-    """Keep an entry on one line. The renderer escapes all values but the message, which can contain the path of a request."""
-    entry["event"] = _CONTROL_CHARACTERS.sub(lambda match: ascii(match[0])[1:-1], str(entry.get("event", "")))
+def _escaped(text: str, keep: str = "") -> str:
+    return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
+
+
+def escape_unprintable_characters(logger: object, method: str, entry: EventDict) -> EventDict:
+    """Escape control, line separator, bidirectional and other format characters, because values contain data of requests.
+
+    The renderer escapes only texts with white space, `=` or quotes. `isprintable` takes less than 0.1 microseconds.
+    """
+    for key, value in entry.items():
+        if isinstance(value, str) and not value.isprintable():
+            entry[key] = _escaped(value) if key == "event" else QuotedText(value)
     return entry
+
+
+def _write_traceback(stream: TextIO, exception: ExcInfo) -> None:
+    text = StringIO()
+    structlog.dev.plain_traceback(text, exception)
+    stream.write(_escaped(text.getvalue(), keep="\n\t"))
 
 
 def _renderers(log_format: str) -> list[Processor]:
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [escape_control_characters,
+    return [escape_unprintable_characters,
             structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, pad_level=False,
-                                          exception_formatter=structlog.dev.plain_traceback)]
+                                          exception_formatter=_write_traceback)]
 
 
 def logging_configuration(level: str, log_format: str) -> dict:

@@ -72,6 +72,36 @@ def test_a_line_break_in_an_address_forges_no_log_line(log_lines):
     assert answered["request_id"] == not_found["request_id"] == answer["X-Request-ID"]
 
 
+@pytest.mark.parametrize("log_format", ["text", "json"])
+@pytest.mark.parametrize("forged", ["\0", "\x1b[2J", "\x7f", "\x85", "\xad", "\u061c", "\u200b", "\u2028", "\u202e",
+                                    "\u2066", "\ufeff", "\r\n", "\U000e0041"])
+def test_the_attack_unprintable_characters_do_not_reach_the_log(log_format, forged):
+    formatter = logging_configuration("INFO", log_format)["formatters"]["structlog"]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"])
+    try:
+        raise ValueError(f"a{forged.strip()}b")
+    except ValueError as error:
+        arguments = (f"/e{forged}", None, (ValueError, error, error.__traceback__))
+        record = logging.LogRecord(f"logger{forged}", logging.INFO, "", 0, "not found: %s", arguments[:1], arguments[2])
+    record.path, record.user = f"/a{forged}", f"a b{forged}"
+    line = formatter.format(record)
+    first_line, _, rest = line.partition("\n")
+    assert first_line.isprintable() and rest.replace("\n", "").isprintable()
+    first = (forged if forged != "\r\n" else "\r")[0]
+    escaped = json.dumps(first)[1:-1] if log_format == "json" else ascii(first)[1:-1]
+    assert first_line.count(escaped) == 4 + (log_format == "json" and bool(forged.strip()))
+
+
+def test_printable_values_are_logged_as_they_are():
+    formatter = logging_configuration("INFO", "text")["formatters"]["structlog"]
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"])
+    record = logging.LogRecord("logger", logging.INFO, "", 0, "zo\xeb: \u96ea", (), None)
+    record.path, record.number = "/zo\xeb/\u96ea", 7
+    assert formatter.format(record).partition("] ")[2] == "zo\xeb: \u96ea [logger] number=7 path=/zo\xeb/\u96ea"
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_token_fast_path_logs_with_the_id_too(log_lines):
     headers = {"Authorization": "Bearer wrong", "X-Request-ID": "mine"}
