@@ -31,6 +31,8 @@ from grants.policies.catalogue import generation_by_name
 from grants.policies.question import Question
 
 REALM = 'Bearer realm="authorization console"'
+# in the session of an account that sees the console as another user: the name of that user
+SEE_AS_KEY = "see_as"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,3 +143,10 @@ def check_csrf(request: HttpRequest) -> None:
     check.process_request(request)
     if reason := check.process_view(request, None, (), {}):
         raise RequestRefused(403, f"the CSRF check of this session request failed: {reason}")
+
+
+def check_not_impersonating(request: HttpRequest) -> None:
+    """Raise RequestRefused (403) if the account of the session sees the console as another user, which is read-only."""
+    if (name := request.session.get(SEE_AS_KEY)) is not None:
+        raise RequestRefused(403, f"you are seeing the console as user:{name} and cannot change anything: choose Stop on a page "
+                                  "of the console first")

@@ -10,6 +10,7 @@ from authzconsole.common.tokens import create_token
 from authzconsole.rest.urls import urlpatterns
 from grants.models import User
 from tests.rest.conftest import ROOT, Rest, problem
+from tests.support.authors import database_state
 from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
@@ -202,6 +203,19 @@ def test_an_administer_token_is_refused_after_its_owner_loses_the_role(by_token,
     rest = by_token("ada", "administer")
     User.objects.filter(username="ada").update(role="auditor")
     problem(rest.post("/grants", {"grant": [ITEM]}), 403)
+
+
+def test_the_attack_a_session_that_sees_as_another_user_changes_nothing_over_rest(by_session, by_token):
+    rest = by_session("ada")
+    rest.client.post("/people/see-as", {"user": "ned"})
+    before = database_state()
+    for method, path, body in WRITES:
+        assert "seeing the console as user:ned" in problem(call(rest, method, path, body), 403)["detail"], path
+    assert database_state() == before
+    assert call(rest, *DECISIONS).status_code == 200 and rest.get("/groups").status_code == 200
+    assert by_token("ada").post("/groups", {"name": "new"}).status_code == 201
+    rest.client.post("/people/see-as", {"user": ""})
+    assert rest.post("/groups", {"name": "newer"}).status_code == 201
 
 
 def test_a_session_needs_a_csrf_token_and_an_api_token_does_not(cast):

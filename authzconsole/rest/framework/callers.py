@@ -6,10 +6,16 @@ A caller is the account of a session, or the owner of a token within the scopes 
 from django.db.models import QuerySet
 from django.http import Http404
 from rest_framework.authentication import BaseAuthentication
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 
-from authzconsole.common.api_caller import REALM, authenticate_token, check_csrf, check_password_is_own
+from authzconsole.common.api_caller import (
+    REALM,
+    authenticate_token,
+    check_csrf,
+    check_not_impersonating,
+    check_password_is_own,
+)
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.recent_authentication import check_recently_authenticated
@@ -41,6 +47,8 @@ class Authentication(BaseAuthentication):
         check_password_is_own(request._request)
         check_second_factor(request._request)
         check_csrf(request._request)
+        if request.method not in SAFE_METHODS and scope != TokenScope.DECIDE:
+            check_not_impersonating(request._request)
         check_request_rate(user.pk, is_decision=scope == TokenScope.DECIDE)
         return user, None
 

@@ -6,6 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from authzconsole.common.api_caller import SEE_AS_KEY
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
 from authzconsole.web.shared.guard import auditor_required
@@ -14,9 +15,8 @@ from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other
 from grants.models import User
 
-SESSION_KEY = "see_as"
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# impersonation applies to pages only: APIs act for the owner of the token
+# only pages show what the other user sees: APIs answer the account itself, and REST refuses changes of such a session
 NON_PAGE_PREFIXES = ("/api/", "/access/", "/.well-known/", "/static/")
 
 
@@ -32,7 +32,7 @@ class SeeAsMiddleware:
 
     def __call__(self, request):
         request.impersonator = None
-        name = request.session.get(SESSION_KEY)
+        name = request.session.get(SEE_AS_KEY)
         if name is not None and not request.path.startswith(NON_PAGE_PREFIXES):
             _impersonate(request, name)
         return self.get_response(request)
@@ -45,7 +45,7 @@ def _impersonate(request: HttpRequest, name: str) -> None:
     """
     other = User.objects.filter(username=name).first()
     if other is None or not request.user.is_authenticated or not request.user.can_see_all:
-        del request.session[SESSION_KEY]
+        del request.session[SEE_AS_KEY]
     elif request.method in SAFE_METHODS:
         request.impersonator, request.user = request.user, other
     elif request.path not in (reverse("see-as"), reverse("sign-out")):
@@ -56,10 +56,10 @@ def _impersonate(request: HttpRequest, name: str) -> None:
 @auditor_required
 def see_as(request: HttpRequest) -> HttpResponse:
     """Start impersonating the posted `user`; stop if it is empty."""
-    name, previous_name = request.POST.get("user", ""), request.session.pop(SESSION_KEY, None)
+    name, previous_name = request.POST.get("user", ""), request.session.pop(SEE_AS_KEY, None)
     if name:
         principal_or_404(f"user:{name}")
-        request.session[SESSION_KEY] = name
+        request.session[SEE_AS_KEY] = name
         record_event(EventKind.SEE_AS_START, request=request, target=f"user:{name}")
         return see_other(reverse("home"))
     if previous_name:
