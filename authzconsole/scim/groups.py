@@ -35,7 +35,15 @@ from authzconsole.scim.filters import (
 )
 from authzconsole.scim.payloads import checked_external_id, patch_of, read_payload
 from authzconsole.scim.responses import Query, list_response, query_of, scim_response
-from authzconsole.scim.rows import external_id_of, row_or_404, store_external_id, visible_condition, visible_groups, visible_users
+from authzconsole.scim.rows import (
+    external_id_of,
+    row_or_404,
+    store_external_id,
+    visible_condition,
+    visible_groups,
+    visible_users,
+    write_transaction,
+)
 from authzconsole.scim.schemas import POLICY
 from authzconsole.scim.schemas import Group as GroupResource
 from grants.journal import Author
@@ -47,6 +55,8 @@ from grants.querysets import memberships
 SCHEMA = str(GroupResource.__schema__)
 MAX_MEMBERS = 200_000
 MAX_FILTERED_REMOVALS = 20
+# an operation can have any number of members
+MAX_OPERATIONS = 500
 _MEMBER_COLUMNS = {"value": IdColumn("user_id"), "display": TextColumn("user__username"), "type": ConstantColumn("User")}
 COLUMNS = ColumnMap(
     columns={("id", None): IdColumn("pk"), ("display_name", None): TextColumn("name"),
@@ -85,26 +95,31 @@ def create_group(request: HttpRequest, author: Author) -> HttpResponse:
     name, external_id = resource.display_name or "", checked_external_id(resource)
     if fault := name_fault(name):
         raise InvalidValueException(detail=f"displayName: {fault}")
-    if not add_group(author=author, name=name).has_changed:
-        raise UniquenessException(detail="a group of this name already exists", attribute="displayName")
-    group = visible_groups().get(name=name)
-    store_external_id(author, group, external_id, is_new=True)
-    _MemberChanges(author, group).apply(add=_ids([member.value for member in resource.members or []]))
-    return _group_response(visible_groups().get(pk=group.pk), query_of(request, SCHEMA), status=201)
+    members = _ids([member.value for member in resource.members or []])
+    with write_transaction():
+        if not add_group(author=author, name=name).has_changed:
+            raise UniquenessException(detail="a group of this name already exists", attribute="displayName")
+        group = visible_groups().get(name=name)
+        store_external_id(author, group, external_id, is_new=True)
+        _MemberChanges(author, group).apply(add=members)
+        return _group_response(visible_groups().get(pk=group.pk), query_of(request, SCHEMA), status=201)
 
 
 def replace_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     """Replace the group. Without `members`, the members remain, so that an omission does not remove access."""
-    group = row_or_404(visible_groups(), pk)
     resource = GroupResource.model_validate(read_payload(request, SCHEMA), scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST,
                                             scim_policy=POLICY)
-    _check_name_unchanged(group, resource.display_name)
-    store_external_id(author, group, checked_external_id(resource))
-    if resource.members is not None:
-        changes = _MemberChanges(author, group)
-        changes.replace(_ids([member.value for member in resource.members]))
-        changes.flush()
-    return _group_response(visible_groups().get(pk=group.pk), query_of(request, SCHEMA))
+    external_id = checked_external_id(resource)
+    members = None if resource.members is None else _ids([member.value for member in resource.members])
+    with write_transaction():
+        group = row_or_404(visible_groups(), pk)
+        _check_name_unchanged(group, resource.display_name)
+        store_external_id(author, group, external_id)
+        if members is not None:
+            changes = _MemberChanges(author, group)
+            changes.replace(members)
+            changes.flush()
+        return _group_response(visible_groups().get(pk=group.pk), query_of(request, SCHEMA))
 
 
 def patch_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
@@ -112,27 +127,29 @@ def patch_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
 
     The number of statements does not depend on the number of members that are added or removed by id.
     """
-    group = row_or_404(visible_groups(), pk)
-    patch = patch_of(request, PatchOp[GroupResource])
-    changes, external_id = _MemberChanges(author, group), external_id_of(group)
-    for operation in patch.operations or []:
-        for path, value in _targets(operation):
+    patch = patch_of(request, PatchOp[GroupResource], max_operations=MAX_OPERATIONS)
+    targets = [(operation.op, path, value) for operation in patch.operations or [] for path, value in _targets(operation)]
+    with write_transaction():
+        group = row_or_404(visible_groups(), pk)
+        changes, external_id = _MemberChanges(author, group), external_id_of(group)
+        for operation, path, value in targets:
             match path.resolve().field_name:
                 case "display_name":
                     _check_name_unchanged(group, value)
                 case "external_id":
-                    external_id = value if operation.op != PatchOperation.Op.remove else ""
+                    external_id = value if operation != PatchOperation.Op.remove else ""
                 case "members":
-                    _change_members(changes, operation.op, path, value)
-    changes.flush()
-    resource = GroupResource(external_id=external_id or None)
-    store_external_id(author, group, checked_external_id(resource))
+                    _change_members(changes, operation, path, value)
+        changes.flush()
+        resource = GroupResource(external_id=external_id or None)
+        store_external_id(author, group, checked_external_id(resource))
     return scim_response(None, status=204)
 
 
 def delete_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    group = row_or_404(visible_groups(), pk)
-    remove_group(author=author, name=group.name)
+    with write_transaction():
+        group = row_or_404(visible_groups(), pk)
+        remove_group(author=author, name=group.name)
     return scim_response(None, status=204)
 
 

@@ -1,16 +1,31 @@
 """Which users and groups SCIM can see, and what it stores about them."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.db.models import Q, QuerySet
 from scim2_models import NotFoundException
 
 from authzconsole.models import ProvisionedGroup, ProvisionedUser
 from authzconsole.scim.filters import id_from_text
 from grants.changes.authority import administrator_transaction
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import User
 
 MAX_EXTERNAL_ID_CHARACTERS = ProvisionedUser._meta.get_field("external_id").max_length
+
+
+@contextmanager
+def write_transaction() -> Iterator[None]:
+    """Open a transaction and lock the journal, so that a request applies completely or not at all.
+
+    All other changes wait, so read and validate the request before.
+    """
+    with transaction.atomic():
+        lock_journal()
+        yield
 
 
 def visible_condition(path: str = "") -> Q:

@@ -23,7 +23,7 @@ from authzconsole.scim.filters import (
 )
 from authzconsole.scim.payloads import checked_external_id, first_emails_first, patch_of, read_payload
 from authzconsole.scim.responses import Query, list_response, query_of, scim_response
-from authzconsole.scim.rows import external_id_of, row_or_404, store_external_id, visible_users
+from authzconsole.scim.rows import external_id_of, row_or_404, store_external_id, visible_users, write_transaction
 from authzconsole.scim.schemas import EMAIL_TYPE, POLICY
 from authzconsole.scim.schemas import User as UserResource
 from grants.errors import PrincipalError
@@ -36,6 +36,7 @@ from grants.querysets import memberships
 
 SCHEMA = str(UserResource.__schema__)
 MAX_LINES_READ = 1_000
+MAX_OPERATIONS = 100
 _EMAIL = TextColumn("email", is_case_exact=False)
 COLUMNS = ColumnMap(
     columns={
@@ -77,17 +78,18 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
     name, email, external_id = resource.user_name or "", _email_of(resource), checked_external_id(resource)
     if fault := name_fault(name):
         raise InvalidValueException(detail=f"userName: {fault}")
-    user = User.objects.filter(username=name).select_related("provisioned").first()
-    if user is None:
-        add_user(author=author, name=name, email=email, active=bool(resource.active))
-    else:
-        _check_can_return(user)
-        ProvisionedUser.objects.filter(user=user).update(removed_at=None)
-        set_user_email(author=author, name=name, email=email)
-        set_user_active(author=author, name=name, active=bool(resource.active))
-    user = User.objects.select_related("provisioned").get(username=name)
-    store_external_id(author, user, external_id, is_new=True)
-    return _user_response(_reload(user), query_of(request, SCHEMA), status=201)
+    with write_transaction():
+        user = User.objects.filter(username=name).select_related("provisioned").first()
+        if user is None:
+            add_user(author=author, name=name, email=email, active=bool(resource.active))
+        else:
+            _check_can_return(user)
+            ProvisionedUser.objects.filter(user=user).update(removed_at=None)
+            set_user_email(author=author, name=name, email=email)
+            set_user_active(author=author, name=name, active=bool(resource.active))
+        user = User.objects.select_related("provisioned").get(username=name)
+        store_external_id(author, user, external_id, is_new=True)
+        return _user_response(_reload(user), query_of(request, SCHEMA), status=201)
 
 
 def _check_can_return(user: User) -> None:
@@ -125,29 +127,48 @@ def _was_deactivated_over_scim(user: User) -> bool:
 
 
 def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    user = row_or_404(visible_users(), pk)
+    """Replace the user. Without `active`, an inactive user stays inactive."""
     payload = first_emails_first(read_payload(request, SCHEMA))
-    payload.setdefault("active", user.is_active)
+    keeps_state = all(name.lower() != "active" for name in payload)
+    if keeps_state:
+        payload["active"] = True
     resource = UserResource.model_validate(payload, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST, scim_policy=POLICY)
-    resource.replace(_as_model(user))
-    _change_user(author, user, resource)
-    return _user_response(_reload(user), query_of(request, SCHEMA))
+    with write_transaction():
+        user = row_or_404(visible_users(), pk)
+        if keeps_state:
+            resource.active = user.is_active
+        resource.replace(_as_model(user))
+        _change_user(author, user, resource)
+        return _user_response(_reload(user), query_of(request, SCHEMA))
 
 
 def patch_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
+    patch = patch_of(request, PatchOp[UserResource], max_operations=MAX_OPERATIONS)
     user = row_or_404(visible_users(), pk)
+    resource = _patched(user, patch)
+    with write_transaction():
+        current = row_or_404(visible_users(), pk)
+        # another request may have changed the user
+        if _resource(current) != _resource(user):
+            resource = _patched(current, patch)
+        _change_user(author, current, resource)
+        return _user_response(_reload(current), query_of(request, SCHEMA))
+
+
+def _patched(user: User, patch: PatchOp) -> UserResource:
+    """Return the resource of a user after the operations. This takes half a millisecond for each."""
     resource = _as_model(user)
-    patch_of(request, PatchOp[UserResource]).patch(resource, scim_policy=POLICY)
-    _change_user(author, user, resource)
-    return _user_response(_reload(user), query_of(request, SCHEMA))
+    patch.patch(resource, scim_policy=POLICY)
+    return resource
 
 
 def delete_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     """Deactivate the user, remove all memberships, and hide the user. Grants remain, but have no effect."""
-    user = row_or_404(visible_users(), pk)
-    set_user_active(author=author, name=user.username, active=False)
-    remove_all_memberships(author=author, user=user)
-    ProvisionedUser.objects.update_or_create(user=user, defaults={"removed_at": timezone.now()})
+    with write_transaction():
+        user = row_or_404(visible_users(), pk)
+        set_user_active(author=author, name=user.username, active=False)
+        remove_all_memberships(author=author, user=user)
+        ProvisionedUser.objects.update_or_create(user=user, defaults={"removed_at": timezone.now()})
     return scim_response(None, status=204)
 
 

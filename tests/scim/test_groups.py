@@ -129,9 +129,10 @@ def test_a_thousand_members_take_a_constant_number_of_statements(scim, path):
         value = [{"value": str(user.pk)} for user in users]
         with CaptureQueriesContext(connection) as added:
             assert scim.patch(path, {"op": "add", "path": "members", "value": value}).status_code == 204
-        paths = [f'members[value eq "{item["value"]}"]' for item in value]
+        paths = [f'members[value eq "{item["value"]}"]' for item in value[: count * 2 // 5]]
         with CaptureQueriesContext(connection) as removed:
-            assert scim.patch(path, *({"op": "remove", "path": item} for item in paths)).status_code == 204
+            assert scim.patch(path, *({"op": "remove", "path": item} for item in paths),
+                              {"op": "remove", "path": "members", "value": value[count * 2 // 5:]}).status_code == 204
         return len(added), len(removed)
 
     statements(1)

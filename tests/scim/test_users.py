@@ -5,11 +5,12 @@ from django.test import Client
 
 from authzconsole.common.token_facts import facts_of_tokens
 from authzconsole.common.tokens import create_token, verify_token
-from grants.journal import current_revision
+from authzconsole.scim import rows
+from grants.journal import current_revision, lock_journal
 from grants.models import JournalLine, Role, User
-from grants.principals.services import add_user, set_user_active
+from grants.principals.services import add_user, set_user_active, set_user_email
 from grants.verification.replay import first_fault
-from tests.scim.conftest import PATCH, USER, Scim, error_of, provisioning_token
+from tests.scim.conftest import GROUP, PATCH, USER, Scim, error_of, provisioning_token
 from tests.support.authors import database_state, lines_after
 from tests.support.cast import SETUP
 
@@ -158,6 +159,43 @@ def test_a_provisioning_service_activates_ordinary_users_that_it_deactivated(sci
     path = f"/Users/{ids['aud']}"
     assert scim.patch(path, ACTIVATE | {"value": False}).status_code == 200
     assert "has the console role auditor" in error_of(scim.patch(path, ACTIVATE), 409)
+
+
+def test_the_attack_a_patch_with_thousands_of_operations_blocks_all_writes(scim, ids, monkeypatch):
+    locks = []
+    monkeypatch.setattr(rows, "lock_journal", lambda: locks.append(1))
+    email = {"op": "replace", "path": "emails[type eq \"work\"].value", "value": "a@b.example"}
+    long_path = "emails[" + " or ".join(['value eq "a"'] * 3_000) + "].value"
+    group = scim.create_group("readers").json()["id"]
+    locks.clear()
+    for path, operations in (
+            (f"/Users/{ids['ned']}", [email] * 101), (f"/Users/{ids['ned']}", [email | {"path": long_path}]),
+            (f"/Users/{ids['ned']}", [{"op": "add", "value": {f"x{i}": 1 for i in range(101)}}]),
+            (f"/Groups/{group}", [{"op": "remove", "path": 'members[value eq "1"]'}] * 501)):
+        error_of(scim.patch(path, *operations), 400, "tooMany")
+    twice = {"schemas": [PATCH], "operations": [], "Operations": [email] * 101}
+    error_of(scim.send("patch", f"/Users/{ids['ned']}", twice), 400, "tooMany")
+    assert locks == []
+    assert scim.patch(f"/Users/{ids['ned']}", *[email] * 100).status_code == 200 and locks == [1]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), [
+    ("post", "/Users", {"schemas": [USER], "userName": 1}), ("put", "/Users/1", {"schemas": [USER]}), ("patch", "/Users/1", {}),
+    ("post", "/Groups", {"schemas": [GROUP], "members": [{"value": "x"}], "displayName": "x"}),
+    ("put", "/Groups/1", {"schemas": [GROUP]}), ("patch", "/Groups/1", {"schemas": [PATCH], "Operations": [{"op": "x"}]})])
+def test_the_attack_invalid_requests_wait_for_the_journal(scim, monkeypatch, method, path, body):
+    monkeypatch.setattr(rows, "lock_journal", lambda: pytest.fail("the journal was locked"))
+    assert scim.send(method, path, body).status_code == 400
+
+
+def test_a_patch_applies_to_the_user_as_another_request_left_it(scim, ids, monkeypatch):
+    def lock_after_another_change():
+        set_user_email(author=SETUP, name="dee", email="new@x.example")
+        return lock_journal()
+
+    monkeypatch.setattr(rows, "lock_journal", lock_after_another_change)
+    answer = scim.patch(f"/Users/{ids['dee']}", ACTIVATE | {"value": False})
+    assert answer.status_code == 200 and answer.json()["emails"][0]["value"] == "new@x.example"
 
 
 def test_service_accounts_are_invisible(scim, issued):
