@@ -114,6 +114,8 @@ def test_many_requests_cause_one_check(redis_with_all, monkeypatch):
     {"REMOTE_ADDR": "192.0.2.7"}, {"HTTP_X_FORWARDED_FOR": "192.0.2.7"}, {"HTTP_FORWARDED": "for=192.0.2.7"},
     {"authzconsole.is_forwarded": True}, {"HTTP_AUTHORIZATION": "Bearer wrong"}, {"REMOTE_ADDR": "unix"},
     {"HTTP_AUTHORIZATION": f"Basic {TOKEN}", "REMOTE_ADDR": "192.0.2.7"}, {"REMOTE_ADDR": "::ffff:192.0.2.7"},
+    {"HTTP_HOST": "evil.example"}, {"HTTP_HOST": "127.0.0.1.evil.example:8000"}, {"HTTP_HOST": "[x]"},
+    {"HTTP_HOST": "localhost.evil.example"},
 ])
 def test_other_callers_get_no_details_and_no_metrics(headers, settings, monkeypatch):
     settings.METRICS_TOKEN = TOKEN
@@ -128,7 +130,8 @@ def test_other_callers_get_no_details_and_no_metrics(headers, settings, monkeypa
 @pytest.mark.django_db
 @pytest.mark.parametrize("headers", [
     {"HTTP_AUTHORIZATION": f"Bearer {TOKEN}", "REMOTE_ADDR": "192.0.2.7", "HTTP_X_FORWARDED_FOR": "192.0.2.8"},
-    {"REMOTE_ADDR": "::1"}, {"REMOTE_ADDR": "::ffff:127.0.0.1"},
+    {"REMOTE_ADDR": "::1"}, {"REMOTE_ADDR": "::ffff:127.0.0.1"}, {"HTTP_HOST": "localhost:8000"}, {"HTTP_HOST": "[::1]:8000"},
+    {"HTTP_HOST": "192.0.2.1"}, {"HTTP_HOST": "evil.example", "HTTP_AUTHORIZATION": f"Bearer {TOKEN}"},
 ])
 def test_monitoring_systems_get_details(headers, settings):
     settings.METRICS_TOKEN = TOKEN

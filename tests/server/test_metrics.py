@@ -7,9 +7,9 @@ import pytest
 pytestmark = pytest.mark.django_db
 
 
-def get(server, path, *headers):
+def get(server, path, *headers, host="127.0.0.1"):
     lines = "".join(f"{header}\r\n" for header in headers)
-    answer = server.request(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}Connection: close\r\n\r\n".encode()).decode()
+    answer = server.request(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n".encode()).decode()
     return int(answer.split()[1]), answer
 
 
@@ -22,6 +22,11 @@ def test_every_worker_answers_with_the_metrics_of_all(server):
     workers = {path.name.split("_")[-1] for path in (server.state / "metrics").glob("server-*/histogram_*.db")}
     assert len(workers) == 2
     assert len(list((server.state / "metrics").iterdir())) == 1
+
+
+def test_the_attack_a_name_that_resolves_to_this_machine_gets_no_metrics(server):
+    assert get(server, "/metrics", host="evil.example")[0] == 403
+    assert get(server, "/readyz", host="evil.example")[1].endswith("not ready\n")
 
 
 def test_a_request_through_a_local_proxy_needs_the_token(server):
