@@ -1,6 +1,9 @@
 """The session engine: sessions in the database, with an idle limit and an absolute limit.
 
 INVARIANT: loading a session takes one query. The time of the last use is written at most once a minute.
+
+Requests that an open page repeats by itself are no use of the session, so that a page that was left open does not keep the
+session alive.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,12 +16,15 @@ from django.utils import timezone
 
 from authzconsole.common.database_busy import update_without_waiting
 from authzconsole.common.login_throttle import client_address
+from authzconsole.common.request_id import current_request
 from authzconsole.models import AccountSession
 
 SIGN_IN_KEY = "sign_in"
 USE_RESOLUTION = timedelta(minutes=1)
 MAX_USER_AGENT_CHARACTERS = 200
 MAX_EXPIRED_DELETED = 1_000
+# the ids of the sections that htmx reloads at intervals (`hx-trigger="every ..."`)
+POLLING_SECTIONS = ("run",)
 
 
 def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
@@ -60,10 +66,16 @@ class SessionStore(db.SessionStore):
         if row is None or _end(row.created_at, last_used_at=row.last_used_at) <= now:
             self._session_key = None
             return None
-        if now - row.last_used_at >= USE_RESOLUTION:
+        if now - row.last_used_at >= USE_RESOLUTION and not _is_polling(current_request()):
             update_without_waiting(AccountSession.objects.filter(pk=row.pk), last_used_at=now,
                                    expire_date=_end(row.created_at, last_used_at=now))
         return row
+
+
+def _is_polling(request: HttpRequest | None) -> bool:
+    """Return whether a section reloads itself at intervals. Links and forms inside the section are other triggers."""
+    trigger = request.headers.get("HX-Trigger") if request is not None and request.method == "GET" else None
+    return trigger in POLLING_SECTIONS and trigger == request.headers.get("HX-Target")
 
 
 def _end(created_at: datetime, *, last_used_at: datetime) -> datetime:

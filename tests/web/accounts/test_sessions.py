@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -15,12 +16,13 @@ from authzconsole import tasks
 from authzconsole.common.tokens import TokenRefused, create_token, verify_token
 from authzconsole.models import AccountSession
 from authzconsole.sessions.services import session_id
-from authzconsole.sessions.store import SessionStore
+from authzconsole.sessions.store import POLLING_SECTIONS, SessionStore
 from grants.models import JournalLine, User
 from grants.principals.services import renew_user_password, set_user_active
 from grants.tenant.import_document import import_tenant
 from tests.support.cast import PASSWORD, SETUP
 from tests.support.pages import page_html
+from tests.support.runs import create_running_run
 
 IDLE, ABSOLUTE = 1_800, 43_200
 
@@ -50,6 +52,31 @@ def test_an_idle_session_ends(browse):
     assert is_signed_in(client)
     age(unused_seconds=IDLE)
     assert not is_signed_in(client)
+
+
+def test_the_attack_the_open_page_of_a_run_does_not_keep_an_idle_session_alive(browse):
+    client, url = browse("ada"), f"/analyses/{create_running_run().pk}/"
+    poll = {"HX-Request": "true", "HX-Trigger": "run", "HX-Target": "run"}
+    age(unused_seconds=IDLE - 60)
+    assert client.get(url, headers=poll).status_code == 200
+    assert timezone.now() - AccountSession.objects.get().last_used_at >= timedelta(seconds=IDLE - 60)
+    age(unused_seconds=IDLE)
+    assert client.get(url, headers=poll).status_code != 200
+
+
+def test_all_sections_that_reload_themselves_are_known():
+    texts = [path.read_text() for path in (configured.BASE_DIR / "templates").rglob("*.html")]
+    assert [name for text in texts for name in re.findall(r'id="(\w+)"\s[^<]*hx-trigger="every ', text)] == list(POLLING_SECTIONS)
+    triggers = [trigger for text in texts for trigger in re.findall(r'hx-trigger="([^"]*)"', text)]
+    assert sum("every " in trigger for trigger in triggers) == len(POLLING_SECTIONS)
+
+
+@pytest.mark.parametrize("headers", [{"HX-Request": "true", "HX-Trigger": "next", "HX-Target": "run"}, {}])
+def test_other_requests_of_the_page_of_a_run_use_the_session(browse, headers):
+    client, url = browse("ada"), f"/analyses/{create_running_run().pk}/"
+    age(unused_seconds=IDLE - 60)
+    assert client.get(url, headers=headers).status_code == 200
+    assert timezone.now() - AccountSession.objects.get().last_used_at < timedelta(seconds=5)
 
 
 def test_a_session_in_use_ends_after_the_absolute_limit(browse):
