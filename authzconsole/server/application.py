@@ -52,7 +52,9 @@ class ConsoleServer:
             try:
                 await self._receive_body(environ, receive, length)
             except ClientDisconnected:
-                return
+                # without a response, granian would send 500 for a malformed body
+                headers = [("Content-Type", "text/plain"), ("Connection", "close")]
+                return await _send_response(Response(400, headers, b"the request body is malformed or incomplete\n"), scope, send)
             except AnonymousBodyRefused as refusal:
                 is_read = False
                 if not environ["PATH_INFO"].startswith(API_PATHS):

@@ -33,7 +33,7 @@ class AnonymousBodyRefused(BodyRefused):
 
 
 class ClientDisconnected(Exception):
-    """The client closed the connection, or the body is malformed."""
+    """The client closed the connection, or the body is malformed; granian does not tell which."""
 
 
 class BodyReceiver:

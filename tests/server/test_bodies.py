@@ -151,10 +151,22 @@ def test_requests_on_one_connection_are_answered_in_order(server):
     assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"400", b"200", b"403", b"200", b"200"]
 
 
+@pytest.mark.parametrize("body", [
+    b"zz\r\na=b\r\n0\r\n\r\n", b"-3\r\na=b\r\n0\r\n\r\n", b"3\na=b\n0\n\n",
+    b"3;" + b"a" * 40_000 + b"\r\na=b\r\n0\r\n\r\n", b"10000000000000003\r\na=b\r\n0\r\n\r\n", b"3\r\na=b\r\nzz\r\n",
+], ids=["size", "negative", "LF", "extension", "overflow", "second"])
+def test_the_attack_malformed_chunks_get_400_and_end_the_connection(server, body):
+    """The bytes after a malformed chunk are never handled as another request."""
+    answer = server.request(head("/sign-in", FORM, "Transfer-Encoding: chunked") + body + HEALTH)
+    assert answer.startswith(b"HTTP/1.1 400") and b"connection: close" in answer.lower()
+    assert answer.endswith(b"the request body is malformed or incomplete\n") and answer.count(b"HTTP/1.1") == 1
+
+
 def test_an_interrupted_body_is_not_handled(server, token):
     raw = head("/interrupted-body", "Content-Type: application/json", f"Authorization: Bearer {token}", length=100) + b"{}"
     with server.connect() as connection:
         connection.sendall(raw)
     time.sleep(0.5)
     assert server.request(HEALTH).startswith(b"HTTP/1.1 200")
-    assert "interrupted-body" not in server.log.read_text()
+    log = server.log.read_text()
+    assert "interrupted-body" not in log and "Traceback" not in log
