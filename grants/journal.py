@@ -12,6 +12,7 @@ from django.db import transaction
 from django.dispatch import Signal
 from django.utils import timezone
 
+from grants.author_names import ACCOUNT_SUFFIX, is_reserved_name
 from grants.bulk_rows import database_time, insert_rows
 from grants.journal_keys import check_head, head_fault, is_line_signed, signing_key
 from grants.models import JournalHead, JournalLine, line_hash
@@ -69,6 +70,11 @@ class Author:
     issuer: str = ""
     is_provisioner: bool = False
 
+    @property
+    def actor(self) -> str:
+        """Return the name in journal lines. It tells an account apart from a command of the same name."""
+        return self.name + ACCOUNT_SUFFIX if self.user_id is not None and is_reserved_name(self.name) else self.name
+
 
 @dataclass(frozen=True, slots=True)
 class ChainBreak:
@@ -123,10 +129,10 @@ def _row(line: JournalLine) -> tuple:
 
 
 def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> Iterator[JournalLine]:
-    key = signing_key()
+    key, actor = signing_key(), author.actor
     for change in changes:
         line = JournalLine(
-            revision=head.revision + 1, at=at, actor=author.name, action=change.action, principal=change.principal,
+            revision=head.revision + 1, at=at, actor=actor, action=change.action, principal=change.principal,
             entity=change.entity, privilege=change.privilege, detail=change.detail,
             reason=change.reason or author.reason, request_id=author.request_id,
             caller_request_id=author.caller_request_id, token=author.token, issuer=author.issuer,

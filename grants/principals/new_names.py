@@ -4,10 +4,10 @@ import string
 import unicodedata
 
 from django.contrib.auth.models import Group
-from django.core.management import get_commands
 from django.db.models.functions import Upper
 
 from entities.vocabulary import clip
+from grants.author_names import is_reserved_name
 from grants.models import User
 
 # format characters (zero-width, bidirectional) and private use
@@ -16,8 +16,19 @@ _SEPARATOR_CATEGORIES = ("Zl", "Zp")
 # further characters without a visible form: fillers, joiners and variation selectors
 _INVISIBLE_CHARACTERS = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0,
                          *range(0x180B, 0x180F), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
-_APPS_WITH_COMMANDS = ("authzconsole", "grants", "analytics")
-_COMMANDS_WITHOUT_LINES = ("analyze", "backup", "decide", "restore")
+# letters of other scripts that look like a letter of ASCII in most fonts: Cyrillic, Greek, Armenian and Latin
+_ASCII_LOOKALIKES = str.maketrans(
+    "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u051b\u051d\u04bb\u04cf\u043a\u0475\u044c"
+    "\u0410\u0412\u0415\u041a\u041c\u041d\u041e\u0420\u0421\u0422\u0423\u0425\u0406\u0408\u0405"
+    "\u051a\u051c\u04c0\u0474\u04ae"
+    "\u03b1\u03bf\u03bd\u03c1\u03b9\u03c5\u03ba\u03b3\u03c7\u03f2\u03f3"
+    "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03f9\u037f"
+    "\u0585\u057d\u0578\u0570\u0575\u0566\u0131\u0251\u0261",
+    "aeopcyxijsdqwhlkvb"
+    "ABEKMHOPCTYXIJSQWlVY"
+    "aovpiukyxcj"
+    "ABEZHIKMNOPTYXCJ"
+    "ounhjqiag")
 _ASCII_UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 
 
@@ -38,34 +49,38 @@ def new_name_fault(kind: str, name: str) -> str:
 
     The names of commands are reserved, because the journal names a command as an author in the same way as an account.
     """
+    if name != name.strip():
+        return "the name starts or ends with a space"
     if fault := invisible_character_fault(name):
         return fault
-    if kind == "user" and _is_command(_comparison_key(name)):
+    if kind == "user" and any(map(is_reserved_name, (_comparison_key(name), _ascii_key(name)))):
         return f"`{clip(name)}` is reserved for a command of the console"
     if other := _lookalike(kind, name):
         return f"`{clip(name)}` looks like the existing {kind}:{clip(other)}"
     return ""
 
 
-def _is_command(name: str) -> bool:
-    """Return whether the name is a command that can be the author of a journal line."""
-    app = str(get_commands().get(name, "")).partition(".")[0]
-    return app in _APPS_WITH_COMMANDS and name not in _COMMANDS_WITHOUT_LINES
-
-
 def _lookalike(kind: str, name: str) -> str:
-    """Return an existing name that differs only in case or in compatible characters.
+    """Return an existing name that differs only in case, in compatible characters, or in letters that look like ASCII.
 
     Databases ignore the case of fewer characters than Python does, so an existing name in mixed case with letters beyond ASCII
-    can be missed.
+    can be missed. An existing name with letters that look like ASCII is only found if the new name has the same letters.
     """
     rows, column = (User.objects, "username") if kind == "user" else (Group.objects, "name")
-    key = _comparison_key(name)
-    texts = (name, key, key.upper(), key.title())
+    key, ascii_key = _comparison_key(name), _ascii_key(name)
+    texts = (name, key, key.upper(), key.title(), ascii_key)
     variants = {variant for text in texts for variant in (text.upper(), text.translate(_ASCII_UPPER))}
     names = rows.annotate(upper_name=Upper(column)).filter(upper_name__in=variants).values_list(column, flat=True)
-    return next((other for other in names if other != name and _comparison_key(other) == key), "")
+    return next((other for other in names
+                 if other != name and (_comparison_key(other) == key or _ascii_key(other) == ascii_key)), "")
 
 
 def _comparison_key(name: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+
+
+def _ascii_key(name: str) -> str:
+    """Return the comparison key of a name with ASCII letters for those that look like them."""
+    # twice, because the normalization replaces some of these letters, such as the lunate sigma, and produces others
+    translated = unicodedata.normalize("NFKC", name.translate(_ASCII_LOOKALIKES))
+    return _comparison_key(translated.translate(_ASCII_LOOKALIKES))

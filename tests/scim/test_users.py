@@ -45,6 +45,15 @@ def test_names_that_collide_or_are_invalid_are_refused(scim, issued):
     assert database_state() == before
 
 
+@pytest.mark.parametrize("name", [
+    "Ada", "ADA", " ada", "ada ", "ada\u200b", "\u202eada", "\u0430da", "\uff41da", "bootstrap", "sign-in",
+])
+def test_the_attack_a_provisioned_name_looks_like_another_author(scim, name):
+    before = database_state()
+    assert "invalid user name" in error_of(scim.create_user(name), 409)
+    assert database_state() == before
+
+
 def deactivations(pk):
     return [("patch", {"schemas": [PATCH], "Operations": [{"op": "replace", "path": "active", "value": False}]}),
             ("patch", {"schemas": [PATCH], "Operations": [{"op": "Replace", "value": {"active": "False"}}]}),

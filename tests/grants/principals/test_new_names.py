@@ -10,7 +10,8 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import PrincipalError
-from grants.models import User
+from grants.journal import Author, first_break
+from grants.models import JournalLine, Role, User
 from grants.principals.services import add_group, add_user
 from grants.tenant.export_document import export_tenant
 from grants.tenant.faults import BadTenantDocument
@@ -52,11 +53,39 @@ def test_names_beyond_ascii_are_compared_without_case(existing, new):
         add_user(author=COMMAND, name=new)
 
 
-@pytest.mark.parametrize("name", ["bootstrap", "Bootstrap", "create_token", "import_tenant", "new_storage_identity"])
+@pytest.mark.parametrize("kind", ADD)
+@pytest.mark.parametrize("name", [
+    "\u0430dmin", "\u0410DMIN", "adm\u0456n", "\u03b1dmin", "\u0391dmin", "\U0001d6c2dmin", "adm\u0131n"])
+def test_the_attack_a_letter_of_another_script_makes_a_second_admin(kind, name, admin):
+    with pytest.raises(PrincipalError, match=f"looks like the existing {kind}:admin"):
+        ADD[kind](author=COMMAND, name=name)
+
+
+@pytest.mark.parametrize("kind", ADD)
+@pytest.mark.parametrize("name", [" admin", "admin ", "admin\u00a0", "\u2003admin", " another"])
+def test_the_attack_a_space_at_the_edge_makes_a_second_admin(kind, name, admin):
+    with pytest.raises(PrincipalError, match="starts or ends with a space"):
+        ADD[kind](author=COMMAND, name=name)
+    User.objects.create(username=name)
+    assert not add_user(author=COMMAND, name=name).has_changed
+
+
+@pytest.mark.parametrize("name", [
+    "bootstrap", "Bootstrap", "create_token", "import_tenant", "new_storage_identity", "restore", "sync_ldap_groups", "sign-in",
+    "migrate",     "b\u043eotstrap", "bootstrap (account)"])
 def test_a_user_cannot_have_the_name_of_a_command(name):
     with pytest.raises(PrincipalError, match="is reserved for a command of the console"):
         add_user(author=COMMAND, name=name, is_principal=False)
     assert add_group(author=COMMAND, name=name).has_changed
+
+
+def test_the_attack_an_imported_account_writes_journal_lines_as_a_command():
+    account = User.objects.create(username="bootstrap", role=Role.ADMINISTRATOR)
+    add_group(author=Author("bootstrap"), name="of-command")
+    add_group(author=Author("bootstrap", user_id=account.pk), name="of-account")
+    lines = JournalLine.objects.order_by("revision").values_list("actor", "principal")
+    assert list(lines) == [("bootstrap", "group:of-command"), ("bootstrap (account)", "group:of-account")]
+    assert first_break() is None
 
 
 @pytest.mark.parametrize("name", ["admin2", "admïn", "o'brien", "backup", "test", "名前", "первый", "user name", "a@b.example"])

@@ -1,0 +1,15 @@
+"""The names under which commands, migrations and the sign-in write journal lines. Accounts cannot have these names."""
+
+from django.core.management import get_commands
+
+_APPS_WITH_COMMANDS = ("authzconsole", "grants", "analytics")
+_COMMANDS_WITHOUT_LINES = ("analyze", "backup", "decide")
+_OTHER_AUTHORS = ("migrate", "sign-in")
+ACCOUNT_SUFFIX = " (account)"
+
+
+def is_reserved_name(name: str) -> bool:
+    """Return whether journal lines with this name as their actor can be from a command or from the sign-in."""
+    name = name.removesuffix(ACCOUNT_SUFFIX)
+    app = str(get_commands().get(name, "")).partition(".")[0]
+    return app in _APPS_WITH_COMMANDS and name not in _COMMANDS_WITHOUT_LINES or name in _OTHER_AUTHORS
