@@ -15,7 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from authzconsole.common.api_caller import Caller, authenticate_caller
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.request_body import check_content_type, read_json_object
 from grants.policies.question import QuestionError
@@ -72,6 +72,10 @@ def _retry_lost_connection(handle: Callable[[HttpRequest], HttpResponse], reques
 def _server_error_response(request: HttpRequest, error: Exception) -> HttpResponse:
     if is_database_locked(error):
         return json_response(f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds",
+                             status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    if is_database_unavailable(error):
+        logger.error("%s failed: %s", request.path, error)
+        return json_response(f"the database is not available; repeat the request in {RETRY_AFTER_SECONDS} seconds",
                              status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
     # Respond with JSON instead of Django's HTML page, but log the error and send the signal as Django does.
     logger.exception("%s failed", request.path, exc_info=error)

@@ -1,14 +1,17 @@
-"""Recognize a locked SQLite database, so that the response can be 503 with Retry-After.
+"""Recognize a locked or unavailable database, so that the response can be 503 with Retry-After.
 
 SQLite allows one writer at a time, and an import can hold the lock for minutes.
 """
 
+import psycopg
 from django.db import OperationalError, connection
 from django.db.models import QuerySet
 
 from authzconsole.common.monitoring.metrics import DATABASE_BUSY
 
 RETRY_AFTER_SECONDS = 10
+# PostgreSQL shuts down or starts, or has no free connection; errors of the connection itself have no code
+_UNAVAILABLE_CODES = (None, "57P01", "57P02", "57P03", "53300")
 
 
 def is_database_locked(error: Exception) -> bool:
@@ -17,6 +20,12 @@ def is_database_locked(error: Exception) -> bool:
     if is_locked:
         DATABASE_BUSY.inc()
     return is_locked
+
+
+def is_database_unavailable(error: BaseException | None) -> bool:
+    """Return whether a request failed because PostgreSQL cannot be reached or ended the connection."""
+    cause = error.__cause__ if isinstance(error, OperationalError) else None
+    return isinstance(cause, psycopg.OperationalError) and cause.sqlstate in _UNAVAILABLE_CODES
 
 
 def update_without_waiting(rows: QuerySet, **values) -> None:

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from pydantic import ValidationError
 from scim2_models import Error, NotFoundException, NotImplementedException, SCIMException
 
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.tokens import ValidToken
 from authzconsole.scim import discovery, groups, users
@@ -103,6 +103,10 @@ def error_of(error: Exception, request: HttpRequest) -> HttpResponse:
             return error_response(400, str(error), "invalidValue")
         case _ if is_database_locked(error):
             return error_response(503, "the database is locked by another change: nothing was changed, repeat the request",
+                                  headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+        case _ if is_database_unavailable(error):
+            logger.error("%s failed: %s", request.path, error)
+            return error_response(503, "the database is not available: repeat the request",
                                   headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
     logger.error("%s failed", request.path, exc_info=error)
     got_request_exception.send(sender=None, request=request)

@@ -1,5 +1,6 @@
 """Error pages: not found, method not allowed, and expired forms."""
 
+import sys
 from urllib.parse import urlencode
 
 from django.contrib import messages
@@ -10,6 +11,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_unavailable
 from authzconsole.web.context_processors import navigation
 from authzconsole.web.shared.guard import InvalidAddress
 from authzconsole.web.shared.rendering import see_other
@@ -22,11 +24,15 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Return a page with the request id, which is in every log line of this request.
+    """Return a page with the request id, which is in every log line of this request. The status is 503 without a database.
 
     No context processor runs, because it might have caused the error.
     """
-    return HttpResponse(render_to_string("500.html", {"request_id": request.id}), status=500)
+    is_unavailable = is_database_unavailable(sys.exc_info()[1])
+    page = render_to_string("500.html", {"request_id": request.id, "is_database_unavailable": is_unavailable})
+    if is_unavailable:
+        return HttpResponse(page, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+    return HttpResponse(page, status=500)
 
 
 def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:

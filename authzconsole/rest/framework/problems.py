@@ -18,7 +18,7 @@ from analytics.results.files import ResultsGone
 from analytics.results.manifest import ReportChanged
 from analytics.results.read import TableLeftOut
 from analytics.storage import StorageError
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
 from grants.errors import GrantError, JournalReadOnly, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
@@ -92,6 +92,10 @@ def _problem_of(error: Exception, view) -> Problem | None:
             return Problem(503, f"this console is read-only: {error}; nothing was changed", type_="read-only")
         case _ if is_database_locked(error):
             return Problem(503, "the database is locked by another change: nothing was changed, repeat the request",
+                           headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+        case _ if is_database_unavailable(error):
+            logger.error("the database is not available: %s", error)
+            return Problem(503, "the database is not available: repeat the request, but check first whether a change was made",
                            headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
         case Http404():
             return Problem(404, "this resource does not exist, or you cannot see it")

@@ -47,7 +47,7 @@ _ERRORS = {
     "429": ("The account or the token sent more requests than its rate limit allows, or too many unknown tokens came from this "
             "address. Retry-After says how long to wait.",
             "this token may send 300,000 requests for decisions in 60 seconds: wait 1 s before you send the next one"),
-    "503": ("The database is locked by another change. Retry-After says when to repeat the request.",
+    "503": ("The database is locked by another change or not available. Retry-After says when to repeat the request.",
             f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds"),
 }
 _HEADERS = {"401": "WWW-Authenticate", "403": "WWW-Authenticate", "405": "Allow", "429": "Retry-After", "503": "Retry-After"}

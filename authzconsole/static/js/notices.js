@@ -65,7 +65,7 @@
   const MEANINGS = {
     404: "This page no longer exists. Reload the page.",
     500: "Internal error. Reload the page; the log of the console has the cause.",
-    503: "The database is busy with another write, such as an import. Nothing was changed. Try again in a moment.",
+    503: "The database is busy or not available. Reload the page in a moment to see whether your change was made.",
   };
   // 403 has several causes: take the explanation from the response
   const explanationIn = (html) =>

@@ -2,12 +2,14 @@
 
 import sqlite3
 
+import psycopg
 import pytest
 from django.db import OperationalError, connection
 from django.test import Client
 
+from authzconsole.common.tokens import create_token
 from tests.support.authors import database_state
-from tests.support.cast import create_sample_tenant
+from tests.support.cast import SETUP, create_sample_tenant
 
 URL, SENT = "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}
 
@@ -48,3 +50,39 @@ def test_writes_during_a_long_import_return_503():
         connection.close()
     assert database_state() == before
     assert client.post(URL, SENT).status_code == 303
+
+
+def unavailable(error):
+    def fail(*_):
+        raise OperationalError(str(error)) from error
+
+    return connection.execute_wrapper(fail)
+
+
+LOST = [psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly"),
+        psycopg.errors.AdminShutdown("terminating connection due to administrator command")]
+
+
+@pytest.mark.parametrize("error", LOST)
+def test_a_lost_database_returns_503_with_retry_after(browse, error):
+    client = browse("ada")
+    client.raise_request_exception = False
+    token = create_token(author=SETUP, owner="ada", name="t", scopes=["decide", "read"], days=1).secret
+    headers = {"Authorization": f"Bearer {token}"}
+    with unavailable(error):
+        page, form = client.get("/journal/"), client.post(URL, SENT)
+        rest = [client.get("/api/v1/entities", headers=headers), client.get("/api/v1/entities"),
+                client.post("/access/v1/evaluation", {}, "application/json", headers=headers)]
+    for response in (page, form, *rest):
+        assert (response.status_code, response.headers.get("Retry-After")) == (503, "10"), response.content
+    assert "The database is not available" in page.content.decode()
+    assert client.get("/journal/").status_code == 200
+
+
+def test_other_errors_of_the_database_stay_internal_errors(browse):
+    client = browse("ada")
+    client.raise_request_exception = False
+    for error in (psycopg.errors.DiskFull("no space"), psycopg.errors.UndefinedTable("no table"), sqlite3.OperationalError("x")):
+        with unavailable(error):
+            response = client.get("/journal/")
+        assert response.status_code == 500 and "Internal error" in response.content.decode()
