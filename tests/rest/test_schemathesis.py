@@ -23,7 +23,16 @@ from tests.support.cast import SETUP, create_sample_tenant
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
-CHECKS = [not_a_server_error, checks.status_code_conformance, checks.content_type_conformance,
+
+
+def check_server_error(ctx, response, case):
+    """Refuse status 5xx, except of /readyz, which answers 503 because the test runs without Redis and workers."""
+    if case.path == "/readyz" and response.status_code == 503:
+        return None
+    return not_a_server_error(ctx, response, case)
+
+
+CHECKS = [check_server_error, checks.status_code_conformance, checks.content_type_conformance,
           checks.response_schema_conformance]
 # AuthZEN requires that unknown members are ignored
 LENIENT = {"Decisions", "AuthZEN Authorization API 1.0"}

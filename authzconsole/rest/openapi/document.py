@@ -1,6 +1,7 @@
 """The OpenAPI document. It is generated from the endpoints once per process."""
 
 import json
+import threading
 from collections.abc import Iterator
 from functools import cache
 
@@ -16,6 +17,8 @@ from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.openapi.authzen_document import ID_HEADER, authzen_components, authzen_paths
 from authzconsole.rest.openapi.monitoring_document import monitoring_paths
+
+_generating = threading.Lock()
 
 
 class AuthenticationSchemes(OpenApiAuthenticationExtension):
@@ -86,7 +89,9 @@ def document() -> dict:
 
 @cache
 def _document_bytes() -> bytes:
-    return json.dumps(document(), ensure_ascii=False).encode()
+    # drf-spectacular fails if two threads generate the document at the same time
+    with _generating:
+        return json.dumps(document(), ensure_ascii=False).encode()
 
 
 @login_not_required
