@@ -43,7 +43,7 @@ from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
 from grants.grant_attributes import GrantAttributes
 from grants.journal import RUN_ACTIONS
-from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant, permission_ids
+from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant, clear_permission_ids, permission_ids
 from grants.querysets import effective_memberships
 
 logger = logging.getLogger(__name__)
@@ -222,6 +222,8 @@ def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
     yield USERS, (User.objects.active_principals().values_list("id", "username"),)
     yield GROUPS, (Group.objects.values_list("id", "name"),)
     yield MEMBERSHIPS, (effective_memberships().values_list("user_id", "group_id"),)
+    # the database may have been restored since this process read the keys
+    clear_permission_ids()
     privilege = Case(*(When(permission_id=pk, then=Value(privilege.value)) for privilege, pk in permission_ids().items()),
                      output_field=CharField())
     yield GRANTS, tuple(

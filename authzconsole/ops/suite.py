@@ -1,4 +1,4 @@
-"""Run the tests on SQLite and PostgreSQL in parallel. Tests that do not depend on the database run on one of them."""
+"""Run the tests in passes at the same time: on SQLite, on PostgreSQL, and the tests that need no database."""
 
 import argparse
 import contextlib
@@ -31,6 +31,7 @@ CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_PASSWORD", "DATABASE_PASSWORD_FIL
 class Pass:
     """One run of pytest on one database. processes: of pytest-xdist, 0 for none."""
 
+    name: str
     database: str
     marks: str = ""
     paths: tuple[str, ...] = ()
@@ -39,18 +40,23 @@ class Pass:
 
     @property
     def report(self) -> Path:
-        return REPORTS / f"{self.database}.xml"
+        return REPORTS / f"{self.name}.xml"
 
     @property
     def log(self) -> Path:
-        return REPORTS / f"{self.database}.log"
+        return REPORTS / f"{self.name}.log"
 
 
 # Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore run on SQLite only,
-# and browser tests on PostgreSQL only, with the tests that need no database. Both passes then take about the same time.
-FULL = (Pass("sqlite", "spark or (database and not browser)"), Pass("postgresql", "not spark"))
+# and browser tests on PostgreSQL only. The tests without a database have a pass of their own, because most of them wait for
+# programs that they start, and the other passes use the processor meanwhile.
+FULL = (
+    Pass("sqlite", "sqlite", "spark or (database and not browser)"),
+    Pass("postgresql", "postgresql", "not spark and (database or browser)"),
+    Pass("no-database", "sqlite", "not spark and not database and not browser"),
+)
 # The rules, the addresses, the changes of grants, and one page of each area: a minute on two cores.
-QUICK = (Pass("sqlite", "not spark and not browser and not worker and not slow", paths=(
+QUICK = (Pass("quick", "sqlite", "not spark and not browser and not worker and not slow", paths=(
     "tests/entities", "tests/grants/changes", "tests/grants/policies", "tests/grants/principals",
     "tests/grants/tenant/test_tenant_import.py", "tests/grants/test_active_generation.py", "tests/grants/test_journal.py",
     "tests/web/test_areas.py", "tests/web/accounts/test_sign_in.py", "tests/web/policies", "tests/api/test_token_fast_path.py",
@@ -88,7 +94,7 @@ def _environment(url: str) -> dict[str, str]:
 
 
 def run_pass(test_pass: Pass, options: list[str]) -> bool:
-    print(f"== Tests on {test_pass.database}{f' ({test_pass.marks})' if test_pass.marks else ''}", flush=True)
+    print(f"== {test_pass.name}: tests on {test_pass.database}{f' ({test_pass.marks})' if test_pass.marks else ''}", flush=True)
     test_pass.report.parent.mkdir(parents=True, exist_ok=True)
     test_pass.report.unlink(missing_ok=True)
     coverage = ["-m", "coverage", "run"] if test_pass.measures_coverage else []
@@ -101,7 +107,7 @@ def run_pass(test_pass: Pass, options: list[str]) -> bool:
     with database_url(test_pass.database) as url:
         code = run_command(command, cwd=ROOT, env=_environment(url))
     if code == 0 and executed_test_count(test_pass.report) == 0:
-        print(f"No test ran on {test_pass.database}.", file=sys.stderr)
+        print(f"No test ran in the pass {test_pass.name}.", file=sys.stderr)
     return code == 0 and executed_test_count(test_pass.report) > 0
 
 
@@ -110,7 +116,7 @@ def background_pass(test_pass: Pass, options: Sequence[str]) -> Iterator[Callabl
     """Run a pass in a separate process. Yield a function that waits for it, prints its output and returns whether it passed."""
     test_pass.log.parent.mkdir(parents=True, exist_ok=True)
     with test_pass.log.open("w+") as log:
-        command = [sys.executable, "-m", "ops.suite", "--only", test_pass.database, *options]
+        command = [sys.executable, "-m", "ops.suite", "--only", test_pass.name, *options]
         process = subprocess.Popen(command, cwd=ROOT / "authzconsole", stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT))
 
@@ -141,7 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
     parser.add_argument("--coverage", action="store_true", help="the quick tests, in one process that measures coverage")
-    parser.add_argument("--only", choices=[test_pass.database for test_pass in FULL], help="on this database alone")
+    parser.add_argument("--only", choices=[test_pass.name for test_pass in FULL], help="this pass alone")
     arguments, options = parser.parse_known_args()
     interrupt_on_signals()
     try:
@@ -150,7 +156,7 @@ def main() -> int:
         if arguments.coverage:
             passes = [replace(test_pass, processes=0, measures_coverage=True) for test_pass in QUICK]
         else:
-            passes = QUICK if is_quick else [test_pass for test_pass in FULL if arguments.only in (None, test_pass.database)]
+            passes = QUICK if is_quick else [test_pass for test_pass in FULL if arguments.only in (None, test_pass.name)]
         is_success = run_passes(passes, options)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
