@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
+from django.contrib.auth.hashers import make_password
 from django.db.models.functions import Abs
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -85,6 +86,8 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
         else:
             _check_can_return(user)
             ProvisionedUser.objects.filter(user=user).update(removed_at=None)
+            # the name may belong to another person now
+            User.objects.filter(pk=user.pk).update(password=make_password(None))
             set_user_email(author=author, name=name, email=email)
             set_user_active(author=author, name=name, active=bool(resource.active))
         user = User.objects.select_related("provisioned").get(username=name)

@@ -1,6 +1,7 @@
 """Users over SCIM: provisioning, deactivation with sessions and tokens, removal and return."""
 
 import pytest
+from django.contrib.auth.hashers import make_password
 from django.test import Client
 
 from authzconsole.common.token_facts import facts_of_tokens
@@ -117,6 +118,7 @@ def test_a_removed_user_is_hidden_and_returns_without_the_access_of_the_past(sci
     scim.create_user("nina")
     pk = scim.get("/Users", filter='userName eq "nina"').json()["Resources"][0]["id"]
     group = scim.create_group("readers", [pk, ids["dee"]]).json()
+    User.objects.filter(pk=pk).update(password=make_password("of-the-first-nina"))
     before = current_revision()
     assert scim.send("delete", f"/Users/{pk}").status_code == 204
     assert [line[:2] for line in lines_after(before)] == [("user-deactivate", "user:nina"), ("member-remove", "user:nina")]
@@ -130,6 +132,7 @@ def test_a_removed_user_is_hidden_and_returns_without_the_access_of_the_past(sci
     answer = scim.create_user("nina", emails=[{"value": "n2@example.com"}])
     assert answer.status_code == 201 and answer.json()["id"] == pk and answer.json()["active"] is True
     assert "groups" not in answer.json()
+    assert not User.objects.get(pk=pk).has_usable_password()
     assert scim.send("delete", f"/Users/{ids['dee']}").status_code == 204
     assert "would inherit" in error_of(scim.create_user("dee"), 409, "uniqueness")
 
