@@ -16,7 +16,8 @@ from grants.models import User, permission_ids
 from tests.rest.conftest import problem
 
 ORDERS = "dataset:sales.orders"
-MAX_ROWS_READ = 700
+# of 10,000 to 20,000 rows; a page of a rare value may be found by reading part of an index
+MAX_ROWS_READ = 5_000
 
 
 def grants(rest, **filters):
@@ -115,7 +116,8 @@ def large_tenant(cast):
              hash)
            SELECT 1000 + n, timestamptz '2031-01-01 UTC' + n * interval '1 second', 'ada', 'register', '', 'dataset:big.d' || n,
              '', '', '', md5((n / 10)::text), '' FROM generate_series(1, 10000) n""",
-        "ANALYZE entities_entity", "ANALYZE grants_usergrant", "ANALYZE grants_groupgrant", "ANALYZE grants_journalline",
+        # all tables, because earlier tests may have left other statistics of those that are joined
+        "ANALYZE",
     ]
     with connection.cursor() as cursor:
         for statement in statements:
