@@ -27,16 +27,15 @@ from authzconsole.scim.filters import (
     IdColumn,
     RelatedRows,
     TextColumn,
-    filter_condition,
     id_from_text,
     member_condition,
     outer_key,
-    sort_order,
 )
 from authzconsole.scim.payloads import checked_external_id, patch_of, read_payload
 from authzconsole.scim.responses import Query, list_response, query_of, scim_response
 from authzconsole.scim.rows import (
     external_id_of,
+    matching_page,
     row_or_404,
     store_external_id,
     visible_condition,
@@ -75,13 +74,7 @@ def list_groups(request: HttpRequest) -> HttpResponse:
 
 def search_groups(query: Query) -> HttpResponse:
     """Return a page of groups. Runs three queries, or four with members."""
-    rows = visible_groups()
-    if query.filter:
-        rows = rows.filter(filter_condition(GroupResource, query.filter, COLUMNS))
-    order = [sort_order(GroupResource, query.sort_by, COLUMNS, is_descending=query.is_descending)] if query.sort_by else []
-    total = rows.count()
-    rows = rows.order_by(*order, "pk")
-    page = list(rows[query.start - 1: query.start - 1 + query.count]) if query.count else []
+    page, total = matching_page(visible_groups(), GroupResource, query, COLUMNS)
     return list_response(_resources(page, query), total, query)
 
 

@@ -9,7 +9,8 @@ from django.db.models import Q, QuerySet
 from scim2_models import NotFoundException
 
 from authzconsole.models import ProvisionedGroup, ProvisionedUser
-from authzconsole.scim.filters import id_from_text
+from authzconsole.scim.filters import ColumnMap, filter_condition, id_from_text, sort_order
+from authzconsole.scim.responses import Query
 from grants.changes.authority import administrator_transaction
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import User
@@ -43,6 +44,19 @@ def visible_users() -> QuerySet[User]:
 
 def visible_groups() -> QuerySet[Group]:
     return Group.objects.select_related("provisioned")
+
+
+def matching_page(rows: QuerySet, model: type, query: Query, columns: ColumnMap) -> tuple[list, int]:
+    """Return the rows of the requested page, and how many rows match the filter. Runs two queries, or one for a page of 0 rows.
+
+    model: the SCIM model of the resource. Raise InvalidFilterException or InvalidPathException.
+    """
+    if query.filter:
+        rows = rows.filter(filter_condition(model, query.filter, columns))
+    order = [sort_order(model, query.sort_by, columns, is_descending=query.is_descending)] if query.sort_by else []
+    total = rows.count()
+    rows = rows.order_by(*order, "pk")
+    return list(rows[query.start - 1: query.start - 1 + query.count]) if query.count else [], total
 
 
 def row_or_404(rows: QuerySet, text: str):

@@ -18,13 +18,11 @@ from authzconsole.scim.filters import (
     IdColumn,
     RelatedRows,
     TextColumn,
-    filter_condition,
     outer_key,
-    sort_order,
 )
 from authzconsole.scim.payloads import checked_external_id, first_emails_first, patch_of, read_payload
 from authzconsole.scim.responses import Query, list_response, query_of, scim_response
-from authzconsole.scim.rows import external_id_of, row_or_404, store_external_id, visible_users, write_transaction
+from authzconsole.scim.rows import external_id_of, matching_page, row_or_404, store_external_id, visible_users, write_transaction
 from authzconsole.scim.schemas import EMAIL_TYPE, POLICY
 from authzconsole.scim.schemas import User as UserResource
 from grants.errors import PrincipalError
@@ -58,13 +56,7 @@ def list_users(request: HttpRequest) -> HttpResponse:
 
 def search_users(query: Query) -> HttpResponse:
     """Return a page of users. Runs three queries, including the one for their groups."""
-    rows = visible_users()
-    if query.filter:
-        rows = rows.filter(filter_condition(UserResource, query.filter, COLUMNS))
-    order = [sort_order(UserResource, query.sort_by, COLUMNS, is_descending=query.is_descending)] if query.sort_by else []
-    total = rows.count()
-    rows = rows.order_by(*order, "pk")
-    page = list(rows[query.start - 1: query.start - 1 + query.count]) if query.count else []
+    page, total = matching_page(visible_users(), UserResource, query, COLUMNS)
     return list_response(_resources(page, query), total, query)
 
 
@@ -148,17 +140,17 @@ def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
 def patch_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     patch = patch_of(request, PatchOp[UserResource], max_operations=MAX_OPERATIONS)
     user = row_or_404(visible_users(), pk)
-    resource = _patched(user, patch)
+    resource = _apply_patch(user, patch)
     with write_transaction():
         current = row_or_404(visible_users(), pk)
         # another request may have changed the user
         if _resource(current) != _resource(user):
-            resource = _patched(current, patch)
+            resource = _apply_patch(current, patch)
         _change_user(author, current, resource)
         return _user_response(_reload(current), query_of(request, SCHEMA))
 
 
-def _patched(user: User, patch: PatchOp) -> UserResource:
+def _apply_patch(user: User, patch: PatchOp) -> UserResource:
     """Return the resource of a user after the operations. This takes half a millisecond for each."""
     resource = _as_model(user)
     patch.patch(resource, scim_policy=POLICY)
