@@ -4,18 +4,19 @@ Otherwise the answer to a rule over all live entities would tell a caller withou
 kinds of entities it contains. The answers to other rules depend only on the grants of the subject.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q
 
 from entities.address import Address
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from grants.evaluation.delegated_facts import DelegatedFacts
 from grants.evaluation.effective_grants import grant_tables_of_principal
 from grants.evaluation.entity_filters import FilterContext, requirement_condition, visibility_condition
 from grants.evaluation.facts import NOTHING_MISSING
 from grants.models import User
-from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts
 from grants.policies.grammar import HasOnAllLive, has, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question
@@ -25,23 +26,8 @@ KnownContainers = Callable[[set[Address]], Collection[Address]]
 
 
 @dataclass(frozen=True, slots=True)
-class EmptyContainerFacts:
+class EmptyContainerFacts(DelegatedFacts):
     """The facts of one question (see `grants.policies.decide.Facts`), without the live entities inside its target."""
-
-    facts: Facts
-
-    @property
-    def is_subject_known(self) -> bool:
-        return self.facts.is_subject_known
-
-    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
-        return self.facts.privileges_on(address)
-
-    def has_grant_at_or_below(self, address: Address) -> bool:
-        return self.facts.has_grant_at_or_below(address)
-
-    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
-        return self.facts.grant_at_or_below(address)
 
     def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
         return NOTHING_MISSING

@@ -5,7 +5,7 @@ INVARIANT: the listed and counted entities are exactly the entities that `grants
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from django.db.models import Count, Exists, OuterRef, Q, QuerySet
@@ -15,12 +15,13 @@ from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import KIND_ORDER, Privilege
 from grants.evaluation.count_cache import cached_count
+from grants.evaluation.delegated_facts import DelegatedFacts
 from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import ALL
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.visibility import Visibility
 from grants.models import permission_ids
-from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant
+from grants.policies.decide import EntitiesWithoutPrivilege
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
 
@@ -29,26 +30,12 @@ _DOT, _AFTER_DOT = ".", "/"
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryFacts:
+class SummaryFacts(DelegatedFacts):
     """The facts of one question (see `grants.policies.decide.Facts`), with at most `max_listed` entities without a privilege."""
 
     question: Question
-    facts: Facts
     max_listed: int
     _cache: dict = field(default_factory=dict)
-
-    @property
-    def is_subject_known(self) -> bool:
-        return self.facts.is_subject_known
-
-    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
-        return self.facts.privileges_on(address)
-
-    def has_grant_at_or_below(self, address: Address) -> bool:
-        return self.facts.has_grant_at_or_below(address)
-
-    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
-        return self.facts.grant_at_or_below(address)
 
     def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
         key = address, privilege, kind
@@ -68,7 +55,7 @@ def summary_facts(question: Question, max_listed: int) -> SummaryFacts:
 def summary_facts_of_generations(questions: Sequence[Question], max_listed: int) -> list[SummaryFacts]:
     """Gather the facts for questions that differ only in their generation. The questions share the lookups of live entities."""
     facts_of_all, cache = gather_facts(questions, explained=True, with_live=False), {}
-    return [SummaryFacts(question, facts, max_listed, cache)
+    return [SummaryFacts(facts, question, max_listed, cache)
             for question, facts in zip(questions, facts_of_all, strict=True)]
 
 
