@@ -16,8 +16,8 @@ from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.web.journal.rows import ACTION_LABELS, journal_row
 from authzconsole.web.shared.guard import auditor_required
-from authzconsole.web.shared.paging import Page, url_with
-from authzconsole.web.shared.parameters import TIME_FAULT, name_parameter, parse_time, text_parameter
+from authzconsole.web.shared.paging import Page, paginate_newest_first
+from authzconsole.web.shared.parameters import TIME_FIELDS, name_parameter, number_parameter, text_parameter, time_filters
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
@@ -28,7 +28,6 @@ from grants.models import JournalLine
 
 LINES_PER_PAGE = 50
 TEXT_FIELDS = ("principal", "actor", "entity", "action")
-TIME_FIELDS = ("since", "until")
 SECTION = "lines"
 TABLE = Table(
     "journal",
@@ -90,7 +89,7 @@ def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
 @auditor_required
 def verify_journal(request: HttpRequest) -> HttpResponse:
     """Verify at most MAX_LINES_PER_PROOF lines after the line in the URL."""
-    after = _revision(request, "after") or 0
+    after = number_parameter(request, "after") or 0
     return render_page(request, "journal/proof.html", {
         "proof": verify_part(after), "first_line": after + 1, "revision": current_revision(),
         "keys": list(journal_keys()), "read_only_reason": read_only_reason()})
@@ -108,36 +107,14 @@ def _query(request: HttpRequest) -> JournalQuery:
             faults["entity"] = f"{error}."
     if fields["principal"] and ":" not in fields["principal"]:
         filters["principal"] = f"user:{fields['principal']}"
-    for name in TIME_FIELDS:
-        try:
-            filters[name] = parse_time(fields[name], is_end=name == "until")
-        except (ValueError, OverflowError):
-            faults[name] = TIME_FAULT.format(fields[name])
-    return JournalQuery(fields, faults, journal_lines().none() if faults else journal_lines(**filters))
+    times, time_faults = time_filters(fields)
+    faults |= time_faults
+    return JournalQuery(fields, faults, journal_lines().none() if faults else journal_lines(**filters, **times))
 
 
 def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
-    """Return the lines before or after the revision in the URL. Old pages cost no more than recent ones."""
-    before, after = (_revision(request, name) for name in ("before", "after"))
-    if before is None and after is not None:
-        lines = list(rows.filter(place__gt=after).order_by("place")[: LINES_PER_PAGE + 1])
-        has_newer, has_older = len(lines) > LINES_PER_PAGE, True
-        lines = lines[:LINES_PER_PAGE][::-1]
-    else:
-        lines = list((rows if before is None else rows.filter(place__lt=before))[: LINES_PER_PAGE + 1])
-        has_newer, has_older = before is not None, len(lines) > LINES_PER_PAGE
-        lines = lines[:LINES_PER_PAGE]
-    position = f"lines {lines[0].revision:,} to {lines[-1].revision:,}" if lines else ""
-    return Page(
-        lines, position, len(lines),
-        url_with(request, after=lines[0].revision, before=None) if has_newer and lines else "",
-        url_with(request, before=lines[-1].revision, after=None) if has_older and lines else "",
-    )
-
-
-def _revision(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
+    return paginate_newest_first(request, rows, "place", max_rows=LINES_PER_PAGE,
+                                 position=lambda lines: f"lines {lines[0].revision:,} to {lines[-1].revision:,}")
 
 
 def _downloads(query: JournalQuery) -> list[tuple[str, str]]:

@@ -18,15 +18,14 @@ from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.queries import EVENT_MEMBERS, event_as_json, security_events
 from authzconsole.models import SecurityEvent
 from authzconsole.web.shared.guard import auditor_required
-from authzconsole.web.shared.paging import Page, url_with
-from authzconsole.web.shared.parameters import TIME_FAULT, choice_parameter, parse_time, text_parameter
+from authzconsole.web.shared.paging import paginate_newest_first
+from authzconsole.web.shared.parameters import TIME_FIELDS, choice_parameter, text_parameter, time_filters
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 
 EVENTS_PER_PAGE = 50
 ROWS_PER_BATCH = 2_000
 SECTION = "events"
-TIME_FIELDS = ("since", "until")
 TABLE = Table(
     "security-events",
     tuple(Column(name, ColumnType.LONG if name in ("id", "count") else ColumnType.TEXT) for name in ("id", "at", *EVENT_MEMBERS)),
@@ -52,7 +51,8 @@ class EventQuery:
 @auditor_required
 def security_event_page(request: HttpRequest) -> HttpResponse:
     query = _query(request)
-    page = _page(request, query.rows)
+    page = paginate_newest_first(request, query.rows, "pk", max_rows=EVENTS_PER_PAGE,
+                                 position=lambda events: f"{len(events):,} on this page")
     template = "journal/_security_events.html" if requested_section(request) == SECTION else "journal/security_events.html"
     parameters = {name: text for name, text in query.fields.items() if text}
     return render_page(request, template, {
@@ -83,36 +83,10 @@ def _label(kind: str) -> str:
 def _query(request: HttpRequest) -> EventQuery:
     fields = {"kind": choice_parameter(request, "kind", EventKind.values), "address": text_parameter(request, "address"),
               "account": name_from_input(text_parameter(request, "account"), "user")}
-    filters, faults = dict(fields), {}
-    for name in TIME_FIELDS:
-        fields[name] = text_parameter(request, name)
-        try:
-            filters[name] = parse_time(fields[name], is_end=name == "until")
-        except (ValueError, OverflowError):
-            faults[name] = TIME_FAULT.format(fields[name])
-    return EventQuery(fields, faults, SecurityEvent.objects.none() if faults else security_events(**filters))
-
-
-def _page(request: HttpRequest, rows: QuerySet[SecurityEvent]) -> Page:
-    """Return the events before or after the number in the URL. Runs one query."""
-    before, after = (_number(request, name) for name in ("before", "after"))
-    if before is None and after is not None:
-        events = list(rows.filter(pk__gt=after).order_by("pk")[: EVENTS_PER_PAGE + 1])
-        has_newer, has_older = len(events) > EVENTS_PER_PAGE, True
-        events = events[:EVENTS_PER_PAGE][::-1]
-    else:
-        events = list((rows if before is None else rows.filter(pk__lt=before))[: EVENTS_PER_PAGE + 1])
-        has_newer, has_older = before is not None, len(events) > EVENTS_PER_PAGE
-        events = events[:EVENTS_PER_PAGE]
-    return Page(
-        events, f"{len(events):,} on this page" if events else "", len(events),
-        url_with(request, after=events[0].pk, before=None) if has_newer and events else "",
-        url_with(request, before=events[-1].pk, after=None) if has_older and events else "")
-
-
-def _number(request: HttpRequest, name: str) -> int | None:
-    text = request.GET.get(name, "")
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 18 else None
+    texts = {name: text_parameter(request, name) for name in TIME_FIELDS}
+    times, faults = time_filters(texts)
+    rows = SecurityEvent.objects.none() if faults else security_events(**fields, **times)
+    return EventQuery(fields | texts, faults, rows)
 
 
 def _batches(rows: QuerySet[SecurityEvent]) -> Iterator[pa.RecordBatch]:
