@@ -1,27 +1,4 @@
-import pytest
-from django.test import Client
+# the fixtures of the pages
+from tests.web.conftest import browse, cast, htmx
 
-from tests.support.cast import create_sample_tenant
-
-
-@pytest.fixture
-def cast(db):
-    return create_sample_tenant()
-
-
-@pytest.fixture
-def browse(cast):
-    """browse("ada").get(...): a signed-in client of somebody of the cast; of nobody without a name."""
-    def client_of(name: str = "") -> Client:
-        client = Client()
-        if name:
-            client.force_login(cast[name])
-        return client
-
-    return client_of
-
-
-@pytest.fixture
-def htmx():
-    """The headers with which htmx asks for the part with that id."""
-    return lambda target: {"HX-Request": "true", "HX-Target": target}
+__all__ = ["browse", "cast", "htmx"]
