@@ -59,7 +59,7 @@ class LostPermissions:
         remaining = iter(rows)
         while batch := list(islice(remaining, ROWS_PER_BATCH)):
             candidates = [candidate for row in batch if (candidate := self._candidate(row)) is not None]
-            confirmed = self._confirmed(candidates)
+            confirmed = self._actual_losses(candidates)
             self.left_out += len(batch) - len(confirmed)
             yield from confirmed
 
@@ -74,7 +74,7 @@ class LostPermissions:
         is_comparable = operation in KINDS[address.kind].operations and all(p is not None and p.has_rule for p in policies)
         return LostPermission(user, address, operation) if is_comparable else None
 
-    def _confirmed(self, candidates: list[LostPermission]) -> list[LostPermission]:
+    def _actual_losses(self, candidates: list[LostPermission]) -> list[LostPermission]:
         live = entities_at({candidate.address for candidate in candidates}, Entity.objects.filter(state=State.LIVE))
         of_live = [candidate for candidate in candidates if candidate.address in live]
         permitted_before = _permitted_keys(of_live, self.before)

@@ -28,7 +28,7 @@ class QuotedText:
         return repr(self._text)
 
 
-def _escaped(text: str, keep: str = "") -> str:
+def _escape(text: str, keep: str = "") -> str:
     return "".join(char if char.isprintable() or char in keep else ascii(char)[1:-1] for char in text)
 
 
@@ -39,14 +39,14 @@ def escape_unprintable_characters(logger: object, method: str, entry: EventDict)
     """
     for key, value in entry.items():
         if isinstance(value, str) and not value.isprintable():
-            entry[key] = _escaped(value) if key == "event" else QuotedText(value)
+            entry[key] = _escape(value) if key == "event" else QuotedText(value)
     return entry
 
 
 def _write_traceback(stream: TextIO, exception: ExcInfo) -> None:
     text = StringIO()
     structlog.dev.plain_traceback(text, exception)
-    stream.write(_escaped(text.getvalue(), keep="\n\t"))
+    stream.write(_escape(text.getvalue(), keep="\n\t"))
 
 
 def _renderers(log_format: str) -> list[Processor]:

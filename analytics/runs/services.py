@@ -77,15 +77,15 @@ def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
     write.
     """
     if author is None:
-        return _cancel_unfinished(run)
+        return _cancel_unfinished_run(run)
     with administrator_transaction(author) as head:
-        is_cancelled = _cancel_unfinished(run)
+        is_cancelled = _cancel_unfinished_run(run)
         if is_cancelled:
             append_to_journal(head, [Change("run-cancel", detail=_run_text(run))], author=author)
     return is_cancelled
 
 
-def _cancel_unfinished(run: AnalysisRun) -> bool:
+def _cancel_unfinished_run(run: AnalysisRun) -> bool:
     """Cancel in one statement, so that a run that is claimed or requeued at the same moment is cancelled too."""
     now, is_waiting = timezone.now(), Q(state=RunState.WAITING)
     unfinished = AnalysisRun.objects.filter(pk=run.pk, state__in=(RunState.WAITING, RunState.RUNNING))

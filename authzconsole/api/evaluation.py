@@ -47,12 +47,12 @@ def _answers(caller: Caller, questions: list[Question | QuestionError]) -> Itera
         if isinstance(question, Question):
             caller.check_can_ask(question)
     if caller.can_ask_about_all:
-        return _counted(questions, answer_questions(questions))
-    return _counted(questions, answer_questions(questions, redact=redact_all, states=caller.visible_states,
+        return _count_decisions(questions, answer_questions(questions))
+    return _count_decisions(questions, answer_questions(questions, redact=redact_all, states=caller.visible_states,
                                                 known_containers=caller.known_containers))
 
 
-def _counted(questions: list[Question | QuestionError], answers: Iterator[dict]) -> Iterator[dict]:
+def _count_decisions(questions: list[Question | QuestionError], answers: Iterator[dict]) -> Iterator[dict]:
     """Yield the answers, and count the decisions for the metrics."""
     for question, answer in zip(questions, answers, strict=True):
         if isinstance(question, Question):

@@ -40,18 +40,18 @@ def encrypted_keys(passphrase: str) -> bytes:
     """Return SECRET_KEY and JOURNAL_KEYS, encrypted with AES-256-GCM and a key that scrypt derives from the passphrase."""
     salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
     text = json.dumps({"secret_key": settings.SECRET_KEY, "journal_keys": list(settings.JOURNAL_KEYS)}).encode()
-    return salt + nonce + AESGCM(_derived(passphrase, salt)).encrypt(nonce, text, _LABEL)
+    return salt + nonce + AESGCM(_derive_key(passphrase, salt)).encrypt(nonce, text, _LABEL)
 
 
 def decrypted_keys(data: bytes, passphrase: str) -> ConsoleKeys:
     salt, nonce, text = data[:SALT_BYTES], data[SALT_BYTES: SALT_BYTES + NONCE_BYTES], data[SALT_BYTES + NONCE_BYTES:]
     try:
-        return ConsoleKeys(**json.loads(AESGCM(_derived(passphrase, salt)).decrypt(nonce, text, _LABEL)))
+        return ConsoleKeys(**json.loads(AESGCM(_derive_key(passphrase, salt)).decrypt(nonce, text, _LABEL)))
     except (InvalidTag, ValueError, TypeError):
         raise BackupError("the keys of the backup cannot be decrypted: the passphrase is wrong, or they were changed") from None
 
 
-def _derived(passphrase: str, salt: bytes) -> bytes:
+def _derive_key(passphrase: str, salt: bytes) -> bytes:
     return hashlib.scrypt(passphrase.encode(), salt=salt, **SCRYPT)
 
 

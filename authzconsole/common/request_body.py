@@ -26,7 +26,7 @@ def read_json_object(request: HttpRequest, *, default: dict | None = None, allow
     allows_surrogates: accept lone surrogates, because a serializer refuses them later and names the member.
     Raise RequestRefused: 413 if the body is too long, 400 if it is not a JSON object.
     """
-    raw = _read_limited(request, max_bytes)
+    raw = _read_at_most(request, max_bytes)
     if len(raw) > max_bytes:
         _refuse_too_long(max_bytes)
     if not raw.strip():
@@ -42,7 +42,7 @@ def read_json_object(request: HttpRequest, *, default: dict | None = None, allow
     return body
 
 
-def _read_limited(request: HttpRequest, max_bytes: int) -> bytes:
+def _read_at_most(request: HttpRequest, max_bytes: int) -> bytes:
     length = request.META.get("CONTENT_LENGTH")
     if not length and request.META.get("wsgi.input_terminated"):
         # Django treats a chunked body as empty

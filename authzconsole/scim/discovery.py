@@ -44,11 +44,11 @@ def service_provider_config(request: HttpRequest) -> HttpResponse:
 
 
 def resource_types(request: HttpRequest, name: str = "") -> HttpResponse:
-    return _listed(request, {resource_type.id: resource_type for resource_type in map(_resource_type, (User, Group))}, name)
+    return _response_of(request, {resource_type.id: resource_type for resource_type in map(_resource_type, (User, Group))}, name)
 
 
 def schemas(request: HttpRequest, name: str = "") -> HttpResponse:
-    return _listed(request, _schemas(), name)
+    return _response_of(request, _schemas(), name)
 
 
 def _resource_type(model: type) -> ResourceType:
@@ -67,7 +67,7 @@ def _schemas() -> dict:
     return described
 
 
-def _listed(request: HttpRequest, resources: dict, name: str) -> HttpResponse:
+def _response_of(request: HttpRequest, resources: dict, name: str) -> HttpResponse:
     if "filter" in request.GET:
         # RFC 7644, section 4: a client must not mistake a part of the list for all of it
         raise ForbiddenException(detail="this list cannot be filtered")

@@ -141,7 +141,7 @@ class _ConditionVisitor(FilterVisitor[Q]):
         binding = self.filter.resolve_comparison(node.attr_path)
         name, sub_name = binding.field_name, binding.sub_field_name
         if name in self.map.related:
-            return _compare_related(self.map.related[name], sub_name or "value", node)
+            return _related_condition(self.map.related[name], sub_name or "value", node)
         return _compare(self._column(name, sub_name), node)
 
     def visit_present(self, node: Present) -> Q:
@@ -209,7 +209,7 @@ def _compare(column: Column, node: Comparison) -> Q:
     return column.compare(node.op, node.value)
 
 
-def _compare_related(related: RelatedRows, sub_name: str, node: Comparison) -> Q:
+def _related_condition(related: RelatedRows, sub_name: str, node: Comparison) -> Q:
     if sub_name not in related.columns:
         raise InvalidFilterException(detail=f"the filter cannot test {sub_name}")
     column = related.columns[sub_name]

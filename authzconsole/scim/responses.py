@@ -48,14 +48,14 @@ class Query:
     def select(self, resource: dict) -> dict:
         """Return the requested attributes of a resource. `schemas` and `id` are always returned."""
         if self.attributes:
-            return {name: value if name in ALWAYS else self._selected(name.lower(), value) for name, value in resource.items()
+            return {name: value if name in ALWAYS else self._selection(name.lower(), value) for name, value in resource.items()
                     if name in ALWAYS or self.includes(name.lower())}
         if self.excluded:
             return {name: value if name in ALWAYS else self._remaining(name.lower(), value) for name, value in resource.items()
                     if name in ALWAYS or name.lower() not in self.excluded}
         return resource
 
-    def _selected(self, name: str, value: object) -> object:
+    def _selection(self, name: str, value: object) -> object:
         return value if name in self.attributes else _items(value, lambda sub: f"{name}.{sub.lower()}" in self.attributes)
 
     def _remaining(self, name: str, value: object) -> object:

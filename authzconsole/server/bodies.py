@@ -52,7 +52,7 @@ class BodyReceiver:
         """
         if length > MEMORY_BYTES:
             await self._check_large(length, is_identified)
-        with self._counted(address):
+        with self._count_body(address):
             return await self._receive(receive, length, is_identified)
 
     async def _receive(self, receive, length, is_identified) -> IO[bytes]:
@@ -71,8 +71,8 @@ class BodyReceiver:
                         if received <= MEMORY_BYTES < received + len(chunk):
                             if length == CHUNKED:
                                 await self._check_large(received + len(chunk), is_identified)
-                            large.enter_context(self._counted_large())
-                            body = self._moved_to_disk(body)
+                            large.enter_context(self._count_large_body())
+                            body = self._move_to_disk(body)
                         received += len(chunk)
                         if received > self._limits.max_bytes:
                             raise _too_large(self._limits.max_bytes)
@@ -89,7 +89,7 @@ class BodyReceiver:
             failure.pop_all()
             return body
 
-    def _moved_to_disk(self, body: IO[bytes]) -> IO[bytes]:
+    def _move_to_disk(self, body: IO[bytes]) -> IO[bytes]:
         file = cast(IO[bytes], tempfile.TemporaryFile(dir=self._folder))
         body.seek(0)
         file.write(body.read())
@@ -102,7 +102,7 @@ class BodyReceiver:
             raise _too_large(self._limits.max_bytes)
 
     @contextlib.contextmanager
-    def _counted(self, address: str) -> Iterator[None]:
+    def _count_body(self, address: str) -> Iterator[None]:
         if address and self._by_address[address] >= self._limits.max_per_address:
             raise BodyRefused(429, "too many unfinished requests came from your address", is_retry_useful=True)
         if self._unfinished >= self._limits.max_unfinished:
@@ -118,7 +118,7 @@ class BodyReceiver:
                 del self._by_address[address]
 
     @contextlib.contextmanager
-    def _counted_large(self) -> Iterator[None]:
+    def _count_large_body(self) -> Iterator[None]:
         if self._large >= self._limits.max_large:
             raise BodyRefused(503, "the console receives too many large requests at the moment", is_retry_useful=True)
         self._large += 1

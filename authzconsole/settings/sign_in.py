@@ -59,7 +59,7 @@ def oidc_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]
     OIDC_PROVIDERS has several providers; OIDC_ISSUER and the other variables describe a single one with the id `oidc`.
     """
     return {provider_id: _oidc_options(provider_id, options)
-            for provider_id, options in _described("OIDC", OIDC_OPTIONS, environment).items()}
+            for provider_id, options in _provider_options("OIDC", OIDC_OPTIONS, environment).items()}
 
 
 def saml_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
@@ -67,23 +67,23 @@ def saml_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]
 
     SAML_PROVIDERS has several providers; SAML_ISSUER and the other variables describe a single one with the id `saml`.
     """
-    described = _described("SAML", SAML_OPTIONS, environment)
-    if described and not IS_SAML_INSTALLED:
+    options_by_id = _provider_options("SAML", SAML_OPTIONS, environment)
+    if options_by_id and not IS_SAML_INSTALLED:
         raise ImproperlyConfigured("a SAML provider is configured, but the packages for SAML are not installed: install the "
                                    "extra `saml` (requirements/extra-saml.txt)")
-    return {provider_id: _saml_options(provider_id, options) for provider_id, options in described.items()}
+    return {provider_id: _saml_options(provider_id, options) for provider_id, options in options_by_id.items()}
 
 
-def _described(kind: str, known: tuple[str, ...], environment: Mapping[str, str]) -> dict:
+def _provider_options(kind: str, known: tuple[str, ...], environment: Mapping[str, str]) -> dict:
     """Return the options of each provider of this kind, by provider id. They are not checked yet."""
-    described = _json_object(f"{kind}_PROVIDERS", environment.get(f"{kind}_PROVIDERS", ""))
+    options_by_id = _json_object(f"{kind}_PROVIDERS", environment.get(f"{kind}_PROVIDERS", ""))
     single_id = kind.lower()
     if single := {option: text for option in known if (text := environment.get(f"{kind}_{option.upper()}", ""))}:
-        if single_id in described:
+        if single_id in options_by_id:
             raise ImproperlyConfigured(f"{kind}_PROVIDERS has a provider `{single_id}`, which {kind}_ISSUER and the like "
                                        "describe too")
-        described[single_id] = single
-    return described
+        options_by_id[single_id] = single
+    return options_by_id
 
 
 def _saml_options(provider_id: str, options: object) -> ProviderOptions:

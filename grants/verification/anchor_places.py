@@ -97,16 +97,16 @@ class FilePlace:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - MAX_RECORD_BYTES))
         lines = file.read().splitlines()
-        return self._parsed(lines[-1], "the last line") if lines else None
+        return self._parse_anchor(lines[-1], "the last line") if lines else None
 
     def records(self) -> Iterator[tuple[int, str]]:
         if not self.path.exists():
             return
         with open(self.path, encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
-                yield self._parsed(line, f"line {number}")
+                yield self._parse_anchor(line, f"line {number}")
 
-    def _parsed(self, line: str | bytes, position: str) -> tuple[int, str]:
+    def _parse_anchor(self, line: str | bytes, position: str) -> tuple[int, str]:
         try:
             record = json.loads(line)
             return record["revision"], record["hash"]

@@ -22,11 +22,11 @@ def syslog_message(event: SecurityEvent, text: str) -> bytes:
     at = event.at.isoformat(timespec="microseconds").replace("+00:00", "Z")
     header = f"<{priority}>1 {at} {socket.gethostname()[:255] or '-'} {APP_NAME} {os.getpid()} {event.kind}"
     values = {"id": event.pk, **{name: getattr(event, name) for name in DATA_MEMBERS}}
-    data = " ".join(f'{name}="{_escaped(str(value))}"' for name, value in values.items() if value not in ("", None))
+    data = " ".join(f'{name}="{_escape(str(value))}"' for name, value in values.items() if value not in ("", None))
     return f"{header} [{STRUCTURED_DATA_ID} {data}] \N{BYTE ORDER MARK}{text}".encode()
 
 
-def _escaped(value: str) -> str:
+def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("]", "\\]")
 
 

@@ -52,7 +52,7 @@ class Endpoint(APIView):
     def finalize_response(self, request, response, *args, **kwargs):
         response = super().finalize_response(request, response, *args, **kwargs)
         response.headers.setdefault("Cache-Control", "no-store")
-        return _not_modified(response) if self._is_known(request, response) else response
+        return _not_modified_response(response) if self._is_known(request, response) else response
 
     def _is_known(self, request: Request, response) -> bool:
         is_read = request.method in ("GET", "HEAD") and response.status_code == 200
@@ -79,7 +79,7 @@ class Endpoint(APIView):
         return read_json_object(self.request._request, allows_surrogates=allows_surrogates, max_bytes=max_bytes)
 
 
-def _not_modified(response) -> HttpResponseNotModified:
+def _not_modified_response(response) -> HttpResponseNotModified:
     """Return the response without its content."""
     return HttpResponseNotModified(headers={name: response.headers[name] for name in KEPT_HEADERS if name in response.headers})
 

@@ -34,7 +34,7 @@ def request_options(user: User) -> str:
 def registered_credential(text: str) -> dict:
     """Return the new credential that answers the challenge of the session. Raise ValidationError if it is not accepted."""
     try:
-        credential = _parsed(text)
+        credential = _parse_object(text)
         auth.complete_registration(auth.parse_registration_response(credential))
     except MALFORMED:
         raise ValidationError("The passkey was not accepted. Try again.") from None
@@ -57,7 +57,7 @@ def verify_passkey(request: HttpRequest, user: User, text: str) -> Authenticator
     counter = pair_counter(request, user)
     check_attempts(request, user, counter)
     try:
-        credential = _parsed(text)
+        credential = _parse_object(text)
         auth.parse_authentication_response(credential)
         factor = auth.complete_authentication(user, credential)
     except MALFORMED:
@@ -67,7 +67,7 @@ def verify_passkey(request: HttpRequest, user: User, text: str) -> Authenticator
     return factor
 
 
-def _parsed(text: str) -> dict:
+def _parse_object(text: str) -> dict:
     if len(text) > MAX_CREDENTIAL_CHARACTERS:
         raise ValueError("the credential is too long")
     return json.loads(text)
