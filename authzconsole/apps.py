@@ -46,7 +46,7 @@ def start_extras() -> None:
 
 
 def log_missing_packages() -> None:
-    """Log an error if a feature is on whose packages are not installed. The feature is then off, and the console starts."""
+    """Log an error for each enabled feature with missing packages. The console starts without the feature."""
     if settings.SCIM_ENABLED and find_spec("scim2_models") is None:
         logger.error("SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "
                      "extra `scim` (requirements/extra-scim.txt)")

@@ -43,7 +43,8 @@ class ApiToken(models.Model):
     scopes: values of TokenScope in their order, separated by spaces.
     issued_by: the account or command that created the token; empty if unknown.
     limit_starts_at: TOKEN_MAX_DAYS count from this time: the creation of the token, or the upgrade from version 1.0.
-    is_unlimited: a token of version 1.0 whose owner is an ordinary account and which asks about all subjects nevertheless.
+    is_unlimited: whether the token may ask about all subjects although its owner is an ordinary account. Only true for tokens of
+    version 1.0.
     """
 
     name = models.CharField(max_length=100)

@@ -33,7 +33,7 @@ VERY_LARGE = Size(entities=10_000_000, namespaces=2_000, users=50_000, groups=2_
 LARGE_GIGABYTES, VERY_LARGE_GIGABYTES = 6, 12
 VERY_LARGE_TIMES, EVERYONE_TIMES, IMPACT_SECONDS = 15, 2, 300
 
-# the principals of grants with the users for whom their grants count
+# the users of each principal: the user itself, or the active members of the group
 _USERS_OF_PRINCIPALS = """
 users_of_principals AS (SELECT 'user' AS principal_type, id AS principal_id, id AS user_id FROM users
   UNION ALL SELECT 'group', m.group_id, m.user_id FROM memberships m SEMI JOIN users u ON u.id = m.user_id)"""

@@ -90,7 +90,7 @@ class ReportManifest:
         _verified_versions[info.path] = version
 
 
-# The version of each file whose content this process verified, by path.
+# The version of each file that this process has verified, by path.
 _verified_versions: dict[str, tuple] = {}
 
 

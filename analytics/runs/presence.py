@@ -1,6 +1,6 @@
 """Check within a third of a second whether Redis answers and a worker is running.
 
-A worker announces itself in Redis with each heartbeat, under the name of each queue whose tasks it executes.
+With each heartbeat, a worker sets a key in Redis for each queue from which it takes tasks. The key expires after PRESENT_SECONDS.
 """
 
 from contextlib import suppress

@@ -6,16 +6,16 @@ Wrong passwords are counted by name and client address together, by address, and
 - After MAX_PASSWORDS_PER_ADDRESS, this address has to wait before it tries any name.
 - After MAX_PASSWORDS_PER_NAME from any addresses, each address gets only MAX_PASSWORDS_WHILE_ATTACKED attempts for this name.
 
-INVARIANT: an address without failures is never refused, so that an attacker elsewhere cannot lock out an account.
+INVARIANT: an address without failures is never refused, so an attacker at another address cannot lock out an account.
 
 INVARIANT: the throttle does not reveal which accounts exist. Failures for an unknown name are counted and delayed like those
 for an existing account, before any password is checked.
 
-The counts start again after `manage.py clear_sign_in_limits` and after an administrator sets a password. Both leave a journal
-line, which the refused attempts read, so that this also works while each process counts separately.
+`manage.py clear_sign_in_limits` and a new password set by an administrator reset the counts. Both write a journal line, and each
+process reads it before it refuses an attempt. This also works while each process counts separately.
 
-Failures are counted in Redis for WINDOW_SECONDS, so that all processes of all servers share the counts. While Redis is not
-reachable, each process counts separately: the limit is then multiplied by the number of processes, but users can sign in.
+Failures are counted in Redis for WINDOW_SECONDS, so all processes of all servers share the counts. While Redis is unreachable,
+each process counts separately: users can still sign in, but the limit is multiplied by the number of processes.
 """
 
 import hashlib
@@ -58,7 +58,8 @@ class FailureCounter:
     """One count of failures.
 
     subject: a description of the counted failures. value: the name or the address. limit: the number of failures in a window
-    after which further attempts have to wait. account: the name of the account whose limits can be cleared.
+    after which further attempts have to wait. account: a clearance of this account also clears this counter; empty if only a
+    clearance of all accounts does.
     """
 
     subject: str
@@ -119,8 +120,8 @@ class PasswordCounters:
     def reset(self) -> None:
         """Delete the count of this name and address, after a correct password.
 
-        The count of the address stays: otherwise the owner of one account could go on guessing the passwords of others. The count
-        of the name stays, because others may be guessing.
+        The count of the address stays: otherwise, the owner of one account could guess the passwords of others without limit. The
+        count of the name stays, because other addresses may still be guessing.
         """
         reset_counters(self.pair)
 

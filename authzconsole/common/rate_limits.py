@@ -4,8 +4,8 @@ Each limit is a token bucket: a full bucket has as many requests as the setting 
 buckets of all processes on this machine are in one memory-mapped file in STATE_DIR, so a request needs no Redis and no query,
 and the number of worker processes does not change the limit. Each machine counts separately.
 
-Processes do not lock the file. If two of them count a request of the same account within the same microsecond, one of the
-two can be lost.
+Processes do not lock the file. If two processes count a request of the same account within the same microsecond, one of the two
+counts can be lost.
 """
 
 import logging
@@ -31,9 +31,9 @@ _MULTIPLIER, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
 
 class BucketTable:
-    """A hash table in shared memory. For each key, it has the time at which the bucket will be full again.
+    """A hash table in shared memory. It maps each key to the time at which the bucket will be full again.
 
-    The clock of the times is the same in all processes of a machine, and starts again when the machine starts.
+    Times are read from the monotonic clock, which all processes of a machine share and which restarts with the machine.
     """
 
     def __init__(self, memory: mmap.mmap):
@@ -59,7 +59,7 @@ class BucketTable:
         return 0
 
     def _slot_of(self, key: int, now: float) -> int:
-        """Return the slot of the key, or a slot whose bucket is full; -1 if every slot in reach belongs to another key."""
+        """Return the slot of the key, or assign it a slot with a full bucket. Return -1 if all probed slots are in use."""
         first, free = (key * _MULTIPLIER & _WORD) >> 49, -1
         for probe in range(_PROBES):
             slot = (first + probe) % SLOTS

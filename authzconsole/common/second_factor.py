@@ -8,7 +8,7 @@ from django.urls import reverse
 from authzconsole.common.refusal import RequestRefused
 from grants.models import User
 
-# set in sessions whose sign-in provider asks for the second factor itself
+# set in the session if the sign-in provider has asked for a second factor
 VERIFIED_BY_PROVIDER_KEY = "second_factor_at_provider"
 
 

@@ -119,7 +119,7 @@ group:platform-operations | program:sales.customer_360.service.customer_lookup |
 group:platform-operations | program:sales.customer_360.mapreduce.erasure_requests | EXECUTE ADMIN | erasure within 30 days, Article 17
 group:platform-operations | dataset:sales.customers | ADMIN | personal data, see DP-1150. ADMIN without READ is intended
 group:platform-operations | dataset:sales.customers.matched | ADMIN | personal data, see DP-1150
-group:platform-operations | dataset:sales.gift.cards | ADMIN | after the gift card incident nobody in sales may change it
+group:platform-operations | dataset:sales.gift.cards | ADMIN | since the gift card incident, sales may not change it
 user:claire.dubois | dataset:sales.customers | READ | customer care escalations, reviewed every quarter
 user:claire.dubois | program:sales.customer_360.service.customer_lookup | READ | shows her when the lookup is down
 user:mei.chen | dataset:sales.orders | READ | weekly trading meeting

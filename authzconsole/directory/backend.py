@@ -54,7 +54,7 @@ class DirectoryBackend(LDAPBackend):
         return None
 
     def get_or_build_user(self, username: str, ldap_user: _LDAPUser) -> tuple[User, bool]:
-        """Return the account of a user whose password the directory accepted. Raise SignInRefused if the user may not sign in."""
+        """Return the account of a user with a correct password. Raise SignInRefused if the user may not sign in."""
         identity = _identity(settings.LDAP, ldap_user)
         return sign_in_account(ldap_user._request, identity).user, False
 

@@ -46,7 +46,7 @@ class GroupPlan:
 
 @dataclass(frozen=True, slots=True)
 class SyncPlan:
-    """All changes. roles: (name, current role, new role) of each account whose role changes."""
+    """All changes. roles: (name, current role, new role) of each account with a new role."""
 
     groups: list[GroupPlan]
     roles: list[tuple[str, str, str]]
@@ -77,12 +77,12 @@ def check_plan(plan: SyncPlan, *, max_removed_percent: int) -> None:
     """Raise SyncRefused if the plan empties a group or a role, or removes more than this share of all memberships."""
     for group in plan.groups:
         if group.removed and not group.directory_count:
-            raise SyncRefused(f"the directory has no members for group:{group.group}, which has {group.member_count:,}: a group "
-                              f"is never emptied at once")
+            raise SyncRefused(f"group:{group.group} has no members in the directory, but {group.member_count:,} in the console: "
+                              f"a synchronization never removes all members of a group")
     for name, present, _ in plan.roles:
         if present in plan.empty_roles:
-            raise SyncRefused(f"the directory has nobody with the role {present}, which `{name}` has: a role is never emptied at "
-                              f"once")
+            raise SyncRefused(f"no user of the directory has the role {present}, but the account `{name}` has it: a "
+                              f"synchronization never removes a role from all accounts")
     removed, present_count = (sum(len(group.removed) for group in plan.groups), sum(group.member_count for group in plan.groups))
     if removed > MIN_REMOVALS_TO_REFUSE and removed * 100 > max_removed_percent * present_count:
         raise SyncRefused(f"{removed:,} of {present_count:,} memberships would be removed, more than {max_removed_percent} %: if "

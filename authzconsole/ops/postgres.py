@@ -56,7 +56,7 @@ def private_folder() -> Iterator[Path]:
 def _collation(programs: Path) -> tuple[str, ...]:
     """Return the options for a natural-language sort order.
 
-    It differs from the order of SQLite, so the tests find code whose results depend on the order of the database.
+    It differs from the order of SQLite, so the tests find code that depends on the order of the database.
     """
     if postgresql_major(version_output(programs / "initdb", "--version")) < 15:
         return ("--locale=C.UTF-8",)

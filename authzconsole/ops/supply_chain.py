@@ -13,7 +13,7 @@ from .setup import setup
 
 LOCKS = ROOT / "requirements"
 SBOM = ROOT / "var" / "sbom.json"
-# permissive licences, and licences whose copyleft covers only their own files; named as in the package metadata
+# permissive licences, and licences with copyleft for single files only (MPL); spelled as in the package metadata
 ALLOWED_LICENCES = frozenset({
     "0BSD", "3-Clause BSD License", "Apache Software License", "Apache-2.0", "BSD 3-Clause", "BSD License", "BSD-2-Clause",
     "BSD-3-Clause", "CC0-1.0", "ISC", "ISC License (ISCL)", "MIT", "MIT License", "MIT-0", "MPL-2.0",

@@ -30,7 +30,7 @@ class PlanEffectSerializer(serializers.Serializer):
     grants = serializers.IntegerField(help_text="Grants that the plan adds.")
     revokes = serializers.IntegerField(help_text="Grants that the plan revokes.")
     already = serializers.IntegerField(help_text="Items that change nothing.")
-    principals = serializers.IntegerField(help_text="Users and groups whose direct grants change.")
+    principals = serializers.IntegerField(help_text="Users and groups with changed direct grants.")
     planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
     stranded_none = serializers.IntegerField(help_text="Live entities without an active administrator afterwards.")
     stranded_one = serializers.IntegerField(help_text="Live entities with one active administrator afterwards.")

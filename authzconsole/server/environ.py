@@ -22,7 +22,7 @@ _CONSTANTS = {
 
 
 class TrustedProxies:
-    """The networks of the proxies whose X-Forwarded-* headers are trusted."""
+    """The networks of the trusted proxies. `X-Forwarded-*` headers from other addresses are dropped."""
 
     def __init__(self, networks: Sequence[str]):
         self._networks = [ipaddress.ip_network(network) for network in networks]

@@ -20,13 +20,13 @@ REST_FRAMEWORK = {
 SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "TITLE": "Authorization console",
-    "DESCRIPTION": "Manages who may do what on the platform, and explains every decision. Authenticate with `Authorization: "
+    "DESCRIPTION": "Manage who may do what on the platform, and explain every decision. Authenticate with `Authorization: "
                    "Bearer TOKEN`; an administrator creates a token with `manage.py create_token USER --scope read --scope "
-                   "administer --scope decide`. A session whose password was set by an administrator is refused (403) until "
-                   "the user changes it; tokens keep working. A session needs a recent authentication to change accounts, "
-                   "roles or the active generation (403 otherwise). Times are UTC. Lists are paged: send `next` of a page as "
-                   "the `cursor` of the following one. Errors of /api/v1 are application/problem+json; errors of /access/v1 "
-                   "are one JSON string, as AuthZEN requires.",
+                   "administer --scope decide`. If an administrator has set the password of an account, its sessions are "
+                   "refused (403) until the user changes it; tokens keep working. Without a recent authentication, a session "
+                   "cannot change accounts, roles or the active generation (403). Times are UTC. Lists are paged: to read "
+                   "the next page, send `next` of a page as `cursor`. Errors of /api/v1 are application/problem+json; "
+                   "errors of /access/v1 are one JSON string, as AuthZEN requires.",
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [

@@ -124,7 +124,7 @@ def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random
             return False
         filler = console.folder / folder_name / "filler"
         try:
-            # without a buffer, whose last bytes could not be written when the file is closed
+            # unbuffered, because closing the file could not write the rest of a buffer to the full disk
             with filler.open("wb", buffering=0) as file, suppress(OSError):
                 status = os.statvfs(filler)
                 os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)

@@ -22,7 +22,7 @@ from grants.principal_names import MAX_REASON_CHARACTERS
 def administrator_transaction(author: Author, *, allows_provisioner: bool = False) -> Iterator[JournalHead]:
     """Open a transaction, lock the journal, check the author, and yield the locked head of the journal.
 
-    allows_provisioner: also accept an author with `is_provisioner` whose account is an active service account.
+    allows_provisioner: also accept an author with `is_provisioner` and an active service account.
     Raise NotAdministrator, or GrantError if the reason cannot be stored.
     """
     if fault := storage_fault(author.reason, MAX_REASON_CHARACTERS):

@@ -107,7 +107,7 @@ class _EntitySearch:
 
 
 def search_principals(question: Question, *, after: str, max_rows: int) -> SearchPage:
-    """Return a page of the active principals of `question.subject_type` to whom the question is permitted.
+    """Return a page of the active principals of `question.subject_type` that are permitted.
 
     after: the page starts after this name, in the sort order of the database. Runs at most three queries.
     """

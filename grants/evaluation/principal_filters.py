@@ -1,4 +1,4 @@
-"""Turn a requirement into a condition on users or groups: the principals to whom a question is permitted.
+"""Turn a requirement into a condition on users or groups that selects those who meet it.
 
 The entities are fixed by the question, so the database computes most parts of the condition once, as sets of principals.
 """
@@ -51,7 +51,7 @@ class _QuestionContext:
 
 
 def permitted_principals(requirement: Expression, question: Question) -> tuple[QuerySet, str]:
-    """Return the active principals of the question's subject type for whom `requirement` is met, and their name column.
+    """Return the active principals of the question's subject type that meet `requirement`, and their name column.
 
     Runs at most two queries, to read the target.
     """

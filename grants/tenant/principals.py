@@ -49,7 +49,7 @@ def unknown_principals(document: Document) -> Iterable[Fault]:
 
 
 def invisible_names(document: Document) -> Iterable[Fault]:
-    """Yield a fault for each new user or group whose name contains an invisible character."""
+    """Yield a fault for each new user or group with an invisible character in its name."""
     lines: tuple[tuple[str, Mapping[str, UserLine | GroupLine]], ...] = (("user", document.users), ("group", document.groups))
     for kind, by_name in lines:
         faults = {name: fault for name in by_name if (fault := invisible_character_fault(name, allows_separators=True))}

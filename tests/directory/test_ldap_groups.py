@@ -82,7 +82,7 @@ def test_nested_groups_count_only_if_configured(cast, use_directory):
     assert members() == {"ned", "dee", "olaf", "batch"} and members("operators") == {"ned", "dee"}
     # the only members of `cycle` are groups
     use_directory(LDAP_GROUPS=json.dumps({group_dn("cycle"): "readers"}))
-    with pytest.raises(CommandError, match="never emptied"):
+    with pytest.raises(CommandError, match="never removes all members of a group"):
         sync()
 
 
@@ -97,7 +97,7 @@ def test_a_directory_that_is_down_incomplete_or_empty_changes_nothing(cast, use_
         ({"LDAP_USER_SEARCH_FILTER": "(sn=x%(user)sx)"}, "returned no users"),
         ({"LDAP_USER_SEARCH_FILTER": "(uid=%(user)s"}, "error"),
         ({"LDAP_USER_SEARCH_BASE": GROUPS, "LDAP_USER_SEARCH_FILTER": "(cn=%(user)s)", "LDAP_NAME_ATTRIBUTE": "cn"},
-         "never emptied"),
+         "never removes all members of a group"),
     ):
         use_directory(**READERS | variables)
         with pytest.raises(CommandError, match=sentence):

@@ -161,7 +161,7 @@ def test_a_rewritten_end_is_detected_although_its_hashes_match(five):
 
 
 def rewrite_from(revision, **changes):
-    """Change a line and compute every later hash and the hash of the head anew, as an account with database access can."""
+    """Change a line and recompute all later hashes and the hash of the head, as an account with database access can."""
     previous = JournalLine.objects.get(revision=revision - 1).hash
     for line in JournalLine.objects.filter(revision__gte=revision).order_by("revision"):
         for name, value in (changes if line.revision == revision else {}).items():

@@ -106,7 +106,7 @@ def test_the_workers_of_a_killed_server_end_within_seconds(state):
 def is_running(pid):
     try:
         with open(f"/proc/{pid}/stat") as file:
-            # nobody may wait for an orphan, which is then a zombie
+            # an orphan that no process waits for is a zombie
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False

@@ -11,7 +11,7 @@ def cast(db):
 
 @pytest.fixture
 def browse(cast):
-    """browse("ada").get(...): a signed-in client of somebody of the cast; of nobody without a name."""
+    """Return a function: browse("ada") returns a client signed in as this user of the cast; browse(), an anonymous client."""
     def client_of(name: str = "") -> Client:
         client = Client()
         if name:

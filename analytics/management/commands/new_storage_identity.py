@@ -1,4 +1,4 @@
-"""Give a copied database its own folders in a shared storage."""
+"""Create separate folders in a shared storage for a copied database."""
 
 from django.core.management.base import CommandError
 
@@ -9,8 +9,8 @@ from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):
-    help = ("Give this console a new identity in the storage of snapshots and reports. Run it in a console whose database is a "
-            "copy of another console's, before its first start. Existing reports stay readable.")
+    help = ("Create new folders for the snapshots and reports of this console. Run this command after copying the database of "
+            "another console, before the first start of the copy. Existing reports stay readable.")
 
     def add_arguments(self, parser):
         parser.add_argument("--reason", default="", help="stored in the journal")

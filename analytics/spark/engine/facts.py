@@ -201,7 +201,7 @@ class FactBits:
                 bits[rows, begin - self.first_word : end - self.first_word] = ALL_BITS
 
     def mark_holders(self, is_holder: Array) -> None:
-        """Set `is_holder[user index]` for every user for whom the fact is true anywhere in the layout."""
+        """Set `is_holder[user index]` for each user who meets the fact anywhere in the layout."""
         for users in (self._own_users, self._group_rows.users, *(users for users, _ in self._own_subtrees)):
             is_holder[users] = True
 

@@ -31,7 +31,7 @@ EVERYONE = -1
 _UNKNOWN = np.iinfo(np.int64).min
 # `lookup` uses a table if it has at most this many slots for each number.
 _MAX_SLOTS_PER_NUMBER = 64
-# An odd number whose products spread over all 64 bits.
+# Multiplying by this odd number spreads the keys over all 64 bits.
 _HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 

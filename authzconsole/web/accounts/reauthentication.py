@@ -37,7 +37,7 @@ __all__ = ["ReauthenticationFailed", "ReauthenticationMethod", "is_recently_auth
            "recent_authentication_required_if", "record_authentication"]
 
 METHOD_FIELD = "reauthentication_method"
-# fields whose names start with it belong to the methods, and are not repeated in the form
+# form fields with this prefix belong to the methods, and are not repeated in the form
 FIELD_PREFIX = "reauthentication_"
 PASSWORD_FIELD = "reauthentication_password"
 View = Callable[..., HttpResponse]
@@ -54,8 +54,8 @@ class ReauthenticationFailed(ValueError):
 class ReauthenticationMethod(Protocol):
     """A way to confirm the identity of the account of a session.
 
-    name: stored in the session by `record_authentication`. template: the part of the form with the fields of the method, whose
-    names start with FIELD_PREFIX, and with a submit button named METHOD_FIELD that has the name of the method as its value.
+    name: `record_authentication` stores it in the session. template: the part of the form with the fields of the method. Field
+    names start with FIELD_PREFIX. The submit button has the name METHOD_FIELD and the name of the method as its value.
     """
 
     name: str

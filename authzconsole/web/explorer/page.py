@@ -35,7 +35,7 @@ def explorer_inside(request: HttpRequest) -> HttpResponse:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether htmx reloads the tree on the Explorer page, whose URL contains the filter."""
+    """Return whether htmx reloads the tree on the Explorer page. Only the URL of this page contains the filter."""
     return (request.htmx.current_url_abs_path or "").partition("?")[0] == request.path
 
 

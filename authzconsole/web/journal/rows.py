@@ -8,7 +8,7 @@ from authzconsole.web.shared.links import AddressLink, address_link_to, principa
 from entities.address import AddressError, parse_address
 from grants.models import JournalLine
 
-# by the action of a line, whose stored value never changes
+# by the stored action of a line; stored actions never change
 ACTION_LABELS = {
     "grant": "Granted", "revoke": "Revoked", "plan": "Plan created", "plan-apply": "Plan applied",
     "plan-discard": "Plan discarded",

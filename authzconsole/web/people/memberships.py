@@ -21,7 +21,7 @@ FORM_FIELDS = ("user", "group", "page", "reason")
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def change_membership(request: HttpRequest) -> HttpResponse:
-    """Add or remove a member. The form field `page` names the principal whose page is opened afterwards."""
+    """Add or remove a member. Then redirect to the page of the principal that the form field `page` names."""
     data = request.POST if request.method == "POST" else request.GET
     form = {name: data.get(name, "").replace("\0", "") for name in FORM_FIELDS}
     verb = data.get("verb", "") if data.get("verb") in SERVICES else "add"

@@ -79,7 +79,7 @@ class SearchQuery:
 
     @property
     def likely_matches(self) -> list[QuerySet[Entity]]:
-        """The most likely matches: entities whose address or name is exactly the text, and namespaces."""
+        """The most likely matches: entities with exactly this address or name, and namespaces."""
         exact_key = Entity.objects.filter(kind__in=[self.kind] if self.kind else KINDS, key=self.name)
         querysets = [exact_key] if self.kind else [exact_key, self._exact_names, self._text_matches.filter(kind="namespace")]
         return [self._of_requested_kind(rows) for rows in querysets]

@@ -1,4 +1,4 @@
-"""Render pages. A URL returns the whole page; for htmx, only the section whose id is the target of the request."""
+"""Render pages. Each URL returns the whole page; for htmx, only the section with the id in the HX-Target header."""
 
 from collections.abc import Mapping
 

@@ -1,4 +1,4 @@
-"""Recovery of runs whose worker or Spark process died."""
+"""Recovery of runs after their worker or Spark process died."""
 
 import subprocess
 import sys

@@ -45,7 +45,7 @@ def cast():
 
 
 def call_counter():
-    """Return a count function whose result is the number of its calls."""
+    """Return a count function that returns the number of its calls."""
     calls = Counter()
 
     def count():

@@ -36,7 +36,7 @@ class HasEverywhere:
 
 
 class UnknownQuestion(Question):
-    """A question whose policy requires an unknown node."""
+    """A question with a policy that requires an unknown node."""
 
     @property
     def policy(self) -> Policy:

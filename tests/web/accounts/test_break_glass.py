@@ -1,4 +1,4 @@
-"""Passwords of the console can be limited to break-glass accounts, whose use is a security event."""
+"""Passwords of the console can be limited to break-glass accounts. Each use of one is a security event."""
 
 import pytest
 from django.core.exceptions import ImproperlyConfigured

@@ -28,7 +28,7 @@ GROUP_OPTIONS = {"group_claim": "groups", "groups": {"ops": "operators", "data":
 
 
 def account_name(client) -> str:
-    """Return the name of the signed-in account; empty if nobody is signed in."""
+    """Return the name of the signed-in account; empty without one."""
     key = client.session.get("_auth_user_id")
     return User.objects.get(pk=key).username if key else ""
 

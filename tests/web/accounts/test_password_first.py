@@ -1,4 +1,4 @@
-"""Users whose password was set by an administrator must change it first."""
+"""After an administrator sets a password, the user must change it at the next sign-in."""
 
 import re
 from datetime import timedelta

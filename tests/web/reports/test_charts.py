@@ -79,7 +79,7 @@ def test_the_heat_map_is_bounded(browse, folder):
 
 def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
     rows = [("dataset", "read", 3, 0, 8), ("stream", "get", 2, 4, 0)]
-    # the links must not match rows whose operation contains the same text
+    # the links must not match rows of another operation that contains the same text
     impact_rows = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
             ("ned", "stream", "read-events", 1, 0), ("ned", "stream", "get-properties", 1, 0)]
     run = create_report(folder, {"rows": sorted(impact_rows), "operations": rows}, analysis="policy-impact", options=IMPACT)

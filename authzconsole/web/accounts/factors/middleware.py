@@ -6,13 +6,13 @@ from django_htmx.http import HttpResponseClientRedirect
 from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.web.shared.rendering import see_other
 
-# the pages that such an account needs; all others redirect
+# these pages remain available to such an account
 AVAILABLE = {"password", "reauthenticate"}
 PREFIX = "second-factor"
 
 
 class SecondFactorMiddleware:
-    """Redirect an account whose console role requires a second factor until it has one.
+    """Redirect accounts that lack a second factor, if their console role requires one.
 
     Sign-out and all views without sign-in remain available. The APIs refuse such a session themselves
     (authzconsole.common.second_factor).

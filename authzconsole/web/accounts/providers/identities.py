@@ -1,7 +1,7 @@
 """Choose the account of an identity that a sign-in provider confirmed, and apply the mapped console role and groups.
 
 INVARIANT: a linked account is found by provider and subject, never by its name. An existing account is linked only if the
-options of the provider allow it, so a provider whose users choose their names cannot sign them in as `admin`.
+options of the provider allow it. Otherwise, a user who can choose a name at the provider could sign in as `admin`.
 INVARIANT: signing in never makes an account a principal. Groups are only mapped for accounts that are principals.
 """
 

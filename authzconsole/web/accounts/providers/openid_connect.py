@@ -32,7 +32,7 @@ from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER
 if TYPE_CHECKING:
     import jwt
 
-# not HS256, whose key would be the client secret, and never `none`
+# not HS256, because its key would be the client secret; never `none`
 ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 MAX_CLOCK_DIFFERENCE_SECONDS = 60

@@ -35,7 +35,7 @@ class TreemapTile:
 
 
 def treemap(items: Iterable[TreemapItem], size: tuple[float, float] = LANDSCAPE) -> list[TreemapTile]:
-    """Return the tiles, largest first, without items whose area is 0. size: (width, height) of the chart."""
+    """Return the tiles, largest first. Items with an area of 0 are skipped. size: (width, height) of the chart."""
     items = sorted((item for item in items if item.area > 0), key=lambda item: (-item.area, item.name))
     total = sum(item.area for item in items)
     scale = size[0] * size[1] / total if total else 0
