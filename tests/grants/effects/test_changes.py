@@ -1,0 +1,19 @@
+"""Test that the changes of a plan are those of its items."""
+
+import pytest
+
+from entities.address import parse_address
+from entities.vocabulary import READ
+from grants.effects.changes import GrantChange, changes_of_plan
+from grants.plans.sources.changes import create_plan_from_changes
+from tests.support.cast import SETUP, create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_plan_has_a_change_for_each_item_in_order():
+    create_sample_tenant()
+    orders = parse_address("dataset:sales.orders")
+    plan = create_plan_from_changes(author=SETUP, grant=[("group:operators", orders, READ)], revoke=[("user:dee", orders, READ)])
+    assert list(changes_of_plan(plan)) == [
+        GrantChange("group:operators", orders, READ), GrantChange("user:dee", orders, READ, is_grant=False)]
