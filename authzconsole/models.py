@@ -141,7 +141,7 @@ class SecurityEvent(models.Model):
 
 
 class SecurityEventTarget(models.Model):
-    """How far the security events were shipped to one target.
+    """The progress of shipping security events to one target.
 
     name: the target as configured. shipped_to: the number of the last shipped event. claimed_until: until then, one task
     ships the events and other tasks skip the target.

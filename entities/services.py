@@ -51,7 +51,7 @@ def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
 
 
 def instance_fault(address: Address) -> str:
-    """Return why this is another instance than the console's own; empty for the console's instance and for every other kind."""
+    """Return why the address is refused: it is an instance other than this console's. Empty for every other address."""
     if address.kind != "instance" or address == instance_address():
         return ""
     return (f"`{clip(address)}` is not the instance of this console, which is `{instance_address()}` "

@@ -129,7 +129,7 @@ def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]
 
 
 def _data_head() -> JournalHead | JournalLine:
-    """Return the head of the journal, or the newest other line if the head is about a run, which does not change the data."""
+    """Return the newest journal line that is not about a run. Lines about runs do not change the data."""
     head = JournalHead.objects.filter(pk=1).first() or JournalHead()
     if JournalLine.objects.filter(revision=head.revision, action__in=RUN_ACTIONS).exists():
         return JournalLine.objects.exclude(action__in=RUN_ACTIONS).order_by("-revision").first() or JournalHead()

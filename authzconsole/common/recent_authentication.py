@@ -1,4 +1,4 @@
-"""When the account of a session was authenticated last, and whether this is recent enough for sensitive changes.
+"""Store when the account of a session was last authenticated, and check that this is recent enough for sensitive changes.
 
 Every sign-in is an authentication: `django.contrib.auth.login` sends a signal, which authzconsole.apps connects.
 """

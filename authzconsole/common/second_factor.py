@@ -1,4 +1,4 @@
-"""Whether an account still has to set up the second factor that its console role requires."""
+"""Check whether an account still has to set up the second factor that its console role requires."""
 
 from allauth.mfa.models import Authenticator
 from django.conf import settings

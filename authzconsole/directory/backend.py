@@ -64,7 +64,7 @@ class DirectoryBackend(LDAPBackend):
 
 @receiver(ldap_error, sender=DirectoryBackend)
 def note_unavailable(sender, request: HttpRequest | None = None, exception: Exception | None = None, **kwargs) -> None:
-    """Receive the errors of the directory, which are neither wrong names nor wrong passwords."""
+    """Log an error of the directory. Wrong names and wrong passwords are not errors of the directory."""
     logger.error("sign-in through LDAP failed: %s", describe(exception) if isinstance(exception, ldap.LDAPError) else exception)
     if request is not None:
         request.sign_in_refusal = UNAVAILABLE

@@ -1,7 +1,7 @@
 """Bring the memberships of mapped groups, and the console roles of directory accounts, in line with the directory.
 
 INVARIANT: nothing is changed before the whole directory was read and the plan was checked (`check_plan`).
-INVARIANT: memberships of service accounts, and accounts that are not linked to the directory, keep their memberships or roles.
+INVARIANT: service accounts keep their memberships, and accounts that are not linked to the directory keep their roles.
 """
 
 from collections.abc import Callable, Iterable, Iterator

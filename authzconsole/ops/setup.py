@@ -38,7 +38,7 @@ def ensure_tools(tools: Sequence[Tool]) -> None:
 
 
 def setup(purpose: str) -> None:
-    """Install what `purpose` needs: `run`, `test`, or `quick` (what the tests' Python packages need only)."""
+    """Install what `purpose` needs: `run`, `test`, or `quick` (the tests without Java and servers)."""
     with setup_lock():
         # before the long download, because this fails fast
         ensure_tools(tools_for(purpose))

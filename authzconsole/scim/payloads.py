@@ -52,7 +52,7 @@ def _values(item: Any, name: str) -> list:
 
 
 def _paths(operation: Any) -> list[str]:
-    """Return the path of an operation and the names in its value. At least one text."""
+    """Return the path of an operation and the names in its value; a list with an empty string if there are none."""
     paths = [path for path in _values(operation, "path") if isinstance(path, str)]
     names = [name for value in _values(operation, "value") if isinstance(value, dict) for name in value]
     return [*paths, *names] or [""]

@@ -1,4 +1,4 @@
-"""Which users and groups SCIM can see, and what it stores about them."""
+"""Select the users and groups that SCIM can see, and store their external ids."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

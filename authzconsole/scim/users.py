@@ -110,10 +110,10 @@ def _check_can_activate(user: User) -> None:
 
 
 def _was_deactivated_over_scim(user: User) -> bool:
-    """Return whether a provisioning service deactivated the inactive user, or added the user as inactive. Two queries.
+    """Return whether a provisioning service deactivated the inactive user, or added the user as inactive.
 
     A token that can also administer does not count, because its lines may be from the REST API. Only the last MAX_LINES_READ
-    lines of the user are read.
+    lines of the user are read. Runs two queries.
     """
     lines = JournalLine.objects.filter(principal=str(user)).order_by(Abs("revision").desc()).values_list("action", "token")
     token = next((token for action, token in lines[:MAX_LINES_READ] if action in ("user-add", "user-deactivate")), None)

@@ -1,4 +1,4 @@
-"""The view of all paths below /scim/v2. It authenticates before it looks at path and method.
+"""The view of all paths below /scim/v2. It authenticates the caller before it reads the path and the method.
 
 This module works without the packages of the extra `scim`: provisioning is then off, and every path is answered with 404.
 """

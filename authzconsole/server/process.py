@@ -24,7 +24,7 @@ def prepare_process(state: Path) -> Path:
 
 
 def exit_with_parent(parent: int) -> None:
-    """End this process LAST_SECONDS after its parent ended, also while clients are connected.
+    """End this process LAST_SECONDS after its parent ended, even if clients are connected.
 
     granian waits longer for their connections. In the meantime, the next server could not answer all requests, because the
     operating system distributes them among all processes that listen on the port.

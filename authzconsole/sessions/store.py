@@ -2,8 +2,7 @@
 
 INVARIANT: loading a session takes one query. The time of the last use is written at most once a minute.
 
-Requests that an open page repeats by itself are no use of the session, so that a page that was left open does not keep the
-session alive.
+Requests that an open page repeats automatically do not count as use, so an abandoned page does not keep the session alive.
 """
 
 from datetime import UTC, datetime, timedelta

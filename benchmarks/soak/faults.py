@@ -118,7 +118,7 @@ def _kill_backend(console: Console, choose: random.Random) -> bool:
 
 
 def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random], bool]:
-    """Return a fault that leaves no space in a folder of the console for a moment. stage: wait until a run is there."""
+    """Return a fault that fills the disk of a folder of the console for a moment. stage: wait until a run is in this stage."""
     def fill(console: Console, choose: random.Random) -> bool:
         if stage and not _wait_for_stage(console, stage):
             return False

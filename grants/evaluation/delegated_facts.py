@@ -1,4 +1,4 @@
-"""The base class of facts that replace only the entities without a privilege."""
+"""A base class for facts that find the entities without a privilege in their own way."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

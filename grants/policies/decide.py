@@ -52,7 +52,7 @@ class EntitiesWithoutPrivilege:
 
 
 class Facts(Protocol):
-    """The facts about the subject of one question, as its grants give them."""
+    """The facts about the subject of one question, derived from its grants."""
 
     is_subject_known: bool
 

@@ -251,7 +251,7 @@ def minimal_grant_sets(expression: Expression, question: Question, facts: Facts)
 
 
 def _without_supersets(grant_sets: Iterable[GrantSet]) -> list[GrantSet]:
-    """Return the sets without those that contain another set completely."""
+    """Return only the sets that contain no other set."""
     minimal_sets: list[GrantSet] = []
     for grant_set in sorted(dict.fromkeys(grant_sets), key=len):
         if not any(smaller <= grant_set for smaller in minimal_sets):

@@ -113,7 +113,7 @@ def renew_user_password(*, author: Author, name: str) -> str:
 
 
 def first_password_end() -> datetime:
-    """Return when a password expires that another person sets now, if the user does not change it."""
+    """Return the time at which a password that another person sets now expires. A password that the user sets does not expire."""
     return timezone.now() + timedelta(hours=settings.FIRST_PASSWORD_HOURS)
 
 

@@ -60,7 +60,7 @@ def differing_entities(first: User, second: User, groups: ComparedGroups) -> Dif
 
 
 def _entity_ids_granted_only_to(user: User, groups: list[Group], *, other: User, other_groups: list[Group]) -> list[QuerySet]:
-    """Return the ids of entities of the grants to `user` or `groups` that neither `other` nor `other_groups` have."""
+    """Return the ids of entities with a grant to `user` or `groups` that neither `other` nor `other_groups` have."""
     same_grant = {"content_object_id": OuterRef("content_object_id"), "permission_id": OuterRef("permission_id")}
     other_lacks = ~Q(Exists(UserGrant.objects.filter(user=other, **same_grant)))
     if other_groups:

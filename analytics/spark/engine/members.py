@@ -260,7 +260,7 @@ def row_by_offset(users: Array) -> Array:
 
 
 def lookup(sorted_numbers: Array, numbers: Array) -> tuple[Array, Array]:
-    """Return (positions, mask). The mask is true for `numbers` that are in `sorted_numbers`; positions: their positions there."""
+    """Look up numbers. Return (positions, mask). mask: which `numbers` are in `sorted_numbers`. positions: where these are."""
     if not len(sorted_numbers):
         return np.empty(0, np.int64), np.zeros(len(numbers), bool)
     first, last = int(sorted_numbers[0]), int(sorted_numbers[-1])

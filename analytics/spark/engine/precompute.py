@@ -1,7 +1,7 @@
 """Precompute the facts about all live entities in a container: which users hold a privilege on every one of them.
 
 The engine counts the privileges that a user lacks, with rules that everyone loses (rules.missing_privilege_rules). The count of a
-user is the difference from the count of everyone. If a user loses as many fewer as everyone loses, the user lacks none.
+user is the difference from the count of everyone. A user lacks no privilege if both counts add up to zero.
 """
 
 from collections.abc import Callable

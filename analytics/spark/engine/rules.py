@@ -210,7 +210,8 @@ def _may_be_met(requirement: Requirement, may_be_held: dict[int, bool]) -> bool:
 class AdminRequirement:
     """The entities on which ADMIN is required for the deletion of a namespace.
 
-    on_namespace: whether on the namespace itself. kinds_inside: the kinds of live entities inside it; None means every kind.
+    on_namespace: whether ADMIN on the namespace itself is required. kinds_inside: the kinds of live entities inside it on which
+    ADMIN is required; None means every kind.
     """
 
     on_namespace: bool

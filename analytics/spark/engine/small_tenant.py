@@ -229,7 +229,7 @@ def _missing_counts(tenant: Tenant, missing: SmallTenantRules | None) -> dict[st
 
 
 def _holders_of_all(container_ids: Array, counts: dict[str, Array], rules: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Return (indexes of containers, principal types, principals): who lacks nothing in which container by these rules."""
+    """Return (indexes of containers, principal types, principals): the principals that lack no privilege in a container."""
     container, lost = indexes_in(pa.array(container_ids), counts["subtree"]), counts["lost"]
     is_counted = np.isin(counts["rule"], rules) & (container != NONE)
     is_everyone = is_counted & counts["is_everyone"]

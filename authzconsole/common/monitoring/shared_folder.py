@@ -1,6 +1,6 @@
 """Choose the folder in which the worker processes of the web server share the values of their metrics.
 
-prometheus_client reads the variable when it is imported, so nothing here may import it.
+prometheus_client reads PROMETHEUS_MULTIPROC_DIR when it is imported, so nothing here may import it.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Write security events in the Open Cybersecurity Schema Framework (OCSF) 1.3.0.
 
-A dict for each event, with all required attributes of its class: Account Change (3001), Authentication (3002), Authorize Session
+Each event is a dict with all required attributes of its class: Account Change (3001), Authentication (3002), Authorize Session
 (3003), Entity Management (3004), User Access Management (3005) and API Activity (6003).
 """
 

@@ -1,7 +1,7 @@
 """Send one HTTP request to an endpoint that an administrator entered, without reaching internal systems.
 
-INVARIANT: the host name is resolved once, every address is checked, and the connection goes to a checked address. So an answer of
-the DNS that changes later has no effect. Redirects are not followed, and proxies of the environment are not used.
+INVARIANT: the host name is resolved once, every address is checked, and the connection goes to a checked address. A DNS
+answer that changes later therefore has no effect. Redirects are not followed, and proxies of the environment are not used.
 """
 
 import http.client

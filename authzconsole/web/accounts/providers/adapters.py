@@ -1,4 +1,4 @@
-"""How django-allauth signs in: the account of an identity, the providers of the settings, and the pages for failures."""
+"""Adapters of django-allauth: they read providers from the settings, choose the account of an identity, and render failures."""
 
 import logging
 

@@ -40,7 +40,7 @@ MAX_SUBJECT_CHARACTERS = 191
 
 
 class InvalidAnswer(ProviderFault, ProviderException):
-    """An answer that the provider may not send. django-allauth reports a ProviderException to the adapter."""
+    """An answer that violates the protocol. django-allauth reports a ProviderException to the adapter."""
 
 
 class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
