@@ -279,7 +279,7 @@ class PlanBreadth(models.TextChoices):
 
 
 class Plan(models.Model):
-    """Grants and revocations that are applied together, and their outcome. The items never change.
+    """Changes that are applied together, and their outcome. The items never change.
 
     origin, recipe: the source of the plan and its input, from which the plan can be renewed (grants.plans.renew).
     base_revision: the revision of the data from which the plan was computed.
@@ -318,31 +318,40 @@ class Plan(models.Model):
 
 
 class PlanVerb(models.TextChoices):
-    """The change of a plan item."""
+    """The change of a plan item: of a grant, of a membership, or of the status of a user."""
 
     GRANT = "grant"
     REVOKE = "revoke"
+    JOIN = "join"
+    LEAVE = "leave"
+    ACTIVATE = "activate"
+    DEACTIVATE = "deactivate"
+
+
+GRANT_VERBS = (PlanVerb.GRANT, PlanVerb.REVOKE)
+MEMBERSHIP_VERBS = (PlanVerb.JOIN, PlanVerb.LEAVE)
+ACTIVATION_VERBS = (PlanVerb.ACTIVATE, PlanVerb.DEACTIVATE)
 
 
 class PlanItem(models.Model):
-    """One grant or revocation of a plan. It has names instead of foreign keys, because an address may not be registered yet.
+    """One change of a plan. It has names instead of foreign keys, because an address may not be registered yet.
 
-    position: starts at 1. namespace: the key of the namespace of the address; empty outside of namespaces.
+    position: starts at 1. kind, key, permission: only of grants and revocations. group_name: only of memberships.
+    namespace: the key of the namespace of the address; empty outside of namespaces.
     is_noop: the item changes nothing; in an applied plan, the item changed nothing. The column is named `is_so`.
-    admins_left: for a revocation that strands its entity, the number of remaining active administrators (0 or 1); otherwise null.
     """
 
     plan = models.ForeignKey(Plan, models.CASCADE, related_name="items", db_index=False)
     position = models.PositiveIntegerField()
-    verb = models.CharField(max_length=6, choices=PlanVerb.choices)
+    verb = models.CharField(max_length=10, choices=PlanVerb.choices)
     principal_type = models.CharField(max_length=5)
     principal_name = models.CharField(max_length=150)
-    kind = models.CharField(max_length=63)
-    key = models.CharField(max_length=MAX_KEY_LENGTH)
+    kind = models.CharField(max_length=63, blank=True, default="")
+    key = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
     namespace = models.CharField(max_length=MAX_KEY_LENGTH, blank=True, default="")
-    permission = models.ForeignKey(Permission, models.CASCADE, db_index=False, related_name="+")
+    permission = models.ForeignKey(Permission, models.CASCADE, null=True, db_index=False, related_name="+")
+    group_name = models.CharField(max_length=150, blank=True, default="", db_default="")
     is_noop = models.BooleanField(default=False, db_column="is_so")
-    admins_left = models.PositiveSmallIntegerField(null=True)
 
     class Meta:
         default_permissions = ()
@@ -350,12 +359,12 @@ class PlanItem(models.Model):
             models.UniqueConstraint(fields=["plan", "position"], name="plan_item_position"),
             models.UniqueConstraint(fields=["plan", "kind", "key", "principal_type", "principal_name", "permission"],
                                     name="plan_item_once"),
+            models.UniqueConstraint(fields=["plan", "principal_name", "group_name"], condition=Q(permission__isnull=True),
+                                    name="plan_item_membership_once"),
         ]
         indexes = [
             models.Index(fields=["plan", "principal_type", "principal_name"], name="plan_item_principal"),
             models.Index(fields=["plan", "namespace"], name="plan_item_namespace"),
-            models.Index(fields=["plan", "admins_left", "kind", "key"], name="plan_item_stranding",
-                         condition=Q(admins_left__isnull=False)),
         ]
 
     @property
@@ -369,3 +378,21 @@ class PlanItem(models.Model):
     @property
     def privilege(self) -> Privilege:
         return privilege_of(self.permission_id)
+
+    @property
+    def group(self) -> str:
+        """The group of a membership, written `group:NAME`; empty for other items."""
+        return f"group:{self.group_name}" if self.group_name else ""
+
+
+class PlanStranding(models.Model):
+    """A live entity that a plan leaves with fewer than two active administrators. admins_left: 0 or 1."""
+
+    plan = models.ForeignKey(Plan, models.CASCADE, related_name="strandings", db_index=False)
+    admins_left = models.PositiveSmallIntegerField()
+    kind = models.CharField(max_length=63)
+    key = models.CharField(max_length=MAX_KEY_LENGTH)
+
+    class Meta:
+        default_permissions = ()
+        constraints = [models.UniqueConstraint(fields=["plan", "admins_left", "kind", "key"], name="plan_stranding_once")]

@@ -22,7 +22,7 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation
 from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
-from grants.models import PlanVerb
+from grants.models import GRANT_VERBS
 from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
@@ -34,7 +34,7 @@ from grants.tenant.faults import Fault
 class ForManySerializer(StrictSerializer):
     """A bulk change, either on everything in `within` or on the listed `entities`."""
 
-    verb = Choice(choices=PlanVerb.values, help_text="Whether the privileges are granted or revoked.")
+    verb = Choice(choices=[verb.value for verb in GRANT_VERBS], help_text="Whether the privileges are granted or revoked.")
     principals = List(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS,
                       help_text="Principals, written `user:NAME` or `group:NAME`.")
     privileges = privilege_list()

@@ -199,10 +199,10 @@ class ChangeSet:
     errors: list[dict] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, data: dict) -> "ChangeSet":
+    def parse(cls, data: dict, *, allows_empty: bool = False) -> "ChangeSet":
         """Validate the items and collect their errors. Raise Problem if there are no items, or too many."""
         count = sum(len(data[name]) for name in LISTS)
-        if not count:
+        if not count and not allows_empty:
             raise Problem(400, "nothing to change: put items into `grant` or `revoke`")
         if count > MAX_ITEMS:
             raise Problem(400, f"the change set contains {count:,} items; the limit is {MAX_ITEMS:,}")
@@ -230,7 +230,8 @@ class ChangeSet:
             outcome = service(**options, **{name: self.changes_of(name) for name in LISTS})
         except ChangeRefused as error:
             for index, name, message in error.errors:
-                self.add_error(name, self.changes[name][index][0], message)
+                # the service also takes other lists, which have one change for each item
+                self.add_error(name, self.changes[name][index][0] if name in self.changes else index, message)
         except GrantError:
             # without the invalid items, nothing may be left to change; the errors of those items are more helpful
             self._check_errors()

@@ -30,7 +30,11 @@ class PlanEffectSerializer(serializers.Serializer):
     grants = serializers.IntegerField(help_text="Grants that the plan adds.")
     revokes = serializers.IntegerField(help_text="Grants that the plan revokes.")
     already = serializers.IntegerField(help_text="Items that change nothing.")
-    principals = serializers.IntegerField(help_text="Users and groups with changed direct grants.")
+    joins = serializers.IntegerField(help_text="Memberships that the plan adds.")
+    leaves = serializers.IntegerField(help_text="Memberships that the plan removes.")
+    activations = serializers.IntegerField(help_text="Users that the plan activates.")
+    deactivations = serializers.IntegerField(help_text="Users that the plan deactivates.")
+    principals = serializers.IntegerField(help_text="Users and groups whose direct grants, memberships or status change.")
     planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
     stranded_none = serializers.IntegerField(help_text="Live entities without an active administrator afterwards.")
     stranded_one = serializers.IntegerField(help_text="Live entities with one active administrator afterwards.")
@@ -69,8 +73,9 @@ class PlanItemSerializer(serializers.Serializer):
     position = serializers.IntegerField()
     verb = serializers.ChoiceField(PlanVerb.values)
     principal = serializers.CharField()
-    entity = serializers.CharField()
-    privilege = serializers.ChoiceField(PRIVILEGES)
+    entity = serializers.CharField(allow_null=True, help_text="Null unless the item grants or revokes.")
+    privilege = serializers.ChoiceField(PRIVILEGES, allow_null=True, help_text="Null unless the item grants or revokes.")
+    group = serializers.CharField(allow_null=True, help_text="The group that a user joins or leaves; otherwise null.")
     already = serializers.BooleanField(help_text="Whether the item changes nothing.")
 
 
@@ -85,6 +90,10 @@ class PlanPrincipalSerializer(serializers.Serializer):
     members = serializers.IntegerField(allow_null=True, help_text="The number of members, for a group.")
     gains = TallySerializer(many=True)
     losses = TallySerializer(many=True)
+    joins = serializers.IntegerField(help_text="The number of groups that a user joins.")
+    leaves = serializers.IntegerField(help_text="The number of groups that a user leaves.")
+    activation = serializers.ChoiceField(["activate", "deactivate"], allow_null=True,
+                                         help_text="Whether the status of a user changes.")
 
 
 class PlansQuery(PageQuery):
@@ -92,11 +101,22 @@ class PlansQuery(PageQuery):
     origin = Choice(choices=ORIGINS, required=False)
 
 
+class MembershipItemSerializer(StrictSerializer):
+    """A user in a group, both by name."""
+
+    user = NameText()
+    group = NameText()
+
+
 class MakePlanSerializer(StrictSerializer):
-    """Grants and revocations of a new plan, at least one and at most 1,000 in both lists together."""
+    """The changes of a new plan, at least one, and at most 1,000 in `grant` and `revoke` together and in each other list."""
 
     grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    join = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    activate = List(child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users.")
+    deactivate = List(child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users.")
     title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH,
                  help_text="The title of the plan; by default it says what the plan changes.")
     base_revision = Integer(required=False, help_text="The revision that the items are based on; by default the newest.")
@@ -159,7 +179,8 @@ class DiscardSerializer(StrictSerializer):
 
 
 EFFECT_EXAMPLE = {
-    "grants": 3, "revokes": 0, "already": 0, "principals": 1, "planned": 0, "stranded_none": 0, "stranded_one": 0,
+    "grants": 3, "revokes": 0, "joins": 0, "leaves": 0, "activations": 0, "deactivations": 0, "already": 0, "principals": 1,
+    "planned": 0, "stranded_none": 0, "stranded_one": 0,
 }
 RECIPE_EXAMPLE = {
     "namespace": "namespace:logistics", "user": "sofia.lindqvist", "generation": "final",
@@ -177,10 +198,10 @@ APPLIED_EXAMPLE = PLAN_EXAMPLE | {
 }
 ITEM_EXAMPLE = {
     "position": 1, "verb": "grant", "principal": "user:sofia.lindqvist", "entity": "dataset:logistics.tracking.events",
-    "privilege": "ADMIN", "already": False,
+    "privilege": "ADMIN", "group": None, "already": False,
 }
 PRINCIPAL_EXAMPLE = {
-    "principal": "user:sofia.lindqvist", "members": None, "losses": [],
+    "principal": "user:sofia.lindqvist", "members": None, "losses": [], "joins": 0, "leaves": 0, "activation": None,
     "gains": [{"privilege": "ADMIN", "kind": "dataset", "entities": 3}],
 }
 CHANGES_EXAMPLE = {

@@ -48,15 +48,17 @@ from authzconsole.rest.plan_serializers import (
     PlanSerializer,
     PlansQuery,
 )
-from grants.models import Plan, PlanItem
+from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, Plan, PlanItem
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
-from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, stranded_entities
+from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, plan_counts
 from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
 from grants.plans.staleness import invalidating_line, line_summary
+from grants.plans.stranding import stranded_entities
+from grants.principals.membership_changes import MembershipItem
 
 TAG = "Plans"
 PLAN_PATH = path_parameter("number", "The number of the plan.", int)
@@ -78,15 +80,19 @@ class Plans(Endpoint):
 
     @api_operation(
         "plans_create", TAG, "Create a plan from a change set",
-        f"Accepts up to {MAX_ITEMS:,} items in both lists together. Nothing changes until the plan is applied.",
+        f"Accepts up to {MAX_ITEMS:,} grants and revocations together, and as many items in each of `join`, `leave`, `activate` "
+        "and `deactivate`. Nothing changes until the plan is applied.",
         request=MakePlanSerializer, request_example=CHANGES_EXAMPLE, responses={201: PlanSerializer},
         response_example=PLAN_EXAMPLE, errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         data = self.body(PlanEnvelope)
-        change_set = ChangeSet.parse({name: data[name] for name in LISTS})
+        members = {verb.value: [MembershipItem(**item) for item in data[verb]] for verb in MEMBERSHIP_VERBS}
+        users = {verb.value: data[verb] for verb in ACTIVATION_VERBS}
+        change_set = ChangeSet.parse({name: data[name] for name in LISTS},
+                                     allows_empty=any([*members.values(), *users.values()]))
         with transaction.atomic():
             plan = change_set.apply_with(create_plan_from_changes, author=author_of(request), title=data["title"],
-                                         base_revision=data.get("base_revision"))
+                                         base_revision=data.get("base_revision"), **members, **users)
         return created_plan_response(plan)
 
 
@@ -270,17 +276,21 @@ def _plan_as_json(plan: Plan) -> dict:
     return {"number": plan.pk, "title": plan.title, "origin": plan.origin, "recipe": plan.recipe, "state": str(plan.state),
             "base_revision": plan.base_revision, "made_by": plan.made_by, "made_at": as_json_time(plan.made_at),
             "decided_by": plan.decided_by, "decided_at": as_json_time(plan.decided_at), "reason": plan.reason,
-            "revision": plan.revision, "effect": plan.effect, "inverse_of": plan.inverse_of_id, "renewal_of": plan.renewal_of_id}
+            "revision": plan.revision, "effect": plan_counts(plan), "inverse_of": plan.inverse_of_id,
+            "renewal_of": plan.renewal_of_id}
 
 
 def _item_as_json(item: PlanItem) -> dict:
-    return {"position": item.position, "verb": str(item.verb), "principal": item.principal, "entity": str(item.address),
-            "privilege": str(item.privilege), "already": item.is_noop}
+    is_grant = item.verb in GRANT_VERBS
+    return {"position": item.position, "verb": str(item.verb), "principal": item.principal,
+            "entity": str(item.address) if is_grant else None, "privilege": str(item.privilege) if is_grant else None,
+            "group": item.group_name or None, "already": item.is_noop}
 
 
 def _effect_as_json(effect: PrincipalEffect) -> dict:
     return {"principal": effect.principal, "members": effect.members, "gains": _tally_as_json(effect.gains),
-            "losses": _tally_as_json(effect.losses)}
+            "losses": _tally_as_json(effect.losses), "joins": effect.joins, "leaves": effect.leaves,
+            "activation": effect.activation or None}
 
 
 def _tally_as_json(tally: Tally) -> list[dict]:

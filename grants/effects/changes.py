@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
-from grants.models import Plan, PlanItem, PlanVerb
+from grants.models import GRANT_VERBS, MEMBERSHIP_VERBS, Plan, PlanItem, PlanVerb
 
 ITEMS_PER_READ = 2_000
 
@@ -61,4 +61,8 @@ def changes_of_plan(plan: Plan) -> Iterator[EffectChange]:
 
 def change_of_item(item: PlanItem) -> EffectChange:
     """Return the change of a plan item."""
-    return GrantChange(item.principal, item.address, item.privilege, item.verb == PlanVerb.GRANT)
+    if item.verb in GRANT_VERBS:
+        return GrantChange(item.principal, item.address, item.privilege, item.verb == PlanVerb.GRANT)
+    if item.verb in MEMBERSHIP_VERBS:
+        return MembershipChange(item.principal_name, item.group_name, item.verb == PlanVerb.JOIN)
+    return ActivationChange(item.principal_name, item.verb == PlanVerb.ACTIVATE)

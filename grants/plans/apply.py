@@ -8,15 +8,18 @@ from django.utils import timezone
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import ChangeItem
 from grants.changes.services import write_changes
-from grants.errors import ChangeRefused, PlanError, StalePlan
+from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.journal import Author, Change, append_to_journal, current_revision
-from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
-from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
-from grants.plans.effect import PrincipalEffects, changing_items
+from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, JournalHead, Plan, PlanItem, PlanState, PlanVerb
+from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, change_of_item, create_plan
+from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.staleness import invalidating_line, line_summary
+from grants.principals.membership_changes import MembershipItem, write_memberships
+from grants.principals.services import write_user_active
 
 ITEMS_PER_BATCH = 2_000
-OPPOSITE_VERBS = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.REVOKE: PlanVerb.GRANT}
+OPPOSITE_VERBS = {verb: opposite for pair in (GRANT_VERBS, MEMBERSHIP_VERBS, ACTIVATION_VERBS)
+                  for verb, opposite in (pair, pair[::-1])}
 
 
 def apply_plan(*, author: Author, plan_id: int) -> Plan:
@@ -31,7 +34,7 @@ def apply_plan(*, author: Author, plan_id: int) -> Plan:
         if (line := invalidating_line(plan)) is not None:
             raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
         counts = _write_items(head, author, plan)
-        if counts["grants"] or counts["revokes"]:
+        if change_count(counts):
             append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
         plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
         plan.revision = head.revision
@@ -61,7 +64,7 @@ def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
             title=f"Undo {plan}: {plan.title}", origin=PlanOrigin.INVERSE, changes=_opposite_changes(plan),
             base_revision=current_revision(), inverse_of=plan,
             empty_message=f"{plan} changed nothing: there is nothing to undo"))
-        if not (inverse.effect["grants"] or inverse.effect["revokes"]):
+        if not change_count(inverse.effect):
             raise PlanError(f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo")
     return inverse
 
@@ -99,23 +102,41 @@ def _close_plan(plan: Plan, state: PlanState, author: Author) -> None:
 
 def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
     """Make the changes of all items. Return the counts of the changes, as in `Plan.effect`. Raise PlanError if one is invalid."""
-    counts = dict.fromkeys(("grants", "revokes", "already", "planned"), 0)
+    counts = dict.fromkeys((*VERB_COUNTS.values(), "already", "planned"), 0)
     for batch in _batches(plan):
-        rows_by_verb = {verb: [row for row in batch if row.verb == verb] for verb in PlanVerb}
-        items_by_verb = {verb.value: [_change_item(row) for row in rows] for verb, rows in rows_by_verb.items()}
-        try:
-            outcome = write_changes(head, author, **items_by_verb, detail=str(plan))
-        except ChangeRefused as refusal:
-            (index, verb, message), *_ = refusal.errors
-            position = rows_by_verb[verb][index].position
-            raise PlanError(f"item {position:,} of {plan} cannot be applied: {message}") from None
-        changed = {*outcome.granted, *outcome.revoked}
-        _toggle_noop([row for row in batch if row.is_noop is (_change_item(row) in changed)])
-        counts["grants"] += len(outcome.granted)
-        counts["revokes"] += len(outcome.revoked)
+        changed, planned = _write_batch(head, author, plan, batch)
+        for row in changed:
+            counts[VERB_COUNTS[PlanVerb(row.verb)]] += 1
         counts["already"] += len(batch) - len(changed)
-        counts["planned"] += len(outcome.planned)
+        counts["planned"] += planned
+        changed_pks = {row.pk for row in changed}
+        _toggle_noop([row for row in batch if row.is_noop is (row.pk in changed_pks)])
     return counts
+
+
+def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[PlanItem]) -> tuple[list[PlanItem], int]:
+    """Make the changes of these items. Return the items that changed something, and the number of planned addresses."""
+    rows: dict[str, list[PlanItem]] = {verb.value: [row for row in batch if row.verb == verb] for verb in PlanVerb}
+    changed: list[PlanItem] = []
+    try:
+        outcome = write_changes(head, author, detail=str(plan), **{
+            verb.value: [_change_item(row) for row in rows[verb]] for verb in GRANT_VERBS})
+        member_items = {verb.value: [_membership_item(row) for row in rows[verb]] for verb in MEMBERSHIP_VERBS}
+        members = write_memberships(head, author, **member_items)
+        for verb in ACTIVATION_VERBS:
+            is_active = verb == PlanVerb.ACTIVATE
+            changed += [row for row in rows[verb] if write_user_active(
+                head, author, name=row.principal_name, active=is_active, detail=str(plan)).has_changed]
+    except ChangeRefused as refusal:
+        (index, verb, message), *_ = refusal.errors
+        position = rows[verb][index].position
+        raise PlanError(f"item {position:,} of {plan} cannot be applied: {message}") from None
+    except PrincipalError as error:
+        raise PlanError(f"{plan} cannot be applied: {error}") from None
+    grants, memberships = {*outcome.granted, *outcome.revoked}, {*members.joined, *members.left}
+    changed += [row for verb in GRANT_VERBS for row in rows[verb] if _change_item(row) in grants]
+    changed += [row for verb in MEMBERSHIP_VERBS for row in rows[verb] if _membership_item(row) in memberships]
+    return changed, len(outcome.planned)
 
 
 def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
@@ -138,6 +159,11 @@ def _change_item(row: PlanItem) -> ChangeItem:
     return ChangeItem(row.principal, row.address, row.privilege)
 
 
+def _membership_item(row: PlanItem) -> MembershipItem:
+    return MembershipItem(row.principal_name, row.group_name)
+
+
 def _opposite_changes(plan: Plan) -> Iterator[PlanChange]:
     for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_PER_BATCH):
-        yield OPPOSITE_VERBS[PlanVerb(row.verb)].value, row.principal, row.address, row.privilege
+        _, *change = change_of_item(row)
+        yield OPPOSITE_VERBS[PlanVerb(row.verb)].value, *change

@@ -14,8 +14,9 @@ from grants.bulk_rows import insert_rows
 from grants.changes.authority import check_administrator
 from grants.errors import PlanError
 from grants.journal import Author
-from grants.models import Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids
-from grants.plans.effect import effect_counts, mark_noop_items, mark_stranding_items
+from grants.models import GRANT_VERBS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids
+from grants.plans.effect import effect_counts, mark_noop_items
+from grants.plans.stranding import store_strandings
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
 
@@ -24,10 +25,11 @@ ITEMS_PER_BATCH = 900
 MAX_TITLE_LENGTH = 300
 # database columns of PlanItem; `is_so` is the column of `is_noop`
 _COLUMNS = ("plan_id", "position", "verb", "principal_type", "principal_name", "kind", "key", "namespace", "permission_id",
-            "is_so", "admins_left")
+            "group_name", "is_so")
 
-# verb, principal (such as `user:alice`), address, privilege
-PlanChange = tuple[str, str, Address, Privilege]
+# verb, principal (such as `user:alice`), target, privilege. The target of `grant` and `revoke` is an address, of `join` and
+# `leave` a group (such as `group:analysts`), of `activate` and `deactivate` None. Only grants and revocations have a privilege.
+PlanChange = tuple[str, str, Address | str | None, Privilege | None]
 
 
 class PlanOrigin(StrEnum):
@@ -66,7 +68,7 @@ class PlanDraft:
 
 
 def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
-    """Store a draft as a proposed plan. No grant changes.
+    """Store a draft as a proposed plan. Nothing else changes.
 
     Runs a few statements for every `ITEMS_PER_BATCH` items.
     Raise NotAdministrator, or PlanError if the draft is empty, invalid or too large.
@@ -79,8 +81,9 @@ def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
             renewal_of=draft.renewal_of)
         if not _insert_items(plan, draft.changes):
             raise PlanError(draft.empty_message)
-        mark_noop_items(plan)
-        mark_stranding_items(plan)
+        verbs = set(plan.items.order_by().values_list("verb", flat=True).distinct())
+        mark_noop_items(plan, verbs)
+        store_strandings(plan, changes_members=not verbs.issubset(GRANT_VERBS))
         plan.effect = effect_counts(plan)
         plan.save(update_fields=["effect"])
     return plan
@@ -99,7 +102,8 @@ def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
         if count + len(batch) > MAX_PLAN_ITEMS:
             raise PlanError(f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
                             f"namespace or one user at a time")
-        principals = {principal for _, principal, _, _ in batch} - known_principals
+        principals = {name for _, principal, target, _ in batch for name in (principal, target) if isinstance(name, str)}
+        principals -= known_principals
         _check_principals(principals)
         known_principals |= principals
         insert_rows(PlanItem, _COLUMNS, list(_rows(plan, batch, first_position=count + 1)))
@@ -115,9 +119,23 @@ def _check_principals(principals: set[str]) -> None:
 
 def _rows(plan: Plan, batch: list[PlanChange], first_position: int) -> Iterator[tuple]:
     permissions = permission_ids()
-    for position, (verb, principal, address, privilege) in enumerate(batch, first_position):
-        if fault := instance_fault(address):
-            raise PlanError(fault)
-        namespace = address.namespace
-        yield (plan.pk, position, str(verb), *parse_principal(principal), address.kind, address.key,
-               namespace.key if namespace else "", permissions[privilege], False, None)
+    for position, (verb, principal, target, privilege) in enumerate(batch, first_position):
+        kind, name = parse_principal(principal)
+        if isinstance(target, Address):
+            if fault := instance_fault(target):
+                raise PlanError(fault)
+            namespace = target.namespace
+            yield (plan.pk, position, str(verb), kind, name, target.kind, target.key, namespace.key if namespace else "",
+                   permissions[privilege], "", False)
+            continue
+        group_kind, group = parse_principal(target) if target else ("group", "")
+        if (kind, group_kind) != ("user", "group"):
+            raise PlanError(f"only users can be activated, deactivated or members, and only of groups: not {principal}")
+        yield plan.pk, position, str(verb), kind, name, "", "", "", None, group, False
+
+
+def change_of_item(item: PlanItem) -> PlanChange:
+    """Return the change that a stored item makes."""
+    if item.verb in GRANT_VERBS:
+        return item.verb, item.principal, item.address, item.privilege
+    return item.verb, item.principal, item.group or None, None

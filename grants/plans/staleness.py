@@ -59,6 +59,8 @@ def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
         changes_entity |= Q(action__in=("register", "recreate"))
     changes_principal = _has_item(
         plan, principal_type=OuterRef("principal_type"), principal_name=OuterRef("principal_name"))
+    # the groups of memberships: only their removal or new name matters, not their other members
+    changes_principal |= Q(principal_type="group") & _has_item(plan, group_name=OuterRef("principal_name"))
     # in lines about members, `detail` is the group, written `group:NAME`
     changes_group = _has_item(plan, principal_type="group", principal_name=Substr(OuterRef("detail"), len("group:") + 1))
     return lines.filter(

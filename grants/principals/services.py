@@ -55,17 +55,25 @@ def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
     An inactive user cannot sign in and is denied everything. The tokens are revoked and the sessions end. The grants and
     memberships remain, and apply again after activation.
     """
-    with _journal_recorder(author, allows_provisioner=True) as record:
-        user = _user(name)
-        word = "active" if active else "inactive"
-        if user.is_active == active:
-            return record(None, f"{user} is {word} already: nothing changed")
-        if not active:
-            _check_another_administrator(user)
-        User.objects.filter(pk=user.pk).update(is_active=active)
-        action = "user-activate" if active else "user-deactivate"
-        # also at activation, because version 1.0 did not end tokens and sessions at deactivation
-        return record(Change(action, principal=str(user)), f"{user} is {word} now", *end_access([user.pk]))
+    with administrator_transaction(author, allows_provisioner=True) as head:
+        return write_user_active(head, author, name=name, active=active)
+
+
+def write_user_active(head: JournalHead, author: Author, *, name: str, active: bool, detail: str = "") -> Outcome:
+    """Activate or deactivate a user like `set_user_active`, inside an `administrator_transaction` of the caller.
+
+    detail: the detail of the journal line.
+    """
+    user = _user(name)
+    word = "active" if active else "inactive"
+    if user.is_active == active:
+        return _record(head, author, None, f"{user} is {word} already: nothing changed")
+    if not active:
+        _check_another_administrator(user)
+    User.objects.filter(pk=user.pk).update(is_active=active)
+    change = Change("user-activate" if active else "user-deactivate", principal=str(user), detail=detail)
+    # also at activation, because version 1.0 did not end tokens and sessions at deactivation
+    return _record(head, author, change, f"{user} is {word} now", end_access([user.pk]))
 
 
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
@@ -161,7 +169,8 @@ def _journal_recorder(author: Author, *, allows_provisioner: bool = False):
         yield lambda change, sentence, *more_changes: _record(head, author, change, sentence, more_changes)
 
 
-def _record(head: JournalHead, author: Author, change: Change | None, sentence: str, more_changes: Iterable[Change]) -> Outcome:
+def _record(head: JournalHead, author: Author, change: Change | None, sentence: str,
+            more_changes: Iterable[Change] = ()) -> Outcome:
     if change is not None:
         append_to_journal(head, [change, *more_changes], author=author)
     return Outcome(change is not None, sentence, head.revision)

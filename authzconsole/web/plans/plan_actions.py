@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 from analytics.analyses import AnalysisError
 from analytics.regrant_plans import create_regrant_plan
 from analytics.storage import StorageError
-from authzconsole.web.plans.plan_pages import plan_or_404, plan_url, render_plan, render_plan_list, stranded_count
+from authzconsole.web.plans.plan_pages import change_phrases, plan_or_404, plan_url, render_plan, render_plan_list, stranded_count
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
@@ -47,9 +47,7 @@ def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def _change_summary(plan: Plan) -> str:
-    verbs = {"grants": "granted", "revokes": "revoked"}
-    counts = [f"{plan.effect[name]:,} {verb}" for name, verb in verbs.items() if plan.effect[name]]
-    return ", ".join(counts) or "all items were already in place, and nothing changed"
+    return ", ".join(change_phrases(plan)) or "all items were already in place, and nothing changed"
 
 
 @require_POST

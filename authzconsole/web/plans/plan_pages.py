@@ -18,10 +18,11 @@ from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import parse_address
 from entities.vocabulary import KINDS
-from grants.models import Plan, PlanItem, PlanState
-from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, stranded_entities
+from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState
+from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.renew import can_renew
 from grants.plans.staleness import invalidating_line, line_summary
+from grants.plans.stranding import stranded_entities
 
 PLANS_PER_PAGE = 25
 PRINCIPALS_PER_PAGE = 20
@@ -43,7 +44,8 @@ class PlanItemSequence(Sequence):
         self._plan = plan
 
     def __len__(self) -> int:
-        return sum(self._plan.effect[name] for name in ("grants", "revokes", "already"))
+        counts = plan_counts(self._plan)
+        return change_count(counts) + counts["already"]
 
     def __getitem__(self, bounds: slice) -> list[PlanItem]:
         return list(self._plan.items.filter(position__gt=bounds.start, position__lte=bounds.stop).order_by("position"))
@@ -82,7 +84,7 @@ def _effects(request: HttpRequest, plan: Plan) -> dict:
 def _effect_row(effect: PrincipalEffect) -> dict:
     link = principal_link_from_text(effect.principal)
     return {"principal": link if effect.members is None else link.with_members(effect.members),
-            "gains": _tally_counts(effect.gains), "losses": _tally_counts(effect.losses)}
+            "effect": effect, "gains": _tally_counts(effect.gains), "losses": _tally_counts(effect.losses)}
 
 
 def _tally_counts(tally: Tally) -> list[tuple]:
@@ -97,9 +99,14 @@ def _tally_counts(tally: Tally) -> list[tuple]:
 
 def _items(request: HttpRequest, plan: Plan) -> dict:
     page = paginate_sequence(request, PlanItemSequence(plan), max_rows=ITEMS_PER_PAGE, name="items")
-    rows = [{"item": item, "principal": principal_link_from_text(item.principal), "address_link": address_link_to(item.address)}
-            for item in page.rows]
-    return {"page": page, "rows": rows}
+    return {"page": page, "rows": [_item_row(item) for item in page.rows]}
+
+
+def _item_row(item: PlanItem) -> dict:
+    row = {"item": item, "principal": principal_link_from_text(item.principal)}
+    if item.verb in GRANT_VERBS:
+        return row | {"address_link": address_link_to(item.address), "privilege": item.privilege}
+    return row | {"group": principal_link_from_text(item.group) if item.group else None}
 
 
 # by the id of the section; its template is plans/_<id>.html
@@ -132,7 +139,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
         **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,
         "can_change": request.user.can_administer,
         "stale": f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else "",
-        "can_renew": can_renew(plan), "changes": plan.effect["grants"] + plan.effect["revokes"],
+        "can_renew": can_renew(plan), "changes": change_count(plan_counts(plan)), "change_phrases": list(change_phrases(plan)),
         "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
         "undo_plan": plan.inverses.order_by("-pk").first(),
         "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
@@ -162,9 +169,23 @@ def _next_step(plan: Plan) -> dict | None:
     return None
 
 
+CHANGE_NOUNS = {
+    "grants": ("grant", "grants"), "revokes": ("revocation", "revocations"), "joins": ("new membership", "new memberships"),
+    "leaves": ("ended membership", "ended memberships"), "activations": ("activation", "activations"),
+    "deactivations": ("deactivation", "deactivations"),
+}
+
+
+def change_phrases(plan: Plan) -> Iterator[str]:
+    """Yield the counts of the changes, such as `3 grants` and `1 deactivation`."""
+    for name, total in plan_counts(plan).items():
+        if name in CHANGE_NOUNS and total:
+            yield f"{total:,} {CHANGE_NOUNS[name][total > 1]}"
+
+
 def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
     """Yield (figure, unit, meaning) of three figures, then of all other figures above zero."""
-    effect = plan.effect
+    effect = plan_counts(plan)
     is_applied = plan.state == PlanState.APPLIED
     for figure, singular, plural in (
         (effect["grants"], *(("grant added", "grants added") if is_applied else ("grant to add", "grants to add"))),
@@ -173,6 +194,14 @@ def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
     ):
         yield figure, singular if figure == 1 else plural, ""
     for figure, singular, plural, meaning in (
+        (effect["joins"], "membership added" if is_applied else "membership to add",
+         "memberships added" if is_applied else "memberships to add", ""),
+        (effect["leaves"], "membership ended" if is_applied else "membership to end",
+         "memberships ended" if is_applied else "memberships to end", ""),
+        (effect["activations"], "user activated" if is_applied else "user to activate",
+         "users activated" if is_applied else "users to activate", ""),
+        (effect["deactivations"], "user deactivated" if is_applied else "user to deactivate",
+         "users deactivated" if is_applied else "users to deactivate", ""),
         (effect["already"], "item already in place", "items already in place", ""),
         (effect["planned"], "address registered as planned", "addresses registered as planned", ""),
         (total_stranded, "entity with fewer than two administrators", "entities with fewer than two administrators", "bad"),

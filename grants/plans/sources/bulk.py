@@ -15,7 +15,17 @@ from entities.selectors import entities_at, entity_at, sorted_by_address, subtre
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, privilege_by_name
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids, privilege_of
+from grants.models import (
+    GRANT_TABLES,
+    GRANT_VERBS,
+    NAME_COLUMNS,
+    Plan,
+    PlanBreadth,
+    PlanItem,
+    PlanVerb,
+    permission_ids,
+    privilege_of,
+)
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
 from grants.principal_names import format_principal, parse_principal
 from grants.principal_rows import principals_by_name
@@ -50,7 +60,7 @@ def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Itera
 
     Raise PlanError, PrincipalError or VocabularyError if the input is invalid.
     """
-    if verb not in PlanVerb.values:
+    if verb not in GRANT_VERBS:
         raise PlanError("neither granting nor revoking is selected: select one of the two")
     principals = tuple(dict.fromkeys(map(format_principal, principals)))
     if not principals:

@@ -15,7 +15,7 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege, clip
 from grants.changes.outcomes import ChangeItem
 from grants.errors import GrantError, PlanError
-from grants.models import PlanVerb
+from grants.models import GRANT_VERBS
 from grants.principal_rows import principals_by_name
 from grants.tenant.faults import Fault, Faults
 from grants.tenant.lines import MemberReader
@@ -195,7 +195,7 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
     """Add the change of one line to the file, or report its faults."""
     members = MemberReader(body, report_fault)
     members.allow_only(*COLUMNS)
-    verb, principal = members.choice("verb", tuple(PlanVerb.values)), members.principal("principal")
+    verb, principal = members.choice("verb", tuple(verb.value for verb in GRANT_VERBS)), members.principal("principal")
     address, privilege = members.address("entity"), members.choice("privilege", tuple(map(str, Privilege)))
     if None in (verb, principal, address, privilege):
         return

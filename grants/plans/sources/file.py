@@ -2,7 +2,7 @@
 
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import Plan, PlanVerb
+from grants.models import GRANT_VERBS, Plan
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
 from grants.plans.sources.change_file import ChangeFile, read_change_file
 
@@ -25,5 +25,5 @@ def create_plan_from_file(*, author: Author, raw: bytes, name: str = "", title: 
 def _title(file: ChangeFile, name: str) -> str:
     """Return a title such as `Grant 2 and revoke 1 from changes.csv`."""
     verbs = [verb for verb, _ in file.changes.values()]
-    counts = [f"{verb} {verbs.count(verb):,}" for verb in PlanVerb.values if verb in verbs]
+    counts = [f"{verb} {verbs.count(verb):,}" for verb in GRANT_VERBS if verb in verbs]
     return f"{' and '.join(counts).capitalize()} from {name or 'pasted text'}"

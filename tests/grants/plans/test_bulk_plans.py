@@ -13,10 +13,10 @@ from grants.lifecycle.services import delete_entity, register_entity
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.create import ITEMS_PER_BATCH
-from grants.plans.effect import stranded_entities
 from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
 from grants.plans.staleness import invalidating_line
+from grants.plans.stranding import stranded_entities
 from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state
 from tests.support.cast import SALES, create_sample_tenant
 

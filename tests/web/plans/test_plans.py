@@ -101,7 +101,7 @@ def test_applying_requires_a_reason_and_confirmation_of_stranded_entities(browse
     assert response.status_code == 400 and "the reason is missing" in page_html(response)
     assert database_state() == before
     response = client.post(f"/plans/{plan.pk}/apply", {"strand": "yes", "reason": "tidy up"}, follow=True)
-    assert "is applied: 1 granted, 1 revoked." in page_html(response) and "Undo with a plan" in page_html(response)
+    assert "is applied: 1 grant, 1 revocation." in page_html(response) and "Undo with a plan" in page_html(response)
 
 
 def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
