@@ -3,7 +3,7 @@ import re
 
 import pytest
 from django.contrib.auth import authenticate, get_user_model
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 
 from authzconsole.management.commands import bootstrap
 from entities.models import Entity
@@ -68,10 +68,21 @@ def test_a_tenant_user_named_admin_does_not_become_a_console_administrator():
     assert get_user_model().objects.get(username="admin").role == Role.ORDINARY
 
 
-def test_an_empty_database_gets_the_demo_tenant(monkeypatch):
+def test_an_empty_database_gets_the_demo_tenant_with_its_history_before_the_first_account(monkeypatch):
+    Entity.objects.all().delete()
+    loads = []
+    monkeypatch.setattr(bootstrap, "load_history", lambda path: loads.append((path, get_user_model().objects.count())) or 3)
+    output = run_bootstrap()
+    assert loads == [(bootstrap.DEMO_TENANT, 0)]
+    assert "3 journal lines" in output and "Sign in as admin" in output
+
+
+def test_a_journal_with_lines_gets_only_the_present_demo_tenant(monkeypatch):
+    run_bootstrap()
     Entity.objects.all().delete()
     imports = []
     original = bootstrap.call_command
+    monkeypatch.setattr(bootstrap, "load_history", lambda path: imports.append("history"))
     monkeypatch.setattr(bootstrap, "call_command",
                         lambda name, *args, **options: imports.append((name, *args)) if name == "import_tenant"
                         else original(name, *args, **options))
@@ -109,7 +120,7 @@ def test_the_password_is_printed_even_if_the_demo_tenant_fails_to_load(monkeypat
     (tmp_path / "broken.jsonl").write_text("no tenant\n")
     monkeypatch.setattr(bootstrap, "DEMO_TENANT", tmp_path / "broken.jsonl")
     output = io.StringIO()
-    with pytest.raises(CommandError):
+    with pytest.raises(ValueError):
         call_command("bootstrap", stdout=output)
     assert "Sign in as admin with the password" in output.getvalue()
 

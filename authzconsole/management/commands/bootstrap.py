@@ -9,10 +9,10 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
+from authzconsole.demo.history.load import load_history
 from entities.models import Entity
 from grants.changes.authority import administrator_transaction
-from grants.errors import JournalReadOnly
-from grants.journal import Author
+from grants.journal import Author, current_revision, read_only_reason
 from grants.models import Role, User
 from grants.principals.services import add_user, first_password_end
 
@@ -65,24 +65,30 @@ def create_first_administrator() -> tuple[str, str] | None:
 
 
 class Command(BaseCommand):
-    help = ("Migrate the database and collect the static files. On an empty database, also create the first "
-            "administrator, print the password once, and load the demo tenant (not in production).")
+    help = ("Migrate the database and collect the static files. On an empty database, also load the demo tenant with its history "
+            "(not in production), create the first administrator, and print the password once.")
 
     def handle(self, **options):
         call_command("migrate", interactive=False, verbosity=0)
         collect_static_files()
-        try:
-            credentials = create_first_administrator()
-        except JournalReadOnly as error:
-            self.stderr.write(f"The console starts read-only: {error}.")
+        if reason := read_only_reason():
+            self.stderr.write(f"The console starts read-only: {reason}.")
             return
         try:
             if not settings.PRODUCTION and not Entity.objects.exists():
-                call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)
+                self._load_demo_tenant()
         finally:
-            # even if the demo tenant cannot be loaded, because the account exists and its password is stored nowhere
-            if credentials:
+            # even if the demo tenant cannot be loaded, because somebody must be able to sign in
+            if credentials := create_first_administrator():
                 self._print_credentials(*credentials)
+
+    def _load_demo_tenant(self) -> None:
+        """Load the demo tenant. Its history is written only if the journal is empty, because lines cannot precede others."""
+        if current_revision():
+            call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)
+            return
+        lines = load_history(DEMO_TENANT)
+        self.stdout.write(f"The demo tenant was loaded: two years of invented history, {lines:,} journal lines.")
 
     def _print_credentials(self, name: str, password: str) -> None:
         self.stdout.write(f"Sign in as {name} with the password {password}\n"

@@ -1,0 +1,121 @@
+"""The history of the demo tenant leads to the demo tenant. The module loads it once."""
+
+import json
+import re
+import subprocess
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from authzconsole.demo.history.load import _past_clock, load_history
+from entities.models import Entity
+from grants.active_generation import active_generation
+from grants.errors import GrantError
+from grants.journal import first_break
+from grants.models import GroupGrant, JournalLine, Plan, User, UserGrant
+from grants.verification.replay import first_fault
+from tests.support.tenant_documents import export_bytes
+
+ROOT = Path(__file__).parents[2]
+DOCUMENT = ROOT / "authzconsole" / "demo" / "tenant.jsonl"
+pytestmark = pytest.mark.django_db
+CUSTOMERS = "dataset:sales.customers"
+TODAY = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+@pytest.fixture(scope="module")
+def history(django_db_setup, django_db_blocker):
+    """Return all journal lines of the history, and keep it until the module ends."""
+    from django.db import transaction
+
+    with django_db_blocker.unblock(), transaction.atomic():
+        load_history(DOCUMENT)
+        yield list(JournalLine.objects.order_by("revision"))
+        transaction.set_rollback(True)
+
+
+def readers_of_customers(lines, days_ago):
+    """Return the principals that held READ on the customers, and the members of their groups then."""
+    holders, members = set(), {}
+    for line in lines:
+        if line.at > TODAY - timedelta(days=days_ago):
+            break
+        if (line.entity, line.privilege) == (CUSTOMERS, "READ"):
+            (holders.add if line.action == "grant" else holders.discard)(line.principal)
+        if line.action in ("member-add", "member-remove"):
+            group = members.setdefault(line.detail, set())
+            (group.add if line.action == "member-add" else group.discard)(line.principal)
+    return {user for holder in holders for user in members.get(holder, {holder})}
+
+
+def test_the_history_ends_in_exactly_the_demo_tenant(history):
+    assert export_bytes() == DOCUMENT.read_bytes()
+    assert active_generation().name == "final"
+
+
+def test_the_history_is_verified_like_every_journal(history):
+    assert first_break() is None
+    assert first_fault() is None
+
+
+def test_it_takes_two_years_and_no_line_is_earlier_than_the_previous(history):
+    assert 1_000 < len(history) < 2_000
+    assert all(earlier.at <= later.at for earlier, later in pairwise(history))
+    assert TODAY - timedelta(days=730) < history[0].at < TODAY - timedelta(days=729)
+    assert TODAY - timedelta(days=30) < history[-1].at < TODAY
+
+
+def test_the_times_of_rows_are_those_of_their_lines(history):
+    lines = {(line.principal, line.entity, line.privilege): line.at for line in history if line.action == "grant"}
+    for model, kind, path in ((UserGrant, "user", "user__username"), (GroupGrant, "group", "group__name")):
+        rows = model.objects.values_list(path, "content_object__kind", "content_object__key", "permission__codename",
+                                         "granted_at")
+        assert all(lines[f"{kind}:{name}", f"{entity_kind}:{key}", codename.upper()] == at
+                   for name, entity_kind, key, codename, at in rows)
+    states = {line.entity: line.at for line in history if line.entity and line.action not in ("grant", "revoke")}
+    assert all(states[str(entity)] == entity.changed_at for entity in Entity.objects.all())
+
+
+def test_other_users_could_read_the_customers_a_year_ago(history):
+    assert readers_of_customers(history, 0) == {"user:claire.dubois"}
+    assert readers_of_customers(history, 365) == {f"user:{name}" for name in (
+        "claire.dubois", "jonas.weber", "lucia.romano", "maria.lopez", "oluwaseun.adeyemi")}
+
+
+def test_it_contains_every_kind_of_event(history):
+    actions = {line.action for line in history}
+    assert actions >= {"grant", "revoke", "plan", "register", "delete", "recreate", "describe", "user-add", "user-deactivate",
+                       "group-add", "group-remove", "member-add", "member-remove", "generation-activate", "plan-apply",
+                       "plan-discard"}
+    assert not User.objects.exclude(role="ordinary").exists()
+    plan = Plan.objects.get(state="applied")
+    assert plan.made_at.date() == plan.decided_at.date() == (TODAY - timedelta(days=300)).date()
+
+
+def test_a_journal_with_lines_gets_no_history(history):
+    with pytest.raises(GrantError, match="empty journal"):
+        load_history(DOCUMENT)
+
+
+def test_the_clock_refuses_the_future_and_the_way_back():
+    with _past_clock() as clock:
+        clock.set(TODAY - timedelta(days=2))
+        assert timezone.now() == TODAY - timedelta(days=2)
+        for refused in (TODAY - timedelta(days=3), TODAY + timedelta(days=2)):
+            with pytest.raises(ValueError):
+                clock.set(refused)
+    assert timezone.now() >= TODAY
+
+
+def test_only_the_command_bootstrap_loads_the_history():
+    files = subprocess.run(["git", "grep", "-l", "demo.history.load"], cwd=ROOT, capture_output=True, text=True).stdout.split()
+    assert {name for name in files if not name.startswith("tests/")} == {"authzconsole/management/commands/bootstrap.py"}
+
+
+def test_the_names_in_the_history_are_in_the_tenant():
+    names = {line["name"] for line in map(json.loads, DOCUMENT.read_text().splitlines()) if line["type"] == "user"}
+    story = (ROOT / "authzconsole" / "demo" / "history" / "story.py").read_text()
+    assert set(re.findall(r'"user:([a-z.]+)"', story)) <= names
