@@ -90,11 +90,11 @@ class Holders(Sequence):
 
 
 def _group_by_principal(grants: QuerySet, type_order: int, name: str, principal: str) -> QuerySet:
-    return grants.order_by().values(type_order=Value(type_order, IntegerField()), name=Collate(F(name), _byte_order()),
+    return grants.order_by().values(type_order=Value(type_order, IntegerField()), name=Collate(F(name), byte_order()),
                                     principal=F(principal))
 
 
-def _byte_order() -> str:
+def byte_order() -> str:
     """Return the name of the database collation that compares byte by byte. Addresses are sorted in this order."""
     return "C" if connection.vendor == "postgresql" else "BINARY"
 

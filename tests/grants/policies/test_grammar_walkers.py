@@ -16,6 +16,7 @@ from analytics.spark.engine import rules
 from authzconsole.rest.framework.requirements import requirement_as_json
 from entities.address import parse_address
 from entities.vocabulary import Privilege
+from grants.access import paths, requirements
 from grants.evaluation import candidates, entity_filters, facts, principal_filters, visibility
 from grants.evaluation.entity_filters import FilterContext
 from grants.lifecycle import missing_grants
@@ -72,6 +73,8 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.evaluation.principal_filters._condition":
         lambda node: principal_filters._condition(node, principal_filters._QuestionContext(QUESTION, None, False)),
     "grants.evaluation.visibility._is_reached_by_grants": visibility._is_reached_by_grants,
+    "grants.access.paths.ways_to_meet": lambda node: paths.ways_to_meet(node, QUESTION, NoFacts()),
+    "grants.access.requirements.any_of_requirements": lambda node: requirements.any_of_requirements([node], "dataset"),
     "grants.lifecycle.missing_grants._has_one_smallest_set": missing_grants._has_one_smallest_set,
     "grants.lifecycle.missing_grants._streamed_missing_grants":
         lambda node: list(missing_grants._streamed_missing_grants(node, QUESTION, None, ())),
@@ -88,6 +91,10 @@ AFTER_A_WALKER = {
     "grants.policies.wording._with_parentheses": "grants.policies.wording.requirement_in_words",
     "grants.evaluation.facts._collect_lookups": "grants.policies.grammar.leaves",
     "grants.evaluation.principal_filters._question_context": "grants.policies.grammar.leaves",
+    "grants.access.loading._addresses": "grants.policies.grammar.leaves",
+    "grants.access.loading._load_all_live": "grants.policies.grammar.leaves",
+    "grants.access.requirements._alternatives": "grants.policies.grammar.leaves",
+    "grants.access.requirements._is_implied": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants.permitting_container": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants._all_live_leaves": "grants.policies.grammar.leaves",
     "grants.evaluation.hidden_containers.requires_all_live": "grants.policies.grammar.leaves",

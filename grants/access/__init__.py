@@ -1,0 +1,5 @@
+"""List who can access an entity, what a principal can do, and the paths: the grants by which each operation is permitted.
+
+Here belong the walker that collects paths, the facts that it reads, and the lists of people and entities. This package only
+reads, and evaluates the rules in `grants.policies`.
+"""

@@ -1,0 +1,33 @@
+"""List what a user or group can do: the live entities with the operations that are permitted on them."""
+
+import json
+
+from django.core.management.base import CommandError
+
+from entities.vocabulary import VocabularyError, kind_by_name
+from grants.access.what_can import all_permissions
+from grants.errors import PrincipalError
+from grants.management.access_command import AccessCommand
+from grants.principal_names import parse_principal
+from grants.principal_rows import principals_by_name
+
+
+class Command(AccessCommand):
+    help = ("List what a principal can do: one JSON object per line for each live entity and each operation that is permitted, "
+            "sorted.")
+
+    def add_arguments(self, parser):
+        parser.add_argument("principal", help="a principal, written user:NAME or group:NAME")
+        parser.add_argument("--kind", help="only entities of this kind")
+        super().add_arguments(parser)
+
+    def write_lines(self, *, generation, principal, kind, **options):
+        try:
+            subject_type, name = parse_principal(principal)
+            kinds = None if kind is None else [kind_by_name(kind).name]
+        except (PrincipalError, VocabularyError) as error:
+            raise CommandError(str(error)) from None
+        if principal not in principals_by_name([principal]):
+            raise CommandError(f"there is no {principal}")
+        for entity, operation in all_permissions(subject_type, name, generation, kinds):
+            self.stdout.write(json.dumps({"entity": entity, "operation": operation}, ensure_ascii=False))

@@ -1,0 +1,51 @@
+"""List the active users who can access an entity, with the grants by which they can."""
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+
+from django.core.management.base import CommandError
+
+from entities.address import AddressError, parse_address
+from grants.access.paths import Path, Ways
+from grants.access.requirements import UnknownOperation, check_operation
+from grants.access.who_can import all_access
+from grants.management.access_command import AccessCommand
+
+PATHS_PER_WRITE = 1_000
+
+
+class Command(AccessCommand):
+    help = ("List who can access an entity: one JSON object per line for each active user and each operation that is permitted, "
+            "with the grants by which it is permitted, sorted.")
+
+    def add_arguments(self, parser):
+        parser.add_argument("entity", help="an address, such as dataset:sales.orders")
+        parser.add_argument("--operation", help="only this operation, or this privilege on exactly the entity")
+        super().add_arguments(parser)
+
+    def write_lines(self, *, generation, entity, operation, **options):
+        try:
+            address = parse_address(entity)
+            operations = None if operation is None else [check_operation(address.kind, operation)]
+        except (AddressError, UnknownOperation) as error:
+            raise CommandError(str(error)) from None
+        for access in all_access(address, generation, operations):
+            for name, ways in access.ways.items():
+                for part in _line(access.user, name, ways):
+                    self.stdout.write(part, ending="")
+
+
+def _line(user: str, operation: str, ways: Ways) -> Iterator[str]:
+    """Yield the parts of one line. A line can have very many paths, so it is not built as a whole."""
+    head = json.dumps({"user": user, "operation": operation}, ensure_ascii=False)
+    yield f'{head[:-1]}, "paths": ['
+    paths, separator = iter(ways), ""
+    while batch := list(islice(paths, PATHS_PER_WRITE)):
+        yield separator + ", ".join(json.dumps(path_as_json(path), ensure_ascii=False) for path in batch)
+        separator = ", "
+    yield "]}\n"
+
+
+def path_as_json(path: Path) -> dict[str, str]:
+    return {"principal": path.principal, "entity": path.entity, "privilege": path.privilege}
