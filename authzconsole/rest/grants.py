@@ -11,6 +11,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.rest.dry_runs import DryRunSerializer, dry_run_as_json
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
@@ -40,6 +41,7 @@ from grants.grant_attributes import GrantAttributes
 from grants.journal import current_revision, lock_journal
 from grants.journal_queries import custom_query_plan
 from grants.models import GroupGrant, User, UserGrant, permission_ids
+from grants.plans.dry_run import dry_run
 from grants.principal_names import parse_principal
 
 T = TypeVar("T")
@@ -103,7 +105,7 @@ class ChangeSetEnvelope(ChangeSetSerializer):
     revoke = List(required=False, default=list)
 
 
-class ChangeSerializer(serializers.Serializer):
+class ChangeSerializer(DryRunSerializer):
     """The changes that the change set made, or for a dry run would make."""
 
     dry_run = serializers.BooleanField()
@@ -137,7 +139,7 @@ CHANGE_EXAMPLE = {
     "dry_run": False, "changed": True, "sentence": "granted 2, 1 unchanged", "revision": 812, "revoked": [],
     "granted": [GRANTED_EXAMPLE, GRANTED_EXAMPLE | {"privilege": "WRITE"}],
     "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
-    "planned": [], "principals": [], "notices": [],
+    "planned": [], "principals": [], "notices": [], "effect": None, "stranded": [],
 }
 REVISION_FIELD = {"revision": serializers.IntegerField(
     help_text="The newest revision of the journal; use it as the `base_revision` of a change.")}
@@ -180,12 +182,13 @@ class Grants(Endpoint):
         author = author_of(request, data["reason"])
         with transaction.atomic():
             revision_before = lock_journal().revision
+            forecast = change_set.apply_with(dry_run, author=author) if data["dry_run"] else None
             outcome = change_set.apply_with(change_grants, author=author, base_revision=data.get("base_revision"),
                                             attributes={name: data[name] for name in GrantAttributes._fields})
             if data["dry_run"]:
                 transaction.set_rollback(True)
         revision = revision_before if data["dry_run"] else outcome.revision
-        return Response(_change_as_json(outcome, revision, dry_run=data["dry_run"]))
+        return Response(_change_as_json(outcome, revision, dry_run=data["dry_run"]) | dry_run_as_json(forecast))
 
 
 @dataclass

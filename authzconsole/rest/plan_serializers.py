@@ -2,6 +2,7 @@
 
 from rest_framework import serializers
 
+from authzconsole.rest.dry_runs import EFFECT_EXAMPLE, PlanEffectSerializer, StrandedSerializer
 from authzconsole.rest.framework.cursors import PageQuery
 from authzconsole.rest.framework.fields import (
     AddressText,
@@ -17,27 +18,11 @@ from authzconsole.rest.framework.fields import (
 from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer
 from grants.models import PlanState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
+from grants.plans.dry_run import MAX_STRANDED
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import MAX_REASON_CHARACTERS
 
-MAX_STRANDED = 50
 ORIGINS = tuple(origin.value for origin in PlanOrigin)
-
-
-class PlanEffectSerializer(serializers.Serializer):
-    """The changes of the plan, in numbers. For an applied plan, the changes that were made."""
-
-    grants = serializers.IntegerField(help_text="Grants that the plan adds.")
-    revokes = serializers.IntegerField(help_text="Grants that the plan revokes.")
-    already = serializers.IntegerField(help_text="Items that change nothing.")
-    joins = serializers.IntegerField(help_text="Memberships that the plan adds.")
-    leaves = serializers.IntegerField(help_text="Memberships that the plan removes.")
-    activations = serializers.IntegerField(help_text="Users that the plan activates.")
-    deactivations = serializers.IntegerField(help_text="Users that the plan deactivates.")
-    principals = serializers.IntegerField(help_text="Users and groups whose direct grants, memberships or status change.")
-    planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
-    stranded_none = serializers.IntegerField(help_text="Live entities without an active administrator afterwards.")
-    stranded_one = serializers.IntegerField(help_text="Live entities with one active administrator afterwards.")
 
 
 class PlanSerializer(serializers.Serializer):
@@ -56,11 +41,6 @@ class PlanSerializer(serializers.Serializer):
     effect = PlanEffectSerializer()
     inverse_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan undoes.")
     renewal_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan replaces.")
-
-
-class StrandedSerializer(serializers.Serializer):
-    entity = serializers.CharField()
-    admins = serializers.IntegerField(help_text="The number of active administrators afterwards: 0 or 1.")
 
 
 class PlanDetailSerializer(PlanSerializer):
@@ -104,8 +84,8 @@ class PlansQuery(PageQuery):
 class MembershipItemSerializer(StrictSerializer):
     """A user in a group, both by name."""
 
-    user = NameText()
-    group = NameText()
+    user = NameText(help_text="The name of the user.")
+    group = NameText(help_text="The name of the group.")
 
 
 class MakePlanSerializer(StrictSerializer):
@@ -178,10 +158,6 @@ class DiscardSerializer(StrictSerializer):
     reason = reason_field()
 
 
-EFFECT_EXAMPLE = {
-    "grants": 3, "revokes": 0, "joins": 0, "leaves": 0, "activations": 0, "deactivations": 0, "already": 0, "principals": 1,
-    "planned": 0, "stranded_none": 0, "stranded_one": 0,
-}
 RECIPE_EXAMPLE = {
     "namespace": "namespace:logistics", "user": "sofia.lindqvist", "generation": "final",
     "principal": "user:sofia.lindqvist",

@@ -31,7 +31,6 @@ from authzconsole.rest.plan_serializers import (
     APPLIED_EXAMPLE,
     CHANGES_EXAMPLE,
     ITEM_EXAMPLE,
-    MAX_STRANDED,
     PLAN_EXAMPLE,
     PRINCIPAL_EXAMPLE,
     RECIPE_EXAMPLE,
@@ -51,6 +50,7 @@ from authzconsole.rest.plan_serializers import (
 from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, Plan, PlanItem
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
+from grants.plans.dry_run import MAX_STRANDED
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, plan_counts
 from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import create_plan_from_changes

@@ -23,6 +23,9 @@ from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, Proof
 from authzconsole.rest.openapi.document import openapi
 from authzconsole.rest.openapi.pages import redoc, root, swagger
+from authzconsole.rest.people.groups import GroupDetail, Groups
+from authzconsole.rest.people.memberships import Members, MembershipChanges
+from authzconsole.rest.people.users import UserDetail, Users
 from authzconsole.rest.plans import (
     CopiedPlans,
     ImpactPlans,
@@ -37,7 +40,6 @@ from authzconsole.rest.plans import (
     ReadinessPlans,
 )
 from authzconsole.rest.policies import ActiveGeneration, Catalogue, Generations
-from authzconsole.rest.principals import GroupDetail, Groups, Members, UserDetail, Users
 from authzconsole.rest.schedules import ScheduleDetail, Schedules
 from authzconsole.rest.security_events import SecurityEvents
 
@@ -56,6 +58,7 @@ urlpatterns = [
     path("groups", Groups.as_view(), name="rest-groups"),
     path("groups/<path:name>", GroupDetail.as_view(), name="rest-group"),
     path("members", Members.as_view(), name="rest-members"),
+    path("memberships", MembershipChanges.as_view(), name="rest-memberships"),
     path("grants", Grants.as_view(), name="rest-grants"),
     path("plans", Plans.as_view(), name="rest-plans"),
     path("plans/copy", CopiedPlans.as_view(), name="rest-plans-copy"),

@@ -32,6 +32,7 @@ WRITES = [
     ("POST", "/groups", {"name": "new"}),
     ("POST", "/members", {"group": "operators", "user": "ned"}),
     ("DELETE", "/members?group=operators&user=grp", None),
+    ("POST", "/memberships", {"join": [{"group": "operators", "user": "ned"}]}),
     ("POST", "/grants", {"grant": [ITEM]}),
     ("POST", "/plans", {"grant": [ITEM]}),
     ("POST", "/plans/copy", {"source": "user:ned", "target": "user:dee"}),

@@ -1,8 +1,6 @@
-"""The REST resources `users`, `groups` and `members`."""
+"""The REST resource `users`."""
 
-from collections.abc import Callable
 
-from django.contrib.auth.models import Group
 from django.db import transaction
 from django.http import Http404
 from rest_framework import serializers
@@ -14,20 +12,15 @@ from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identi
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Boolean, Choice, NameText, QueryBoolean, StrictSerializer, Text, reason_field
-from authzconsole.rest.framework.locations import group_location, user_location
+from authzconsole.rest.framework.locations import user_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
 from entities.text import storage_fault
-from grants.changes.outcomes import Outcome
-from grants.errors import PrincipalError
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
-    add_group,
-    add_member,
     add_user,
-    remove_member,
     set_user_active,
     set_user_email,
     set_user_role,
@@ -36,8 +29,6 @@ from grants.principals.services import (
 TAG = "Users and groups"
 USER_PATH = path_parameter(
     "name", "The name of the user. It is the whole rest of the path. Percent-encode reserved characters.")
-GROUP_PATH = path_parameter(
-    "name", "The name of the group. It is the whole rest of the path. Percent-encode reserved characters.")
 
 
 class UserSerializer(serializers.Serializer):
@@ -50,42 +41,11 @@ class UserSerializer(serializers.Serializer):
     is_service = serializers.BooleanField(help_text="A service account owns API tokens and can never sign in.")
 
 
-class GroupSerializer(serializers.Serializer):
-    name = serializers.CharField()
-
-
-class MemberSerializer(serializers.Serializer):
-    group = serializers.CharField()
-    user = serializers.CharField()
-
-
-class OutcomeSerializer(serializers.Serializer):
-    changed = serializers.BooleanField()
-    sentence = serializers.CharField()
-    revision = serializers.IntegerField(help_text="The newest revision of the journal.")
-
-
 class UsersQuery(PageQuery):
     q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
     name = NameText(required=False, help_text="Only this name.")
     active = QueryBoolean(required=False)
     role = Choice(choices=Role.values, required=False)
-
-
-class GroupsQuery(PageQuery):
-    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
-    name = NameText(required=False, help_text="Only this name.")
-
-
-class MembersQuery(PageQuery):
-    group = NameText(required=False, help_text="Only members of this group.")
-    user = NameText(required=False, help_text="Only groups of this user.")
-
-
-class MemberQuery(StrictSerializer):
-    group = NameText()
-    user = NameText()
-    reason = reason_field()
 
 
 class NewUserSerializer(StrictSerializer):
@@ -112,31 +72,11 @@ class UserChangeSerializer(StrictSerializer):
     reason = reason_field()
 
 
-class NewGroupSerializer(StrictSerializer):
-    """A new group without members."""
-
-    name = NameText(help_text="The name of the group. It cannot be changed later.")
-    reason = reason_field()
-
-
-class NewMemberSerializer(StrictSerializer):
-    """A user who becomes a member of a group."""
-
-    group = NameText(help_text="The name of the group.")
-    user = NameText(help_text="The name of the user.")
-    reason = reason_field()
-
-
 USER_EXAMPLE = {
     "name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "role": "ordinary",
     "is_principal": True, "is_service": False,
 }
 NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com"}
-OUTCOME_EXAMPLE = {
-    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812,
-}
-
-
 class Users(Endpoint):
     rules = {"GET": any_account, "POST": check_administrator}
     queries = {"GET": UsersQuery}
@@ -201,100 +141,9 @@ class UserDetail(Endpoint):
         return _user_response(_user_or_404(name))
 
 
-class Groups(Endpoint):
-    rules = {"GET": any_account, "POST": check_administrator}
-    queries = {"GET": GroupsQuery}
-
-    @api_operation(
-        "groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their groups.",
-        query=GroupsQuery, responses={200: page_serializer(GroupSerializer)},
-        response_example={"items": [{"name": "marketing-analytics"}], "next": None})
-    def get(self, request: Request) -> Response:
-        query = self.query
-        lookups = {"name__icontains": query.get("q"), "name": query.get("name")}
-        rows = _visible_groups(request).filter(**{name: value for name, value in lookups.items() if value is not None})
-        return Response(page_of([ListPart(rows, ("name",))], _group_as_json, query=query,
-                                identity=list_identity("groups", query)))
-
-    @api_operation(
-        "groups_create", TAG, "Add a group", "Adds an empty group.",
-        request=NewGroupSerializer, request_example={"name": "analysts"}, responses={201: GroupSerializer},
-        response_example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
-    def post(self, request: Request) -> Response:
-        data = self.body(NewGroupSerializer)
-        outcome = add_group(author=author_of(request, data["reason"]), name=data["name"])
-        if not outcome.has_changed:
-            raise Problem(409, outcome.sentence)
-        return created_response({"name": data["name"]}, group_location(data["name"]))
-
-
-class GroupDetail(Endpoint):
-    rules = {"GET": any_account}
-
-    @api_operation(
-        "groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
-        responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
-        parameters=[GROUP_PATH])
-    def get(self, request: Request, name: str) -> Response:
-        group = None if storage_fault(name) else _visible_groups(request).filter(name=name).first()
-        if group is None:
-            raise Http404
-        return Response(_group_as_json(group))
-
-
-class Members(Endpoint):
-    rules = {"GET": any_account, "POST": check_administrator, "DELETE": check_administrator}
-    queries = {"GET": MembersQuery, "DELETE": MemberQuery}
-
-    @api_operation(
-        "members_list", TAG, "List memberships",
-        "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
-        query=MembersQuery, responses={200: page_serializer(MemberSerializer)},
-        response_example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
-    def get(self, request: Request) -> Response:
-        query, rows = self.query, User.groups.through.objects.select_related("user", "group")
-        if not request.user.can_see_all:
-            rows = rows.filter(user=request.user)
-        lookups = {"group__name": query.get("group"), "user__username": query.get("user")}
-        rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
-        return Response(page_of([ListPart(rows, ("group_id", "user_id"))], _member_as_json, query=query,
-                                identity=list_identity("members", query)))
-
-    @api_operation(
-        "members_add", TAG, "Add a member", "Adding an existing member changes nothing.",
-        request=NewMemberSerializer,
-        request_example={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
-        responses={200: OutcomeSerializer}, response_example=OUTCOME_EXAMPLE)
-    def post(self, request: Request) -> Response:
-        return _change_membership(request, add_member, self.body(NewMemberSerializer))
-
-    @api_operation(
-        "members_remove", TAG, "Remove a member", "Removing a user who is not a member changes nothing.",
-        query=MemberQuery, responses={200: OutcomeSerializer},
-        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
-    def delete(self, request: Request) -> Response:
-        return _change_membership(request, remove_member, self.query)
-
-
 def user_as_json(user: User) -> dict:
     return {"name": user.username, "active": user.is_active, "email": user.email, "role": str(user.role),
             "is_principal": user.is_principal, "is_service": user.is_service}
-
-
-def _group_as_json(group: Group) -> dict:
-    return {"name": group.name}
-
-
-def _member_as_json(row) -> dict:
-    return {"group": row.group.name, "user": row.user.username}
-
-
-def _change_membership(request: Request, service: Callable[..., Outcome], data: dict) -> Response:
-    try:
-        outcome = service(author=author_of(request, data["reason"]), user=data["user"], group=data["group"])
-    except PrincipalError as error:
-        raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
-    return Response({"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision})
 
 
 def _change_user(author: Author, name: str, data: dict) -> None:
@@ -318,10 +167,6 @@ def _user_or_404(name: str) -> User:
     if user is None:
         raise Http404
     return user
-
-
-def _visible_groups(request: Request):
-    return Group.objects.all() if request.user.can_see_all else Group.objects.filter(user=request.user)
 
 
 def _user_etag(user: User) -> str:

@@ -1,0 +1,86 @@
+"""The REST resource `groups`."""
+
+from django.contrib.auth.models import Group
+from django.http import Http404
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
+from authzconsole.rest.framework.endpoint import Endpoint, created_response
+from authzconsole.rest.framework.fields import NameText, StrictSerializer, Text, reason_field
+from authzconsole.rest.framework.locations import group_location
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
+from authzconsole.rest.people.users import TAG
+from entities.text import storage_fault
+from grants.principals.services import add_group
+
+GROUP_PATH = path_parameter(
+    "name", "The name of the group. It is the whole rest of the path. Percent-encode reserved characters.")
+
+
+class GroupSerializer(serializers.Serializer):
+    name = serializers.CharField()
+
+
+class GroupsQuery(PageQuery):
+    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
+    name = NameText(required=False, help_text="Only this name.")
+
+
+class NewGroupSerializer(StrictSerializer):
+    """A new group without members."""
+
+    name = NameText(help_text="The name of the group. It cannot be changed later.")
+    reason = reason_field()
+
+
+class Groups(Endpoint):
+    rules = {"GET": any_account, "POST": check_administrator}
+    queries = {"GET": GroupsQuery}
+
+    @api_operation(
+        "groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their groups.",
+        query=GroupsQuery, responses={200: page_serializer(GroupSerializer)},
+        response_example={"items": [{"name": "marketing-analytics"}], "next": None})
+    def get(self, request: Request) -> Response:
+        query = self.query
+        lookups = {"name__icontains": query.get("q"), "name": query.get("name")}
+        rows = _visible_groups(request).filter(**{name: value for name, value in lookups.items() if value is not None})
+        return Response(page_of([ListPart(rows, ("name",))], _group_as_json, query=query,
+                                identity=list_identity("groups", query)))
+
+    @api_operation(
+        "groups_create", TAG, "Add a group", "Adds an empty group.",
+        request=NewGroupSerializer, request_example={"name": "analysts"}, responses={201: GroupSerializer},
+        response_example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
+    def post(self, request: Request) -> Response:
+        data = self.body(NewGroupSerializer)
+        outcome = add_group(author=author_of(request, data["reason"]), name=data["name"])
+        if not outcome.has_changed:
+            raise Problem(409, outcome.sentence)
+        return created_response({"name": data["name"]}, group_location(data["name"]))
+
+
+class GroupDetail(Endpoint):
+    rules = {"GET": any_account}
+
+    @api_operation(
+        "groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
+        responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
+        parameters=[GROUP_PATH])
+    def get(self, request: Request, name: str) -> Response:
+        group = None if storage_fault(name) else _visible_groups(request).filter(name=name).first()
+        if group is None:
+            raise Http404
+        return Response(_group_as_json(group))
+
+
+def _group_as_json(group: Group) -> dict:
+    return {"name": group.name}
+
+
+def _visible_groups(request: Request):
+    return Group.objects.all() if request.user.can_see_all else Group.objects.filter(user=request.user)

@@ -1,0 +1,186 @@
+"""The REST resource `members`: memberships, one at a time or many together."""
+
+from collections.abc import Callable
+
+from django.db import transaction
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.rest.dry_runs import DryRunSerializer, dry_run_as_json
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
+from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.grants import MAX_ITEMS
+from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.rest.people.users import TAG
+from authzconsole.rest.plan_serializers import MembershipItemSerializer
+from grants.changes.outcomes import Outcome
+from grants.errors import ChangeRefused, PrincipalError
+from grants.journal import lock_journal
+from grants.models import User
+from grants.plans.dry_run import dry_run
+from grants.principals.membership_changes import MembershipItem, MembershipOutcome, change_memberships
+from grants.principals.services import add_member, remove_member
+
+
+class MemberSerializer(serializers.Serializer):
+    group = serializers.CharField()
+    user = serializers.CharField()
+
+
+class OutcomeSerializer(serializers.Serializer):
+    changed = serializers.BooleanField()
+    sentence = serializers.CharField()
+    revision = serializers.IntegerField(help_text="The newest revision of the journal.")
+
+
+class MembersQuery(PageQuery):
+    group = NameText(required=False, help_text="Only members of this group.")
+    user = NameText(required=False, help_text="Only groups of this user.")
+
+
+class MemberQuery(StrictSerializer):
+    group = NameText()
+    user = NameText()
+    reason = reason_field()
+
+
+class NewMemberSerializer(StrictSerializer):
+    """A user who becomes a member of a group."""
+
+    group = NameText(help_text="The name of the group.")
+    user = NameText(help_text="The name of the user.")
+    reason = reason_field()
+
+
+class MembershipChangesSerializer(StrictSerializer):
+    """Memberships that are added and removed together or not at all."""
+
+    join = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    reason = reason_field()
+    base_revision = Integer(required=False, help_text="Refuse (409) if the journal has a newer revision.")
+    dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
+
+
+class ChangedMembershipSerializer(serializers.Serializer):
+    user = serializers.CharField()
+    group = serializers.CharField()
+
+
+class MembershipOutcomeSerializer(DryRunSerializer):
+    """The memberships that were changed, or for a dry run would be changed."""
+
+    dry_run = serializers.BooleanField()
+    changed = serializers.BooleanField()
+    sentence = serializers.CharField()
+    revision = serializers.IntegerField(
+        help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
+    joined = ChangedMembershipSerializer(many=True)
+    left = ChangedMembershipSerializer(many=True)
+    unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")
+    principals = serializers.ListField(child=serializers.CharField(),
+                                       help_text="Accounts of the console that became principals.")
+
+
+OUTCOME_EXAMPLE = {
+    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812,
+}
+CHANGES_EXAMPLE = {
+    "join": [{"user": "sofia.lindqvist", "group": "marketing-analytics"}],
+    "leave": [{"user": "sofia.lindqvist", "group": "contractors"}], "reason": "joined the team",
+}
+CHANGES_OUTCOME_EXAMPLE = {
+    "dry_run": False, "changed": True, "sentence": "added 1, removed 1", "revision": 813, "joined": CHANGES_EXAMPLE["join"],
+    "left": CHANGES_EXAMPLE["leave"], "unchanged": [], "principals": [], "effect": None, "stranded": [],
+}
+
+
+class Members(Endpoint):
+    rules = {"GET": any_account, "POST": check_administrator, "DELETE": check_administrator}
+    queries = {"GET": MembersQuery, "DELETE": MemberQuery}
+
+    @api_operation(
+        "members_list", TAG, "List memberships",
+        "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
+        query=MembersQuery, responses={200: page_serializer(MemberSerializer)},
+        response_example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
+    def get(self, request: Request) -> Response:
+        query, rows = self.query, User.groups.through.objects.select_related("user", "group")
+        if not request.user.can_see_all:
+            rows = rows.filter(user=request.user)
+        lookups = {"group__name": query.get("group"), "user__username": query.get("user")}
+        rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
+        return Response(page_of([ListPart(rows, ("group_id", "user_id"))], _member_as_json, query=query,
+                                identity=list_identity("members", query)))
+
+    @api_operation(
+        "members_add", TAG, "Add a member", "Adding an existing member changes nothing.",
+        request=NewMemberSerializer,
+        request_example={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
+        responses={200: OutcomeSerializer}, response_example=OUTCOME_EXAMPLE)
+    def post(self, request: Request) -> Response:
+        return _change_membership(request, add_member, self.body(NewMemberSerializer))
+
+    @api_operation(
+        "members_remove", TAG, "Remove a member", "Removing a user who is not a member changes nothing.",
+        query=MemberQuery, responses={200: OutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
+    def delete(self, request: Request) -> Response:
+        return _change_membership(request, remove_member, self.query)
+
+
+class MembershipChanges(Endpoint):
+    rules = {"POST": check_administrator}
+
+    @api_operation(
+        "memberships_change", TAG, "Add and remove members",
+        f"Accepts up to {MAX_ITEMS:,} memberships in both lists together. They are changed as a whole or not at all. Every "
+        "error names its list and index. A dry run reports the effect as a plan does, with the entities that would be "
+        "stranded.",
+        request=MembershipChangesSerializer, request_example=CHANGES_EXAMPLE, responses={200: MembershipOutcomeSerializer},
+        response_example=CHANGES_OUTCOME_EXAMPLE, errors=[409])
+    def post(self, request: Request) -> Response:
+        data = self.body(MembershipChangesSerializer)
+        items = {name: [MembershipItem(**item) for item in data[name]] for name in ("join", "leave")}
+        total = sum(map(len, items.values()))
+        if not total:
+            raise Problem(400, "nothing to change: put items into `join` or `leave`")
+        if total > MAX_ITEMS:
+            raise Problem(400, f"the request contains {total:,} items; the limit is {MAX_ITEMS:,}")
+        author, forecast = author_of(request, data["reason"]), None
+        try:
+            with transaction.atomic():
+                revision = lock_journal().revision
+                if data["dry_run"]:
+                    forecast = dry_run(author=author, **items)
+                outcome = change_memberships(author=author, base_revision=data.get("base_revision"), **items)
+                if data["dry_run"]:
+                    transaction.set_rollback(True)
+        except ChangeRefused as error:
+            errors = [{"list": name, "index": index, "message": message} for index, name, message in error.errors]
+            raise Problem(400, f"{len(errors):,} items are invalid, so nothing was changed", errors=errors) from None
+        return Response(_outcome_as_json(outcome) | {
+            "dry_run": data["dry_run"], "revision": revision if data["dry_run"] else outcome.revision,
+            "sentence": outcome.forecast_sentence if data["dry_run"] else outcome.sentence, **dry_run_as_json(forecast)})
+
+
+def _outcome_as_json(outcome: MembershipOutcome) -> dict:
+    return {"changed": outcome.has_changed, "joined": [item._asdict() for item in outcome.joined],
+            "left": [item._asdict() for item in outcome.left], "unchanged": list(outcome.unchanged),
+            "principals": list(outcome.principals)}
+
+
+def _member_as_json(row) -> dict:
+    return {"group": row.group.name, "user": row.user.username}
+
+
+def _change_membership(request: Request, service: Callable[..., Outcome], data: dict) -> Response:
+    try:
+        outcome = service(author=author_of(request, data["reason"]), user=data["user"], group=data["group"])
+    except PrincipalError as error:
+        raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
+    return Response({"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision})

@@ -1,0 +1,31 @@
+"""Compute the effect of changes that are not applied and not stored as a plan."""
+
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from grants.journal import Author
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.plans.stranding import StrandedByPlan, stranded_entities
+
+MAX_STRANDED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """The effect of changes. counts: as in `Plan.effect`. stranded: the first MAX_STRANDED entities that would be stranded."""
+
+    counts: dict[str, int]
+    stranded: list[StrandedByPlan]
+
+
+def dry_run(*, author: Author, **changes) -> DryRun:
+    """Return the effect that a plan of these changes would have. changes: as for `create_plan_from_changes`.
+
+    Creates a plan and rolls it back. Raise the errors of `create_plan_from_changes`.
+    """
+    with transaction.atomic():
+        plan = create_plan_from_changes(author=author, **changes)
+        result = DryRun(plan.effect, stranded_entities(plan, max_rows=MAX_STRANDED))
+        transaction.set_rollback(True)
+    return result
