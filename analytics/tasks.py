@@ -8,9 +8,9 @@ from celery import shared_task
 from django.conf import settings
 
 # the worker imports `presence` here, because it connects Celery signals
-from analytics.runs import presence, recovery, retention, schedules
+from analytics.runs import first_runs, presence, recovery, retention, schedules
 
-__all__ = ["clean_results", "execute_run", "presence", "request_scheduled_run", "sweep_runs"]
+__all__ = ["clean_results", "execute_run", "presence", "request_first_runs", "request_scheduled_run", "sweep_runs"]
 
 KILL_GRACE_SECONDS = 120
 
@@ -38,3 +38,8 @@ def clean_results():
 @shared_task(name=schedules.TASK, ignore_result=True)
 def request_scheduled_run(analysis):
     schedules.request_scheduled_run(analysis=analysis)
+
+
+@shared_task(name="analytics.first_runs", ignore_result=True)
+def request_first_runs():
+    first_runs.request_first_runs()

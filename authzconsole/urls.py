@@ -54,7 +54,7 @@ from authzconsole.web.policies.page import activate_generation_page, policies_pa
 from authzconsole.web.reports.downloads import download_table
 from authzconsole.web.reports.missing_grants import missing_grants_page
 from authzconsole.web.reports.run_pages import cancel_run_view, run_list, run_page, start_run
-from authzconsole.web.reports.schedules import schedule_page
+from authzconsole.web.reports.schedules import schedule_page, switch_all_schedules_view
 from authzconsole.web.reports.table import report_table_page
 
 # an address is always the last part of a path, because the name of a Kerberos principal can contain slashes
@@ -149,6 +149,7 @@ urlpatterns = [
     # reports
     path("analyses/", run_list, name="analyses"),
     path("analyses/start", start_run, name="analysis-start"),
+    path("analyses/nightly", switch_all_schedules_view, name="analysis-schedule-all"),
     path("analyses/nightly/<slug:analysis>", schedule_page, name="analysis-schedule"),
     path("analyses/<int:pk>/", run_page, name="analysis"),
     path("analyses/<int:pk>/cancel", cancel_run_view, name="analysis-cancel"),

@@ -5,6 +5,7 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from analytics.analyses import ANALYSES
 from analytics.models import Schedule
+from analytics.runs.first_runs import request_first_runs
 from analytics.runs.presence import announce_scheduler
 from analytics.runs.schedules import periodic_task_name, run_missed_schedules, write_periodic_task
 
@@ -16,6 +17,7 @@ class Scheduler(DatabaseScheduler):
         # once at the start, because an interval in the settings may have changed
         self.update_from_dict(self.app.conf.beat_schedule)
         run_missed_schedules()
+        request_first_runs()
 
     def tick(self, *args, **kwargs):
         announce_scheduler()

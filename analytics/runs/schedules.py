@@ -16,6 +16,7 @@ from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
 from analytics.analyses import ANALYSES, AnalysisError, analysis_by_name
 from analytics.models import AnalysisRun, RunState, Schedule
+from analytics.runs.first_runs import default_options
 from analytics.runs.options import validated_options
 from analytics.runs.services import request_run
 from grants.changes.authority import administrator_transaction
@@ -54,6 +55,18 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
         verb = ("schedule-off", "schedule-on")[is_on] if before[0] != is_on else "schedule-change"
         revision = append_to_journal(head, [Change(verb, detail=detail)], author=author)
     return Outcome(True, _sentence(schedule), revision)
+
+
+def switch_all_schedules(*, author: Author, is_on: bool) -> list[Outcome]:
+    """Switch the nightly runs of all analyses on or off, in one transaction. Return the outcomes of those that changed.
+
+    A schedule keeps its time and its options. Analyses that need options get those of `default_options`.
+    """
+    with administrator_transaction(author):
+        changed = [schedule for schedule in all_schedules() if schedule.is_on != is_on]
+        return [change_schedule(author=author, analysis=schedule.analysis, is_on=is_on, at=schedule.at,
+                                options=default_options(ANALYSES[schedule.analysis]) | schedule.options)
+                for schedule in changed]
 
 
 def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:

@@ -114,6 +114,7 @@ NO_PAGE = {
     "journal-security-events-file": "a download",
     "analysis-start": _CHANGES,
     "analysis-cancel": _CHANGES,
+    "analysis-schedule-all": _CHANGES,
     "analysis-file": "a download",
     "rest-root": "redirects to the documentation",
     "rest-swagger": "rendered by Swagger UI",

@@ -34,7 +34,8 @@ def main() -> int:
 def take_screenshots(state_folder: Path) -> int:
     port = free_port()
     address = ListenAddress("127.0.0.1", port, f"http://127.0.0.1:{port}")
-    environment = environment_of_programs(address, state_folder)
+    # the examples have reports of their own
+    environment = environment_of_programs(address, state_folder) | {"FIRST_ANALYSES": "off"}
     subprocess.run([VENV_PYTHON, "manage.py", "bootstrap"], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     programs = Programs(environment)
     try:

@@ -48,3 +48,5 @@ RUN_LOST_AFTER_SECONDS = env.int("RUN_LOST_AFTER_SECONDS", default=60)
 RUN_ATTEMPTS_MOST = env.int("RUN_ATTEMPTS_MOST", default=3)
 # the detail table can have as many rows as users times entities; only the command writes larger ones
 RUN_DETAIL_ROWS_MOST = env.int("RUN_DETAIL_ROWS_MOST", default=5_000_000)
+# each analysis runs once as soon as there are entities, so that a new console has reports
+FIRST_ANALYSES = env.bool("FIRST_ANALYSES", default=True)

@@ -6,6 +6,7 @@ from django.core.exceptions import ImproperlyConfigured
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from .analyses import FIRST_ANALYSES
 from .authorization import JOURNAL_ANCHOR
 from .environment import env
 
@@ -60,6 +61,9 @@ CELERY_BEAT_SCHEDULE = {
     "sessions_clean": {"task": "authzconsole.sessions_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
 }
 
+if FIRST_ANALYSES:
+    # a tenant may be imported long after the start; there is nothing to do once each analysis had a run
+    CELERY_BEAT_SCHEDULE["first_runs"] = {"task": "analytics.first_runs", "schedule": 60.0, "options": {"expire_seconds": 60}}
 if JOURNAL_ANCHOR:
     CELERY_BEAT_SCHEDULE["journal_anchor"] = {
         "task": "authzconsole.journal_anchor", "schedule": 60.0, "options": {"expire_seconds": 60}}

@@ -56,6 +56,7 @@ class Console:
             **run.environment_of_programs(self.address, self.state), "DATABASE_URL": self.database_url, "TMPDIR": str(temporary),
             "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
             "DJANGO_SETTINGS_MODULE": "benchmarks.soak.settings", "SOAK_CLOCK": str(self.clock), "LOG_LEVEL": "INFO",
+            "FIRST_ANALYSES": "off",
         }
 
     def shift_clock(self, seconds: int) -> None:

@@ -69,7 +69,7 @@ class Console:
 
     def __init__(self, folder, **environment):
         self.port, self.output = free_port(), folder / "output"
-        variables = {"PORT": str(self.port), "STATE_DIR": str(folder / "state"), **environment}
+        variables = {"PORT": str(self.port), "STATE_DIR": str(folder / "state"), "FIRST_ANALYSES": "off", **environment}
         inherited = {name: value for name, value in os.environ.items()
                      if name not in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PUBLIC_URL")}
         with self.output.open("w") as output:

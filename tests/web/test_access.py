@@ -141,6 +141,7 @@ WRITES = [
     ("/journal/webhooks/1/change", 403, 404, 404, 404),
     ("/analyses/start", 403, 404, 404, 404),
     ("/analyses/{run}/cancel", 403, 404, 404, 404),
+    ("/analyses/nightly", 403, 404, 404, 404),
     ("/analyses/nightly/visibility", 403, 404, 404, 404),
 ]
 

@@ -34,11 +34,13 @@ def run_list(request: HttpRequest) -> HttpResponse:
 def _list_page(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     runs = _RunSequence()
     page = paginate_sequence(request, runs, max_rows=RUNS_PER_PAGE, name="page")
+    schedules = all_schedules()
     return render_page(request, "reports/list.html", {
         "analyses": list(ANALYSES.values()), "page": page, "rows": [run_summary(run) for run in page.rows],
         "generations": list(GENERATIONS), "form": form, "fault": fault,
         "generation": form["generation"] or active_generation().name, "can_start": request.user.can_administer,
-        "java_problem": java_problem(), "schedules": [schedule_row(schedule) for schedule in all_schedules()],
+        "java_problem": java_problem(), "schedules": [schedule_row(schedule) for schedule in schedules],
+        "scheduled_total": sum(schedule.is_on for schedule in schedules),
     }, status=status)
 
 

@@ -6,13 +6,14 @@ from datetime import time
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
-from analytics.runs.schedules import change_schedule, schedule_by_name
+from analytics.runs.schedules import change_schedule, schedule_by_name, switch_all_schedules
 from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
+from entities.vocabulary import quantity
 from grants.errors import GrantError
 from grants.policies.catalogue import GENERATIONS
 
@@ -44,6 +45,17 @@ def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     except (AnalysisError, GrantError) as error:
         return _page(request, schedule, form, fault=str(error), status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    return see_other(reverse("analyses"))
+
+
+@require_POST
+@administrator_required
+def switch_all_schedules_view(request: HttpRequest) -> HttpResponse:
+    is_on = request.POST.get("switch") == "on"
+    outcomes = switch_all_schedules(author=request_author(request), is_on=is_on)
+    word = "run every night now" if is_on else "are no longer scheduled"
+    messages.add_message(request, messages.SUCCESS if outcomes else messages.INFO,
+                         f"{quantity(len(outcomes), 'analysis', 'analyses')} {word}." if outcomes else "Nothing changed.")
     return see_other(reverse("analyses"))
 
 
