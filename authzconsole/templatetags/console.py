@@ -23,6 +23,7 @@ _LEVEL_ICONS = {"success": "allowed", "error": "denied", "warning": "warning", "
 _QUOTED = re.compile(r"`([^`\n]+)`")
 # shorter words fit into the narrowest column
 _LONG_WORD = re.compile(r"\S{28,}")
+_WORD_ENDS = re.compile(r"(?<=[.:/_-])(?=[^.:/_\s\d-])")
 _PART_ENDS = re.compile(r"(?<=[.:/])(?=[^.:/\s\d])")
 _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month"), (1_000, "year"))
 
@@ -65,6 +66,12 @@ def format_sentence(text: object) -> SafeString:
 def breakable(address: str) -> SafeString:
     """Escape an address and allow line breaks between its names, but not inside a name."""
     return mark_safe(_PART_ENDS.sub("<wbr>", str(conditional_escape(address))))
+
+
+@register.filter
+def breakable_name(name: str) -> SafeString:
+    """Escape a name and allow line breaks between its words."""
+    return mark_safe(_WORD_ENDS.sub("<wbr>", str(conditional_escape(name))))
 
 
 @register.filter

@@ -40,13 +40,18 @@ def test_each_section_keeps_the_query_of_the_other_sections_in_the_url(page):
     page.goto("/entities/namespace:sales")
     page.locator("#children .chips a[href*='kind=dataset']").click()
     page.wait_for_url("**/namespace:sales?kind=dataset")
+    page.locator("#tab-ask").click()
     page.locator("#ask-subject").fill("user:dee")
     page.locator("#ask-operation").select_option("delete")
     page.wait_for_url(lambda url: "operation=delete" in url)
     assert "kind=dataset" in page.url and "subject=user:dee" in page.url
+    page.locator("#tab-inside").click()
+    expect(page.locator("#children .chips [aria-current]")).to_contain_text("datasets")
     page.locator("#children .chips a").first.click()
     page.wait_for_url(lambda url: "kind=" not in url)
     assert "subject=user:dee" in page.url and "operation=delete" in page.url
+    page.locator("#tab-ask").click()
+    expect(page.locator("#answer")).to_contain_text("user:dee")
     page.reload()
     expect(page.locator("#answer")).to_contain_text("user:dee")
 

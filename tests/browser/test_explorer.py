@@ -100,15 +100,53 @@ def test_filtering_the_tree_by_state_keeps_the_open_entity(page_of):
     expect(tree_item(page, "orders")).to_have_count(0)
 
 
-def test_on_a_phone_the_tree_is_a_separate_page(page_of):
+def test_on_a_phone_the_tree_is_folded_on_every_page(page_of):
     create_sample_tenant()
     page = page_of("ada", width=390)
     page.goto(SALES)
+    toggle = page.get_by_role("button", name="Tree")
+    expect(toggle).to_have_attribute("aria-expanded", "false")
     expect(page.locator("#explorer [role=tree]")).to_have_count(0)
-    page.get_by_role("link", name="Tree").click()
+    toggle.click()
+    expect(toggle).to_have_attribute("aria-expanded", "true")
     expect(tree_item(page, "sales")).to_have_attribute("aria-current", "page")
     tree_item(page, "hr").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:hr")
+    expect(page.locator("#tree-pane")).to_be_hidden()
+
+
+def test_a_folded_tree_stays_folded_on_other_pages(page_of):
+    create_sample_tenant()
+    page = page_of("ada")
+    page.goto(SALES)
+    toggle, pane = page.get_by_role("button", name="Tree"), page.locator("#tree-pane")
+    expect(pane).to_be_visible()
+    toggle.click()
+    expect(pane).to_be_hidden()
+    page.goto("/entities/namespace:hr")
+    expect(pane).to_be_hidden()
+    expect(toggle).to_have_attribute("aria-expanded", "false")
+    toggle.click()
+    page.reload()
+    expect(tree_item(page, "hr")).to_be_visible()
+
+
+def test_tabs_have_urls_that_back_and_the_keyboard_reach(page_of):
+    create_sample_tenant()
+    page = page_of("ada")
+    page.goto(f"{SALES}?kind=dataset")
+    page.locator("#tab-access").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("#holders")).to_be_visible()
+    expect(page).to_have_url(re.compile(f"{SALES}.kind=dataset&tab=access$"))
+    expect(page.locator("#tab-access")).to_be_focused()
+    expect(page.locator("#tab-access")).to_have_attribute("aria-current", "page")
+    page.locator("#tab-history").click()
+    expect(page.locator("#history")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#holders")).to_be_visible()
+    page.go_back()
+    expect(page.locator("#children tbody tr")).to_have_count(4)
 
 
 def test_without_scripts_the_tree_is_filtered_by_a_button_and_links_to_pages(page_of):

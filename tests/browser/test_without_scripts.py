@@ -21,7 +21,8 @@ PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&delet
          "/people/group:operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/people/add", "/my-access",
          "/people/leaving/group:operators", "/ask",
          "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
-         "/entities/namespace:sales?subject=user:dee", "/plans/many?within=namespace:sales",
+         "/entities/namespace:sales?subject=user:dee", "/entities/namespace:sales?tab=access",
+         "/entities/namespace:sales?tab=history", "/plans/many?within=namespace:sales",
          "/plans/many?address=dataset:sales.orders", "/plans/import"]
 
 
@@ -29,6 +30,7 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
     create_sample_tenant()
     page = page_of("ada", scripts=False)
     page.goto("/entities/dataset:sales.orders")
+    page.locator("#tab-ask").click()
     page.get_by_label("User or group").fill("user:out")
     page.get_by_label("Operation", exact=True).select_option("read")
     page.get_by_role("button", name="Ask").click()
@@ -97,7 +99,7 @@ def test_a_selection_is_kept_on_the_next_page(scripts, page_of):
     create_sample_tenant()
     ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     page = page_of("ada", scripts=scripts)
-    page.goto("/entities/namespace:sales?subject=user:dee")
+    page.goto("/entities/namespace:sales?subject=user:dee&tab=inside")
     children = page.locator("#children")
     children.get_by_label("Select dataset:sales.orders").check()
     children.get_by_label("Select dataset:sales.customers").check()

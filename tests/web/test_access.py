@@ -236,7 +236,7 @@ def test_counts_include_only_visible_entities(browse):
 
 
 def test_readiness_is_withheld_from_ordinary_accounts(browse, htmx):
-    assert browse("ned").get("/entities/namespace:sales").context["readiness"] is None
+    assert browse("ned").get("/entities/namespace:sales?tab=ask").context["readiness"] is None
     assert browse("ned").get("/entities/namespace:sales", headers=htmx("readiness")).status_code == 404
 
 

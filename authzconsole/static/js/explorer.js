@@ -10,6 +10,8 @@
     [...tree().querySelectorAll("[role=treeitem]")].filter((item) => item.closest("[hidden]") === null);
   const parentOf = (item) => item.closest("[role=group]")?.previousElementSibling ?? null;
 
+  const isWide = matchMedia("(min-width: 1200px)");
+
   const focusOn = (item) => {
     if (!item) return;
     for (const other of tree().querySelectorAll("[role=treeitem][tabindex='0']")) other.tabIndex = -1;
@@ -54,8 +56,8 @@
         toggle(item);
       } else if (!item.classList.contains("more")) {
         toggle(item, true);
-        // without a detail pane the links open the pages
-        if (!document.getElementById("detail")?.checkVisibility()) return;
+        // if the entity is not displayed next to the tree, the links open the pages
+        if (!isWide.matches || !document.getElementById("detail")) return;
         event.preventDefault();
         openDetail(item);
       }

@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.shared.guard import administrable_address_or_404, request_author
-from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
+from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.stranding_warning import revocation_warning
@@ -100,7 +100,7 @@ def _privilege_list(items) -> str:
 def _success_response(request: HttpRequest, target: Address) -> HttpResponse:
     """Redirect to the entity; for htmx, send the messages and an event that reloads the sections with grants."""
     if not request.htmx:
-        return see_other(entity_url(target))
+        return see_other(entity_tab_url(target, "access"))
     response = render_page(request, "shared/feedback/notices.html", {})
     response["HX-Reswap"] = "none"
     response["HX-Trigger"] = json.dumps({"grants-changed": {}, "dialog-done": {}})
@@ -113,7 +113,7 @@ def _form_response(request: HttpRequest, verb: str, target: Address, fields: dic
     templates = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
     return render_page(request, f"entities/grants/{templates.get(section, f'_{verb}_form.html')}", {
         **fields, "address_link": address_link_to(target), "title_address_link": address_link_to(target, linked=False),
-        "action": address_url(verb, target), "back": entity_url(target), "all_privileges": list(Privilege),
+        "action": address_url(verb, target), "back": entity_tab_url(target, "access"), "all_privileges": list(Privilege),
         "principal_link": principal_link_from_text(fields["principal"]),
         "form_id": {"": PAGE_FORM_ID, "dialog": f"{verb}-form-dialog"}.get(section, section), "page_form_id": PAGE_FORM_ID,
         "stranding": revocation_warning(fields["principal"], target, fields["privileges"]) if verb == "revoke" else None,

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.shared.guard import auditor_required, entity_or_404
-from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
+from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, principal_link_from_text
 from authzconsole.web.shared.paging import paginate_entities
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
@@ -47,7 +47,7 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     context = {
         "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, linked=False), "deleter": name,
         "generation": generation, "generations": list(GENERATIONS), "url": address_url("forecast", entity),
-        "back": f"{entity_url(entity)}#readiness", "can_change": request.user.can_administer,
+        "back": f"{entity_tab_url(entity, 'ask')}#readiness", "can_change": request.user.can_administer,
     }
     try:
         context |= _forecast_context(request, entity, name, generation) if name else {}

@@ -1,4 +1,4 @@
-"""The page of one entity. Its sections can be requested one by one with htmx."""
+"""The page of one entity. Its tabs and their sections can be requested one by one with htmx."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ from authzconsole.web.ask.questions import ask_section
 from authzconsole.web.entities.children import children_section
 from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.selection import selection_of
+from authzconsole.web.entities.tabs import current_tab, tab_links, tabs_of
 from authzconsole.web.journal.history import history_section
 from authzconsole.web.reports.namespace_readiness import readiness_section
 from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
@@ -20,7 +21,7 @@ from authzconsole.web.shared.links import address_link_to, address_url, entity_u
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import Address
 from entities.models import Entity, State
-from entities.selectors import entity_at
+from entities.selectors import children_of, entity_at
 from entities.vocabulary import KINDS, child_kinds
 from grants.active_generation import active_generation
 from grants.models import GroupGrant, UserGrant
@@ -72,35 +73,44 @@ def entity_page(request: HttpRequest, address: str) -> HttpResponse:
         if context[section] is None:
             raise Http404("there is no such section")
         return render_page(request, f"entities/_{section}.html", context)
+    if section == "tab":
+        return render_page(request, "entities/_tab.html", _tab_context(request, entity, generation))
     template = "entities/_detail.html" if section == "detail" else "entities/page.html"
     return render_page(request, template, _page_context(request, entity, generation) | {"is_section": section == "detail"})
 
 
-def _section_context(request: HttpRequest, entity: Entity, generation: Generation, section: str) -> dict:
+def _section_context(request: HttpRequest, entity: Entity, generation: Generation, *sections: str) -> dict:
     return {"entity": entity, "url": entity_url(entity), "can_change": request.user.can_administer,
-            "grant_url": address_url("grant", entity), section: SECTIONS[section](request, entity, generation)}
+            "grant_url": address_url("grant", entity),
+            **{section: SECTIONS[section](request, entity, generation) for section in sections}}
+
+
+def _tab_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
+    """Return the context of the current tab. The sections of other tabs are not computed."""
+    tabs = tabs_of(request, entity)
+    tab = current_tab(request, tabs)
+    return _section_context(request, entity, generation, *tab.sections) | {
+        "tab": tab, "tab_template": f"entities/tabs/{tab.name}.html", "tabs": tab_links(request, tabs, tab),
+        "generation": generation,
+    }
 
 
 def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
-    context = {name: section(request, entity, generation) for name, section in SECTIONS.items()}
-    verbs = _verbs(entity, context) if request.user.can_administer and entity.kind != "instance" else []
-    return context | {
-        "entity": entity, "address_link": address_link_to(entity), "trail": breadcrumbs_of(entity, request.user, generation),
-        "title_address_link": address_link_to(entity, linked=False), "grant_url": address_url("grant", entity),
-        "describe_url": address_url("lifecycle-describe", entity),
-        "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs], "url": entity_url(entity),
+    verbs = _verbs(entity) if request.user.can_administer and entity.kind != "instance" else []
+    return _tab_context(request, entity, generation) | {
+        "address_link": address_link_to(entity), "trail": breadcrumbs_of(entity, request.user, generation),
+        "title_address_link": address_link_to(entity, linked=False), "describe_url": address_url("lifecycle-describe", entity),
+        "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
         "hint": _hint(entity) if request.user.can_see_all else _own_hint(entity),
-        "can_change": request.user.can_administer, "generation": generation,
         "bulk_change_url": _bulk_change_url(request, entity),
         "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],
     }
 
 
-def _verbs(entity: Entity, context: dict) -> list[tuple[str, str]]:
+def _verbs(entity: Entity) -> list[tuple[str, str]]:
     """Return the lifecycle actions as (verb, title). A planned entity can be deleted if it has no grants and no children."""
-    holders = context["holders"]
-    is_empty = not (holders["total"] or holders["find"] or (context["children"] or {}).get("total"))
-    return [VERBS[entity.state], *([DELETE] if entity.state == State.PLANNED and is_empty else [])]
+    can_delete = entity.state == State.PLANNED and not _total_grants(entity) and not children_of(entity).exists()
+    return [VERBS[entity.state], *([DELETE] if can_delete else [])]
 
 
 def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
@@ -113,7 +123,7 @@ def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
 def _hint(entity: Entity) -> Hint | None:
     if entity.is_live:
         return None
-    total = sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
+    total = _total_grants(entity)
     if entity.state == State.PLANNED:
         grants = f"{total:,} grant applies" if total == 1 else f"{total:,} grants apply"
         effect = f"{grants} once it exists." if total else "It has no grants."
@@ -122,6 +132,10 @@ def _hint(entity: Entity) -> Hint | None:
         return Hint("info", f"Deleted: this {entity.kind_title} no longer exists and has no grants left.")
     grants = "1 grant remains as a ghost grant and would" if total == 1 else f"{total:,} grants remain as ghost grants and would"
     return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants} apply again if it is recreated.")
+
+
+def _total_grants(entity: Entity) -> int:
+    return sum(model.objects.filter(content_object=entity).count() for model in (UserGrant, GroupGrant))
 
 
 def _own_hint(entity: Entity) -> Hint | None:

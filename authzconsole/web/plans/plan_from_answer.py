@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST
 from authzconsole.web.ask.questions import FIELDS, question_from_input
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, administrator_required, request_author
-from authzconsole.web.shared.links import entity_url
+from authzconsole.web.shared.links import entity_tab_url
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import see_other
 from grants.active_generation import active_generation
@@ -28,5 +28,5 @@ def new_plan_from_answer(request: HttpRequest) -> HttpResponse:
         plan = create_plan_from_answer(author=request_author(request), question=question)
     except (GrantError, QuestionError) as error:
         messages.error(request, f"No plan was created: {error}.")
-        return see_other(entity_url(address))
+        return see_other(entity_tab_url(address, "ask"))
     return see_other(plan_url(plan))

@@ -64,6 +64,11 @@ def entity_url(address: Address | Entity) -> str:
     return address_url("entity", address)
 
 
+def entity_tab_url(address: Address | Entity, tab: str) -> str:
+    """Return the URL of a tab of an entity's page; `authzconsole/web/entities/tabs.py` has the names of the tabs."""
+    return f"{entity_url(address)}?tab={tab}"
+
+
 def address_url(url_name: str, address: Address | Entity | str, *other_args: str) -> str:
     """Return a URL that ends with an address, after `other_args`. The characters `:`, `@` and `/` are not escaped."""
     return reverse(url_name, args=[*other_args, ":"]).removesuffix(":") + quote(str(address), safe=":@/")

@@ -113,7 +113,7 @@ def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
     assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
     client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over"})
     assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.is_permitted
-    assert client.post("/plans/missing", plan_form())["Location"] == NAMESPACE and Plan.objects.count() == 1
+    assert client.post("/plans/missing", plan_form())["Location"] == f"{NAMESPACE}?tab=ask" and Plan.objects.count() == 1
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -130,7 +130,7 @@ def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
                 items = {(row.principal, row.address, row.privilege) for row in Plan.objects.latest("pk").items.all()}
                 assert items == {(f"{type_}:{name}", *gap) for gap in missing}
             else:
-                assert response["Location"] == NAMESPACE
+                assert response["Location"] == f"{NAMESPACE}?tab=ask"
                 notice = "No plan was created: nothing is missing that a grant could give."
                 assert notice in client.get(NAMESPACE).content.decode()
 
@@ -155,7 +155,7 @@ def test_too_many_missing_grants_for_a_plan_are_refused_before_writing(browse, m
     assert "A plan can contain at most 5 changes." in page and 'action="/plans/missing"' not in page
     assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
     monkeypatch.setattr("grants.plans.create._insert_items", lambda *args: pytest.fail("items were written"))
-    assert client.post("/plans/missing", plan_form())["Location"] == NAMESPACE and not Plan.objects.exists()
+    assert client.post("/plans/missing", plan_form())["Location"] == f"{NAMESPACE}?tab=ask" and not Plan.objects.exists()
     assert ("No plan was created: 6 grants are missing, but a plan can contain at most 5: plan a bulk change of namespace:sales, "
             "a few kinds at a time.") in client.get(NAMESPACE).content.decode()
 

@@ -60,9 +60,9 @@ def test_an_invalid_page_cursor_is_ignored(query, browse):
 def test_the_selection_is_kept_across_pages_and_in_the_plan(browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
-    page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s"})
+    page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s", "tab": "inside"})
     selection, text = page.context["children"]["selection"], page.content.decode()
-    assert selection.selected == {first, last} and selection.other_parameters == [("subject", "user:dee")]
+    assert selection.selected == {first, last} and selection.other_parameters == [("subject", "user:dee"), ("tab", "inside")]
     on_page = addresses(page)
     assert selection.on_other_pages == [address for address in (first, last) if address not in on_page]
     assert selection.next == on_page[-1]
@@ -217,8 +217,9 @@ def test_htmx_gets_a_section_and_other_requests_the_page(browse, htmx):
 
 
 def test_the_latest_journal_lines_require_an_account_that_sees_everything(browse):
-    assert browse("aud").get(ORDERS).context["history"]["lines"]
-    assert browse("dee").get(ORDERS).context["history"] is None
+    assert browse("aud").get(f"{ORDERS}?tab=history").context["history"]["lines"]
+    page = browse("dee").get(f"{ORDERS}?tab=history")
+    assert "history" not in page.context and [link.name for link in page.context["tabs"]] == ["access", "ask"]
 
 
 def test_an_unregistered_address_offers_registering_and_granting(browse):
@@ -298,3 +299,31 @@ def test_holders_are_filtered_by_name_and_sorted_by_latest_grant(browse, htmx):
     named = client.get(f"{url}?holder=E").context["holders"]["rows"]
     assert [row["principal"].name for row in named] == ["dee", "ned", "operators"]
     assert "No matching holders" in client.get(f"{url}?holder=zzz").content.decode()
+
+
+@pytest.mark.parametrize(("account", "url", "current", "names"), [
+    ("ada", SALES, "inside", ["inside", "access", "ask", "history"]),
+    ("ada", ORDERS, "access", ["access", "ask", "history"]),
+    ("dee", ORDERS, "access", ["access", "ask"]),
+    ("ada", f"{SALES}?tab=history", "history", ["inside", "access", "ask", "history"]),
+    ("ada", f"{ORDERS}?tab=inside", "access", ["access", "ask", "history"]),
+    ("ada", f"{SALES}?tab=undead", "inside", ["inside", "access", "ask", "history"]),
+    # the parameters of a form or a link select its tab
+    ("ada", f"{SALES}?deleter=ned", "ask", ["inside", "access", "ask", "history"]),
+    ("ada", f"{SALES}?holder=n&order=latest", "access", ["inside", "access", "ask", "history"]),
+    ("ada", f"{SALES}?subject=user:dee&holders=2", "ask", ["inside", "access", "ask", "history"]),
+    ("ada", f"{SALES}?subject=user:dee&tab=inside&kind=dataset", "inside", ["inside", "access", "ask", "history"]),
+])
+def test_the_tabs_depend_on_the_kind_and_the_account_and_the_url_selects_one(account, url, current, names, browse):
+    page = browse(account).get(url)
+    links = page.context["tabs"]
+    assert [link.name for link in links] == names and [link.name for link in links if link.is_current] == [current]
+    assert page.content.decode().count('aria-current="page"\n         hx-get="/entities/') == 1
+
+
+def test_a_tab_link_keeps_the_filters_and_htmx_gets_only_the_tab(browse, htmx):
+    client = browse("ada")
+    url = next(link.url for link in client.get(f"{SALES}?kind=dataset").context["tabs"] if link.name == "access")
+    assert url == f"{SALES}?kind=dataset&tab=access"
+    text = client.get(url, headers=htmx("tab")).content.decode()
+    assert 'id="tab"' in text and 'id="holders"' in text and 'id="children"' not in text and "<h1>" not in text

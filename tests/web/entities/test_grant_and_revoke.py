@@ -20,7 +20,7 @@ def messages_of(response) -> list[str]:
 def test_a_grant_without_scripts_returns_to_the_entity_with_a_message(browse):
     form = {"principal": "user:out", "privilege": ["READ", "WRITE"], "reason": "quarterly close"}
     response = browse("ada").post(GRANT, form)
-    assert (response.status_code, response.headers["Location"]) == (303, "/entities/dataset:sales.orders")
+    assert (response.status_code, response.headers["Location"]) == (303, "/entities/dataset:sales.orders?tab=access")
     assert messages_of(response) == ["Granted READ, WRITE on dataset:sales.orders to user:out."]
     assert {("user:out", "dataset:sales.orders", "READ"), ("user:out", "dataset:sales.orders", "WRITE")} <= all_grants()
 

@@ -188,12 +188,12 @@ def test_removing_a_member_warns_about_stranded_entities(browse):
 def test_latest_changes_link_to_the_filtered_journal(browse):
     for page, journal in (("/people/user:dee", "/journal/?principal=user%3Adee"),
                           ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
-                          ("/entities/dataset:sales.orders", "/journal/?entity=dataset%3Asales.orders")):
+                          ("/entities/dataset:sales.orders?tab=history", "/journal/?entity=dataset%3Asales.orders")):
         assert f'href="{journal}">View in journal' in page_html(browse("aud").get(page))
         lines = [row["line"] for row in browse("aud").get(journal).context["rows"]]
         assert lines and {str(line.entity if "entity" in journal else line.principal) for line in lines} == {
-            page.partition("/")[2].partition("/")[2]}
-    assert "View in journal" not in page_html(browse("dee").get("/entities/dataset:sales.orders"))
+            page.partition("?")[0].partition("/")[2].partition("/")[2]}
+    assert "View in journal" not in page_html(browse("dee").get("/entities/dataset:sales.orders?tab=history"))
 
 
 def test_an_invalid_membership_is_explained_and_keeps_the_input(browse):

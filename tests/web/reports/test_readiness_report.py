@@ -94,11 +94,11 @@ def test_a_damaged_file_breaks_no_page(table, report, browse, htmx, tmp_path):
         assert f'id="{part}"' in text and "No user holds ADMIN in any namespace" not in text and "No live namespaces" not in text
     download = client.get(f"/analyses/{report.pk}/tables/rows.csv")
     assert download.status_code == (200 if table == "namespaces" else 303)
-    for url in ("/", "/entities/namespace:hr"):
+    for url in ("/", "/entities/namespace:hr?tab=ask"):
         response = client.get(url)
         assert response.status_code == 200
         assert (notice in page_html(response)) is (table == "namespaces")
-    assert "Holders</h2>" in page_html(response)
+    assert "Can it be deleted?</h2>" in page_html(response)
 
 
 def test_an_unreadable_detail_table_is_a_notice(report, browse, tmp_path):
@@ -124,13 +124,13 @@ def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
     AnalysisRun.objects.create(
         analysis=ANALYSIS, options={"generation": "core", "namespace": ""}, state=RunState.DONE, summary=SUMMARY, revision=1,
         result_folder="results/of-core", finished_at=timezone.now(), requested_by=cast["ada"])
-    for url, section in (("/", "namespaces"), ("/entities/namespace:hr", "readiness")):
+    for url, section in (("/", "namespaces"), ("/entities/namespace:hr?tab=ask", "readiness")):
         response = browse("aud").get(url)
         run = response.context[section]["run"] if url == "/" else response.context[section]["latest"]["run"]
         assert run == report and "generation final" in page_html(response)
     AnalysisRun.objects.filter(pk=report.pk).delete()
     assert browse("aud").get("/").context["namespaces"]["run"] is None
-    page = browse("aud").get("/entities/namespace:hr")
+    page = browse("aud").get("/entities/namespace:hr?tab=ask")
     assert page.context["readiness"]["latest"] is None
     assert "Not analysed yet in generation final." in page_html(page)
 
@@ -138,29 +138,29 @@ def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
 def test_the_namespace_list_and_the_namespace_page_use_the_newest_report(report, browse):
     text = page_html(browse("aud").get("/"))
     assert "2 users" in text and "no user; dee is missing 2 of 2" in text
-    page = browse("aud").get("/entities/namespace:hr")
+    page = browse("aud").get("/entities/namespace:hr?tab=ask")
     assert page.context["readiness"]["latest"]["summary"]["fewest_missing"] == 2
     assert "is closest and is missing 2 of 2" in page_html(page)
 
 
 def test_a_report_says_how_much_changed_since(report, browse):
     browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
-    for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr"):
+    for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr?tab=ask"):
         assert "1 change since" in page_html(browse("aud").get(url))
 
 
 def test_an_outdated_report_shows_the_current_readiness(report, browse):
     browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
-    text = page_html(browse("aud").get("/entities/namespace:hr"))
+    text = page_html(browse("aud").get("/entities/namespace:hr?tab=ask"))
     assert "No user</strong> could delete it" in text and "dee is missing 1 of 2 now" in text
     browse("ada").post("/grant/namespace:hr", {"principal": "user:dee", "privilege": "ADMIN"})
-    text = page_html(browse("aud").get("/entities/namespace:hr"))
+    text = page_html(browse("aud").get("/entities/namespace:hr?tab=ask"))
     assert "dee</strong> can delete it now" in text and "No user</strong>" not in text
 
 
 def test_changes_without_effect_on_decisions_do_not_outdate_a_report(report, browse):
     browse("ada").post("/describe/dataset:hr.salaries", {"description": "What everybody earns"})
-    for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr"):
+    for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr?tab=ask"):
         text = page_html(browse("aud").get(url))
         assert "change since" not in text and "changes since" not in text
 

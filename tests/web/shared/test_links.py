@@ -65,15 +65,16 @@ PAGES = ["entity", "grant", "revoke", "lifecycle/delete", "describe"]
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_form_and_link_leads_to_the_same_address(page, entity_address, browse):
-    query = {"entity": f"?{QUESTION}&holders=2", "revoke": "?principal=user:holder01&privilege=READ"}.get(page, "")
+    query = {"entity": f"?{QUESTION}", "revoke": "?principal=user:holder01&privilege=READ"}.get(page, "")
     response = browse("ada").get(url_of(page, entity_address) + query)
     assert response.status_code == 200
     counts = linked_addresses(response)
     assert set(counts) <= {str(entity_address), "instance:cdap"}
     assert counts[str(entity_address)] >= 2
     if page == "entity":
-        pager = [url for url in links(response) if "holders=" in urlsplit(url).query or url.endswith("#ask")]
-        assert pager and {linked_address(url) for url in pager if url.startswith("/")} == {str(entity_address)}
+        pages = response, browse("ada").get(f"{url_of(page, entity_address)}?holders=2")
+        pager = [url for page in pages for url in links(page) if "holders=" in urlsplit(url).query or url.endswith("#ask")]
+        assert len(pager) >= 2 and {linked_address(url) for url in pager if url.startswith("/")} == {str(entity_address)}
         shared = urlsplit(response.context["ask"]["permalink"])
         assert linked_address(shared.path) == str(entity_address) and parse_qs(shared.query)["operation"] == ["deploy-app-as"]
 
