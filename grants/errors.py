@@ -53,3 +53,12 @@ class StalePlan(StaleBase):
         super().__init__(base_revision, revision)
         self.args = (f"{plan} was created at revision {base_revision:,}, and data on which it depends has changed since: {line}; "
                      f"renew the plan, review the new one, and apply that",)
+
+
+class EffectTooLarge(GrantError):
+    """The effect of a change is too large to be computed at once. counted: `entities` or `grants`. limit: how many are allowed."""
+
+    def __init__(self, counted: str, limit: int):
+        self.counted, self.limit = counted, limit
+        super().__init__(f"the effect cannot be computed: the change reaches more than {limit:,} {counted}, which is the limit of "
+                         f"this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones")

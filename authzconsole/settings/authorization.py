@@ -13,6 +13,10 @@ KINDS_FILE = env.str("KINDS_FILE", default="")
 INSTANCE_NAME = env.str("INSTANCE_NAME", default="cdap")
 DEFAULT_GENERATION = env.str("DEFAULT_GENERATION", default="final")
 
+# the size up to which the effect of a change is computed exactly; see grants/effects/
+EFFECT_MAX_ENTITIES = env.int("EFFECT_MAX_ENTITIES", default=200_000)
+EFFECT_MAX_GRANTS = env.int("EFFECT_MAX_GRANTS", default=3_000_000)
+
 # The first key signs new lines of the journal; all keys verify. See grants/journal_keys.py.
 JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or stored_secret(
     "journal_keys", "the console is read-only until the journal is sealed again").split()

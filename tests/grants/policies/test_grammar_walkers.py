@@ -17,6 +17,7 @@ from authzconsole.rest.framework.requirements import requirement_as_json
 from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.access import paths, requirements
+from grants.effects import masks
 from grants.evaluation import candidates, entity_filters, facts, principal_filters, visibility
 from grants.evaluation.entity_filters import FilterContext
 from grants.lifecycle import missing_grants
@@ -42,6 +43,12 @@ class UnknownQuestion(Question):
     @property
     def policy(self) -> Policy:
         return Policy("dataset", "read", HasEverywhere(), Source("000", "", ""))
+
+
+class NoHolders:
+    """A source of masks without users."""
+
+    everyone = 0
 
 
 class NoFacts:
@@ -75,6 +82,7 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.evaluation.visibility._is_reached_by_grants": visibility._is_reached_by_grants,
     "grants.access.paths.ways_to_meet": lambda node: paths.ways_to_meet(node, QUESTION, NoFacts()),
     "grants.access.requirements.any_of_requirements": lambda node: requirements.any_of_requirements([node], "dataset"),
+    "grants.effects.masks.users_meeting": lambda node: masks.users_meeting(node, NoHolders()),
     "grants.lifecycle.missing_grants._has_one_smallest_set": missing_grants._has_one_smallest_set,
     "grants.lifecycle.missing_grants._streamed_missing_grants":
         lambda node: list(missing_grants._streamed_missing_grants(node, QUESTION, None, ())),
@@ -97,6 +105,7 @@ AFTER_A_WALKER = {
     "grants.access.requirements._is_implied": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants.permitting_container": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants._all_live_leaves": "grants.policies.grammar.leaves",
+    "grants.effects.kind_rules._kind_rules": "grants.policies.grammar.leaves",
     "grants.evaluation.hidden_containers.requires_all_live": "grants.policies.grammar.leaves",
     "analytics.spark.engine.precompute._all_live_facts": "analytics.spark.engine.rules._requirement",
     "analytics.spark.engine.rules.is_met_without_grants": "analytics.spark.engine.rules._requirement",

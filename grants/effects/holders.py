@@ -1,0 +1,206 @@
+"""Load the grants of affected users, and return who holds what before and after the changes, as masks."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from django.db.models import Count, Min, QuerySet
+
+from entities.models import Entity, State
+from entities.vocabulary import ANY, Privilege
+from grants.effects.nodes import Node, NodeTable, batches, is_live
+from grants.effects.situations import AffectedUsers, Principal
+from grants.models import GRANT_TABLES, permission_ids
+from grants.policies.grammar import HasOnAllLive
+
+# for each situation: the masks of the holders, in the order of the privileges
+HeldMasks = tuple[tuple[int, ...], ...]
+NUMBERS: dict[Privilege, int] = {privilege: number for number, privilege in enumerate(ANY)}
+
+
+class Holders:
+    """The holders among the affected users, in each situation."""
+
+    def __init__(self, cast: AffectedUsers, nodes: NodeTable):
+        self.situations, self._nodes = cast.situations, nodes
+        self._principals = {"user": cast.ids("user"), "group": cast.ids("group")}
+        self._numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
+        self.nothing: HeldMasks = tuple((0,) * len(ANY) for _ in self.situations)
+        # (entity, number of the privilege, principal) of the changed grants, by situation
+        self._added = [self._keys(situation.added) for situation in self.situations]
+        self._removed = [self._keys(situation.removed) for situation in self.situations]
+        self._added_on = [self._by_entity(keys) for keys in self._added]
+        self._existing: set[tuple[int, int, Principal]] | None = None
+        self._held: dict[int, HeldMasks] = {}
+
+    def held(self, pk: int | None) -> HeldMasks:
+        """Return the holders on a loaded entity; nobody for None."""
+        return self._held[pk] if pk is not None else self.nothing
+
+    def load(self, pks: Iterable[int]) -> None:
+        """Load the holders on these entities. Runs two queries for every `ROWS_PER_STATEMENT` entities."""
+        for chunk in batches([pk for pk in set(pks) if pk not in self._held]):
+            masks = self._load(chunk)
+            for pk in chunk:
+                self._held[pk] = tuple(map(tuple, masks[pk])) if pk in masks else self.nothing
+
+    def forget(self, pks: Iterable[int]) -> None:
+        """Forget the holders on these entities, to free memory."""
+        for pk in pks:
+            self._held.pop(pk, None)
+
+    def held_inside(self, containers: Sequence[Node]) -> dict[int, list[int]]:
+        """Return, for each container and situation, the users with a grant on it or inside it.
+
+        Runs two queries for each kind of containers.
+        """
+        by_kind: dict[str, list[int]] = defaultdict(list)
+        for node in containers:
+            by_kind[node.kind].append(node.pk)
+        masks = {node.pk: [0] * len(self.situations) for node in containers}
+        for kind, pks in by_kind.items():
+            counts = self._counts_inside(kind, pks)
+            for position, situation in enumerate(self.situations):
+                differences = self._differences_inside(kind, position)
+                for (principal, pk), count in (counts | {key: counts[key] + differences[key] for key in differences}).items():
+                    if count > 0 and pk in masks:
+                        masks[pk][position] |= situation.bits.get(principal, 0)
+        return masks
+
+    def held_on_all_live(self, containers: Sequence[Node], leaf: HasOnAllLive) -> dict[int, list[int]]:
+        """Return, for each container and situation, the users with the privilege on all live entities of the kind inside it.
+
+        Who holds it on all holds it on any one of them, so one entity of each container is checked first. Runs three queries, and
+        three more for every `ROWS_PER_STATEMENT` entities of a container in which a user passes this check.
+        """
+        masks, number = {}, NUMBERS[leaf.privilege]
+        first = self._first_live(containers, leaf.kind)
+        self.load(first.values())
+        for node in containers:
+            held = self.held(first[node.pk]) if node.pk in first else None
+            masks[node.pk] = [-1] * len(self.situations) if held is None else [of_situation[number] for of_situation in held]
+            if any(masks[node.pk]):
+                self._check_all(node, leaf, masks[node.pk], number)
+        return masks
+
+    def _check_all(self, container: Node, leaf: HasOnAllLive, masks: list[int], number: int) -> None:
+        """Remove the users without the privilege on some live entity from the masks."""
+        # an entity whose state changes is inside in one situation only
+        inside = {node.pk: node for node in self._nodes.by_address.values() if node.state != State.LIVE
+                  and any(is_live(node, situation.states) for situation in self.situations) and _is_inside(node, container)
+                  and leaf.kind in (None, node.kind)}
+        rows = self._live_inside(container, leaf.kind)
+        inside |= {node.pk: node for node in self._nodes.load_rows(pk__in=rows.values("pk"))}
+        for chunk in batches(list(inside)):
+            self.load(chunk)
+            for pk in chunk:
+                for position, situation in enumerate(self.situations):
+                    if masks[position] and is_live(inside[pk], situation.states):
+                        masks[position] &= self._held[pk][position][number]
+            if not any(masks):
+                return
+
+    def _first_live(self, containers: Sequence[Node], kind: str | None) -> dict[int, int]:
+        """Return one entity inside each container that is live in every situation; none for a container without one."""
+        changed = [self._nodes.by_address[address].pk for situation in self.situations for address in situation.states]
+        first: dict[int, int] = {}
+        for container_kind in {node.kind for node in containers}:
+            pks = [node.pk for node in containers if node.kind == container_kind]
+            rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {}))
+            rows = rows.exclude(kind=container_kind).exclude(pk__in=changed).order_by()
+            if container_kind == "instance":
+                value = rows.aggregate(Min("pk"))["pk__min"]
+                first |= {pk: value for pk in pks if value is not None}
+            else:
+                first |= dict(rows.filter(**{f"{container_kind}__pk__among": pks}).values_list(f"{container_kind}_id")
+                              .annotate(Min("pk")))
+        return first
+
+    def _live_inside(self, container: Node, kind: str | None) -> QuerySet[Entity]:
+        rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {})).exclude(kind=container.kind)
+        return rows if container.kind == "instance" else rows.filter(**{f"{container.kind}_id": container.pk})
+
+    def _load(self, pks: list[int]) -> dict[int, list[list[int]]]:
+        masks: dict[int, list[list[int]]] = {}
+        bits = [situation.bits for situation in self.situations]
+        for principal_type, (model, column) in GRANT_TABLES.items():
+            rows = model.objects.filter(content_object__pk__among=pks, **self._of_principals(principal_type)).order_by()
+            count = 0
+            for pk, permission, principal_pk in rows.values_list("content_object_id", "permission_id", column).iterator():
+                count += 1
+                number, principal = self._numbers[permission], (principal_type, principal_pk)
+                held = masks.get(pk)
+                if held is None:
+                    held = masks[pk] = [[0] * len(ANY) for _ in bits]
+                key = (pk, number, principal)
+                for position, of_situation in enumerate(bits):
+                    if key not in self._removed[position]:
+                        held[position][number] |= of_situation[principal]
+            self._nodes.limit.add_grants(count)
+        for position, added in enumerate(self._added_on):
+            for pk in pks if len(pks) < len(added) else added.keys() & set(pks):
+                for number, principal in added.get(pk, ()):
+                    held = masks.setdefault(pk, [[0] * len(ANY) for _ in bits])
+                    held[position][number] |= bits[position][principal]
+        return masks
+
+    def _of_principals(self, principal_type: str) -> dict:
+        return {f"{principal_type}__pk__among": self._principals[principal_type]}
+
+    def _counts_inside(self, kind: str, pks: list[int]) -> Counter:
+        """Return the number of stored grants of each principal inside each container."""
+        counts: Counter = Counter()
+        for principal_type, (model, column) in GRANT_TABLES.items():
+            rows = model.objects.filter(**self._of_principals(principal_type)).order_by()
+            if kind == "instance":
+                counts.update({((principal_type, principal), self._nodes.instance): count
+                               for principal, count in rows.values_list(column).annotate(Count("pk"))})
+            else:
+                rows = rows.filter(**{f"{kind}__pk__among": pks}).values_list(column, f"{kind}_id").annotate(Count("pk"))
+                counts.update({((principal_type, principal), pk): count for principal, pk, count in rows})
+        return counts
+
+    def _differences_inside(self, kind: str, position: int) -> Counter:
+        """Return by how much the number of grants of each principal inside each container changes in a situation."""
+        differences: Counter = Counter()
+        added, removed = self._added[position], self._removed[position]
+        if not added and not removed:
+            return differences
+        existing = self._existing_changed()
+        for keys, step in ((added - existing, 1), (removed & existing, -1)):
+            for pk, _, principal in keys:
+                container = self._nodes.instance if kind == "instance" else self._nodes.by_pk[pk].container(kind)
+                if container is not None:
+                    differences[principal, container] += step
+        return differences
+
+    def _existing_changed(self) -> set[tuple[int, int, Principal]]:
+        """Return the changed grants that are stored. Runs two queries for every `ROWS_PER_STATEMENT` entities, once."""
+        if self._existing is None:
+            changed = frozenset().union(*self._added, *self._removed)
+            pks, principals = list({pk for pk, _, _ in changed}), {principal for _, _, principal in changed}
+            self._existing = set()
+            for principal_type, (model, column) in GRANT_TABLES.items():
+                of_type = [pk for type_, pk in principals if type_ == principal_type]
+                for chunk in batches(pks):
+                    rows = model.objects.filter(content_object__pk__among=chunk, **{f"{principal_type}__pk__among": of_type})
+                    self._existing |= {
+                        (pk, self._numbers[permission], (principal_type, principal)) for pk, permission, principal
+                        in rows.order_by().values_list("content_object_id", "permission_id", column)} & changed
+        return self._existing
+
+    def _keys(self, grants: Iterable) -> frozenset[tuple[int, int, Principal]]:
+        return frozenset((self._nodes.by_address[address].pk, NUMBERS[privilege], principal)
+                         for principal, address, privilege in grants)
+
+    @staticmethod
+    def _by_entity(keys: Iterable[tuple[int, int, Principal]]) -> dict[int, list[tuple[int, Principal]]]:
+        by_entity: dict[int, list] = defaultdict(list)
+        for pk, number, principal in keys:
+            by_entity[pk].append((number, principal))
+        return by_entity
+
+
+def _is_inside(node: Node, container: Node) -> bool:
+    if container.kind == "instance":
+        return node.pk != container.pk
+    return node.pk != container.pk and node.container(container.kind) == container.pk

@@ -1,0 +1,152 @@
+"""Number the users that changes affect, and describe the data before and after the changes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from django.contrib.auth.models import Group
+from django.db.models import Q
+
+from entities.address import Address
+from entities.models import State
+from entities.vocabulary import Privilege
+from grants.effects.changes import ActivationChange, EffectChange, GrantChange, MembershipChange, StateChange
+from grants.models import User
+from grants.principal_names import parse_principal
+from grants.querysets import memberships
+
+# type (`user` or `group`) and primary key
+Principal = tuple[str, int]
+# a held privilege: principal, address and privilege
+Held = tuple[Principal, Address, Privilege]
+
+
+@dataclass(slots=True)
+class Situation:
+    """The data before the changes, after them, or after some of them.
+
+    known: the mask of the known subjects. bits: the users to which a grant of each principal gives something.
+    added, removed: the grants that differ from the stored ones. states: the states that differ from the stored ones.
+    """
+
+    known: int
+    bits: dict[Principal, int]
+    added: frozenset[Held] = frozenset()
+    removed: frozenset[Held] = frozenset()
+    states: dict[Address, State] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AffectedUsers:
+    """The users that changes can affect: user number i has bit i.
+
+    names: sorted. before, after: all changes. personal: only the changes of memberships and activations; None if there are none.
+    groups: the groups of the users. changed: the users whose memberships or activation change, and their groups.
+    is_known_changed: whether a user becomes a known subject, or stops being one.
+    """
+
+    names: tuple[str, ...]
+    before: Situation
+    after: Situation
+    personal: Situation | None
+    changed: frozenset[Principal]
+    is_known_changed: bool
+
+    @property
+    def situations(self) -> list[Situation]:
+        return [self.before, self.after, *([self.personal] if self.personal else [])]
+
+    @property
+    def everyone(self) -> int:
+        return (1 << len(self.names)) - 1
+
+    def ids(self, principal_type: str) -> list[int]:
+        """Return the primary keys of the users, or of the groups that have one of them as a member."""
+        return [pk for type_, pk in self.after.bits if type_ == principal_type]
+
+
+def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
+    """Return the users that the changes can affect. Unknown principals are ignored. Runs three queries."""
+    users, groups = _load_users(changes)
+    names = tuple(user.username for user in users)
+    bit = {user.pk: 1 << number for number, user in enumerate(users)}
+    user_ids = {user.username: user.pk for user in users}
+    pairs = set(memberships().filter(user__pk__among=list(bit)).values_list("user_id", "group_id"))
+    pairs_after = set(pairs)
+    for change in changes:
+        if isinstance(change, MembershipChange) and change.user in user_ids and change.group in groups:
+            pair = user_ids[change.user], groups[change.group]
+            (pairs_after.add if change.is_join else pairs_after.discard)(pair)
+    active = {user.pk: user.is_active for user in users}
+    active_after = active | {user_ids[change.user]: change.is_active for change in changes
+                             if isinstance(change, ActivationChange) and change.user in user_ids}
+    principals = {user.pk for user in users if user.is_principal}
+    joined = {user for user, _ in pairs_after - pairs}
+    held, removed = _changed_grants(changes, user_ids, groups)
+    granted = {pk for (type_, pk), _, _ in held if type_ == "user"}
+    all_groups = set(groups.values()) | {group for _, group in pairs | pairs_after}
+    before = Situation(_known(bit, active, principals), _bits(bit, pairs, all_groups))
+    personal = Situation(_known(bit, active_after, principals | joined), _bits(bit, pairs_after, all_groups))
+    states = {change.address: change.state for change in changes if isinstance(change, StateChange)}
+    after = Situation(_known(bit, active_after, principals | joined | granted), personal.bits, held, removed, states)
+    changed_users = {pk for pk in bit if active[pk] != active_after[pk] or (before.known ^ after.known) & bit[pk]}
+    changed = {("user", pk) for pk in changed_users} | {("group", group) for pk, group in pairs | pairs_after
+                                                       if pk in changed_users}
+    changed |= {("group", group) for _, group in pairs ^ pairs_after}
+    has_personal = pairs != pairs_after or active != active_after
+    return AffectedUsers(names, before, after, personal if has_personal else None, frozenset(changed),
+                         is_known_changed=before.known != after.known)
+
+
+def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, int]]:
+    """Return the affected users by name, and the primary keys of the named groups by name."""
+    users: set[str] = set()
+    group_names: set[str] = set()
+    granted_groups: set[str] = set()
+    is_for_all = False
+    for change in changes:
+        match change:
+            case GrantChange(principal):
+                principal_type, name = parse_principal(principal)
+                (users if principal_type == "user" else granted_groups).add(name)
+            case MembershipChange(user, group):
+                users.add(user)
+                group_names.add(group)
+            case ActivationChange(user):
+                users.add(user)
+            case StateChange():
+                is_for_all = True
+    groups = dict(Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk"))
+    granted_ids = [groups[name] for name in granted_groups if name in groups]
+    members = memberships().filter(group__pk__among=granted_ids).values("user_id")
+    rows = User.objects.order_by("username").only("pk", "username", "is_active", "is_principal")
+    if is_for_all:
+        rows = rows.filter(Q(is_principal=True) | Q(username__among=list(users))) if users else rows.principals()
+    else:
+        named = rows.filter(username__among=list(users)) if users else rows.none()
+        rows = named | rows.filter(pk__in=members) if granted_ids else named
+    return sorted(rows, key=lambda user: user.username), groups
+
+
+def _changed_grants(changes: Iterable[EffectChange], users: dict[str, int],
+                    groups: dict[str, int]) -> tuple[frozenset[Held], frozenset[Held]]:
+    """Return the granted and the revoked grants of known principals."""
+    granted, revoked = set(), set()
+    for change in changes:
+        if isinstance(change, GrantChange):
+            principal_type, name = parse_principal(change.principal)
+            pk = (users if principal_type == "user" else groups).get(name)
+            if pk is not None:
+                (granted if change.is_grant else revoked).add(((principal_type, pk), change.address, change.privilege))
+    return frozenset(granted), frozenset(revoked)
+
+
+def _known(bits: dict[int, int], active: dict[int, bool], principals: set[int]) -> int:
+    return sum(bit for pk, bit in bits.items() if active[pk] and pk in principals)
+
+
+def _bits(bits: dict[int, int], pairs: Iterable[tuple[int, int]], groups: Iterable[int]) -> dict[Principal, int]:
+    """Return the users to which the grants of each user and group give something."""
+    result = {("user", pk): bit for pk, bit in bits.items()} | {("group", group): 0 for group in groups}
+    for user, group in pairs:
+        result["group", group] |= bits[user]
+    return result

@@ -1,0 +1,130 @@
+"""Test that the evaluated effect of changes is the difference between the decisions before and after them."""
+
+import random
+
+import pytest
+from django.contrib.auth.models import Group
+
+from entities.address import Address, parse_address
+from entities.models import Entity, State
+from entities.vocabulary import ANY, KINDS
+from grants.effects.changes import ActivationChange, GrantChange, MembershipChange, StateChange
+from grants.effects.evaluate import evaluate_changes
+from grants.effects.masks import bits_of
+from grants.errors import EffectTooLarge
+from grants.evaluation.facts import gather_facts
+from grants.models import GroupGrant, User, UserGrant, permission_ids
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.decide import is_permitted
+from grants.policies.question import Question
+from tests.support.cast import create_sample_tenant
+from tests.support.random_tenants import random_tenant, store_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+def decisions(generation):
+    """Return all permitted (user, address, operation), by the rule engine."""
+    users = list(User.objects.values_list("username", flat=True))
+    live = Entity.objects.filter(state=State.LIVE)
+    questions = [Question("user", user, operation, entity.address, generation) for entity in live
+                 for operation in KINDS[entity.kind].operations for user in users]
+    return {(question.subject, question.target, question.operation)
+            for question, facts in zip(questions, gather_facts(questions), strict=True) if is_permitted(question, facts)}
+
+
+def random_changes(dice, tenant, number):
+    """Return changes of all types. number: decides which types occur."""
+    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    addresses = [*tenant.entities, parse_address("dataset:ns0.new"), parse_address("program:ns1.newapp.flow.x")]
+    changes = {}
+    stored = sorted(tenant.grants, key=str)
+    if number % 4 != 1:
+        for _ in range(dice.choice([1, 3, 20])):
+            grant = (dice.choice(principals), dice.choice(addresses), dice.choice(ANY))
+            if dice.random() < 0.5 and stored:
+                grant = dice.choice(stored)
+            changes[grant] = GrantChange(*grant, is_grant=dice.random() < 0.5)
+    if number % 4 in (1, 3):
+        for _ in range(dice.randint(1, 3)):
+            pair = dice.choice(list(tenant.users)), dice.choice(list(tenant.groups))
+            changes[pair] = MembershipChange(*pair, is_join=dice.random() < 0.6)
+        if dice.random() < 0.6:
+            user = dice.choice(list(tenant.users))
+            changes[user] = ActivationChange(user, dice.random() < 0.5)
+    if number % 4 == 2:
+        for _ in range(dice.randint(1, 3)):
+            address = dice.choice(list(tenant.entities))
+            changes[address] = StateChange(address, dice.choice(list(State)))
+    return list(changes.values())
+
+
+def apply(changes):
+    for change in changes:
+        match change:
+            case GrantChange(principal, address, privilege, is_grant):
+                type_, _, name = principal.partition(":")
+                model, principal_row = (UserGrant, User.objects.get(username=name)) if type_ == "user" else (
+                    GroupGrant, Group.objects.get(name=name))
+                entity = row_at(address)
+                key = {type_: principal_row, "content_object": entity, "permission_id": permission_ids()[privilege]}
+                if is_grant:
+                    model.objects.get_or_create(**key, defaults={"granted_at": "2026-01-01T00:00Z"})
+                    if type_ == "user":
+                        User.objects.filter(username=name).update(is_principal=True)
+                else:
+                    model.objects.filter(**key).delete()
+            case MembershipChange(user, group, is_join):
+                row, groups = User.objects.get(username=user), Group.objects.get(name=group)
+                if is_join:
+                    if not row.groups.filter(pk=groups.pk).exists():
+                        row.groups.add(groups)
+                        User.objects.filter(username=user).update(is_principal=True)
+                else:
+                    row.groups.remove(groups)
+            case ActivationChange(user, is_active):
+                User.objects.filter(username=user).update(is_active=is_active)
+            case StateChange(address, state):
+                Entity.objects.filter(kind=address.kind, key=address.key).update(state=state)
+
+
+def row_at(address: Address):
+    row = Entity.objects.filter(kind=address.kind, key=address.key).first()
+    if row is None:
+        def container(of):
+            return None if of is None or of == address else row_at(of)
+        row = Entity.objects.create(kind=address.kind, key=address.key, state=State.PLANNED, parent=container(address.parent),
+                                    namespace=container(address.namespace), application=container(address.application))
+        if address.kind in ("namespace", "application"):
+            setattr(row, address.kind, row)
+            row.save()
+    return row
+
+
+@pytest.mark.parametrize(("setting", "counted"), [("EFFECT_MAX_ENTITIES", "entities"), ("EFFECT_MAX_GRANTS", "grants")])
+def test_above_the_limits_the_effect_is_an_error(settings, setting, counted):
+    setattr(settings, setting, 1)
+    create_sample_tenant()
+    changes = [GrantChange("user:ned", parse_address("namespace:sales"), privilege, is_grant=False) for privilege in ANY]
+    with pytest.raises(EffectTooLarge, match=f"more than 1 {counted}"):
+        evaluate_changes(changes, GENERATIONS["existing"])
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_the_effect_is_the_difference_of_all_decisions(seed):
+    tenant = random_tenant(seed)
+    store_tenant(tenant)
+    changes = random_changes(random.Random(seed), tenant, seed)
+    before = {name: decisions(name) for name in GENERATIONS}
+    evaluations = {name: evaluate_changes(changes, generation) for name, generation in GENERATIONS.items()}
+    apply(changes)
+    for name, evaluation in evaluations.items():
+        after = decisions(name)
+        gained, lost = set(), set()
+        for entity in evaluation.entities:
+            for effect in entity.operations:
+                for operation in effect.operations:
+                    gained |= {(evaluation.cast.names[bit], entity.address, operation) for bit in bits_of(effect.gained)}
+                    lost |= {(evaluation.cast.names[bit], entity.address, operation) for bit in bits_of(effect.lost)}
+        assert gained == after - before[name], name
+        assert lost == before[name] - after, name
