@@ -32,9 +32,10 @@ from authzconsole.web.journal.page import download_journal, journal_page, verify
 from authzconsole.web.journal.security_events import download_security_events, security_event_page
 from authzconsole.web.journal.webhooks import change_webhook, new_webhook, webhook_list, webhook_page
 from authzconsole.web.overview.page import home
-from authzconsole.web.people.comparison import compare_users, off_board
+from authzconsole.web.people.comparison import compare_users
 from authzconsole.web.people.impersonation import see_as
 from authzconsole.web.people.memberships import change_membership
+from authzconsole.web.people.off_boarding import off_board
 from authzconsole.web.people.principal_list import add_principal, principal_list
 from authzconsole.web.people.principal_page import my_access, principal_page
 from authzconsole.web.plans.bulk_change import new_bulk_plan, new_ghost_plan

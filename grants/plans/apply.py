@@ -20,6 +20,7 @@ from grants.principals.services import write_user_active
 ITEMS_PER_BATCH = 2_000
 OPPOSITE_VERBS = {verb: opposite for pair in (GRANT_VERBS, MEMBERSHIP_VERBS, ACTIVATION_VERBS)
                   for verb, opposite in (pair, pair[::-1])}
+ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
 def apply_plan(*, author: Author, plan_id: int) -> Plan:
@@ -59,10 +60,11 @@ def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
     plan = plan_by_id(plan_id)
     if plan.state != PlanState.APPLIED:
         raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
+    ended_access = changing_items(plan).filter(verb=PlanVerb.DEACTIVATE).exists()
     with transaction.atomic():
         inverse = create_plan(author=author, draft=PlanDraft(
             title=f"Undo {plan}: {plan.title}", origin=PlanOrigin.INVERSE, changes=_opposite_changes(plan),
-            base_revision=current_revision(), inverse_of=plan,
+            base_revision=current_revision(), inverse_of=plan, recipe={"note": ENDED_ACCESS} if ended_access else {},
             empty_message=f"{plan} changed nothing: there is nothing to undo"))
         if not change_count(inverse.effect):
             raise PlanError(f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo")

@@ -44,6 +44,8 @@ class PlanOrigin(StrEnum):
     SELECTION = "selection"
     GHOSTS = "ghosts"
     FILE = "file"
+    OFF_BOARDING = "off-boarding"
+    LIKE = "like"
 
 
 @dataclass(frozen=True, slots=True)

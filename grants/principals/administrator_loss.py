@@ -74,6 +74,19 @@ def loss_if_removed(principal: User | Group) -> AdministratorLoss:
     return _administrator_loss(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
 
 
+def stranded_if_removed(principal: User | Group, max_grants: int) -> dict[int, int]:
+    """Return the live entities that would be stranded if the user left, or the group were removed.
+
+    The keys are primary keys of entities, the values the number of remaining administrators: 0 or 1. max_grants: how many grants
+    of ADMIN are read. Runs at most six queries.
+    """
+    entity_ids = set(_admin_entity_ids(principal)[:max_grants])
+    is_group = isinstance(principal, Group)
+    removed = _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
+    remaining = _remaining_admins(removed, entity_ids)
+    return {pk: len(admins) for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS}
+
+
 def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
     """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing. Runs at most ten queries."""
     is_group = isinstance(holder, Group)

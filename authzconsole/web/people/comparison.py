@@ -1,24 +1,21 @@
-"""Compare two users, and show which entities would be stranded by off-boarding a user or removing a group."""
+"""Compare two users."""
 
-from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.shared.guard import auditor_required
-from authzconsole.web.shared.links import address_link_to, principal_link, principal_link_from_text, principal_url
+from authzconsole.web.shared.links import address_link_to, principal_link
 from authzconsole.web.shared.paging import paginate_entities
 from authzconsole.web.shared.parameters import name_parameter
-from authzconsole.web.shared.principal_input import name_from_input, principal_or_404
+from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.text import storage_fault
 from grants.models import User
-from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities
 
 ROWS_PER_PAGE = 20
-MAX_PRINCIPALS = 20
 FIELDS = ("one", "other")
 
 
@@ -59,31 +56,3 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
                  for entity in page.rows],
         "group_lists": [(title, [principal_link(group) for group in listed]) for title, listed in group_lists],
     }
-
-
-@require_safe
-@auditor_required
-def off_board(request: HttpRequest, principal: str) -> HttpResponse:
-    """Show which entities would be stranded if the user were off-boarded or the group removed."""
-    subject = principal_or_404(principal)
-    loss = loss_if_removed(subject)
-    rows = [{"address_link": address_link_to(row.entity), "admins": row.admin_count,
-             "remaining_admin": principal_link_from_text(f"user:{row.remaining_admin}") if row.remaining_admin else None}
-            for row in loss.first_entities]
-    return render_page(request, "people/off_board.html", {
-        "principal": principal_link(subject), "loss": loss, "max_checked": MAX_ADMIN_GRANTS_READ, "max_counted": MAX_COUNTED,
-        "back": principal_url("person", principal), "is_user": isinstance(subject, User),
-        "rows": rows, "more": loss.stranded_count - len(rows), "can_change": request.user.can_administer,
-        **(_user_groups(subject) if isinstance(subject, User) else _affected_members(subject)),
-    })
-
-
-def _user_groups(user: User) -> dict:
-    return {"groups": [principal_link(group) for group in user.groups.order_by("name")[:MAX_PRINCIPALS]]}
-
-
-def _affected_members(group: Group) -> dict:
-    """Return the active members of the group. They lose the privileges that they hold only through the group."""
-    members = group.user_set.active_principals()
-    return {"grants": capped_count(group.grants), "total_members": capped_count(members),
-            "members": [principal_link(user) for user in members.order_by("username")[:MAX_PRINCIPALS]]}

@@ -33,6 +33,7 @@ ORIGIN_LABELS = {
     "change-set": "from a question", "copy": "copy", "readiness": "to make a namespace deletable",
     AnalysisName.POLICY_IMPACT: "to keep current permissions", "inverse": "to undo a plan", "subtree": "bulk change",
     "selection": "bulk change of selected entities", "ghosts": "ghost grant cleanup", "file": "imported changes",
+    "off-boarding": "off-boarding", "like": "access of a colleague",
 }
 COPY_FIELDS = ("source", "target", "within")
 

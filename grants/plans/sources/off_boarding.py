@@ -1,0 +1,176 @@
+"""Create plans that off-board a user: hand over entities, revoke all grants, leave all groups and deactivate the user.
+
+Grants on planned and deleted addresses are revoked too. An entity is handed over with all privileges that the user holds on it
+directly, and with ADMIN if it would be stranded otherwise. Grants on deleted addresses are not handed over.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from django.db import transaction
+
+from entities.address import Address, parse_address
+from entities.models import Entity, State
+from entities.vocabulary import KINDS, Privilege
+from grants.errors import PlanError
+from grants.journal import Author, current_revision
+from grants.models import Plan, PlanVerb, User, UserGrant, privilege_of
+from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.stranding import stranded_entities
+from grants.principal_names import format_principal
+from grants.principal_rows import principals_by_name
+from grants.principals.administrator_loss import stranded_if_removed
+
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class OffBoarding:
+    """The choices of a checklist.
+
+    entity_heirs: by address, the principals that receive the entity. namespace_heirs: by address of a namespace, those that
+    receive the other entities on and inside it. stranded_heirs: those that receive all other entities that would be stranded.
+    accepts_no_administrator: create the plan also if it leaves live entities without an active administrator.
+    """
+
+    user: str
+    deactivates: bool = True
+    leaves_groups: bool = True
+    revokes_grants: bool = True
+    entity_heirs: Mapping[str, Collection[str]] = field(default_factory=dict)
+    namespace_heirs: Mapping[str, Collection[str]] = field(default_factory=dict)
+    stranded_heirs: Collection[str] = ()
+    accepts_no_administrator: bool = False
+
+    @property
+    def heirs(self) -> set[str]:
+        lists = [*self.entity_heirs.values(), *self.namespace_heirs.values(), self.stranded_heirs]
+        return {format_principal(heir) for heirs in lists for heir in heirs}
+
+    @property
+    def recipe(self) -> dict:
+        return {
+            "user": self.user, "deactivate": self.deactivates, "leave_groups": self.leaves_groups,
+            "revoke_grants": self.revokes_grants,
+            "entity_heirs": {name: list(heirs) for name, heirs in self.entity_heirs.items()},
+            "namespace_heirs": {name: list(heirs) for name, heirs in self.namespace_heirs.items()},
+            "stranded_heirs": list(self.stranded_heirs), "accept_no_administrator": self.accepts_no_administrator,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HeldEntity:
+    """An entity on which the user holds privileges directly, or that would be stranded.
+
+    admin_count: the number of remaining administrators if it would be stranded; otherwise None.
+    """
+
+    entity: Entity
+    privileges: tuple[Privilege, ...]
+    admin_count: int | None
+
+    @property
+    def is_stranded(self) -> bool:
+        return self.admin_count is not None
+
+
+def create_off_boarding_plan(*, author: Author, choices: OffBoarding, renewal_of: Plan | None = None) -> Plan:
+    """Create the plan of a checklist.
+
+    It is stale after every change of the user. Runs the statements of `create_plan`, and about ten others.
+    Raise PlanError if the choices are invalid, if nothing would change, or if an entity would have no administrator.
+    """
+    revision = current_revision()
+    user = User.objects.filter(username=choices.user).first()
+    if user is None:
+        raise PlanError(f"user:{choices.user} does not exist: correct the name")
+    _check_heirs(user, choices)
+    with transaction.atomic():
+        plan = create_plan(author=author, draft=PlanDraft(
+            title=f"Off-board {user}", origin=PlanOrigin.OFF_BOARDING, base_revision=revision, watches=[str(user)],
+            changes=_changes(user, choices), renewal_of=renewal_of, recipe=choices.recipe | {"note": _note(choices)},
+            empty_message=f"there is nothing to do: {user} is inactive, and has no grants and no groups"))
+        if plan.effect["stranded_none"] and not choices.accepts_no_administrator:
+            raise PlanError(_no_administrator_text(plan))
+    return plan
+
+
+def renew(author: Author, plan: Plan) -> Plan:
+    """Create the plan again with the same choices for the current grants and groups."""
+    recipe = plan.recipe
+    return create_off_boarding_plan(author=author, renewal_of=plan, choices=OffBoarding(
+        recipe["user"], recipe["deactivate"], recipe["leave_groups"], recipe["revoke_grants"], recipe["entity_heirs"],
+        recipe["namespace_heirs"], recipe["stranded_heirs"], recipe["accept_no_administrator"]))
+
+
+def held_entities(user: User) -> list[HeldEntity]:
+    """Return the entities that the user could hand over, first those that would be stranded, by address.
+
+    Reads at most MAX_PLAN_ITEMS grants. Deleted addresses are left out. Runs at most nine queries.
+    """
+    stranded = stranded_if_removed(user, MAX_PLAN_ITEMS)
+    privileges: dict[int, list[Privilege]] = {}
+    grants = UserGrant.objects.filter(user=user).exclude(content_object__state=State.DELETED).order_by("permission_id")
+    for pk, permission in grants.values_list("content_object_id", "permission_id")[:MAX_PLAN_ITEMS]:
+        privileges.setdefault(pk, []).append(privilege_of(permission))
+    rows = Entity.objects.select_related("namespace").filter(pk__among={*stranded, *privileges})
+    held = [HeldEntity(entity, tuple(sorted(privileges.get(entity.pk, ()), key=list(Privilege).index)), stranded.get(entity.pk))
+            for entity in rows]
+    kinds = list(KINDS)
+    return sorted(held, key=lambda row: (not row.is_stranded, kinds.index(row.entity.kind), row.entity.key))
+
+
+def _changes(user: User, choices: OffBoarding) -> Iterator[PlanChange]:
+    if choices.heirs:
+        for row in held_entities(user):
+            given = {*row.privileges, Privilege.ADMIN} if row.is_stranded else set(row.privileges)
+            for heir in _heirs_of(row, choices):
+                for privilege in Privilege:
+                    if privilege in given:
+                        yield PlanVerb.GRANT.value, heir, row.entity.address, privilege
+    if choices.revokes_grants:
+        columns = ("content_object__kind", "content_object__key", "permission_id")
+        grants = UserGrant.objects.filter(user=user).order_by(*columns).values_list(*columns)
+        for kind, key, permission in grants[: MAX_PLAN_ITEMS + 1]:
+            yield PlanVerb.REVOKE.value, str(user), Address(kind, key), privilege_of(permission)
+    if choices.leaves_groups:
+        for name in user.groups.order_by("name").values_list("name", flat=True):
+            yield PlanVerb.LEAVE.value, str(user), f"group:{name}", None
+    if choices.deactivates and user.is_active:
+        yield PlanVerb.DEACTIVATE.value, str(user), None, None
+
+
+def _heirs_of(row: HeldEntity, choices: OffBoarding) -> list[str]:
+    namespace = row.entity.namespace
+    heirs = choices.entity_heirs.get(str(row.entity)) or (
+        choices.namespace_heirs.get(str(namespace)) if namespace is not None else None) or (
+        choices.stranded_heirs if row.is_stranded else ())
+    return list(dict.fromkeys(map(format_principal, heirs)))
+
+
+def _check_heirs(user: User, choices: OffBoarding) -> None:
+    """Raise PlanError if an heir does not exist, is inactive or is the user, or if an address is not one of the user's."""
+    principals = principals_by_name(choices.heirs)
+    for heir in sorted(choices.heirs):
+        principal = principals.get(heir)
+        if principal is None:
+            raise PlanError(f"{heir} does not exist: correct the name")
+        if principal == user:
+            raise PlanError(f"{user} cannot hand over to {user}: name another user or a group")
+        if isinstance(principal, User) and not principal.is_active:
+            raise PlanError(f"{heir} is inactive: name an active user or a group")
+    for address in [*choices.entity_heirs, *choices.namespace_heirs]:
+        parse_address(address)
+
+
+def _note(choices: OffBoarding) -> str:
+    if not choices.deactivates:
+        return ""
+    return "API tokens and sessions of the user end when this plan is applied. Undoing the plan does not restore them."
+
+
+def _no_administrator_text(plan: Plan) -> str:
+    total = plan.effect["stranded_none"]
+    names = ", ".join(str(row.address) for row in stranded_entities(plan, max_rows=min(total, MAX_NAMED)))
+    more = f" and {total - MAX_NAMED:,} more" if total > MAX_NAMED else ""
+    return f"{names}{more} would have no active administrator: hand over, or confirm that nobody administers them"

@@ -1,0 +1,97 @@
+"""Test the plans that off-board a user."""
+
+import pytest
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.errors import PlanError, StalePlan
+from grants.models import Plan, User, UserGrant
+from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.renew import renew_plan
+from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan, held_entities
+from grants.principals.services import add_group, add_member
+from tests.support.authors import COMMAND, all_grants
+from tests.support.cast import DELETED, PLANNED, SALES, create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+ORDERS, SHOP = "dataset:sales.orders", "application:sales.shop"
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    users = create_sample_tenant()
+    add_group(author=COMMAND, name="stewards")
+    add_member(author=COMMAND, user="ned", group="stewards")
+    change_grants(author=COMMAND, grant=[("user:ned", parse_address(address), "READ") for address in (PLANNED, DELETED)])
+    change_grants(author=COMMAND, grant=[("group:stewards", parse_address("dataset:hr.salaries"), "ADMIN")])
+    return users
+
+
+def off_board(**choices) -> Plan:
+    return create_off_boarding_plan(author=COMMAND, choices=OffBoarding("ned", **choices))
+
+
+def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_and_can_be_undone():
+    before = all_grants()
+    plan = off_board(stranded_heirs=["user:dee"], entity_heirs={ORDERS: ["user:out", "group:operators"]},
+                     namespace_heirs={"namespace:hr": ["user:grp"]})
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    ned = User.objects.get(username="ned")
+    assert not ned.is_active and not ned.groups.exists() and not UserGrant.objects.filter(user=ned).exists()
+    expected = {(heir, ORDERS, "ADMIN") for heir in ("user:out", "group:operators")} | {
+        ("user:dee", address, "ADMIN") for address in SALES if address != ORDERS} | {
+        ("user:grp", "dataset:hr.salaries", "ADMIN")}
+    assert all_grants() - before == expected
+    inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
+    assert "do not come back" in inverse.recipe["note"]
+    apply_plan(author=COMMAND, plan_id=inverse.pk)
+    ned.refresh_from_db()
+    assert all_grants() == before and ned.is_active and ned.groups.filter(name="stewards").exists()
+
+
+def test_grants_on_planned_and_deleted_addresses_are_revoked_and_planned_ones_are_handed_over_by_namespace():
+    plan = off_board(namespace_heirs={"namespace:sales": ["user:out"]}, stranded_heirs=["user:dee"])
+    items = {(item.verb, item.principal, str(item.address), item.privilege.value)
+             for item in plan.items.filter(permission__isnull=False)}
+    assert {("revoke", "user:ned", PLANNED, "READ"), ("revoke", "user:ned", DELETED, "READ"),
+            ("grant", "user:out", PLANNED, "READ")} <= items
+    assert ("grant", "user:out", DELETED, "READ") not in items
+
+
+def test_entities_without_an_administrator_must_be_confirmed():
+    with pytest.raises(PlanError, match=r"and 4 more would have no active administrator"):
+        off_board()
+    assert not Plan.objects.exists()
+    plan = off_board(accepts_no_administrator=True)
+    assert plan.effect["stranded_none"] == len(SALES) + 1
+
+
+def test_steps_can_be_left_out():
+    plan = off_board(deactivates=False, revokes_grants=False, accepts_no_administrator=True)
+    assert [(item.verb, item.group) for item in plan.items.all()] == [("leave", "group:stewards")]
+
+
+@pytest.mark.parametrize(("heir", "message"), [
+    ("user:ned", "cannot hand over to"), ("user:ina", "is inactive"), ("user:none", "does not exist"),
+    ("group:none", "does not exist"),
+])
+def test_heirs_are_other_active_principals(heir, message):
+    with pytest.raises(PlanError, match=message):
+        off_board(stranded_heirs=[heir])
+
+
+def test_the_plan_is_stale_after_a_change_of_the_user_and_can_be_renewed():
+    plan = off_board(stranded_heirs=["user:dee"])
+    change_grants(author=COMMAND, grant=[("user:ned", parse_address("namespace:hr"), "ADMIN")])
+    with pytest.raises(StalePlan):
+        apply_plan(author=COMMAND, plan_id=plan.pk)
+    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    assert renewed.effect["revokes"] == plan.effect["revokes"] + 1
+    assert apply_plan(author=COMMAND, plan_id=renewed.pk).effect["deactivations"] == 1
+
+
+def test_stranded_entities_come_first():
+    change_grants(author=COMMAND, grant=[("user:ned", parse_address("namespace:hr"), "READ")])
+    held = held_entities(User.objects.get(username="ned"))
+    assert [row.is_stranded for row in held] == [True] * (len(SALES) + 1) + [False] * 2
+    assert {str(row.entity) for row in held[-2:]} == {"namespace:hr", PLANNED}

@@ -1,0 +1,40 @@
+"""Test the off-boarding checklist."""
+
+import pytest
+
+from grants.models import Plan, User
+from tests.support.cast import SALES
+from tests.support.pages import page_html
+
+pytestmark = pytest.mark.django_db
+URL = "/people/leaving/user:ned"
+
+
+def test_the_checklist_becomes_one_plan_with_the_chosen_heirs(browse):
+    ada = browse("ada")
+    page = page_html(ada.get(URL))
+    assert "Deactivate the account." in page and 'name="entity-dataset:sales.orders"' in page
+    response = ada.post(URL, {"deactivate": "yes", "leave_groups": "yes", "revoke_grants": "yes", "stranded_to": "dee",
+                              "entity-dataset:sales.orders": "user:out, group:operators"})
+    plan = Plan.objects.get()
+    assert (response.status_code, response["Location"]) == (303, f"/plans/{plan.pk}/")
+    assert (plan.effect["grants"], plan.effect["revokes"], plan.effect["deactivations"]) == (len(SALES) + 1, len(SALES), 1)
+    shown = page_html(ada.get(f"/plans/{plan.pk}/"))
+    assert "1 deactivation" in shown and "Undoing the plan does not restore them" in shown
+    applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "leaves", "strand": "yes"})
+    assert applied.status_code == 303 and not User.objects.get(username="ned").is_active
+
+
+def test_a_plan_without_administrators_shows_the_form_again_until_it_is_confirmed(browse):
+    ada = browse("ada")
+    response = ada.post(URL, {"deactivate": "yes", "revoke_grants": "yes", "entity-dataset:sales.orders": "dee"})
+    assert response.status_code == 400 and "would have no active administrator" in page_html(response)
+    assert 'value="dee"' in page_html(response) and not Plan.objects.exists()
+    assert ada.post(URL, {"deactivate": "yes", "revoke_grants": "yes", "accept": "yes"}).status_code == 303
+
+
+def test_auditors_see_the_checklist_and_cannot_create_a_plan(browse):
+    assert "Create plan" not in page_html(browse("aud").get(URL))
+    assert browse("aud").post(URL, {"deactivate": "yes", "accept": "yes"}).status_code == 403
+    assert browse("ned").post(URL, {"deactivate": "yes", "accept": "yes"}).status_code == 404
+    assert not Plan.objects.exists()
