@@ -8,6 +8,7 @@ from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.security_events.shipping import ship_security_events
 from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
 from authzconsole.sessions.store import delete_expired_sessions
+from grants.history.catch_up import catch_up
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
 
@@ -38,6 +39,12 @@ def clean_sessions():
     """Delete all expired sessions, also those of visitors who never signed in."""
     while delete_expired_sessions(EXPIRED_SESSIONS_AT_ONCE) == EXPIRED_SESSIONS_AT_ONCE:
         pass
+
+
+@shared_task(name="authzconsole.history_catch_up", ignore_result=True)
+def catch_up_history():
+    """Add the new journal lines to the history, so that questions about the past need not wait for it."""
+    catch_up()
 
 
 @shared_task(name="authzconsole.webhooks_dispatch", ignore_result=True)

@@ -19,6 +19,7 @@ from guardian.models import GroupObjectPermissionBase, UserObjectPermissionBase
 from entities.address import MAX_KEY_LENGTH, Address
 from entities.models import Entity
 from entities.vocabulary import Privilege
+from grants import history_models  # noqa: F401, Django reads the models of an app from this module
 from grants.querysets import ConsoleUserManager, UserGrantManager
 
 

@@ -59,6 +59,7 @@ CELERY_BEAT_SCHEDULE = {
     "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
     "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
     "sessions_clean": {"task": "authzconsole.sessions_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
+    "history_catch_up": {"task": "authzconsole.history_catch_up", "schedule": 60.0, "options": {"expire_seconds": 60}},
 }
 
 if FIRST_ANALYSES:

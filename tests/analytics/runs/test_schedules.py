@@ -23,7 +23,8 @@ from tests.support.cast import SETUP, create_sample_users
 pytestmark = pytest.mark.django_db(transaction=True)
 
 READINESS = "delete-readiness"
-FIXED_ENTRIES = {"runs_sweep", "results_clean", "security_events_clean", "sessions_clean", "webhooks_dispatch"}
+FIXED_ENTRIES = {"history_catch_up", "runs_sweep", "results_clean",
+                 "security_events_clean", "sessions_clean", "webhooks_dispatch"}
 
 
 @pytest.fixture(autouse=True)

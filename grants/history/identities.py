@@ -1,0 +1,119 @@
+"""Give principals and addresses ids of their own, which stay the same when a row is deleted or a principal is renamed.
+
+The caller holds the lock of the history (grants.history.catch_up).
+"""
+
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
+
+from django.db.models import Max
+
+from entities.address import Address, AddressError, parse_address
+from grants.bulk_rows import chunks, insert_rows
+from grants.history_models import FIRST_ID, HistoryAddress, HistoryPrincipal
+
+_ADDRESS_COLUMNS = ("id", "kind", "key", "parent", "namespace", "application")
+
+
+class Place(NamedTuple):
+    """The ids of an address and of its containers."""
+
+    id: int
+    parent: int | None
+    namespace: int | None
+    application: int | None
+
+
+def principal_ids(names: Collection[str], *, known_only: Collection[str] = ()) -> dict[str, int]:
+    """Return the ids of principals by written name. Create ids for the unknown `names`, but not for those of `known_only`."""
+    ids: dict[str, int] = {}
+    for kind in ("user", "group"):
+        wanted = [name.partition(":")[2] for name in {*names, *known_only} if name.startswith(f"{kind}:")]
+        for chunk in chunks(wanted):
+            rows = HistoryPrincipal.objects.filter(type=kind, name__in=chunk).values_list("name", "pk")
+            ids.update((f"{kind}:{name}", pk) for name, pk in rows)
+    new = sorted(set(names) - ids.keys())
+    new_ids = dict(zip(new, _next_ids(HistoryPrincipal, len(new)), strict=True))
+    insert_rows(HistoryPrincipal, ("id", "type", "name"), [(pk, *_type_and_name(name)) for name, pk in new_ids.items()])
+    return ids | new_ids
+
+
+def rename_principal(old: str, new: str) -> int:
+    """Give the principal `old` the name `new`, both in written form. Return its id.
+
+    A removed principal that had the name `new` keeps its periods, but can no longer be found by this name.
+    """
+    pk = principal_ids([old])[old]
+    kind, name = _type_and_name(new)
+    HistoryPrincipal.objects.filter(type=kind, name=name).exclude(pk=pk).update(name=None)
+    HistoryPrincipal.objects.filter(pk=pk).update(name=name)
+    return pk
+
+
+def places(texts: Iterable[str]) -> dict[str, Place]:
+    """Return the places of addresses in written form. Create ids for unknown addresses and for their containers."""
+    addresses = {text: _parsed(text) for text in texts}
+    ids = _stored_places(addresses.values())
+    missing = {address for address in addresses.values() if address not in ids}
+    if missing:
+        containers = {container for address in missing for container in _ancestors(address)}
+        ids |= _stored_places(containers - ids.keys())
+        _insert_addresses((missing | containers) - ids.keys(), ids)
+    return {text: ids[address] for text, address in addresses.items()}
+
+
+def _stored_places(addresses: Iterable[Address]) -> dict[Address, Place]:
+    wanted = set(addresses)
+    stored = {}
+    for chunk in chunks(wanted):
+        rows = HistoryAddress.objects.filter(kind__in={address.kind for address in chunk}, key__in={a.key for a in chunk})
+        for kind, key, *place in rows.values_list("kind", "key", "pk", "parent", "namespace", "application"):
+            if (address := Address(kind, key)) in wanted:
+                stored[address] = Place(*place)
+    return stored
+
+
+def _insert_addresses(new: set[Address], ids: dict[Address, Place]) -> None:
+    ordered = sorted(new, key=lambda address: (len(_ancestors(address)), address.kind, address.key))
+    new_ids = dict(zip(ordered, _next_ids(HistoryAddress, len(ordered)), strict=True))
+    for address, pk in new_ids.items():
+        containers = (address.parent, address.namespace, address.application) if _is_well_formed(address) else (None,) * 3
+        ids[address] = Place(pk, *(_id_of(container, new_ids, ids) for container in containers))
+    insert_rows(HistoryAddress, _ADDRESS_COLUMNS, [
+        (place.id, address.kind, address.key, *place[1:]) for address, place in ((a, ids[a]) for a in ordered)])
+
+
+def _id_of(container: Address | None, new_ids: dict[Address, int], ids: dict[Address, Place]) -> int | None:
+    if container is None:
+        return None
+    return new_ids[container] if container in new_ids else ids[container].id
+
+
+def _next_ids(model: type[HistoryPrincipal | HistoryAddress], count: int) -> range:
+    if not count:
+        return range(0)
+    first = (model.objects.aggregate(last=Max("pk"))["last"] or FIRST_ID - 1) + 1
+    return range(first, first + count)
+
+
+def _type_and_name(principal: str) -> tuple[str, str]:
+    kind, _, name = principal.partition(":")
+    return kind, name
+
+
+def _parsed(text: str) -> Address:
+    kind, _, key = text.partition(":")
+    return Address(kind, key)
+
+
+def _is_well_formed(address: Address) -> bool:
+    """Return whether the address can be parsed. An address of a kind that is no longer registered has no known containers."""
+    try:
+        parse_address(str(address))
+    except AddressError:
+        return False
+    return True
+
+
+def _ancestors(address: Address) -> list[Address]:
+    return address.ancestors if _is_well_formed(address) else []

@@ -1,0 +1,95 @@
+"""Answer with the state at an earlier revision: inside `as_of`, the names of the tables mean temporary views over the periods.
+
+A temporary view takes precedence over a table of the same name, on PostgreSQL and on SQLite. So every query answers for the past
+unchanged. The views are created in a transaction that is always rolled back, so no other connection and no later query sees them.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import connection, transaction
+
+from grants.history.catch_up import catch_up_for_read
+from grants.history.errors import HistoryError
+from grants.history.moments import check_revision
+from grants.history.views import view_statements
+
+_ATTRIBUTE = "history_revision"
+
+
+@contextmanager
+def as_of(revision: int) -> Iterator[None]:
+    """Let the queries of this thread answer with the state after the journal line `revision`, until the context exits.
+
+    Load all users, groups and entities inside: their ids differ from those outside, so rows of the present match nothing.
+    Evaluate querysets inside too. Writing inside is an error of the database. Everything inside is rolled back.
+    Runs two queries, and a statement for each table; more if the journal has new lines.
+    Raise AsOfError for an unknown revision, HistoryNotReady if the periods are far behind, HistoryError if used inside itself.
+    """
+    if past_revision() is not None:
+        raise HistoryError("a question about the past cannot be asked inside another one")
+    check_revision(revision)
+    catch_up_for_read()
+    with _reading_transaction():
+        try:
+            with connection.cursor() as cursor, _without_prepared_statements():
+                _create_views(cursor, revision)
+                setattr(connection, _ATTRIBUTE, revision)
+                yield
+        finally:
+            setattr(connection, _ATTRIBUTE, None)
+            if connection.vendor == "sqlite":
+                _set_read_only_on_sqlite(False)
+            transaction.set_rollback(True)
+
+
+def past_revision() -> int | None:
+    """Return the revision of the surrounding `as_of`; None in the present."""
+    return getattr(connection, _ATTRIBUTE, None)
+
+
+def _create_views(cursor, revision: int) -> None:
+    statements = list(view_statements(revision))
+    if connection.vendor == "postgresql":
+        # in one round trip; also refuse changes until the end of the transaction, or of the savepoint
+        cursor.execute(";".join([*statements, "SET TRANSACTION READ ONLY"]))
+        return
+    for statement in statements:
+        cursor.execute(statement)
+    _set_read_only_on_sqlite(True)
+
+
+def _set_read_only_on_sqlite(is_read_only: bool) -> None:
+    connection.connection.execute(f"PRAGMA query_only = {int(is_read_only)}")
+
+
+@contextmanager
+def _reading_transaction() -> Iterator[None]:
+    """Open a transaction, or a savepoint in one. On SQLite, a new transaction does not wait for writers."""
+    if connection.vendor != "sqlite" or connection.in_atomic_block:
+        with transaction.atomic():
+            yield
+        return
+    connection.ensure_connection()
+    # the settings use BEGIN IMMEDIATE, which takes the write lock
+    mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
+    try:
+        with transaction.atomic():
+            connection.transaction_mode = mode
+            yield
+    finally:
+        connection.transaction_mode = mode
+
+
+@contextmanager
+def _without_prepared_statements() -> Iterator[None]:
+    """Let psycopg prepare no statement, and use none that it prepared: these refer to the tables, not to the views."""
+    if connection.vendor != "postgresql":
+        yield
+        return
+    database = connection.connection
+    threshold, database.prepare_threshold = database.prepare_threshold, None
+    try:
+        yield
+    finally:
+        database.prepare_threshold = threshold

@@ -1,0 +1,144 @@
+"""Inside `as_of`, queries answer for the past. Nothing can be written there, and nothing of it remains."""
+
+import io
+
+import pytest
+from django.contrib.auth.models import Group
+from django.core.management import call_command
+from django.db import DatabaseError, connection, transaction
+
+from entities.address import parse_address
+from entities.models import Entity
+from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
+from grants.evaluation.engine import check
+from grants.history import AsOfError, HistoryError, HistoryNotReady, as_of, past_revision
+from grants.history.views import SHADOWED_TABLES
+from grants.history_models import FIRST_ID
+from grants.journal import Author, current_revision
+from grants.lifecycle.services import register_entity
+from grants.models import ActiveGeneration, GroupGrant, JournalLine, User, UserGrant
+from grants.policies.question import Question
+from grants.principals.services import add_group, add_member, add_user
+
+pytestmark = pytest.mark.django_db
+OPERATOR = Author("the tests", reason="month end")
+ORDERS = parse_address("dataset:sales.orders")
+QUESTION = Question("user", "alice", "READ", ORDERS, "existing")
+
+
+@pytest.fixture
+def before():
+    """The revision before alice receives a grant, which is the newest revision."""
+    add_user(author=OPERATOR, name="alice")
+    add_user(author=OPERATOR, name="root", role="administrator", is_principal=False)
+    for address in (parse_address("namespace:sales"), ORDERS):
+        register_entity(author=OPERATOR, address=address)
+    revision = current_revision()
+    root = User.objects.get(username="root")
+    change_grants(author=Author("root", reason="month end", user_id=root.pk), grant=[("user:alice", ORDERS, Privilege.READ)])
+    return revision
+
+
+def test_a_question_is_answered_for_the_past(before):
+    assert check(QUESTION).is_permitted
+    with as_of(before):
+        assert past_revision() == before and not check(QUESTION).is_permitted
+    with as_of(before + 1):
+        assert check(QUESTION).is_permitted
+    assert past_revision() is None and check(QUESTION).is_permitted
+
+
+def test_a_grant_of_the_past_has_its_author_time_and_reason(before):
+    with as_of(before + 1):
+        grant = UserGrant.objects.select_related("granted_by", "user", "content_object").get()
+        assert (grant.granted_by.username, grant.reason, str(grant.user)) == ("root", "month end", "user:alice")
+    assert grant.granted_at == JournalLine.objects.get(action="grant").at
+
+
+def test_objects_of_the_present_match_nothing_in_the_past(before):
+    alice, orders = User.objects.get(username="alice"), Entity.objects.get(key="sales.orders")
+    with as_of(before + 1):
+        assert not UserGrant.objects.filter(user=alice).exists() and not Entity.objects.filter(pk=orders.pk).exists()
+        assert User.objects.get(username="alice").pk >= FIRST_ID
+
+
+def test_every_column_of_the_tables_can_be_read(before):
+    add_group(author=OPERATOR, name="readers")
+    add_member(author=OPERATOR, user="alice", group="readers")
+    change_grants(author=OPERATOR, grant=[("group:readers", ORDERS, Privilege.READ)])
+    with as_of(current_revision()):
+        assert len(SHADOWED_TABLES) == 7
+        for model in (User, Group, User.groups.through, UserGrant, GroupGrant, Entity):
+            assert list(model.objects.all())
+        assert list(ActiveGeneration.objects.all()) == []
+
+
+def test_nothing_can_be_written_in_the_past(before):
+    add_user(author=OPERATOR, name="bob")
+    with pytest.raises(DatabaseError), as_of(before):
+        add_user(author=OPERATOR, name="eve")
+    with pytest.raises(DatabaseError), as_of(before):
+        Group.objects.create(name="written")
+    add_user(author=OPERATOR, name="carol")
+    assert set(User.objects.values_list("username", flat=True)) == {"alice", "root", "bob", "carol"}
+
+
+def test_a_question_about_the_past_inside_another_one_is_refused(before):
+    with as_of(before):
+        with pytest.raises(HistoryError, match="inside another one"), as_of(before + 1):
+            pass
+        assert not check(QUESTION).is_permitted
+
+
+@pytest.mark.parametrize(("revision", "message"), [(0, "first revision is 1"), (10_000, "does not exist: the newest revision")])
+def test_an_unknown_revision_is_refused(before, revision, message):
+    with pytest.raises(AsOfError, match=message), as_of(revision):
+        pass
+    assert past_revision() is None
+
+
+def test_a_read_leaves_very_many_new_lines_to_the_periodic_task(before, monkeypatch):
+    monkeypatch.setattr("grants.history.catch_up.MAX_LINES_PER_READ", 2)
+    with pytest.raises(HistoryNotReady, match="try again in a minute"), as_of(before):
+        pass
+
+
+def test_the_views_are_gone_after_an_error(before):
+    with pytest.raises(ZeroDivisionError), as_of(before):
+        raise ZeroDivisionError
+    assert past_revision() is None and check(QUESTION).is_permitted
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_connection_that_is_used_again_and_its_prepared_statements_answer_correctly(before):
+    with connection.cursor() as cursor:
+        # the temporary schema of PostgreSQL then precedes the others in the present too
+        cursor.execute("CREATE TEMPORARY TABLE other (id integer)")
+    for _ in range(8):
+        assert check(QUESTION).is_permitted
+        with as_of(before):
+            assert not check(QUESTION).is_permitted
+        with pytest.raises(DatabaseError), as_of(before):
+            Group.objects.create(name="written")
+    with pytest.raises(DatabaseError), as_of(before), connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM missing_table")
+    assert not connection.in_atomic_block
+    assert check(QUESTION).is_permitted
+    add_group(author=OPERATOR, name="readers")
+    if connection.vendor == "postgresql":
+        assert connection.connection.prepare_threshold == 5
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TABLE other")
+
+
+def test_the_restricted_role_can_ask_about_the_past(before):
+    if connection.vendor != "postgresql":
+        pytest.skip("for PostgreSQL")
+    call_command("restrict_database_role", "console test role", stdout=io.StringIO())
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute('SET LOCAL ROLE "console test role"')
+        with as_of(before):
+            assert not check(QUESTION).is_permitted
+        assert check(QUESTION).is_permitted
+        cursor.execute("RESET ROLE")

@@ -1,0 +1,136 @@
+"""Change a small tenant at random through the services, as people, programs and imports do."""
+
+import io
+import json
+import random
+
+from entities.address import parse_address
+from entities.models import Entity, State
+from entities.vocabulary import Privilege
+from grants.active_generation import activate_generation
+from grants.changes.services import change_grants
+from grants.errors import GrantError
+from grants.journal import Author
+from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
+from grants.models import GroupGrant, Role, User, UserGrant
+from grants.policies.catalogue import GENERATIONS
+from grants.principal_names import format_principal
+from grants.principals.memberships import change_members, remove_all_memberships, remove_group
+from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
+from grants.tenant.import_document import import_tenant
+
+OPERATOR = Author("the tests", reason="at random")
+USERS = [f"user {number}" for number in range(5)]
+GROUPS = [f"group {number}" for number in range(3)]
+ADDRESSES = ["namespace:a", "namespace:b", "dataset:a.one", "dataset:a.two", "dataset:b.one", "application:a.app",
+             "program:a.app.workflow.run", "stream:b.events", "artifact:b.parts"]
+
+
+def begin_history(dice: random.Random) -> None:
+    """Add most of the users, groups and entities, so that the random changes are not refused too often."""
+    for name in USERS[:4]:
+        add_user(author=OPERATOR, name=name)
+    for name in GROUPS[:2]:
+        add_group(author=OPERATOR, name=name)
+        add_member(author=OPERATOR, user=dice.choice(USERS[:4]), group=name)
+    for address in ADDRESSES[:4]:
+        register_entity(author=OPERATOR, address=parse_address(address))
+
+
+def change_at_random(dice: random.Random) -> None:
+    """Make one change with a random service. A change that is refused changes nothing."""
+    change = dice.choices([_grant, _add_principals, _set_active, _set_members, _register, _delete, _recreate, _import,
+                           _activate_generation, _remove_group, _change_account],
+                          [9, 5, 3, 6, 5, 3, 3, 2, 2, 2, 3])[0]
+    try:
+        change(dice)
+    except GrantError:
+        pass
+
+
+def _principal(dice: random.Random) -> str:
+    return dice.choice([f"user:{name}" for name in USERS] + [f"group:{name}" for name in GROUPS])
+
+
+def _items(dice: random.Random) -> list:
+    return [(_principal(dice), parse_address(dice.choice(ADDRESSES)), dice.choice(list(Privilege)))
+            for _ in range(dice.randint(0, 4))]
+
+
+def _stored_grants() -> list:
+    rows = [*UserGrant.objects.select_related("user", "content_object"),
+            *GroupGrant.objects.select_related("group", "content_object")]
+    grants = [(format_principal(row.user if isinstance(row, UserGrant) else row.group), row.content_object.address, row.privilege)
+              for row in rows]
+    return sorted(grants, key=str)
+
+
+def _grant(dice):
+    stored = _stored_grants()
+    change_grants(author=OPERATOR, grant=_items(dice), revoke=[*_items(dice), *dice.sample(stored, len(stored) // 5)])
+
+
+def _add_principals(dice):
+    # an account that is not a principal can become one later
+    add_user(author=OPERATOR, name=dice.choice(USERS), active=dice.random() < 0.8, is_principal=dice.random() < 0.6,
+             role=dice.choice([Role.ORDINARY, Role.AUDITOR]))
+    add_group(author=OPERATOR, name=dice.choice(GROUPS))
+
+
+def _set_active(dice):
+    set_user_active(author=OPERATOR, name=dice.choice(USERS), active=dice.random() < 0.5)
+
+
+def _set_members(dice):
+    user, group = dice.choice(USERS), dice.choice(GROUPS)
+    match dice.randint(0, 3):
+        case 0:
+            add_member(author=OPERATOR, user=user, group=group)
+        case 1:
+            remove_member(author=OPERATOR, user=user, group=group)
+        case 2:
+            pks = list(User.objects.order_by("username").values_list("pk", flat=True))
+            dice.shuffle(pks)
+            change_members(author=OPERATOR, group=group, added=pks[:2], removed=pks[2:3])
+        case 3:
+            if member := User.objects.filter(username=user).first():
+                remove_all_memberships(author=OPERATOR, user=member)
+
+
+def _register(dice):
+    creator = f"user:{dice.choice(USERS)}" if dice.random() < 0.5 else None
+    register_entity(author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), creator=creator, description="new",
+                    generation=dice.choice([None, *GENERATIONS]))
+
+
+def _delete(dice):
+    delete_entity(author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), generation=dice.choice([None, *GENERATIONS]))
+
+
+def _recreate(dice):
+    deleted = Entity.objects.filter(state=State.DELETED).order_by("kind", "key").first()
+    recreate_entity(author=OPERATOR, address=deleted.address if deleted else parse_address("dataset:a.one"))
+
+
+def _activate_generation(dice):
+    activate_generation(author=OPERATOR, name=dice.choice(list(GENERATIONS)))
+
+
+def _remove_group(dice):
+    name = dice.choice(GROUPS)
+    change_grants(author=OPERATOR, revoke=[grant for grant in _stored_grants() if grant[0] == f"group:{name}"])
+    remove_group(author=OPERATOR, name=name)
+
+
+def _change_account(dice):
+    set_user_role(author=OPERATOR, name=dice.choice(USERS), role=dice.choice([Role.ORDINARY, Role.AUDITOR]))
+    describe_entity(author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), description=str(dice.random()))
+
+
+def _import(dice):
+    lines = [{"type": "user", "name": name, "active": dice.random() < 0.7} for name in dice.sample(USERS, 2)]
+    lines += [{"type": "entity", "id": address, "state": dice.choice(State.values)} for address in dice.sample(ADDRESSES, 2)]
+    group = {"type": "group", "name": dice.choice(GROUPS), "members": [line["name"] for line in lines[:2]]}
+    grant = {"type": "grant", "principal": f"group:{group['name']}", "entity": dice.choice(ADDRESSES), "privileges": ["READ"]}
+    document = "\n".join(map(json.dumps, [*lines, group, grant]))
+    import_tenant(stream=io.BytesIO(document.encode()), author=Author("import_tenant"))
