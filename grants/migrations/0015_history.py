@@ -20,7 +20,7 @@ class Migration(migrations.Migration):
     """Add the periods of the history. Addresses sort by their bytes, as in the table of entities."""
 
     dependencies = [
-        ('grants', '0013_name_index'),
+        ('grants', '0014_plan_memberships'),
     ]
 
     operations = [
