@@ -18,8 +18,10 @@ DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark the tests that use the database; the others run in one pass only (authzconsole.ops.suite)."""
+    """Mark the tests that use the database or Spark. The marks determine the passes of a test (authzconsole.ops.suite)."""
     for item in items:
+        if "spark" in item.fixturenames:
+            item.add_marker("spark")
         if item.get_closest_marker("django_db") or DATABASE_FIXTURES.intersection(item.fixturenames):
             item.add_marker("database")
 

@@ -1,4 +1,4 @@
-"""Run the tests in passes at the same time: on SQLite, on PostgreSQL, and the tests that need no database."""
+"""Run the tests in passes at the same time: on SQLite, on PostgreSQL, and with Spark."""
 
 import argparse
 import contextlib
@@ -48,12 +48,12 @@ class Pass:
 
 
 # Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore run on SQLite only,
-# and browser tests on PostgreSQL only. The tests without a database have a pass of their own, because most of them wait for
-# programs that they start, and the other passes use the processor meanwhile.
+# and browser tests on PostgreSQL only. Tests without a database run once, in the pass `sqlite`. The passes run in parallel and
+# take about the same time on two cores.
 FULL = (
-    Pass("sqlite", "sqlite", "spark or (database and not browser)"),
+    Pass("sqlite", "sqlite", "not spark and not browser"),
     Pass("postgresql", "postgresql", "not spark and (database or browser)"),
-    Pass("no-database", "sqlite", "not spark and not database and not browser"),
+    Pass("spark", "sqlite", "spark"),
 )
 # The rules, the addresses, the changes of grants, and one page of each area: a minute on two cores.
 QUICK = (Pass("quick", "sqlite", "not spark and not browser and not worker and not slow", paths=(
