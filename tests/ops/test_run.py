@@ -1,5 +1,6 @@
 """Test starting and stopping the console with `make run`."""
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -87,20 +88,21 @@ class Console:
         return int(children.stdout)
 
 
-@pytest.fixture
-def console(tmp_path):
-    started = Console(tmp_path)
-    yield started
-    if started.process.poll() is None:
-        started.process.send_signal(signal.SIGTERM)
-        started.process.wait()
+@contextlib.contextmanager
+def running_console(folder):
+    """Start a console in this folder, wait until it answers, and yield it."""
+    console = Console(folder)
+    try:
+        console.wait_for_output(f"The console is at http://127.0.0.1:{console.port}")
+        yield console
+    finally:
+        if console.process.poll() is None:
+            console.process.send_signal(signal.SIGTERM)
+            console.process.wait()
 
 
-@pytest.mark.worker
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
-def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running(console, tmp_path, signum):
-    console.wait_for_output(f"The console is at http://127.0.0.1:{console.port}")
-    assert re.search(r"Sign in as admin with the password \S{20,}\n", console.output.read_text())
+def check_answer_and_stop(console, folder, signum):
+    """Check that the console answers, end it with the signal, and check that nothing is left. Return its exit status."""
     with pytest.raises(urllib.error.HTTPError) as answer:
         urllib.request.urlopen(f"http://127.0.0.1:{console.port}/no-such-page", timeout=10)
     with answer.value as refused:
@@ -108,18 +110,18 @@ def test_the_console_starts_prints_a_password_once_and_leaves_no_process_running
     session = console.supervisor()
     assert len(list(session_members(session))) >= 8
     console.process.send_signal(signum)
-    console.process.wait(60)
+    status = console.process.wait(60)
     deadline = time.monotonic() + 30
     while list(session_members(session)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert list(session_members(session)) == []
     check_port(listen_address({"PORT": str(console.port)}))
-    assert not (tmp_path / "state" / "run" / "supervisord.pid").exists()
+    assert not (folder / "state" / "run" / "supervisord.pid").exists()
+    return status
 
 
-@pytest.mark.worker
-def test_a_crashed_program_is_restarted_and_reported(console):
-    console.wait_for_output("The console is at")
+def kill_web_server(console):
+    """Kill the web server and wait until the console reports this and answers again."""
     web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "granian"],
                          capture_output=True, text=True).stdout
     os.kill(int(web), signal.SIGKILL)
@@ -131,14 +133,15 @@ def test_a_crashed_program_is_restarted_and_reported(console):
 
 
 @pytest.mark.worker
-def test_a_second_start_prints_no_password(console, tmp_path):
-    console.wait_for_output("The console is at")
-    console.process.send_signal(signal.SIGINT)
-    assert console.process.wait(60) == 0
-    second = Console(tmp_path)
-    try:
-        second.wait_for_output("The console is at")
-        assert "password" not in second.output.read_text()
-    finally:
-        second.process.send_signal(signal.SIGTERM)
-        assert second.process.wait(60) == 0
+def test_the_console_prints_a_password_once_restarts_programs_and_leaves_no_process_running(tmp_path):
+    """All starts share one state folder, because only the first one prepares the database, which takes most of the time."""
+    with running_console(tmp_path) as console:
+        assert re.search(r"Sign in as admin with the password \S{20,}\n", console.output.read_text())
+        assert check_answer_and_stop(console, tmp_path, signal.SIGINT) == 0
+    with running_console(tmp_path) as console:
+        assert "password" not in console.output.read_text()
+        kill_web_server(console)
+        assert check_answer_and_stop(console, tmp_path, signal.SIGTERM) == 0
+    for signum in (signal.SIGHUP, signal.SIGKILL):
+        with running_console(tmp_path) as console:
+            check_answer_and_stop(console, tmp_path, signum)
