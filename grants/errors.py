@@ -56,9 +56,9 @@ class StalePlan(StaleBase):
 
 
 class EffectTooLarge(GrantError):
-    """The effect of a change is too large to be computed at once. counted: `entities` or `grants`. limit: how many are allowed."""
+    """The effect of a change is too large to be computed at once. counted: `entities` or `grants`. limit: the allowed number."""
 
     def __init__(self, counted: str, limit: int):
         self.counted, self.limit = counted, limit
-        super().__init__(f"the effect cannot be computed: the change reaches more than {limit:,} {counted}, which is the limit of "
-                         f"this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones")
+        super().__init__(f"the effect cannot be computed: the change reaches more than {limit:,} {counted}, which is the limit "
+                         f"of this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones")
