@@ -9,6 +9,7 @@ import structlog
 from celery import Celery, Task
 from celery.signals import beat_init, before_task_publish, setup_logging, task_postrun, task_prerun, worker_init
 
+from analytics.runs.consumer_check import ConsumerCheck
 from authzconsole.common.monitoring.tracing import start_task_span
 from authzconsole.ops.processes import keep_files_private
 
@@ -17,6 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")
 app = Celery("authzconsole")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
+app.steps["consumer"].add(ConsumerCheck)
 
 
 @setup_logging.connect
