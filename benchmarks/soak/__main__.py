@@ -4,7 +4,6 @@ import argparse
 import random
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -12,15 +11,18 @@ from authzconsole.ops.processes import interrupt_on_signals
 
 from . import checks
 from .console import Console, running_console
+from .fault_counts import FaultCounts
 from .faults import Fault, faults_for
 from .workload import Workload
 
 # on average; 1,000 faults in 30 minutes, of which some find nothing to damage
 FAULT_SECONDS = 1.0
-FAULTS_AT_ONCE = 4
+FAULTS_AT_ONCE = 6
 # in the rest of each period only light faults happen, so that runs can finish
 PERIOD_SECONDS, HEAVY_SECONDS = 60, 20
 SETTLE_SECONDS = 300
+# in a soak of this length, each kind of fault must hit at least once
+ALL_KINDS_SECONDS = 600
 SHOWN_VIOLATIONS = 30
 
 
@@ -45,7 +47,7 @@ def soak(console: Console, seconds: float, choose: random.Random, settle_seconds
     workload = Workload(console.address.port, token)
     workload.start()
     try:
-        faults = _cause_faults(console, seconds, choose)
+        faults = cause_faults(console, seconds, choose)
     finally:
         workload.stop()
     violations = checks.wait_until_settled(console, workload, settle_seconds)
@@ -53,29 +55,33 @@ def soak(console: Console, seconds: float, choose: random.Random, settle_seconds
     states, errors = checks.run_states(console), checks.run_errors(console)
     violations += [f"the process {pid} is left" for pid in console.stop_programs()]
     violations += checks.check_journal(console) + checks.check_files(console) + console.notes
+    if seconds >= ALL_KINDS_SECONDS:
+        violations += [f"the fault `{name}` never hit, although it was attempted {faults.attempts[name]} times"
+                       for name in faults.never_hit()]
     _print_report(faults, workload, states, errors)
     return violations
 
 
-def _cause_faults(console: Console, seconds: float, choose: random.Random) -> Counter[str]:
-    """Cause random faults, and return how many of each kind found something to damage. Some last for seconds and overlap."""
-    done: Counter[str] = Counter()
+def cause_faults(console: Console, seconds: float, choose: random.Random) -> FaultCounts:
+    """Cause random faults, and count how many of each kind found something to damage. Some last for seconds and overlap."""
+    counts = FaultCounts([fault.name for fault in faults_for(console)])
     ongoing: dict[str, Future[bool]] = {}
     start = time.monotonic()
     with ThreadPoolExecutor(FAULTS_AT_ONCE) as pool:
         while (elapsed := time.monotonic() - start) < seconds:
             for name in [name for name, result in ongoing.items() if result.done()]:
-                done[name] += ongoing.pop(name).result()
+                counts.hits[name] += ongoing.pop(name).result()
             is_heavy_phase = elapsed % PERIOD_SECONDS < HEAVY_SECONDS
             choices = [fault for fault in faults_for(console)
                        if fault.name not in ongoing and (fault.is_light or is_heavy_phase)]
             if len(ongoing) < FAULTS_AT_ONCE:
-                fault = choose.choices(choices, [fault.weight for fault in choices])[0]
+                fault = choose.choices(choices, [counts.weight(fault) for fault in choices])[0]
+                counts.attempts[fault.name] += 1
                 ongoing[fault.name] = pool.submit(_cause, fault, console, random.Random(choose.random()))
             time.sleep(choose.expovariate(1 / FAULT_SECONDS))
     for name, result in ongoing.items():
-        done[name] += result.result()
-    return done
+        counts.hits[name] += result.result()
+    return counts
 
 
 def _cause(fault: Fault, console: Console, choose: random.Random) -> bool:
@@ -87,10 +93,10 @@ def _cause(fault: Fault, console: Console, choose: random.Random) -> bool:
         return False
 
 
-def _print_report(faults: Counter[str], workload: Workload, states: dict[str, int], errors: dict[str, int]) -> None:
-    print(f"{sum(faults.values()):,} faults")
-    for name, count in faults.most_common():
-        print(f"  {count:6,} {name}")
+def _print_report(faults: FaultCounts, workload: Workload, states: dict[str, int], errors: dict[str, int]) -> None:
+    print(f"{faults.hits.total():,} faults of {faults.attempts.total():,} attempted")
+    for name in sorted(faults.names, key=lambda name: -faults.hits[name]):
+        print(f"  {faults.hits[name]:6,} of {faults.attempts[name]:6,} {name}")
     acknowledged = sum(change.is_acknowledged for change in workload.changes)
     unknown = sum(not change.is_acknowledged and not change.is_refused for change in workload.changes)
     print(f"{len(workload.changes):,} change sets: {acknowledged:,} acknowledged, {unknown:,} with an unknown end")

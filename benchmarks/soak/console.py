@@ -32,7 +32,7 @@ class Console:
 
     def __init__(self, folder: Path):
         self.folder, self.state = folder, folder / "state"
-        self.database_folder, self.clock = folder / "pg", folder / "clock"
+        self.database_folder, self.clock, self.stages = folder / "pg", folder / "clock", folder / "stages"
         self.postgresql_programs = machine.postgresql_folder()
         self.postgresql_process: subprocess.Popen | None = None
         self.programs: run.Programs | None = None
@@ -55,8 +55,8 @@ class Console:
         return {
             **run.environment_of_programs(self.address, self.state), "DATABASE_URL": self.database_url, "TMPDIR": str(temporary),
             "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
-            "DJANGO_SETTINGS_MODULE": "benchmarks.soak.settings", "SOAK_CLOCK": str(self.clock), "LOG_LEVEL": "INFO",
-            "FIRST_ANALYSES": "off",
+            "DJANGO_SETTINGS_MODULE": "benchmarks.soak.settings", "SOAK_CLOCK": str(self.clock), "SOAK_STAGES": str(self.stages),
+            "LOG_LEVEL": "INFO", "FIRST_ANALYSES": "off",
         }
 
     def shift_clock(self, seconds: int) -> None:
@@ -66,6 +66,7 @@ class Console:
 
     def start(self) -> None:
         self.shift_clock(0)
+        self.stages.mkdir()
         postgres.create_cluster(self.postgresql_programs, self.database_folder)
         self.start_postgresql()
         postgres.wait_until_ready(self.postgresql_programs, self.database_folder, self.postgresql_process)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,9 +15,14 @@ import psycopg
 from authzconsole.ops import ROOT
 
 from .console import Console
+from .stages import hold_run
 
-# how long a fault waits for its target, such as a run at one stage
+# how long a fault waits for its target, such as a Java process
 TARGET_SECONDS = 10
+# how long a fault waits for a run at one stage: long enough for the light faults after the heavy ones, during which runs finish
+STAGE_SECONDS = 45
+# how long a run that continues may take until Spark starts a Python worker for it
+PYTHON_WORKER_SECONDS = 15
 LIVE_BACKENDS = "datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 
 
@@ -117,36 +122,74 @@ def _kill_backend(console: Console, choose: random.Random) -> bool:
     return bool(rows) and _kill(choose.choice(rows)[0])
 
 
-def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random], bool]:
-    """Return a fault that fills the disk of a folder of the console for a moment. stage: wait until a run is in this stage."""
-    def fill(console: Console, choose: random.Random) -> bool:
-        if stage and not _wait_for_stage(console, stage):
+def _kill_python_worker(console: Console, choose: random.Random) -> bool:
+    """Kill a Python worker that executes a task of a run.
+
+    The idle workers of earlier runs are killed first, so the next worker that Spark starts is one that the held run needs.
+    """
+    with ExitStack() as hold:
+        run_process = hold.enter_context(hold_run(console.stages, "computing", STAGE_SECONDS))
+        if run_process is None:
             return False
-        filler = console.folder / folder_name / "filler"
-        try:
-            # unbuffered, because closing the file could not write the rest of a buffer to the full disk
-            with filler.open("wb", buffering=0) as file, suppress(OSError):
-                status = os.statvfs(filler)
-                os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
-                while True:
-                    file.write(b"\0" * 4096)
-            time.sleep(choose.uniform(0.5, 3))
-        finally:
-            filler.unlink()
-        return True
+        idle = _python_workers(run_process)
+        for pid in idle:
+            _kill(pid)
+        hold.close()
+        deadline = time.monotonic() + PYTHON_WORKER_SECONDS
+        while time.monotonic() < deadline and _is_alive(run_process):
+            if new := [pid for pid in _python_workers(run_process) if pid not in idle]:
+                time.sleep(choose.uniform(0, 0.05))
+                return _kill(choose.choice(new))
+            time.sleep(0.01)
+    return False
+
+
+def _python_workers(run_process: int) -> list[int]:
+    """Return the Python workers of Spark. The daemon that forks them has the same command, and Java as its parent."""
+    daemons = [pid for pid, command in _descendants(run_process) if "pyspark.daemon" in command and _is_child_of_java(pid)]
+    return [worker for daemon in daemons for worker, _ in _descendants(daemon)]
+
+
+def _is_child_of_java(pid: int) -> bool:
+    with suppress(OSError, ValueError):
+        parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        return Path(f"/proc/{parent}/comm").read_text().strip() == "java"
+    return False
+
+
+def _is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
+
+
+def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random], bool]:
+    """Return a fault that leaves no space in a folder of the console for a moment. stage: where a run is held until then."""
+    def fill(console: Console, choose: random.Random) -> bool:
+        with ExitStack() as hold:
+            run_process = hold.enter_context(hold_run(console.stages, stage, STAGE_SECONDS)) if stage else None
+            if stage and run_process is None:
+                return False
+            with _full_disk(console.folder / folder_name):
+                is_hit = run_process is None or _is_alive(run_process)
+                hold.close()
+                time.sleep(choose.uniform(0.5, 3))
+        return is_hit
 
     return fill
 
 
-def _wait_for_stage(console: Console, stage: str) -> bool:
-    deadline = time.monotonic() + TARGET_SECONDS
-    while time.monotonic() < deadline:
-        with suppress(psycopg.Error), console.database() as connection:
-            query = "SELECT 1 FROM analytics_analysisrun WHERE state = 'running' AND stage = %s"
-            if connection.execute(query, (stage,)).fetchone():
-                return True
-        time.sleep(0.05)
-    return False
+@contextmanager
+def _full_disk(folder: Path) -> Iterator[None]:
+    filler = folder / "filler"
+    try:
+        # unbuffered, because closing the file could not write the rest of a buffer to the full disk
+        with filler.open("wb", buffering=0) as file, suppress(OSError):
+            status = os.statvfs(filler)
+            os.posix_fallocate(file.fileno(), 0, status.f_bavail * status.f_frsize)
+            while True:
+                file.write(b"\0" * 4096)
+        yield
+    finally:
+        filler.unlink()
 
 
 def _second_scheduler(console: Console, choose: random.Random) -> bool:
@@ -184,7 +227,7 @@ FAULTS = (
     Fault("kill the worker", _kill_program("worker"), 2),
     Fault("kill the process of a run", _kill_child("worker", "celery"), 2),
     Fault("kill Java", _kill_child("worker", "java"), 2),
-    Fault("kill a Python worker of Spark", _kill_child("worker", "pyspark.daemon"), 3),
+    Fault("kill a Python worker of Spark", _kill_python_worker, 2, is_light=True),
     Fault("fill the disk of the database", _fill("pg"), 1, needs_disks=True),
     Fault("fill the disk during a snapshot", _fill("state", "snapshot"), 1, needs_disks=True),
     Fault("fill the disk while Spark computes", _fill("state", "computing"), 1, needs_disks=True),

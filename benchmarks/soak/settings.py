@@ -1,4 +1,5 @@
-"""The settings of the console, with a clock that the soak test can shift by writing seconds to the file SOAK_CLOCK.
+"""The settings of the console, with a clock that the soak test can shift by writing seconds to the file SOAK_CLOCK, and with
+runs that it can hold at a stage (`stages.py`).
 
 Only the wall clock of Django and of `time.time` is shifted. (libfaketime makes `time.sleep` of Python fail if the monotonic clock
 stays real.)
@@ -9,11 +10,13 @@ import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from celery.signals import worker_process_init
 from django.utils import timezone
 
 from authzconsole.settings import *  # noqa: F403
+from benchmarks.soak.stages import wait_while_held
 
-_clock = Path(os.environ["SOAK_CLOCK"])
+_clock, _stages = Path(os.environ["SOAK_CLOCK"]), Path(os.environ["SOAK_STAGES"])
 _real_time, _real_now = time.time, timezone.now
 _cached = (-1.0, 0)
 
@@ -36,3 +39,16 @@ def _shifted_now() -> datetime:
 
 
 time.time, timezone.now = _shifted_time, _shifted_now
+
+
+@worker_process_init.connect
+def _hold_runs(**_: object) -> None:
+    from analytics.runs.watch import RunWatch
+
+    begin_stage = RunWatch.begin_stage
+
+    def begin_and_wait(watch, stage):
+        begin_stage(watch, stage)
+        wait_while_held(_stages, str(stage), os.getpid(), watch.check)
+
+    RunWatch.begin_stage = begin_and_wait
