@@ -15,7 +15,7 @@ from analytics.runs.failure import failure_message, has_python_worker_died, java
 from analytics.runs.recovery import requeue_run
 from analytics.runs.services import attempt_folder, claim_run, close_run, new_claim
 from analytics.runs.watch import RunCancelled, RunLost, RunTimedOut, RunWatch
-from analytics.spark.session import has_session_died
+from analytics.spark.session import SparkKilled, has_session_died
 from analytics.storage import discard_folder
 
 logger = logging.getLogger(__name__)
@@ -68,6 +68,9 @@ def _record_failure(run: AnalysisRun, error: Exception) -> None:
         case RunTimedOut():
             logger.warning("%s: %s", run, error)
             close_run(run, RunState.FAILED, error=str(error))
+        case SparkKilled():
+            logger.exception("%s: Spark's Java process was killed while Spark started", run, exc_info=error)
+            requeue_run(run, reason=java_lost_message(run.attempt, "while Spark started"))
         case _ if has_session_died():
             logger.exception("%s: Spark's Java process ended", run, exc_info=error)
             requeue_run(run, reason=java_lost_message(run.attempt))

@@ -8,7 +8,7 @@ from django.db import DatabaseError, connection
 
 from analytics.analyses import AnalysisError
 from analytics.folders import REMEDIES, ScratchError, folder_problem
-from analytics.spark.session import SparkUnavailable, first_line, has_session_died
+from analytics.spark.session import SparkKilled, SparkUnavailable, first_line, has_session_died
 from analytics.storage import StorageError, storage_problem, storage_root, without_credentials
 
 MAX_CHARACTERS = 500
@@ -27,6 +27,8 @@ _FULL_BYTES = 1_000_000
 
 def failure_message(error: BaseException, *, details: str = "see the worker's log for details") -> str:
     """Return the message of an error. details: where to find more about an unexpected error."""
+    if isinstance(error, SparkKilled):
+        return java_lost_message(1, "while Spark started")
     if isinstance(error, USER_ERRORS):
         return str(error)
     if has_session_died():
@@ -97,8 +99,8 @@ def has_python_worker_died(error: BaseException) -> bool:
     return "Python worker exited unexpectedly" in str(error)
 
 
-def java_lost_message(attempts: int) -> str:
-    return (f"Spark's Java process ended during the run{_times(attempts)}; the usual reason is that the machine ran out of "
+def java_lost_message(attempts: int, when: str = "during the run") -> str:
+    return (f"Spark's Java process ended {when}{_times(attempts)}; the usual reason is that the machine ran out of "
             f"memory. Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a "
             f"cluster.")
 

@@ -19,6 +19,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from analytics.folders import ScratchError, create_scratch_folder, remove_scratch_folder
+from analytics.spark.java_process import LaunchedJava, record_java
 from analytics.spark.properties import properties_argument, write_properties
 
 # The time that the Java process may take to exit.
@@ -37,6 +38,8 @@ _ONE_PARTITION = {
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.shuffle.partitions": "1",
 }
+_KILLED_MESSAGE = ("Spark's Java process was killed while Spark started; the usual reason is that the machine ran out of memory: "
+                   "free some, or lower SPARK_DRIVER_MEMORY.")
 
 _owner_pid: int | None = None
 _session: SparkSession | None = None
@@ -48,6 +51,10 @@ class SparkUnavailable(Exception):
     """Spark did not start. The message names the master and the reason."""
 
 
+class SparkKilled(SparkUnavailable):
+    """The Java process was killed while Spark started. Another attempt may succeed."""
+
+
 def spark_session(
     *, master: str, memory: str, settings: Mapping[str, str] | None = None, patience_seconds: float = START_SECONDS,
     scratch_parent: str | Path = "",
@@ -56,8 +63,8 @@ def spark_session(
 
     memory: the memory of the driver, in Spark's notation (`2g`). settings: further Spark settings, by name.
     scratch_parent: where the session creates a folder for its temporary files; by default the folder of the system.
-    Raise ScratchError if that fails, and SparkUnavailable after at most `patience_seconds`. A session that was partly started is
-    stopped, so the next call can try again.
+    Raise ScratchError if that fails, SparkKilled if the Java process is killed, and SparkUnavailable for any other reason, after
+    at most `patience_seconds`. A session that was partly started is stopped, so the next call can try again.
     """
     global _session, _owner_pid
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
@@ -67,20 +74,25 @@ def spark_session(
     _owner_pid = os.getpid()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     try:
-        with _kill_java_after(patience_seconds) as has_timed_out:
+        with record_java() as java, _kill_java_after(patience_seconds, java) as has_timed_out:
             session = _build(master, memory, settings or {}, scratch_parent)
             is_up = is_alive(session)
     except ScratchError:
         _discard_session()
         raise
     except Exception as error:
-        reason = first_line(error)
+        reason, was_killed = first_line(error), java.was_killed()
         _discard_session()
         if has_timed_out():
             raise SparkUnavailable(_no_answer_message(master, patience_seconds)) from error
+        if was_killed:
+            raise SparkKilled(_KILLED_MESSAGE) from error
         raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
     if not is_up:
+        was_killed = java.was_killed()
         _discard_session()
+        if was_killed and not has_timed_out():
+            raise SparkKilled(_KILLED_MESSAGE)
         raise SparkUnavailable(_no_answer_message(master, patience_seconds))
     _session = session
     return _session
@@ -108,7 +120,7 @@ def _no_answer_message(master: str, seconds: float) -> str:
 
 
 @contextmanager
-def _kill_java_after(seconds: float) -> Iterator[Callable[[], bool]]:
+def _kill_java_after(seconds: float, java: LaunchedJava) -> Iterator[Callable[[], bool]]:
     """Kill the Java process if the block takes longer. The thread in the block cannot do it, because it waits for that process.
 
     Yield a function that returns whether the time is over.
@@ -120,7 +132,7 @@ def _kill_java_after(seconds: float) -> Iterator[Callable[[], bool]]:
         while not is_started.wait(wait):
             is_over.set()
             # Repeat: the process may not have been launched yet.
-            kill_java()
+            java.kill()
             wait = 1
 
     watcher = threading.Thread(target=kill_when_over, name="limit for the start of Spark", daemon=True)

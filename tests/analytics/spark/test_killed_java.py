@@ -1,0 +1,60 @@
+"""The Java process is killed while Spark starts, as the kernel does when the memory is full."""
+
+import subprocess
+import sys
+
+import pytest
+
+from analytics.runs.failure import failure_message
+from analytics.spark.java_process import LaunchedJava
+from analytics.spark.session import SparkKilled
+from authzconsole.ops import ROOT
+
+# Run in a separate process, because the session of the tests is already connected. `before`: kill Java before it answers PySpark.
+SCRIPT = """
+import os, signal, sys, threading, time
+from pyspark import SparkContext, java_gateway
+from analytics.spark.session import SparkKilled, spark_session
+
+before = sys.argv[1] == "before"
+popen = java_gateway.Popen
+
+def launch(*arguments, **options):
+    process = popen(*arguments, **options)
+
+    def kill():
+        while not before and SparkContext._gateway is None:
+            time.sleep(0.001)
+        os.kill(process.pid, signal.SIGKILL)
+
+    threading.Thread(target=kill, daemon=True).start()
+    return process
+
+java_gateway.Popen = launch
+try:
+    spark_session(master="local[1]", memory="512m", patience_seconds=60)
+except SparkKilled as error:
+    assert "out of memory" in str(error), error
+    print("killed")
+assert java_gateway.Popen is launch
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_killed_java_process_is_recognized(when):
+    completed = subprocess.run([sys.executable, "-c", SCRIPT, when], cwd=ROOT, capture_output=True, text=True, timeout=90)
+    assert completed.stdout.strip() == "killed", completed.stderr[-3_000:]
+
+
+@pytest.mark.parametrize(("command", "was_killed"), [
+    ("kill -9 $$", True), ("exit 137", True), ("exit 1", False), ("exit 0", False)])
+def test_only_a_signal_counts_as_killed(command, was_killed):
+    java = LaunchedJava()
+    assert not java.was_killed()
+    java.process = subprocess.Popen(["sh", "-c", command])
+    assert java.was_killed() == was_killed
+
+
+def test_a_command_names_the_reason_too():
+    assert failure_message(SparkKilled("killed")).startswith("Spark's Java process ended while Spark started; the usual reason")
