@@ -9,8 +9,8 @@ import structlog
 from celery import Celery, Task
 from celery.signals import beat_init, before_task_publish, setup_logging, task_postrun, task_prerun, worker_init
 
-from analytics.runs.consumer_check import ConsumerCheck
 from authzconsole.common.monitoring.tracing import start_task_span
+from authzconsole.consumer_check import ConsumerCheck
 from authzconsole.ops.processes import keep_files_private
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "authzconsole.settings")

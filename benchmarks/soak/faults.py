@@ -4,6 +4,7 @@ import os
 import random
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -179,7 +180,8 @@ def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random
 
 @contextmanager
 def _full_disk(folder: Path) -> Iterator[None]:
-    filler = folder / "filler"
+    # two faults can fill one disk at the same time
+    filler = folder / f"filler-{threading.get_ident()}"
     try:
         # unbuffered, because closing the file could not write the rest of a buffer to the full disk
         with filler.open("wb", buffering=0) as file, suppress(OSError):

@@ -7,8 +7,8 @@ from celery.worker import state
 from kombu import Connection
 from kombu.asynchronous.timer import Timer
 
-from analytics.runs.consumer_check import ConsumerCheck
 from authzconsole.celery import app
+from authzconsole.consumer_check import ConsumerCheck
 
 
 class Request:
