@@ -34,6 +34,7 @@ from authzconsole.web.journal.webhooks import change_webhook, new_webhook, webho
 from authzconsole.web.overview.page import home
 from authzconsole.web.people.comparison import compare_users
 from authzconsole.web.people.impersonation import see_as
+from authzconsole.web.people.like import like_colleague
 from authzconsole.web.people.memberships import change_membership
 from authzconsole.web.people.off_boarding import off_board
 from authzconsole.web.people.principal_list import add_principal, principal_list
@@ -106,6 +107,7 @@ urlpatterns = [
     path("people/compare", compare_users, name="people-compare"),
     path("people/membership", change_membership, name="membership"),
     path("people/see-as", see_as, name="see-as"),
+    path("people/like", like_colleague, name="people-like"),
     path("people/leaving/<path:principal>", off_board, name="person-off-board"),
     path("people/<path:principal>", principal_page, name="person"),
     path("my-access", my_access, name="my-access"),

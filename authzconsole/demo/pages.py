@@ -41,6 +41,8 @@ PAGES = {
     "groups": "/people/?type=group",
     "person-add": "/people/add",
     "compare": "/people/compare?one={user}&other={other}",
+    "like": "/people/like?source={user}&target={other}",
+    "alike": "/people/like?source={user}&target={other}&remove=yes",
     "group-leave": "/people/membership?verb=remove&user={user}&group={group}",
     "leaving": "/people/leaving/user:{leaver}",
     "group-removed": "/people/leaving/group:{group}",

@@ -74,7 +74,7 @@ def _user_response(request: HttpRequest, user: User, form: dict[str, str], *, fa
     stranded = [row for row in held if row.is_stranded]
     grants = dict(user.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
     groups = list(user.groups.order_by("name"))
-    return render_page(request, "people/off_board.html", {
+    return render_page(request, "people/changes/off_board.html", {
         "principal": principal_link(user), "back": principal_url("person", str(user)), "fault": fault, "user": user,
         "url": principal_url("person-off-board", str(user)), "can_change": request.user.can_administer, "form": form,
         "groups": [principal_link(group) for group in groups[:MAX_PRINCIPALS]], "total_groups": len(groups),
@@ -111,7 +111,7 @@ def _group_response(request: HttpRequest, group: Group) -> HttpResponse:
     rows = [{"address_link": address_link_to(row.entity), "admins": row.admin_count,
              "remaining_admin": principal_link_from_text(f"user:{row.remaining_admin}") if row.remaining_admin else None}
             for row in loss.first_entities]
-    return render_page(request, "people/group_removal.html", {
+    return render_page(request, "people/changes/group_removal.html", {
         "principal": principal_link(group), "loss": loss, "max_checked": MAX_ADMIN_GRANTS_READ, "max_counted": MAX_COUNTED,
         "back": principal_url("person", f"group:{group.name}"), "rows": rows, "more": loss.stranded_count - len(rows),
         "can_change": request.user.can_administer, **_affected_members(group),

@@ -9,12 +9,14 @@ from authzconsole.web.accounts.email_field import email_from_form
 from authzconsole.web.accounts.reauthentication import recent_authentication_required_if
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
-from authzconsole.web.shared.paging import paginate_names, url_with
+from authzconsole.web.shared.paging import paginate_names, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
-from grants.errors import GrantError
+from grants.errors import GrantError, PrincipalError
 from grants.models import Role, User
+from grants.principal_rows import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
 from grants.principals.services import add_group, add_user
 
@@ -22,7 +24,7 @@ ROWS_PER_PAGE = 25
 TYPES = {"user": "Users", "group": "Groups"}
 # filter value -> value of is_active
 ACTIVITY = {"active": True, "inactive": False}
-FORM_FIELDS = ("type", "name", "email", "role", "is_service", "reason")
+FORM_FIELDS = ("type", "name", "email", "role", "is_service", "like", "reason")
 
 
 @require_safe
@@ -61,11 +63,16 @@ def add_principal(request: HttpRequest) -> HttpResponse:
         type_ = "account" if request.GET.get("type") == "account" else choice_parameter(request, "type", TYPES) or "user"
         return _form_response(request, {"type": type_})
     form = {name: request.POST.get(name, "") for name in FORM_FIELDS}
+    colleague = name_from_input(form["like"], "user") if form["type"] == "user" else ""
     try:
+        if colleague and f"user:{colleague}" not in principals_by_name([f"user:{colleague}"]):
+            raise PrincipalError(f"user:{colleague} does not exist: correct the name of the colleague")
         outcome = _add_from_form(request_author(request, form["reason"].strip()), form)
     except GrantError as error:
         return _form_response(request, form | {"fault": f"{error}."}, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    if colleague:
+        return see_other(url_with_query("people-like", {"source": colleague, "target": form["name"]}))
     if form["type"] == "account":
         return see_other(principal_url("account", f"user:{form['name']}"))
     return see_other(principal_url("person", f"{'group' if form['type'] == 'group' else 'user'}:{form['name']}"))

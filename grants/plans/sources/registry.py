@@ -5,7 +5,7 @@ from collections.abc import Callable
 from grants.journal import Author
 from grants.models import Plan
 from grants.plans.create import PlanOrigin
-from grants.plans.sources import bulk, changes, copy, ghosts, off_boarding, readiness
+from grants.plans.sources import bulk, changes, copy, ghosts, like, off_boarding, readiness
 
 # Plans from an analysis cannot be renewed: their source is a report, which may be out of date.
 RENEWALS: dict[str, Callable[[Author, Plan], Plan]] = {
@@ -17,5 +17,6 @@ RENEWALS: dict[str, Callable[[Author, Plan], Plan]] = {
     PlanOrigin.SUBTREE: bulk.renew_subtree,
     PlanOrigin.SELECTION: bulk.renew_selection,
     PlanOrigin.GHOSTS: ghosts.renew,
+    PlanOrigin.LIKE: like.renew,
     PlanOrigin.OFF_BOARDING: off_boarding.renew,
 }

@@ -1,0 +1,87 @@
+"""Test the plans that give a user the access of a colleague, or make two users alike."""
+
+import random
+
+import pytest
+from django.contrib.auth.models import Group
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.errors import PlanError
+from grants.models import User
+from grants.plans.apply import apply_plan, create_inverse_plan
+from grants.plans.renew import renew_plan
+from grants.plans.sources.like import Selection, create_like_plan, differences
+from grants.principals.services import add_group, add_member
+from grants.principals.user_comparison import compare_groups, differing_entities
+from tests.support.authors import COMMAND, all_grants
+from tests.support.cast import SALES, create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    return create_sample_tenant()
+
+
+def user(name: str) -> User:
+    return User.objects.get(username=name)
+
+
+def like(source: str, target: str, selection: Selection):
+    return create_like_plan(author=COMMAND, source=source, target=target, selection=selection)
+
+
+def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
+    add_member(author=COMMAND, user="ned", group="operators")
+    keys = frozenset(["join group:operators", "grant ADMIN dataset:sales.orders"])
+    plan = like("ned", "dee", Selection(keys))
+    assert plan.title == "Give user:dee access like user:ned"
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    assert user("dee").groups.filter(name="operators").exists()
+    assert {grant for grant in all_grants() if grant[0] == "user:dee"} == {
+        ("user:dee", "dataset:sales.orders", "READ"), ("user:dee", "dataset:sales.orders", "ADMIN"),
+        ("user:dee", "dataset:sales.legacy", "WRITE")}
+    with pytest.raises(PlanError, match="nothing is selected"):
+        like("ned", "dee", Selection(keys))
+
+
+def test_without_removals_the_target_keeps_what_only_it_has():
+    plan = like("ned", "dee", Selection())
+    assert plan.effect["revokes"] == 0 and plan.effect["grants"] == len(SALES)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
+    draw = random.Random(seed)
+    for name in ("red", "blue", "green"):
+        add_group(author=COMMAND, name=name)
+    for name in ("ned", "dee"):
+        user(name).groups.set(draw.sample(list(Group.objects.all()), 2))
+    holders = ("user:ned", "user:dee", "group:red", "group:blue")
+    grants = {(draw.choice(holders), parse_address(address), draw.choice(("READ", "ADMIN")))
+              for address in SALES for _ in range(3)}
+    change_grants(author=COMMAND, grant=grants)
+    before, groups = all_grants(), set(User.groups.through.objects.values_list("user_id", "group_id"))
+    plan = like("ned", "dee", Selection(removes=True))
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    one, other = user("ned"), user("dee")
+    compared = compare_groups(one, other)
+    assert not compared.only_first and not compared.only_second and not list(differences(one, other))
+    assert not differing_entities(one, other, compared).entities.exists()
+    apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
+    assert all_grants() == before and set(User.groups.through.objects.values_list("user_id", "group_id")) == groups
+
+
+def test_a_stale_plan_is_renewed_with_the_same_items():
+    plan = like("ned", "dee", Selection(frozenset(["grant ADMIN dataset:sales.orders", "grant ADMIN dataset:sales.customers"])))
+    change_grants(author=COMMAND, grant=[("user:dee", parse_address("dataset:sales.orders"), "ADMIN")])
+    renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
+    assert [str(item.address) for item in renewed.items.all()] == ["dataset:sales.customers"]
+
+
+def test_both_users_must_exist_and_differ():
+    for names, message in ((("ned", "ned"), "two different users"), (("ned", "none"), "user:none does not exist")):
+        with pytest.raises(PlanError, match=message):
+            like(*names, Selection())

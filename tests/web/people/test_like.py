@@ -1,0 +1,71 @@
+"""Test the page that gives a user the access of a colleague."""
+
+import pytest
+
+from grants.models import Plan, User
+from grants.principals.services import add_member
+from tests.support.authors import COMMAND
+from tests.support.cast import SALES
+from tests.support.pages import page_html
+
+pytestmark = pytest.mark.django_db
+URL = "/people/like?source=ned&target=dee"
+
+
+@pytest.fixture(autouse=True)
+def ned_is_an_operator(cast):
+    add_member(author=COMMAND, user="ned", group="operators")
+
+
+def test_groups_are_selected_at_first_and_grants_are_not(browse):
+    response = browse("ada").get(URL)
+    parts = {part["verb"]: part["rows"] for part in response.context["parts"]}
+    assert [row["is_selected"] for row in parts["join"]] == [True]
+    assert {row["is_selected"] for row in parts["grant"]} == {False} and len(parts["grant"]) == len(SALES)
+    assert "2 grants" in " ".join(page_html(response).split()).replace('<span class="number">', "").replace("</span>", "")
+
+
+def test_the_chosen_items_become_one_plan(browse):
+    response = browse("ada").post("/people/like", {
+        "source": "user:ned", "target": "dee", "item": ["join group:operators", "grant ADMIN dataset:sales.orders"]})
+    plan = Plan.objects.get()
+    assert (response.status_code, response["Location"]) == (303, f"/plans/{plan.pk}/")
+    assert (plan.effect["joins"], plan.effect["grants"]) == (1, 1)
+
+
+def test_items_beyond_the_list_are_chosen_together(browse, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.people.like.MAX_ITEMS", 2)
+    ada, form = browse("ada"), {"source": "ned", "target": "dee", "item": ["join group:operators"]}
+    assert ada.get(URL).context["rest"] == len(SALES) - 1
+    ada.post("/people/like", form | {"rest": "yes"})
+    assert Plan.objects.get().effect["grants"] == len(SALES) - 1
+
+
+def test_made_alike_everything_is_selected_and_the_comparison_is_empty_afterwards(browse):
+    ada = browse("ada")
+    page = ada.get(f"{URL}&remove=yes")
+    keys = [row["key"] for part in page.context["parts"] for row in part["rows"]]
+    assert all(row["is_selected"] for part in page.context["parts"] for row in part["rows"])
+    assert "revoke WRITE dataset:sales.legacy" in keys
+    ada.post("/people/like", {"source": "ned", "target": "dee", "remove": "yes", "item": keys})
+    plan = Plan.objects.get()
+    ada.post(f"/plans/{plan.pk}/apply", {"reason": "same team", "strand": "yes"})
+    assert "No differences" in page_html(ada.get("/people/compare?one=ned&other=dee"))
+    assert "No differences" in page_html(ada.get(f"{URL}&remove=yes"))
+
+
+def test_nothing_selected_and_unknown_users_are_reported(browse):
+    ada = browse("ada")
+    response = ada.post("/people/like", {"source": "ned", "target": "dee"})
+    assert response.status_code == 400 and "nothing is selected" in page_html(response)
+    assert "No user named none." in page_html(ada.get("/people/like?source=none&target=dee"))
+    assert not Plan.objects.exists()
+
+
+def test_a_new_user_gets_the_access_of_a_colleague_in_the_next_step(browse):
+    ada = browse("ada")
+    assert ada.post("/people/add", {"type": "user", "name": "new", "like": "nobody"}).status_code == 400
+    assert not User.objects.filter(username="new").exists()
+    response = ada.post("/people/add", {"type": "user", "name": "new", "like": "user:ned"})
+    assert (response.status_code, response["Location"]) == (303, "/people/like?source=ned&target=new")
+    assert ada.get(response["Location"]).status_code == 200
