@@ -1,4 +1,4 @@
-"""Models of API tokens, provisioned users and groups, security events, sessions and webhooks."""
+"""Models of API tokens, provisioned users and groups, security events, sessions, webhooks and maintenance."""
 
 from datetime import datetime, timedelta
 
@@ -217,3 +217,28 @@ class DeadLetter(models.Model):
     class Meta:
         default_permissions = ()
         constraints = [models.UniqueConstraint(fields=["webhook", "revision"], name="dead_letter_of_line")]
+
+
+class MaintenanceTask(models.TextChoices):
+    JOURNAL_VERIFICATION = "journal-verification", "Journal verification"
+    JOURNAL_ANCHOR = "journal-anchor", "Journal anchor"
+    BACKUP = "backup", "Backup"
+
+
+class MaintenanceRecord(models.Model):
+    """The newest result of a maintenance task. There is one row for each task that was ever executed.
+
+    revision: the newest journal line that the task included. text: the fault, or further details.
+    """
+
+    task = models.CharField(max_length=30, choices=MaintenanceTask.choices, primary_key=True)
+    at = models.DateTimeField()
+    is_ok = models.BooleanField()
+    revision = models.BigIntegerField()
+    text = models.TextField(blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+
+    def __str__(self):
+        return f"{self.task} at revision {self.revision}"

@@ -4,11 +4,14 @@ import logging
 
 from celery import shared_task
 
+from authzconsole.common.monitoring.maintenance import record_maintenance, verify_journal_if_due
 from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.security_events.shipping import ship_security_events
 from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
+from authzconsole.models import MaintenanceTask
 from authzconsole.sessions.store import delete_expired_sessions
 from grants.history.catch_up import catch_up
+from grants.journal import current_revision
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
 
@@ -19,9 +22,15 @@ EXPIRED_SESSIONS_AT_ONCE = 5_000
 @shared_task(name="authzconsole.journal_anchor", ignore_result=True)
 def anchor_journal_head():
     try:
-        anchor_journal()
+        record_maintenance(MaintenanceTask.JOURNAL_ANCHOR, revision=anchor_journal())
     except AnchorError as error:
         logger.error("the journal could not be anchored: %s", error)
+        record_maintenance(MaintenanceTask.JOURNAL_ANCHOR, revision=current_revision(), fault=str(error))
+
+
+@shared_task(name="authzconsole.journal_verify", ignore_result=True)
+def verify_journal():
+    verify_journal_if_due()
 
 
 @shared_task(name="authzconsole.security_events_ship", ignore_result=True)

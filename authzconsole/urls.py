@@ -32,6 +32,7 @@ from authzconsole.web.journal.page import download_journal, journal_page, verify
 from authzconsole.web.journal.security_events import download_security_events, security_event_page
 from authzconsole.web.journal.webhooks import change_webhook, new_webhook, webhook_list, webhook_page
 from authzconsole.web.overview.page import home
+from authzconsole.web.overview.status import status_page
 from authzconsole.web.people.comparison import compare_users
 from authzconsole.web.people.impersonation import see_as
 from authzconsole.web.people.like import like_colleague
@@ -63,6 +64,7 @@ from authzconsole.web.reports.table import report_table_page
 urlpatterns = [
     # overview
     path("", home, name="home"),
+    path("status", status_page, name="status"),
     # APIs
     path("", include("authzconsole.api.urls")),
     path("api/v1/", include("authzconsole.rest.urls")),

@@ -15,6 +15,7 @@ from analytics.analyses import ANALYSES
 PAGES = {
     "overview": "/",
     "overview-exposure": "/?colour=exposure",
+    "status": "/status",
     "search": "/search?q={word}",
     "ask": "/ask",
     "ask-answered": "/ask?subject=user:{user}&operation=delete&entity={namespace}",

@@ -30,6 +30,7 @@ NAV_ITEMS = (
     NavItem("Policies", "policies", "policies", ("policies", "generation")),
     NavItem("Analyses", "analyses", "analyses", ("analys",), is_for_every_role=False),
     NavItem("Journal", "journal", "journal", ("journal",), is_for_every_role=False),
+    NavItem("Status", "status", "check", ("status",), is_for_every_role=False),
     NavItem("Accounts", "accounts", "user", ("account", "token"), is_for_every_role=False),
 )
 

@@ -68,6 +68,14 @@ def overview(page, filters):
     expect(page.get_by_role("heading", level=1)).to_have_text("namespace:finance")
 
 
+@area("Status")
+def status(page, filters):
+    expect(page.locator("main")).to_contain_text("The checks are those of /readyz")
+    expect(page.get_by_role("row", name=re.compile("^Database"))).to_be_visible()
+    page.get_by_role("link", name=re.compile("^run ")).first.click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Delete readiness")
+
+
 @area("Explorer")
 def explorer(page, filters):
     children = page.locator("#children")

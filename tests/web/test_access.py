@@ -19,6 +19,7 @@ PROGRAM = "/entities/program:sales.shop.workflow.daily"
 PAGES = [
     # page, then the status for: ada, aud, ned, dee, grp, out
     ("/", 200, 200, 200, 200, 200, 200),
+    ("/status", 200, 200, 404, 404, 404, 404),
     ("/password", 200, 200, 200, 200, 200, 200),
     ("/reauthenticate", 200, 200, 200, 200, 200, 200),
     ("/sessions", 200, 200, 200, 200, 200, 200),

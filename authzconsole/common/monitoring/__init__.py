@@ -1,1 +1,1 @@
-"""Readiness and metrics for monitoring systems: `/readyz` and `/metrics`."""
+"""Readiness and metrics for monitoring systems: `/readyz` and `/metrics`. The records of maintenance tasks."""

@@ -2,12 +2,11 @@
 
 from django.core.management.base import CommandError
 
-from authzconsole.common.token_facts import facts_of_sign_in
+from authzconsole.common.monitoring.maintenance import verify_and_record
 from grants.journal import ChainBreak, current_revision, first_break
 from grants.management.console_command import ConsoleCommand
 from grants.models import JournalLine
 from grants.verification.anchor_places import AnchorError
-from grants.verification.replay import first_fault
 
 
 class Command(ConsoleCommand):
@@ -19,7 +18,7 @@ class Command(ConsoleCommand):
 
     def handle(self, *, chain_only, **options):
         try:
-            fault = first_break() if chain_only else first_fault(facts_of_sign_in)
+            fault = first_break() if chain_only else verify_and_record()
         except AnchorError as error:
             raise CommandError(f"The anchors of the journal cannot be read: {error}.") from None
         if isinstance(fault, ChainBreak):

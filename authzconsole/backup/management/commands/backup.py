@@ -13,6 +13,8 @@ from authzconsole.backup.databases import dump_database
 from authzconsole.backup.errors import BackupError
 from authzconsole.backup.keys import encrypted_keys, read_passphrase
 from authzconsole.backup.reports import copy_reports
+from authzconsole.common.monitoring.maintenance import record_maintenance
+from authzconsole.models import MaintenanceTask
 from grants.management.console_command import ConsoleCommand
 
 
@@ -38,6 +40,7 @@ class Command(ConsoleCommand):
                 revision, reports = self._write(path, Path(folder), passphrase_file, without_reports)
         except (BackupError, StorageError, OSError) as error:
             raise CommandError(f"no backup was written: {error}") from None
+        record_maintenance(MaintenanceTask.BACKUP, revision=revision, details=path.name)
         keys = "no keys" if without_keys else "the encrypted keys"
         self.stdout.write(f"{path} contains the database at revision {revision:,} of the journal, {reports:,} files of reports "
                           f"and {keys}: {path.stat().st_size:,} bytes.")

@@ -1,0 +1,97 @@
+"""The status page for administrators and auditors: readiness, nightly runs, the journal and the last backup."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import Max
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from analytics.analyses import ANALYSES
+from analytics.models import AnalysisRun, RunState, Schedule
+from analytics.runs.schedules import all_schedules
+from authzconsole import VERSION
+from authzconsole.common.monitoring.maintenance import maintenance_records
+from authzconsole.common.monitoring.readiness import readiness
+from authzconsole.models import MaintenanceRecord, MaintenanceTask
+from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.rendering import render_page
+from grants.journal import current_head
+from grants.journal_keys import head_fault
+from grants.models import JournalHead
+
+CHECK_TITLES = {"database": "Database", "migrations": "Migrations", "redis": "Redis", "worker": "Workers",
+                "scheduler": "Scheduler", "disk": "Disk space"}
+# the task runs more often; one missed run is no problem
+LATE_AFTER = {MaintenanceTask.JOURNAL_VERIFICATION: timedelta(hours=48), MaintenanceTask.JOURNAL_ANCHOR: timedelta(minutes=30),
+              MaintenanceTask.BACKUP: timedelta(days=7)}
+
+
+@dataclass(frozen=True, slots=True)
+class StatusRow:
+    """One line of the page. level: good, bad, or attention. record: the newest result, if the line is about a task."""
+
+    title: str
+    level: str
+    text: str
+    record: MaintenanceRecord | None = None
+    unverified_lines: int = 0
+
+
+@require_safe
+@auditor_required
+def status_page(request: HttpRequest) -> HttpResponse:
+    """Render the page. Runs five queries, in addition to those of the checks, which have threads and connections of their own."""
+    head, records = current_head(), maintenance_records()
+    checks = [StatusRow(CHECK_TITLES.get(check.name, check.name), "good" if check.is_ok else "bad", check.text)
+              for check in readiness()]
+    tasks = list(_task_rows(head, records))
+    nights = list(_night_rows())
+    return render_page(request, "overview/status.html", {
+        "checks": checks, "tasks": tasks, "nights": nights, "head": head, "version": VERSION,
+        "problems": sum(row.level == "bad" for row in (*checks, *tasks)) + sum(row["level"] == "bad" for row in nights)})
+
+
+def _task_rows(head: JournalHead, records: dict[str, MaintenanceRecord]) -> Iterator[StatusRow]:
+    fault = head_fault(head.revision, head.hash, head.key_id, head.mac)
+    yield StatusRow("Changes", "bad" if fault else "good", f"The console is read-only: {fault}" if fault else "possible")
+    for task in MaintenanceTask:
+        if task == MaintenanceTask.JOURNAL_ANCHOR and not settings.JOURNAL_ANCHOR:
+            yield StatusRow(task.label, "", "off: JOURNAL_ANCHOR names no place outside the database")
+        else:
+            yield _task_row(task, records.get(task), head)
+
+
+def _task_row(task: MaintenanceTask, record: MaintenanceRecord | None, head: JournalHead) -> StatusRow:
+    if record is None:
+        texts = {MaintenanceTask.JOURNAL_VERIFICATION: "not verified yet; a worker does it once a day",
+                 MaintenanceTask.BACKUP: "no backup was written with `manage.py backup`"}
+        return StatusRow(task.label, "attention", texts.get(task, "not anchored yet"))
+    later_lines = max(0, head.revision - record.revision)
+    if not record.is_ok:
+        return StatusRow(task.label, "bad", record.text, record, later_lines)
+    is_late = timezone.now() - record.at > LATE_AFTER[task]
+    texts = {MaintenanceTask.JOURNAL_VERIFICATION: "intact, and the tables contain what it says",
+             MaintenanceTask.BACKUP: record.text}
+    text = texts.get(task, "written") + (", but long ago" if is_late else "")
+    return StatusRow(task.label, "attention" if is_late else "good", text, record, later_lines)
+
+
+def _night_rows() -> Iterator[dict]:
+    """Yield the schedule and the newest finished run of each analysis. Runs two queries."""
+    schedules: dict[str, Schedule] = {schedule.analysis: schedule for schedule in all_schedules()}
+    runs = {run.analysis: run for run in latest_finished_runs()}
+    for name, analysis in ANALYSES.items():
+        run, schedule = runs.get(name), schedules[name]
+        level = "bad" if run and run.state == RunState.FAILED else "good" if run and run.state == RunState.DONE else ""
+        yield {"title": analysis.title, "schedule": schedule, "at": f"{schedule.at:%H:%M}", "run": run, "level": level}
+
+
+def latest_finished_runs() -> list[AnalysisRun]:
+    """Return the newest finished run of each analysis, whatever its outcome. Runs one query."""
+    finished = AnalysisRun.objects.filter(state__in=(RunState.DONE, RunState.FAILED, RunState.CANCELLED))
+    newest = finished.order_by().values("analysis").annotate(newest=Max("pk")).values("newest")
+    return list(AnalysisRun.objects.filter(pk__in=newest, analysis__in=ANALYSES))
