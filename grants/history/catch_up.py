@@ -40,7 +40,7 @@ from grants.history_models import (
 from grants.models import JournalHead, JournalLine, Role, User, permission_ids
 
 LINES_PER_BATCH = 20_000
-# A read that finds more new lines than this, about two seconds of work, leaves them to the periodic task.
+# A read that finds more new lines than this, a few seconds of work, leaves them to the periodic task.
 MAX_LINES_PER_READ = 50_000
 # With this many lines, outdated planner statistics would slow down the questions.
 MIN_LINES_TO_ANALYZE = 5_000
@@ -54,11 +54,12 @@ LEFT JOIN {HistoryPosition._meta.db_table} p ON p.id = one.id"""
 
 def catch_up() -> int:
     """Process all new journal lines. Return their number. Runs one query if there are none."""
-    total = 0
+    total = analyzed = 0
     while not _is_current() and (count := _process_batch()):
         total += count
-    if total >= MIN_LINES_TO_ANALYZE:
-        refresh_statistics(*PERIOD_MODELS, HistoryPrincipal, HistoryAddress)
+        if total >= max(MIN_LINES_TO_ANALYZE, 2 * analyzed):
+            analyzed = total
+            refresh_statistics(*PERIOD_MODELS, HistoryPrincipal, HistoryAddress)
     return total
 
 

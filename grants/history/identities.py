@@ -9,7 +9,8 @@ from typing import NamedTuple
 from django.db.models import Max
 
 from entities.address import Address, AddressError, parse_address
-from grants.bulk_rows import chunks, insert_rows
+from grants.bulk_rows import insert_rows
+from grants.history.keyed_rows import rows_of_keys
 from grants.history_models import FIRST_ID, HistoryAddress, HistoryPrincipal
 
 _ADDRESS_COLUMNS = ("id", "kind", "key", "parent", "namespace", "application")
@@ -26,12 +27,8 @@ class Place(NamedTuple):
 
 def principal_ids(names: Collection[str], *, known_only: Collection[str] = ()) -> dict[str, int]:
     """Return the ids of principals by written name. Create ids for the unknown `names`, but not for those of `known_only`."""
-    ids: dict[str, int] = {}
-    for kind in ("user", "group"):
-        wanted = [name.partition(":")[2] for name in {*names, *known_only} if name.startswith(f"{kind}:")]
-        for chunk in chunks(wanted):
-            rows = HistoryPrincipal.objects.filter(type=kind, name__in=chunk).values_list("name", "pk")
-            ids.update((f"{kind}:{name}", pk) for name, pk in rows)
+    wanted = {_type_and_name(name) for name in (*names, *known_only)}
+    ids = {f"{kind}:{name}": pk for kind, name, pk in rows_of_keys(HistoryPrincipal, ("type", "name"), wanted, ("id",))}
     new = sorted(set(names) - ids.keys())
     new_ids = dict(zip(new, _next_ids(HistoryPrincipal, len(new)), strict=True))
     insert_rows(HistoryPrincipal, ("id", "type", "name"), [(pk, *_type_and_name(name)) for name, pk in new_ids.items()])
@@ -63,14 +60,9 @@ def places(texts: Iterable[str]) -> dict[str, Place]:
 
 
 def _stored_places(addresses: Iterable[Address]) -> dict[Address, Place]:
-    wanted = set(addresses)
-    stored = {}
-    for chunk in chunks(wanted):
-        rows = HistoryAddress.objects.filter(kind__in={address.kind for address in chunk}, key__in={a.key for a in chunk})
-        for kind, key, *place in rows.values_list("kind", "key", "pk", "parent", "namespace", "application"):
-            if (address := Address(kind, key)) in wanted:
-                stored[address] = Place(*place)
-    return stored
+    keys = [(address.kind, address.key) for address in set(addresses)]
+    rows = rows_of_keys(HistoryAddress, ("kind", "key"), keys, ("id", "parent", "namespace", "application"))
+    return {Address(kind, key): Place(*place) for kind, key, *place in rows}
 
 
 def _insert_addresses(new: set[Address], ids: dict[Address, Place]) -> None:

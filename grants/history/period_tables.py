@@ -3,15 +3,15 @@
 The caller holds the lock of the history (grants.history.catch_up).
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import connection, models
+from django.db import models
 
-from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
+from grants.bulk_rows import database_time, insert_rows, update_rows
 from grants.history.events import Event
+from grants.history.keyed_rows import rows_of_keys
 
 Key = tuple[int, ...]
 
@@ -73,16 +73,10 @@ class PeriodTable:
             for pk, *values in self.model._default_manager.filter(until_revision=None).values_list("pk", *self.value_columns):
                 periods[()] = pk, tuple(values)
             return periods
-        quote, width = connection.ops.quote_name, len(self.key_columns)
-        columns = ", ".join(f"p.{quote(name)}" for name in ("id", *self.key_columns, *self.value_columns))
-        same_key = " AND ".join(f"p.{quote(name)} = k.c{number}" for number, name in enumerate(self.key_columns))
-        statement = (f"SELECT {columns} FROM ({_keys_sql(width)}) k JOIN {quote(self.model._meta.db_table)} p "
-                     f"ON {same_key} AND p.until_revision IS NULL")
-        with connection.cursor() as cursor:
-            for chunk in chunks(keys):
-                cursor.execute(statement, [json.dumps(chunk)])
-                for pk, *values in cursor.fetchall():
-                    periods[tuple(values[:width])] = pk, tuple(self._python_values(values[width:]))
+        rows = rows_of_keys(self.model, self.key_columns, list(keys), ("id", *self.value_columns), "p.until_revision IS NULL")
+        width = len(self.key_columns)
+        for values in rows:
+            periods[tuple(values[:width])] = values[width], tuple(self._python_values(values[width + 1 :]))
         return periods
 
     def _python_values(self, values: Sequence) -> Iterable:
@@ -91,11 +85,3 @@ class PeriodTable:
             is_boolean = isinstance(self.model._meta.get_field(name), models.BooleanField)
             yield bool(value) if is_boolean else value
 
-
-def _keys_sql(width: int) -> str:
-    """Return a SELECT of the columns c0, c1, ... from one parameter, a JSON array of arrays."""
-    if connection.vendor == "postgresql":
-        columns = ", ".join(f"CAST(value ->> {number} AS bigint) AS c{number}" for number in range(width))
-        return f"SELECT {columns} FROM jsonb_array_elements(CAST(%s AS jsonb)) AS element(value)"
-    columns = ", ".join(f"json_extract(value, '$[{number}]') AS c{number}" for number in range(width))
-    return f"SELECT {columns} FROM json_each(%s)"

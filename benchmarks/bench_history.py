@@ -1,0 +1,141 @@
+"""Measure questions about the past on PostgreSQL, with a journal of HISTORY_LINES lines (default 1,000,000).
+
+The lines add 100,000 entities, 5,000 users, 150 groups, memberships, grants and revocations. Prints how long the first derivation
+of the history takes, and the time of decisions, searches and pages of lists at several revisions.
+"""
+
+import os
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from authzconsole.ops.postgres import postgresql
+
+LINES = int(os.environ.get("HISTORY_LINES", "1000000"))
+NAMESPACES, ENTITIES, USERS, GROUPS, MEMBERSHIPS = 200, 100_000, 5_000, 150, 15_000
+MAX_SECONDS, ROUNDS, PAGE_ROWS = 2.0, 10, 50
+WATCHER = "watchers"
+
+
+def main() -> int:
+    with postgresql() as url:
+        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings"}
+        import django
+
+        django.setup()
+        from django.core.management import call_command
+
+        call_command("migrate", verbosity=0)
+        return measure()
+
+
+def measure() -> int:
+    from grants.changes.authority import administrator_transaction
+    from grants.history.catch_up import catch_up
+    from grants.journal import Author, append_to_journal, current_revision
+
+    author = Author("benchmark")
+    with administrator_transaction(author) as head:
+        append_to_journal(head, changes(random.Random(3)), author=author)
+    start = time.perf_counter()
+    catch_up()
+    seconds, newest = time.perf_counter() - start, current_revision()
+    print(f"ok  the first derivation of {newest:,} lines: {seconds:.0f} s ({1_000_000 * seconds / newest:.0f} us per line)",
+          flush=True)
+    results = [report(title, revision, question) for title, question in questions().items()
+               for revision in (newest // 5, newest // 2, newest)]
+    return 0 if all(results) else 1
+
+
+def changes(dice: random.Random) -> Iterator:
+    """Yield the changes of the journal: principals and entities first, then grants and revocations at random."""
+    from entities.vocabulary import Privilege
+    from grants.journal import Change
+
+    datasets = [f"dataset:ns{dice.randint(1, NAMESPACES)}.d{number}" for number in range(ENTITIES)]
+    yield Change("register", entity="instance:cdap")
+    yield from (Change("register", entity=f"namespace:ns{number}") for number in range(1, NAMESPACES + 1))
+    yield from (Change("group-add", principal=f"group:g{number}") for number in range(GROUPS))
+    yield Change("group-add", principal=f"group:{WATCHER}")
+    yield from (Change("user-add", principal=f"user:u{number}") for number in range(USERS))
+    yield Change("user-add", principal=f"user:{WATCHER}")
+    yield Change("member-add", principal=f"user:{WATCHER}", detail=f"group:{WATCHER}")
+    pairs = {(dice.randint(0, USERS - 1), dice.randint(0, GROUPS - 1)) for _ in range(MEMBERSHIPS)}
+    yield from (Change("member-add", principal=f"user:u{user}", detail=f"group:g{group}") for user, group in sorted(pairs))
+    yield from (Change("register", entity=dataset) for dataset in datasets)
+    yield from (Change("grant", f"group:{WATCHER}", dataset, "READ") for number, dataset in enumerate(datasets) if number % 20)
+    count = GROUPS + USERS + NAMESPACES + len(pairs) + 2 * ENTITIES
+    held: set[tuple[str, str, str]] = set()
+    while count < LINES:
+        principal = f"group:g{dice.randint(0, GROUPS - 1)}" if dice.random() < 0.4 else f"user:u{dice.randint(0, USERS - 1)}"
+        key = principal, dice.choice(datasets), dice.choice(list(Privilege)).value
+        yield Change("revoke" if key in held else "grant", *key)
+        held ^= {key}
+        if dice.random() < 0.1:
+            yield Change("revoke", *held.pop())
+            count += 1
+        count += 1
+
+
+def questions() -> dict[str, Callable]:
+    from django.db.models import Count
+
+    from entities.address import Address
+    from entities.models import Entity
+    from grants.active_generation import active_generation
+    from grants.evaluation.authzen_search import search_entities, search_principals
+    from grants.evaluation.engine import answer_questions, check
+    from grants.evaluation.visibility import visibility_of
+    from grants.models import User
+    from grants.policies.question import Question
+
+    dice = random.Random(4)
+    addresses = [Address("namespace", f"ns{number}") for number in range(1, NAMESPACES + 1)]
+
+    def question(operation: str, target: Address, user: str = "") -> Question:
+        return Question("user", user or f"u{dice.randint(0, USERS - 1)}", operation, target, "final")
+
+    def first_page(user_name: str):
+        user = User.objects.get(username=user_name)
+        visibility = visibility_of(user, active_generation())
+        rows = Entity.objects.filter(visibility.first_rows).order_by("kind", "key")
+        return list(rows[:PAGE_ROWS])
+
+    def content():
+        namespace = Entity.objects.get(kind="namespace", key=f"ns{dice.randint(1, NAMESPACES)}")
+        rows = Entity.objects.filter(namespace=namespace).order_by("kind", "key")
+        return list(rows.order_by().values("kind", "state").annotate(total=Count("*"))), list(rows[:PAGE_ROWS])
+
+    return {
+        "a decision": lambda: check(question("list", dice.choice(addresses))),
+        "1,000 decisions": lambda: list(answer_questions([question("get", dice.choice(addresses)) for _ in range(1_000)])),
+        "who can list a namespace": lambda: search_principals(
+            question("list", dice.choice(addresses)), after="", max_rows=PAGE_ROWS),
+        "what a user can read": lambda: search_entities(question("read", Address("dataset", "")), after="", max_rows=PAGE_ROWS),
+        "what a user can read who reads nearly everything": lambda: search_entities(
+            question("read", Address("dataset", ""), WATCHER), after="", max_rows=PAGE_ROWS),
+        "the first page of a user who sees nearly everything": lambda: first_page(WATCHER),
+        "the first page of a user with few grants": lambda: first_page(f"u{dice.randint(0, USERS - 1)}"),
+        "the content of a namespace": content,
+    }
+
+
+def report(title: str, revision: int, question: Callable) -> bool:
+    from grants.history import as_of
+
+    seconds = []
+    for _ in range(ROUNDS):
+        start = time.perf_counter()
+        with as_of(revision):
+            question()
+        seconds.append(time.perf_counter() - start)
+    is_good = max(seconds) <= MAX_SECONDS
+    print(f"{'ok ' if is_good else 'LOW'} {title} at revision {revision:,}: {1_000 * statistics.median(seconds):.0f} ms, at most "
+          f"{1_000 * max(seconds):.0f} ms (allowed {1_000 * MAX_SECONDS:.0f} ms)", flush=True)
+    return is_good
+
+
+if __name__ == "__main__":
+    sys.exit(main())
