@@ -144,3 +144,28 @@ def test_the_open_list_has_no_serious_accessibility_violation(text, scheme, fiel
     faults = page.evaluate("""() => axe.run(".topbar", {resultTypes: ["violations"]}).then(result => result.violations.map(
         fault => [fault.impact, fault.id, ...fault.nodes.map(node => node.target.join(" ") + ": " + node.failureSummary)]))""")
     assert [fault for fault in faults if fault[0] in ("serious", "critical")] == []
+
+
+def test_a_field_for_principals_suggests_names_and_the_operations_follow_the_entity(page_of):
+    create_sample_tenant()
+    page = page_of("ada")
+    page.goto("/ask")
+    subject, operation = page.get_by_label("User or group"), page.get_by_label("Operation", exact=True)
+    subject.fill("oper")
+    suggestions = page.locator("#subject-suggestions")
+    expect(suggestions.get_by_role("option")).to_have_text("group:operators")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(subject).to_have_value("group:operators")
+    expect(suggestions).to_be_hidden()
+    subject.fill("nobody.at.all")
+    expect(suggestions).to_have_text("No name contains “nobody.at.all”")
+    subject.fill("user:dee")
+    page.keyboard.press("Escape")
+    expect(operation.locator("option", has_text="truncate")).to_have_count(0)
+    page.get_by_label("Entity", exact=True).fill("dataset:sales.orders")
+    page.keyboard.press("Tab")
+    operation.select_option("truncate")
+    page.get_by_role("button", name="Ask").click()
+    expect(page.locator("#answer")).to_contain_text("truncate on dataset:sales.orders")
+    expect(page).to_have_url(re.compile("operation=truncate"))

@@ -204,6 +204,8 @@ def test_an_ordinary_account_sees_no_other_principals(browse):
 
 def test_an_ordinary_account_can_ask_only_about_itself(browse):
     response = browse("dee").get(f"{ORDERS}?operation=read&subject=user:ned")
+    assert response.context["ask"]["answer"] is None and response.context["ask"]["other_subject"] == "user:ned"
+    response = browse("dee").get(f"{ORDERS}?operation=read")
     assert response.context["ask"]["answer"].decision.question.principal == "user:dee"
 
 

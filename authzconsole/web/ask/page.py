@@ -4,6 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from authzconsole.web.ask.examples import example_questions
 from authzconsole.web.ask.questions import ask_section, question_input
 from authzconsole.web.shared.entity_search import SearchResult, search_visible_entities
 from authzconsole.web.shared.links import address_link_to
@@ -28,7 +29,10 @@ def ask_page(request: HttpRequest) -> HttpResponse:
     text, generation = text_parameter(request, "entity"), active_generation()
     entity, fault = _entity_from_input(request, text, generation)
     search_result = search_visible_entities(request.user, text, MAX_SUGGESTIONS) if fault else None
-    if search_result and (named_entity := _entity_with_name(search_result, text)):
+    named_entity = _entity_with_name(search_result, text) if search_result else None
+    if requested_section(request) == "operation-field":
+        return _operation_field_response(request, entity or named_entity, generation)
+    if named_entity:
         return see_other(url_with(request, entity=named_entity))
     operation_fault = _operation_fault(entity.kind, text_parameter(request, "operation")) if entity else ""
     section = ask_section(request, entity, generation, is_whole_page=True) if entity and not operation_fault else None
@@ -37,7 +41,10 @@ def ask_page(request: HttpRequest) -> HttpResponse:
         "ask": section or _form_without_answer(request, generation, fault, operation_fault),
         "is_section": is_section, "entity_text": text, "entity": entity,
         "address_link": address_link_to(entity, linked=True) if entity else None, "can_change": request.user.can_administer,
-        "operations": KINDS[entity.kind].operations if entity else _all_operations(),
+        "operations": KINDS[entity.kind].operations if entity else (),
+        # keep the operation of a link in the form until the entity is corrected
+        "has_unknown_operation": bool(operation_fault) or (not entity and _is_no_privilege(text_parameter(request, "operation"))),
+        "examples": [] if text else example_questions(request.user, generation),
         "suggestions": [(row, _question_url(request, row)) for row in search_result.rows] if search_result else [],
         "url": reverse("ask"),
     })
@@ -53,8 +60,14 @@ def _form_without_answer(request: HttpRequest, generation: Generation, entity_fa
             "invalid_field": "entity" if entity_fault else "operation" if operation_fault else ""}
 
 
-def _all_operations() -> list[str]:
-    return sorted({operation for kind in KINDS.values() for operation in kind.operations})
+def _operation_field_response(request: HttpRequest, entity: Entity | None, generation: Generation) -> HttpResponse:
+    """Render the field with the operations of an entity that is just being selected."""
+    operations, form = KINDS[entity.kind].operations if entity else (), _form_without_answer(request, generation, "", "")
+    return render_page(request, "ask/_operation_field.html", {"ask": form, "entity": entity, "operations": operations})
+
+
+def _is_no_privilege(operation: str) -> bool:
+    return bool(operation) and operation not in Privilege.__members__
 
 
 def _entity_from_input(request: HttpRequest, text: str, generation: Generation) -> tuple[Entity | None, str]:

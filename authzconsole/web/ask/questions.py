@@ -87,12 +87,13 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
     is_whole_page: for the Ask page, which shows the full answers of all generations.
     """
     fields = question_input(request)
+    other_subject = _other_subject(request, fields["subject"])
     if not request.user.can_see_all:
         fields["subject"] = f"user:{request.user.username}"
     generation_name = fields["generation"] if fields["generation"] in GENERATIONS else generation.name
     form = QuestionForm(request, entity, generation, fields, generation_name)
     try:
-        result = _result(form, is_whole_page)
+        result = {} if other_subject else _result(form, is_whole_page)
     except (QuestionError, PrincipalError) as error:
         result = {"fault": str(error), "invalid_field": "subject" if isinstance(error, PrincipalError) else ""}
     answer, permitted = result.get("answer"), sum(summary.is_permitted for summary in result.get("operation_answers", ()))
@@ -100,6 +101,7 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
     return {
         "answer": None, "operation_answers": [], "generation_summaries": [], "generation_answers": [], "unknown_principal": None,
         "fault": "", "invalid_field": "", **result,
+        "other_subject": other_subject, "own_question_url": url_with(request, subject=None) if other_subject else "",
         "subject": fields["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": fields["operation"],
         "operations": KINDS[entity.kind].operations, "privileges": list(Privilege), "generation": generation_name,
         "generations": list(GENERATIONS), "active": generation.name,
@@ -111,6 +113,15 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
         "ask_page_url": ask_page_url,
         "permalink": settings.PUBLIC_URL + (ask_page_url if is_whole_page else request.get_full_path()) if answer else "",
     }
+
+
+def _other_subject(request: HttpRequest, subject: str) -> str:
+    """Return the subject in the URL if an ordinary account may not ask about it: every principal except the account itself.
+
+    Such a link is not answered, because an answer about the account itself would be mistaken for one about the subject.
+    """
+    is_own = with_default_type(subject) in ("", f"user:{request.user.username}")
+    return "" if request.user.can_see_all or is_own else clip(subject)
 
 
 def _announcement(result: dict, permitted: int) -> str:

@@ -69,12 +69,14 @@ def _result_row(entity: Entity, linked: bool) -> dict:
 def suggest_principals(request: HttpRequest) -> HttpResponse:
     """Render the options of a principal field. Ordinary accounts get 404, because they may not list names."""
     field = next((name for name in (*PRINCIPAL_FIELDS, *NAME_FIELDS) if name in request.GET), "")
-    type_, colon, name = text_parameter(request, field, max_characters=150).partition(":")
+    text = text_parameter(request, field, max_characters=150)
+    type_, colon, name = text.partition(":")
     has_type, only_type = bool(colon) and type_ in ("user", "group"), NAME_FIELDS.get(field)
     types = {only_type} if only_type else {type_} if has_type else {"user", "group"}
     names = _matching_principals(types, name if has_type else f"{type_}{colon}{name}")
-    options = [name.partition(":")[2] for name in names] if only_type else names
-    return render_page(request, "shared/forms/options.html", {"options": options})
+    options = [{"type": name.partition(":")[0], "value": name.partition(":")[2] if only_type else name} for name in names]
+    return render_page(request, "shared/forms/options.html", {"options": options, "searched": text,
+                                                              "list_id": requested_section(request)})
 
 
 def _matching_principals(types: set[str], text: str) -> list[str]:

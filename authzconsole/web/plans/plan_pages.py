@@ -13,12 +13,13 @@ from django.views.decorators.http import require_safe
 from analytics.analyses import AnalysisName
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
-from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
+from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import parse_address
 from entities.vocabulary import KINDS
 from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState
+from grants.plans.create import PlanOrigin
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.renew import can_renew
 from grants.plans.staleness import invalidating_line, line_summary
@@ -164,6 +165,10 @@ def _next_step(plan: Plan) -> dict | None:
                     "analysis": AnalysisName.DELETE_READINESS,
                     "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
                     "generation": recipe["generation"]}
+        case PlanOrigin.CHANGE_SET if "operation" in recipe:
+            question = {name: recipe[name] for name in ("subject", "operation", "entity", "generation")}
+            return {"text": f"Ask again: may {question['subject']} {question['operation']} {question['entity']}?",
+                    "url": url_with_query("ask", question)}
         case AnalysisName.POLICY_IMPACT if origin_plan is plan:
             return {"text": f"Activate generation {recipe['to_generation']}",
                     "url": reverse("generation-activate", args=[recipe["to_generation"]])}

@@ -18,4 +18,6 @@ def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
     return create_plan(author=author, draft=PlanDraft(
         title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
         origin=PlanOrigin.CHANGE_SET, base_revision=revision, changes=changes_from_grants(question.principal, missing),
+        recipe={"subject": question.principal, "operation": question.operation, "entity": str(question.target),
+                "generation": question.generation},
         empty_message="nothing is missing that a grant could give"))

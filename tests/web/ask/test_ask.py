@@ -30,7 +30,7 @@ def test_a_question_is_answered_on_the_same_page(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "generation": "core", "entity": ORDERS})
     assert response.status_code == 200 and response.context["ask"]["answer"].decision.generation == "core"
     text = response.content.decode()
-    assert all(field in text for field in ('value="user:dee"', 'value="read"', f'value="{ORDERS}"'))
+    assert all(field in text for field in ('value="user:dee"', "<option selected>read</option>", f'value="{ORDERS}"'))
     assert browse("aud").get(f"/ask?entity={ORDERS}").context["ask"]["answer"] is None
 
 
@@ -110,9 +110,47 @@ def test_htmx_gets_only_the_ask_section(browse, htmx):
 
 
 def test_an_ordinary_account_can_ask_only_about_itself(browse):
-    response = browse("dee").get("/ask", DELETE | {"subject": "user:ned"})
-    assert {row.answer.decision.question.principal for row in response.context["ask"]["generation_answers"]} == {"user:dee"}
-    assert "user:ned" not in response.content.decode()
+    for url, query in (("/ask", DELETE), ("/entities/namespace:sales", {"operation": "delete"})):
+        for subject in ("user:ned", "ned", "user:nobody", "group:operators", "role:x"):
+            response = browse("dee").get(url, query | {"subject": subject})
+            ask, text = response.context["ask"], response.content.decode()
+            assert ask["answer"] is None and ask["generation_answers"] == ask["operation_answers"] == []
+            assert f"This question is about <code>{subject}</code>. You can only ask about yourself" in " ".join(text.split())
+            own = browse("dee").get(ask["own_question_url"]).context["ask"]
+            assert own["answer"].decision.question.principal == "user:dee" and own["other_subject"] == ""
+        for subject in ("", "dee", "user:dee"):
+            ask = browse("dee").get(url, query | {"subject": subject}).context["ask"]
+            assert ask["answer"].decision.question.principal == "user:dee"
+
+
+def test_the_form_offers_only_the_operations_of_the_kind(browse, htmx):
+    client = browse("aud")
+
+    def offered(url, **headers):
+        text = client.get(url, headers=headers).content.decode().split('name="operation"')[1].split("</select>")[0]
+        return [option.partition("</option>")[0] for option in text.split("<option>")[1:]]
+
+    dataset, privileges = list(KINDS["dataset"].operations), ["READ", "WRITE", "EXECUTE", "ADMIN"]
+    assert offered("/ask") == privileges
+    assert offered(f"/ask?entity={ORDERS}") == offered(f"/entities/{ORDERS}?tab=ask") == [*dataset, *privileges]
+    assert offered(f"/ask?entity={ORDERS}", **htmx("operation-field")) == [*dataset, *privileges]
+    assert offered("/ask?entity=orders", **htmx("operation-field")) == [*dataset, *privileges]
+    assert offered("/ask?entity=dataset:no.such", **htmx("operation-field")) == privileges
+    # an entity that the account may not see looks like a missing one
+    text = browse("dee").get("/ask?entity=dataset:hr.salaries", headers=htmx("operation-field")).content.decode()
+    assert "truncate" not in text
+
+
+def test_examples_lead_to_answers_and_name_only_visible_entities(browse):
+    for name in ("aud", "dee"):
+        examples = browse(name).get("/ask").context["examples"]
+        assert examples
+        for example in examples:
+            ask = browse(name).get(example.url).context["ask"]
+            assert ask["answer"] is not None and ask["fault"] == ""
+    assert all(example.text.startswith("May I ") for example in examples)
+    assert browse("out").get("/ask").context["examples"] == []
+    assert browse("aud").get(f"/ask?entity={ORDERS}").context["examples"] == []
 
 
 def test_no_generation_discloses_invisible_entities(browse):
@@ -221,7 +259,7 @@ def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
 ])
 def test_an_error_is_attached_to_its_field(change, field, browse):
     text = browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | change).content.decode()
-    inputs = [tag.partition(">")[0] for tag in text.split("<input ")]
+    inputs = [tag.partition(">")[0] for tag in text.replace("<select ", "<input ").split("<input ")]
     assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [tag for tag in inputs if f'name="{field}"' in tag]
     assert 'id="ask-fault" role="alert"' in text
 

@@ -88,7 +88,7 @@ def test_principals_are_suggested_by_type_and_part_of_the_name(browse):
     client = browse("ada")
 
     def options(query):
-        return client.get(f"/suggest/principals?{query}").context["options"]
+        return [option["value"] for option in client.get(f"/suggest/principals?{query}").context["options"]]
 
     assert options("principal=de") == ["user:dee"]
     assert options("subject=group:op") == ["group:operators"]
