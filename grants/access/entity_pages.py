@@ -1,0 +1,226 @@
+"""List the entities on which a principal can do something, page by page and in order, and count them.
+
+A page is computed in one of two ways: from the grants, if they lead to few entities, or by checking the entities in order, if the
+first few fill the page. Attempts with growing limits alternate, as in `grants.evaluation.authzen_search`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.db.models import QuerySet
+
+from entities.address import Address
+from entities.models import Entity, State
+from entities.selectors import matching_entities
+from entities.vocabulary import KINDS, Privilege
+from grants.access.loading import ways_of
+from grants.access.paths import Ways
+from grants.access.requirements import any_of_requirements, operations_by_requirement
+from grants.evaluation.authzen_search import FEW_GRANTS, MAX_CHECKED, MAX_COLLECTED
+from grants.evaluation.candidates import candidate_queries
+from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
+from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.policies.grammar import AllOf, AnyOf, Expression, Has
+from grants.policies.policy import Generation
+from grants.policies.question import Question
+
+# Counts above this limit are reported as the limit plus one.
+MAX_COUNTED = 10_000
+# Entities are counted at once for a principal with at most this many effective grants.
+MAX_GRANTS_TO_COUNT = 5_000
+KEYS_PER_QUERY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EntityFilter:
+    """Which entities to list; empty members do not filter.
+
+    text: a part of the key in any case, or a kind with the start of a key. privilege: the principal holds it on exactly the entity.
+    operation: the principal may perform it.
+    """
+
+    text: str = ""
+    kind: str = ""
+    namespace: str = ""
+    privilege: str = ""
+    operation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityAccess:
+    """What a principal can do with one entity. ways: how, by operation, sorted by code points."""
+
+    address: Address
+    ways: dict[str, Ways]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPage:
+    """One page. has_more: whether more entities follow."""
+
+    rows: list[EntityAccess]
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class AccessibleEntities:
+    """The live entities on which a principal may perform at least one operation, after a filter.
+
+    kinds: in this order. tables: the effective grants; None for an unknown or inactive principal, who can do nothing.
+    """
+
+    subject_type: str
+    subject: str
+    generation: Generation
+    where: EntityFilter
+    kinds: Sequence[str]
+    tables: tuple[GrantTable, ...] | None
+
+    @classmethod
+    def of(cls, subject_type: str, subject: str, generation: Generation, where: EntityFilter = EntityFilter(),
+           kinds: Sequence[str] | None = None) -> "AccessibleEntities":
+        """Return the entities. Runs one query. kinds: the order of the kinds; by default the one of the vocabulary."""
+        ordered = [kind for kind in (KINDS if kinds is None else kinds) if where.kind in ("", kind)]
+        return cls(subject_type, subject, generation, where, ordered, grant_tables(subject_type, subject))
+
+    def page(self, after: Address | None, max_rows: int) -> EntityPage:
+        """Return the entities after an address, or the first ones.
+
+        Runs one to nine queries for each kind until the page is full, and those of `ways_of`.
+        """
+        addresses = []
+        for address in self._addresses(after, max_rows + 1):
+            addresses.append(address)
+            if len(addresses) > max_rows:
+                break
+        page = addresses[:max_rows]
+        return EntityPage(self.access_to(page), len(addresses) > max_rows)
+
+    def access_to(self, addresses: Sequence[Address]) -> list[EntityAccess]:
+        """Return what the principal can do with each of these entities. Runs the queries of `ways_of`."""
+        grouped = {kind: operations_by_requirement(self.generation, kind) for kind in {address.kind for address in addresses}}
+        questions = [Question(self.subject_type, self.subject, same[0], address, self.generation.name)
+                     for address in addresses for same in grouped[address.kind].values()]
+        found = iter(ways_of(questions))
+        rows = []
+        for address in addresses:
+            ways = {operation: way for same in grouped[address.kind].values() for way in [next(found)] if way is not None
+                    for operation in same}
+            rows.append(EntityAccess(address, {operation: ways[operation] for operation in sorted(ways)}))
+        return rows
+
+    @property
+    def is_quickly_counted(self) -> bool:
+        """Whether the principal has so few grants that counting takes milliseconds. Runs at most one query."""
+        return self.tables is None or has_at_most(MAX_GRANTS_TO_COUNT, self.tables)
+
+    def counts(self, max_counted: int | None = MAX_COUNTED) -> dict[str, int]:
+        """Return the number of entities of each kind that has any, up to `max_counted` + 1. Runs one query for each kind."""
+        counts = {}
+        for kind in self.kinds if self.tables else ():
+            rows = self._rows(kind, row_by_row=False)
+            if rows is not None and (count := rows.count() if max_counted is None else rows[: max_counted + 1].count()):
+                counts[kind] = count
+        return counts
+
+    def _addresses(self, after: Address | None, max_rows: int) -> Iterator[Address]:
+        """Yield the addresses in order. Keys are read `max_rows` at a time."""
+        if not self.tables:
+            return
+        start = self.kinds.index(after.kind) if after is not None and after.kind in self.kinds else 0
+        for kind in self.kinds[start:]:
+            last = after.key if after is not None and kind == after.kind else ""
+            while keys := self._keys(kind, last, max_rows):
+                yield from (Address(kind, key) for key in keys)
+                if len(keys) < max_rows:
+                    break
+                last = keys[-1]
+
+    def _keys(self, kind: str, after: str, max_rows: int) -> list[str]:
+        requirement = self.requirement(kind)
+        if requirement is None:
+            return []
+        search = _KindSearch(self, kind, requirement, after, max_rows)
+        if self._has_few_grants and (keys := search.keys_from_grants(FEW_GRANTS)) is not None:
+            return keys
+        for max_entities, max_keys in zip(MAX_CHECKED, MAX_COLLECTED, strict=True):
+            for keys in (search.keys_from_entities(max_entities), search.keys_from_grants(max_keys)):
+                if keys is not None:
+                    return keys
+        return search.keys_from_entities(None) or []
+
+    @cached_property
+    def _has_few_grants(self) -> bool:
+        return has_at_most(FEW_GRANTS, self.tables or ())
+
+    def requirement(self, kind: str) -> Expression | None:
+        """Return the requirement that an entity of this kind must meet to be listed; None if there is no operation with a rule."""
+        operations = [self.where.operation] if self.where.operation else None
+        combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
+        if combined == AnyOf(()):
+            return None
+        return AllOf((Has((Privilege[self.where.privilege],)), combined)) if self.where.privilege else combined
+
+    def entities(self, kind: str) -> QuerySet[Entity]:
+        """Return the live entities of this kind that match the filter, whether the principal can do anything with them or not."""
+        rows = Entity.objects.all() if not self.where.text else matching_entities(self.where.text).order_by()
+        if self.where.namespace:
+            name = self.where.namespace
+            # the range of keys leads to an index; the id of the namespace makes the condition exact
+            rows = rows.filter(key__gte=name, key__lt=f"{name}/", namespace_id=self._namespace_id)
+        return rows.filter(kind=kind, state=State.LIVE)
+
+    @cached_property
+    def _namespace_id(self) -> int:
+        """The primary key of the namespace of the filter; 0 if there is none. Runs one query."""
+        namespace = Entity.objects.filter(kind="namespace", key=self.where.namespace).values_list("pk", flat=True).first()
+        return namespace or 0
+
+    def _rows(self, kind: str, *, row_by_row: bool) -> QuerySet[Entity] | None:
+        requirement = self.requirement(kind)
+        if requirement is None:
+            return None
+        rows = self.entities(kind)
+        queries = candidate_queries(requirement, FilterContext(self.tables or (), [kind]))
+        if queries is not None:
+            keys = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
+            return rows.filter(key__in=keys)
+        return rows.filter(requirement_condition(requirement, FilterContext(self.tables or (), [kind], row_by_row=row_by_row)))
+
+
+@dataclass(frozen=True, slots=True)
+class _KindSearch:
+    """Two ways to find the next keys of one kind, in order. Each returns None if it exceeds its limit."""
+
+    listed: AccessibleEntities
+    kind: str
+    requirement: Expression
+    after: str
+    max_rows: int
+
+    def keys_from_grants(self, max_keys: int) -> list[str] | None:
+        queries = candidate_queries(self.requirement, FilterContext(self.listed.tables or (), [self.kind]))
+        if queries is None:
+            return None
+        rows = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
+        candidates = list(rows[: max_keys + 1])
+        if len(candidates) > max_keys:
+            return None
+        following = sorted(key for key in set(candidates) if key > self.after)
+        keys: list[str] = []
+        for start in range(0, len(following), KEYS_PER_QUERY):
+            chunk = self.listed.entities(self.kind).filter(key__among=following[start : start + KEYS_PER_QUERY])
+            keys += chunk.order_by("key").values_list("key", flat=True)
+            if len(keys) >= self.max_rows:
+                break
+        return keys[: self.max_rows]
+
+    def keys_from_entities(self, max_entities: int | None) -> list[str] | None:
+        rows = self.listed.entities(self.kind).filter(key__gt=self.after).order_by("key").values_list("key", flat=True)
+        end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
+        if end is not None:
+            rows = rows.filter(key__lt=end)
+        context = FilterContext(self.listed.tables or (), [self.kind], row_by_row=True)
+        keys = list(rows.filter(requirement_condition(self.requirement, context))[: self.max_rows])
+        return keys if end is None or len(keys) == self.max_rows else None

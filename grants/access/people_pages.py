@@ -1,0 +1,159 @@
+"""List the people who can access an entity, page by page, and count them."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from entities.address import Address
+from entities.models import Entity
+from entities.selectors import entity_at
+from entities.vocabulary import CONTAINER_KINDS, Privilege
+from grants.access.paths import Path
+from grants.access.requirements import any_of_requirements, operations_by_requirement
+from grants.access.who_can import UserAccess, access_of_subjects
+from grants.evaluation.principal_filters import permitted_principals
+from grants.models import GroupGrant, User, UserGrant
+from grants.policies.grammar import AllOf, AnyOf, Expression, Has
+from grants.policies.policy import Generation
+from grants.policies.question import Question
+from grants.querysets import memberships
+
+# Counts above this limit are reported as the limit plus one.
+MAX_COUNTED = 10_000
+# With a filter that is decided for each user after their paths are loaded, a page checks at most this many users.
+MAX_CHECKED = 1_000
+PATH_KINDS = ("direct", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleFilter:
+    """Which people to list; empty members do not filter.
+
+    text: a part of the name, in any case. group: only members of this group. privilege: the user holds it on exactly the entity.
+    operation: only this operation. path_kind: only operations with a `direct` path, or with one through a `group`.
+    """
+
+    text: str = ""
+    group: str = ""
+    privilege: str = ""
+    operation: str = ""
+    path_kind: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeoplePage:
+    """One page. next_after: the name after which the next page starts; None on the last page."""
+
+    rows: list[UserAccess]
+    next_after: str | None
+
+
+@dataclass(frozen=True)
+class PeopleWithAccess:
+    """The active users who may perform at least one operation on an entity, after a filter, sorted by name."""
+
+    address: Address
+    generation: Generation
+    where: PeopleFilter = PeopleFilter()
+    is_descending: bool = False
+
+    @property
+    def operations(self) -> list[str] | None:
+        return [self.where.operation] if self.where.operation else None
+
+    def page(self, after: str | None, max_rows: int) -> PeoplePage:
+        """Return the users after a name, or the first ones.
+
+        Runs one query for the names, up to two for a container, and those of `ways_of`; more only if a filter of paths removes
+        many users.
+        """
+        rows: list[UserAccess] = []
+        checked = 0
+        while True:
+            names = self._names(after, max_rows + 1)
+            batch = names[:max_rows]
+            checked += len(batch)
+            for access in access_of_subjects("user", batch, self.address, self.generation, self.operations):
+                if access := self._matching(access):
+                    rows.append(access)
+                    if len(rows) == max_rows:
+                        return PeoplePage(rows, access.user if access.user != names[-1] else None)
+            if len(names) <= max_rows:
+                return PeoplePage(rows, None)
+            after = batch[-1]
+            if checked >= MAX_CHECKED:
+                return PeoplePage(rows, after)
+
+    def count(self, max_counted: int = MAX_COUNTED) -> int:
+        """Return the number of users, up to `max_counted` + 1. The filter of paths does not count. Runs one query."""
+        return self._users[: max_counted + 1].count()
+
+    def counts_by_operation(self) -> dict[str, int]:
+        """Return the number of users who may perform each operation, with the other filters. Runs a query for each requirement."""
+        grouped = operations_by_requirement(self.generation, self.address.kind, self.operations)
+        counts = {}
+        for requirement, operations in grouped.items():
+            count = self._filtered(requirement).order_by().count()
+            counts |= dict.fromkeys(operations, count)
+        return counts
+
+    def _matching(self, access: UserAccess) -> UserAccess | None:
+        """Return the access with the operations that match the filter of paths; None if there are none."""
+        ways = access.ways
+        if self.where.path_kind:
+            prefix = "user:" if self.where.path_kind == "direct" else "group:"
+            ways = {operation: way for operation, way in ways.items() if any(path.principal.startswith(prefix) for path in way.listed)}
+        return UserAccess(access.user, ways) if ways else None
+
+    def _names(self, after: str | None, max_rows: int) -> list[str]:
+        rows = self._users.order_by("-username" if self.is_descending else "username")
+        if after is not None:
+            rows = rows.filter(**{"username__lt" if self.is_descending else "username__gt": after})
+        return list(rows.values_list("username", flat=True)[:max_rows])
+
+    @cached_property
+    def _users(self) -> QuerySet[User]:
+        grouped = operations_by_requirement(self.generation, self.address.kind, self.operations)
+        combined = any_of_requirements(grouped, self.address.kind)
+        return User.objects.none() if combined == AnyOf(()) else self._filtered(combined)
+
+    def _filtered(self, requirement: Expression) -> QuerySet[User]:
+        where = self.where
+        if where.privilege:
+            requirement = AllOf((Has((Privilege[where.privilege],)), requirement))
+        rows, _ = permitted_principals(requirement, Question("user", "", "", self.address, self.generation.name))
+        if where.text:
+            rows = rows.filter(username__icontains=where.text)
+        if where.group:
+            rows = rows.filter(pk__in=memberships().filter(group__name=where.group).values("user_id"))
+        if where.path_kind:
+            rows = rows.filter(self._has_grant_in_reach)
+        return rows
+
+    @cached_property
+    def _has_grant_in_reach(self) -> Q:
+        """The condition that a user has a grant of the filtered kind anywhere that can matter: on the way up, or inside."""
+        addresses = [self.address, *self.address.ancestors]
+        ids = Entity.objects.filter(kind__in={a.kind for a in addresses}, key__in={a.key for a in addresses}).values("pk")
+        on_entity = Q(content_object__in=ids)
+        container = entity_at(self.address) if self.address.kind in CONTAINER_KINDS else None
+        if container is not None and container.kind != "instance":
+            on_entity |= Q(**{f"{container.kind}_id": container.pk})
+        elif container is not None:
+            on_entity = Q()
+        if self.where.path_kind == "direct":
+            return Q(Exists(UserGrant.objects.filter(on_entity, user_id=OuterRef("pk"))))
+        return Q(Exists(GroupGrant.objects.filter(on_entity, group__user=OuterRef("pk"))))
+
+
+def is_direct(path: Path) -> bool:
+    return path.principal.startswith("user:")
+
+
+def access_rows(access: Sequence[UserAccess]) -> Iterator[tuple[str, str, list[Path]]]:
+    """Yield (user, operation, listed paths)."""
+    for one in access:
+        for operation, ways in one.ways.items():
+            yield one.user, operation, ways.listed

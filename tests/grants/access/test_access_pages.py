@@ -1,0 +1,123 @@
+"""Test that the pages of people and of entities have exactly the rows of the full lists, in order."""
+
+import pytest
+
+from entities.address import parse_address
+from entities.models import State
+from entities.vocabulary import KINDS, Privilege
+from grants.access.entity_pages import AccessibleEntities, EntityFilter
+from grants.access.people_pages import PeopleFilter, PeopleWithAccess
+from grants.access.what_can import all_permissions, kinds_in_byte_order
+from grants.access.who_can import all_access
+from grants.evaluation.facts import gather_facts
+from grants.models import User
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.decide import is_permitted
+from grants.policies.question import Question
+from tests.support.random_tenants import random_tenant, store_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(params=[2])
+def tenant(request):
+    stored = random_tenant(request.param)
+    store_tenant(stored)
+    return stored
+
+
+def all_people(people: PeopleWithAccess, max_rows: int) -> list[tuple[str, tuple[str, ...]]]:
+    rows, after = [], None
+    while True:
+        page = people.page(after, max_rows)
+        assert len(page.rows) <= max_rows
+        rows += [(row.user, tuple(row.ways)) for row in page.rows]
+        after = page.next_after
+        if after is None:
+            return rows
+
+
+def all_entities(entities: AccessibleEntities, max_rows: int) -> list[tuple[str, str]]:
+    rows, after = [], None
+    while True:
+        page = entities.page(after, max_rows)
+        assert len(page.rows) <= max_rows and (page.rows or not page.has_more)
+        rows += [(str(row.address), operation) for row in page.rows for operation in row.ways]
+        if not page.has_more:
+            return rows
+        after = page.rows[-1].address
+
+
+@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
+def test_the_pages_of_people_have_the_rows_of_the_full_list(tenant, generation):
+    for address in tenant.entities:
+        expected = [(access.user, tuple(access.ways)) for access in all_access(address, generation)]
+        assert all_people(PeopleWithAccess(address, generation), 2) == expected
+        assert all_people(PeopleWithAccess(address, generation, is_descending=True), 2) == expected[::-1]
+        people = PeopleWithAccess(address, generation)
+        assert people.count() == len(expected)
+        for operation, count in people.counts_by_operation().items():
+            assert count == sum(operation in operations for _, operations in expected)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
+def test_the_filters_of_people_are_exact(tenant, generation):
+    for address in list(tenant.entities)[::3]:
+        full = list(all_access(address, generation))
+        for operation in KINDS[address.kind].operations[:3]:
+            expected = [(one.user, (operation,)) for one in full if operation in one.ways]
+            assert all_people(PeopleWithAccess(address, generation, PeopleFilter(operation=operation)), 3) == expected
+        for path_kind, prefix in (("direct", "user:"), ("group", "group:")):
+            expected = [(one.user, operations) for one in full if (operations := tuple(
+                operation for operation, ways in one.ways.items() if any(path.principal.startswith(prefix) for path in ways)))]
+            assert all_people(PeopleWithAccess(address, generation, PeopleFilter(path_kind=path_kind)), 3) == expected
+        held = [Question("user", one.user, "ADMIN", address, generation.name) for one in full]
+        holders = {q.subject for q, facts in zip(held, gather_facts(held), strict=True) if is_permitted(q, facts)}
+        assert {user for user, _ in all_people(PeopleWithAccess(address, generation, PeopleFilter(privilege="ADMIN")), 3)} == holders
+        for group, members in tenant.groups.items():
+            found = all_people(PeopleWithAccess(address, generation, PeopleFilter(group=group, text="USER")), 3)
+            assert {user for user, _ in found} == {one.user for one in full if one.user in members}
+        assert not all_people(PeopleWithAccess(address, generation, PeopleFilter(text="nobody")), 3)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
+@pytest.mark.parametrize("few_grants", [True, False])
+def test_the_pages_of_entities_have_the_rows_of_the_full_list(tenant, generation, few_grants, monkeypatch):
+    if not few_grants:
+        monkeypatch.setattr("grants.access.entity_pages.FEW_GRANTS", 0)
+        monkeypatch.setattr("grants.access.entity_pages.MAX_COLLECTED", (1, 3))
+        monkeypatch.setattr("grants.access.entity_pages.MAX_CHECKED", (2, 4))
+    subjects = [("user", user) for user in tenant.users] + [("group", group) for group in tenant.groups]
+    for subject_type, subject in subjects:
+        expected = list(all_permissions(subject_type, subject, generation))
+        entities = AccessibleEntities.of(subject_type, subject, generation, kinds=kinds_in_byte_order())
+        assert all_entities(entities, 4) == expected
+        counts = {kind: len({entity for entity, _ in expected if entity.startswith(f"{kind}:")}) for kind in KINDS}
+        assert entities.counts() == {kind: count for kind, count in counts.items() if count}
+        assert entities.is_quickly_counted
+
+
+@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
+def test_the_filters_of_entities_are_exact(tenant, generation):
+    def rows(**where):
+        return set(all_entities(AccessibleEntities.of("user", user, generation, EntityFilter(**where)), 5))
+
+    for user in list(tenant.users)[:4]:
+        full = set(all_permissions("user", user, generation))
+        assert rows(kind="dataset") == {row for row in full if row[0].startswith("dataset:")}
+        inside = {str(address) for address in tenant.entities if address.namespace == parse_address("namespace:ns0")}
+        assert rows(namespace="ns0") == {row for row in full if row[0] in inside}
+        assert rows(text="STREAM") == {row for row in full if "stream" in row[0].partition(":")[2]}
+        assert rows(text="stream:ns1") == {row for row in full if row[0].startswith("stream:ns1")}
+        assert {entity for entity, _ in rows(operation="get")} == {entity for entity, operation in full if operation == "get"}
+        live = [address for address, state in tenant.entities.items() if state == State.LIVE]
+        held = [Question("user", user, Privilege.WRITE, address, generation.name) for address in live]
+        writable = {str(q.target) for q, facts in zip(held, gather_facts(held), strict=True) if is_permitted(q, facts)}
+        assert rows(privilege="WRITE") == {row for row in full if row[0] in writable}
+
+
+def test_a_page_of_people_takes_a_fixed_number_of_queries(tenant, django_assert_num_queries):
+    address = next(address for address in tenant.entities if address.kind == "dataset")
+    with django_assert_num_queries(5):
+        PeopleWithAccess(address, GENERATIONS["final"]).page(None, 2)
+    assert User.objects.count() == len(tenant.users)
