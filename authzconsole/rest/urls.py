@@ -4,6 +4,8 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
+from authzconsole.rest.access.what_can import WhatCan, WhatCanCsv, WhatCanJsonLines
+from authzconsole.rest.access.who_can import WhoCan, WhoCanCsv, WhoCanJsonLines
 from authzconsole.rest.analyses import (
     Analyses,
     Results,
@@ -57,6 +59,12 @@ urlpatterns = [
     path("users/<path:name>", UserDetail.as_view(), name="rest-user"),
     path("groups", Groups.as_view(), name="rest-groups"),
     path("groups/<path:name>", GroupDetail.as_view(), name="rest-group"),
+    path("who-can", WhoCan.as_view(), name="rest-who-can"),
+    path("who-can.csv", WhoCanCsv.as_view(), name="rest-who-can-csv"),
+    path("who-can.jsonl", WhoCanJsonLines.as_view(), name="rest-who-can-jsonl"),
+    path("what-can", WhatCan.as_view(), name="rest-what-can"),
+    path("what-can.csv", WhatCanCsv.as_view(), name="rest-what-can-csv"),
+    path("what-can.jsonl", WhatCanJsonLines.as_view(), name="rest-what-can-jsonl"),
     path("members", Members.as_view(), name="rest-members"),
     path("memberships", MembershipChanges.as_view(), name="rest-memberships"),
     path("grants", Grants.as_view(), name="rest-grants"),

@@ -1,9 +1,10 @@
 """List the entities on which a principal can do something, page by page and in order, and count them.
 
 A page is computed in one of two ways: from the grants, if they lead to few entities, or by checking the entities in order, if the
-first few fill the page. Attempts with growing limits alternate, as in `grants.evaluation.authzen_search`.
+first ones fill the page. The number of grants of the principal decides which way is tried first.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,8 +18,8 @@ from entities.vocabulary import KINDS, Privilege
 from grants.access.loading import ways_of
 from grants.access.paths import Ways
 from grants.access.requirements import any_of_requirements, operations_by_requirement
-from grants.evaluation.authzen_search import FEW_GRANTS, MAX_CHECKED, MAX_COLLECTED
 from grants.evaluation.candidates import candidate_queries
+from grants.evaluation.count_cache import cached_count
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
 from grants.evaluation.entity_filters import FilterContext, requirement_condition
 from grants.policies.grammar import AllOf, AnyOf, Expression, Has
@@ -29,15 +30,22 @@ from grants.policies.question import Question
 MAX_COUNTED = 10_000
 # Entities are counted at once for a principal with at most this many effective grants.
 MAX_GRANTS_TO_COUNT = 5_000
+# With at most this many grants, all entities that they lead to are read; limits of keys that are read from grants.
+FEW_GRANTS, MAX_KEYS_OF_FEW_GRANTS, MAX_KEYS = 400, 5_000, 50_000
+# Entities that are checked in order before another way is tried.
+FEW_ENTITIES, MANY_ENTITIES = 1_000, 20_000
 KEYS_PER_QUERY = 500
+# Grants inside a container that are loaded for each holder; a page has up to 50 containers.
+PATHS_PER_HOLDER = 10
+ROWS_PER_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
 class EntityFilter:
     """Which entities to list; empty members do not filter.
 
-    text: a part of the key in any case, or a kind with the start of a key. privilege: the principal holds it on exactly the entity.
-    operation: the principal may perform it.
+    text: a part of the key in any case, or a kind with the start of a key. operation: the principal may perform it.
+    privilege: the principal holds it on exactly the entity.
     """
 
     text: str = ""
@@ -97,12 +105,21 @@ class AccessibleEntities:
         page = addresses[:max_rows]
         return EntityPage(self.access_to(page), len(addresses) > max_rows)
 
+    def all_rows(self, after: Address | None = None, max_rows: int = ROWS_PER_PAGE) -> Iterator[EntityAccess]:
+        """Yield all entities after an address, read in pages of `max_rows`, so that memory does not grow with their number."""
+        while True:
+            page = self.page(after, max_rows)
+            yield from page.rows
+            if not page.has_more:
+                return
+            after = page.rows[-1].address
+
     def access_to(self, addresses: Sequence[Address]) -> list[EntityAccess]:
         """Return what the principal can do with each of these entities. Runs the queries of `ways_of`."""
         grouped = {kind: operations_by_requirement(self.generation, kind) for kind in {address.kind for address in addresses}}
         questions = [Question(self.subject_type, self.subject, same[0], address, self.generation.name)
                      for address in addresses for same in grouped[address.kind].values()]
-        found = iter(ways_of(questions))
+        found = iter(ways_of(questions, paths_per_holder=PATHS_PER_HOLDER))
         rows = []
         for address in addresses:
             ways = {operation: way for same in grouped[address.kind].values() for way in [next(found)] if way is not None
@@ -110,7 +127,7 @@ class AccessibleEntities:
             rows.append(EntityAccess(address, {operation: ways[operation] for operation in sorted(ways)}))
         return rows
 
-    @property
+    @cached_property
     def is_quickly_counted(self) -> bool:
         """Whether the principal has so few grants that counting takes milliseconds. Runs at most one query."""
         return self.tables is None or has_at_most(MAX_GRANTS_TO_COUNT, self.tables)
@@ -142,20 +159,36 @@ class AccessibleEntities:
         if requirement is None:
             return []
         search = _KindSearch(self, kind, requirement, after, max_rows)
-        if self._has_few_grants and (keys := search.keys_from_grants(FEW_GRANTS)) is not None:
-            return keys
-        for max_entities, max_keys in zip(MAX_CHECKED, MAX_COLLECTED, strict=True):
-            for keys in (search.keys_from_entities(max_entities), search.keys_from_grants(max_keys)):
-                if keys is not None:
-                    return keys
-        return search.keys_from_entities(None) or []
+        if self._has_few_grants:
+            attempts = [lambda: search.keys_from_grants(MAX_KEYS_OF_FEW_GRANTS), lambda: search.keys_from_entities(None)]
+        elif self.is_quickly_counted:
+            attempts = [lambda: search.keys_from_entities(FEW_ENTITIES), lambda: search.keys_from_grants(MAX_KEYS),
+                        lambda: search.keys_from_entities(None)]
+        else:
+            attempts = [lambda: search.keys_from_entities(FEW_ENTITIES), lambda: [] if self._is_empty(kind) else None,
+                        lambda: search.keys_from_entities(MANY_ENTITIES), lambda: search.keys_from_grants(MAX_KEYS),
+                        lambda: search.keys_from_entities(None)]
+        return next(keys for attempt in attempts if (keys := attempt()) is not None)
 
     @cached_property
     def _has_few_grants(self) -> bool:
         return has_at_most(FEW_GRANTS, self.tables or ())
 
+    def _is_empty(self, kind: str) -> bool:
+        """Return whether the principal can do nothing with any entity of this kind, in any state.
+
+        A principal with very many grants may have none on this kind. Only reading all its grants shows this, so the result is
+        cached until the data changes.
+        """
+        requirement = any_of_requirements(operations_by_requirement(self.generation, kind), kind)
+        queries = candidate_queries(requirement, FilterContext(self.tables or (), [kind]))
+        if queries is None:
+            return False
+        name = f"access-{self.subject_type}-{self.subject}-{self.generation.name}-{kind}"
+        return not cached_count(name, lambda: Counter(some=sum(len(rows[:1]) for rows in queries)))["some"]
+
     def requirement(self, kind: str) -> Expression | None:
-        """Return the requirement that an entity of this kind must meet to be listed; None if there is no operation with a rule."""
+        """Return the requirement that an entity of this kind must meet to be listed; None if no operation has a rule."""
         operations = [self.where.operation] if self.where.operation else None
         combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
         if combined == AnyOf(()):

@@ -1,6 +1,5 @@
 """List the people who can access an entity, page by page, and count them."""
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -10,7 +9,6 @@ from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entity_at
 from entities.vocabulary import CONTAINER_KINDS, Privilege
-from grants.access.paths import Path
 from grants.access.requirements import any_of_requirements, operations_by_requirement
 from grants.access.who_can import UserAccess, access_of_subjects
 from grants.evaluation.principal_filters import permitted_principals
@@ -76,7 +74,7 @@ class PeopleWithAccess:
             batch = names[:max_rows]
             checked += len(batch)
             for access in access_of_subjects("user", batch, self.address, self.generation, self.operations):
-                if access := self._matching(access):
+                if access := self.matching(access):
                     rows.append(access)
                     if len(rows) == max_rows:
                         return PeoplePage(rows, access.user if access.user != names[-1] else None)
@@ -91,7 +89,7 @@ class PeopleWithAccess:
         return self._users[: max_counted + 1].count()
 
     def counts_by_operation(self) -> dict[str, int]:
-        """Return the number of users who may perform each operation, with the other filters. Runs a query for each requirement."""
+        """Return the number of users who may perform each operation, after the filter. Runs a query for each requirement."""
         grouped = operations_by_requirement(self.generation, self.address.kind, self.operations)
         counts = {}
         for requirement, operations in grouped.items():
@@ -99,12 +97,13 @@ class PeopleWithAccess:
             counts |= dict.fromkeys(operations, count)
         return counts
 
-    def _matching(self, access: UserAccess) -> UserAccess | None:
+    def matching(self, access: UserAccess) -> UserAccess | None:
         """Return the access with the operations that match the filter of paths; None if there are none."""
         ways = access.ways
         if self.where.path_kind:
             prefix = "user:" if self.where.path_kind == "direct" else "group:"
-            ways = {operation: way for operation, way in ways.items() if any(path.principal.startswith(prefix) for path in way.listed)}
+            ways = {operation: way for operation, way in ways.items()
+                    if any(path.principal.startswith(prefix) for path in way.listed)}
         return UserAccess(access.user, ways) if ways else None
 
     def _names(self, after: str | None, max_rows: int) -> list[str]:
@@ -146,14 +145,3 @@ class PeopleWithAccess:
         if self.where.path_kind == "direct":
             return Q(Exists(UserGrant.objects.filter(on_entity, user_id=OuterRef("pk"))))
         return Q(Exists(GroupGrant.objects.filter(on_entity, group__user=OuterRef("pk"))))
-
-
-def is_direct(path: Path) -> bool:
-    return path.principal.startswith("user:")
-
-
-def access_rows(access: Sequence[UserAccess]) -> Iterator[tuple[str, str, list[Path]]]:
-    """Yield (user, operation, listed paths)."""
-    for one in access:
-        for operation, ways in one.ways.items():
-            yield one.user, operation, ways.listed

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
+from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege, clip
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has, HasAtOrBelow, Scope, leaves
 from grants.policies.policy import Generation
 
@@ -32,7 +32,7 @@ def check_operation(kind: str, operation: str) -> str:
     if operation in KINDS[kind].operations or operation in Privilege.__members__:
         return operation
     operations = ", ".join(KINDS[kind].operations) or "none"
-    raise UnknownOperation(f"`{operation}` is not an operation of {KINDS[kind].plural}; their operations are {operations}")
+    raise UnknownOperation(f"`{clip(operation)}` is not an operation of {KINDS[kind].plural}; their operations are {operations}")
 
 
 def any_of_requirements(requirements: Iterable[Expression], kind: str) -> Expression:

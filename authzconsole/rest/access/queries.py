@@ -1,0 +1,76 @@
+"""The query parameters that the lists of access share, and the serializers of their rows."""
+
+from datetime import datetime
+
+from rest_framework import serializers
+
+from authzconsole.rest.framework.fields import Choice, StrictSerializer, Text
+from entities.vocabulary import KINDS, Privilege, clip
+from grants.access.requirements import UnknownOperation, check_operation
+from grants.active_generation import active_generation
+from grants.policies.catalogue import GENERATIONS, generation_by_name
+from grants.policies.policy import Generation
+
+TAG = "Access"
+PRIVILEGES = list(map(str, Privilege))
+
+
+class ZonedTime(Text):
+    """An RFC 3339 time with a zone."""
+
+    def __init__(self, **options):
+        super().__init__(max_length=40, **options)
+
+    def run_validation(self, data=serializers.empty):
+        text = super().run_validation(data)
+        if not isinstance(text, str):
+            return text
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            raise serializers.ValidationError("this must be a time such as 2026-12-01T00:00:00Z") from None
+        if time.tzinfo is None:
+            raise serializers.ValidationError("this time has no zone: add Z for UTC, or an offset such as +01:00")
+        return time
+
+
+class QuestionQuery(StrictSerializer):
+    """The rules and the time that a list is about."""
+
+    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
+    at = ZonedTime(required=False, help_text="The time that the question is about, such as `2026-12-01T00:00:00Z`; default: now.")
+
+
+class PathSerializer(serializers.Serializer):
+    """A grant by which an operation is permitted."""
+
+    principal = serializers.CharField(help_text="The user itself, or one of its groups.")
+    entity = serializers.CharField()
+    privilege = serializers.ChoiceField(PRIVILEGES)
+
+
+class WaysSerializer(serializers.Serializer):
+    operation = serializers.CharField()
+    paths = PathSerializer(many=True, help_text="The grants by which the operation is permitted, one for each way, sorted. "
+                                                "Empty if it needs no grant.")
+    only = PathSerializer(many=True, help_text="The paths without which the operation would be denied.")
+    complete = serializers.BooleanField(
+        help_text="False if a container has so many grants inside that `paths` has only the first ones; the downloads have all.")
+
+
+def generation_of(query: dict) -> Generation:
+    return generation_by_name(query["generation"]) if "generation" in query else active_generation()
+
+
+def check_operation_of(query: dict, kind: str = "") -> None:
+    """Raise ValidationError if the kind does not have the operation of the query. kind: empty for any kind."""
+    operation = query.get("operation")
+    if operation is None:
+        return
+    try:
+        if kind:
+            check_operation(kind, operation)
+        elif operation not in Privilege.__members__ and not any(operation in kind.operations for kind in KINDS.values()):
+            raise UnknownOperation(f"`{clip(operation)}` is not an operation of any kind")
+    except UnknownOperation as error:
+        raise serializers.ValidationError({"operation": [str(error)]}) from None

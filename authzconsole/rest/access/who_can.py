@@ -1,0 +1,128 @@
+"""The REST resource `who-can`: the people who can access an entity, or the entities of a container."""
+
+from django.http import StreamingHttpResponse
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from authzconsole.common.access_files import ways_as_json, who_can_file
+from authzconsole.rest.access.queries import (
+    PRIVILEGES,
+    TAG,
+    QuestionQuery,
+    WaysSerializer,
+    check_operation_of,
+    generation_of,
+)
+from authzconsole.rest.analyses import CsvRenderer, JsonLinesRenderer
+from authzconsole.rest.framework.callers import any_account, check_can_see_all, visible_entity
+from authzconsole.rest.framework.cursors import PageQuery, cursor_for, list_identity, page_serializer, position_in_list
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.fields import AddressText, Choice, KindText, NameText, QueryBoolean, Text
+from authzconsole.rest.openapi.operations import FILE, api_operation
+from grants.access.access_lists import AccessList, OperationRow, Target
+from grants.access.people_pages import PATH_KINDS, PeopleFilter
+
+ROWS_PER_PAGE = 200
+ABOUT = ("For administrators and auditors. Only active users; only operations with a rule. With `contents`, the rows are about "
+         "the live entities on and inside the address, sorted by entity.")
+
+
+class WhoCanFilters(QuestionQuery):
+    entity = AddressText(required=True)
+    contents = QueryBoolean(required=False, default=False, help_text="Also every live entity inside the entity.")
+    kind = KindText(required=False, help_text="With `contents`: only entities of this kind, such as `dataset`.")
+    operation = Text(required=False, max_length=70, help_text="Only this operation, or this privilege on exactly the entity.")
+    privilege = Choice(choices=PRIVILEGES, required=False, help_text="Only users who hold this privilege on exactly the entity.")
+    q = Text(required=False, max_length=200, help_text="A part of the name of the user, ignoring case.")
+    group = NameText(required=False, help_text="Only members of this group.")
+    path = Choice(choices=list(PATH_KINDS), required=False,
+                  help_text="Only operations with a path of this kind: a `direct` grant, or a grant through a `group`.")
+
+
+class WhoCanQuery(PageQuery, WhoCanFilters):
+    sort = Choice(choices=["user", "-user"], required=False, default="user",
+                  help_text="`-user` sorts the users of each entity in reverse.")
+
+
+class WhoCanSerializer(WaysSerializer):
+    """One operation that a user may perform on an entity."""
+
+    entity = serializers.CharField()
+    user = serializers.CharField()
+
+
+class UserPathsExample:
+    """The example in the document of the API."""
+
+    PATH = {"principal": "group:marketing-analytics", "entity": "dataset:sales.orders", "privilege": "READ"}
+    ROW = {"entity": "dataset:sales.orders", "user": "sofia.lindqvist", "operation": "read", "paths": [PATH], "only": [PATH],
+           "complete": True}
+
+
+class WhoCan(Endpoint):
+    rules = {"GET": any_account}
+    queries = {"GET": WhoCanQuery}
+
+    @api_operation(
+        "who_can_list", TAG, "List who can access an entity",
+        f"One row for each active user and each operation that is permitted, with the paths: the grants by which. {ABOUT}",
+        query=WhoCanQuery, responses={200: page_serializer(WhoCanSerializer)},
+        response_example={"items": [UserPathsExample.ROW], "next": None}, errors=[404])
+    def get(self, request: Request) -> Response:
+        query = self.query
+        access = _access_list(request, query)
+        identity = list_identity("who-can", query | {"generation": access.generation.name})
+        after = position_in_list(query["cursor"], identity) if query["cursor"] else None
+        rows, position = access.operation_page(after, query["limit"])
+        return Response({"items": [_row_as_json(row) for row in rows],
+                         "next": None if position is None else cursor_for(position, identity)})
+
+
+class _WhoCanFile(Endpoint):
+    rules = {"GET": any_account}
+    queries = {"GET": WhoCanFilters}
+
+    def get(self, request: Request) -> StreamingHttpResponse:
+        return who_can_file(_access_list(request, self.query).all_rows(ROWS_PER_PAGE), self.renderer_classes[0].format, "who-can")
+
+
+class WhoCanCsv(_WhoCanFile):
+    renderer_classes = [CsvRenderer]
+
+    @api_operation(
+        "who_can_csv", TAG, "Download who can access an entity as CSV",
+        f"One line for each path. An apostrophe precedes values that a spreadsheet would treat as a formula. {ABOUT}",
+        query=WhoCanFilters, responses={(200, "text/csv"): FILE}, errors=[404])
+    def get(self, request: Request) -> StreamingHttpResponse:
+        return super().get(request)
+
+
+class WhoCanJsonLines(_WhoCanFile):
+    renderer_classes = [JsonLinesRenderer]
+
+    @api_operation(
+        "who_can_jsonl", TAG, "Download who can access an entity as JSON Lines", f"One object for each row. {ABOUT}",
+        query=WhoCanFilters, responses={(200, "application/x-ndjson"): FILE}, errors=[404])
+    def get(self, request: Request) -> StreamingHttpResponse:
+        return super().get(request)
+
+
+def _access_list(request: Request, query: dict) -> AccessList:
+    """Return the list that the query selects. Raise Http404 or Problem (403) for accounts that may not read it."""
+    address = query["entity"]
+    if not request.user.can_see_all:
+        visible_entity(request, address)
+    check_can_see_all(request)
+    if "kind" in query and not query["contents"]:
+        raise serializers.ValidationError({"kind": ["this needs `contents=true`"]})
+    check_operation_of(query, query.get("kind", "") if query["contents"] else address.kind)
+    where = PeopleFilter(text=query.get("q", ""), group=query.get("group", ""), privilege=query.get("privilege", ""),
+                         operation=query.get("operation", ""), path_kind=query.get("path", ""))
+    return AccessList(Target(address, query["contents"], query.get("kind", "")), generation_of(query), where,
+                      query.get("sort") == "-user")
+
+
+def _row_as_json(row: OperationRow) -> dict:
+    return {"entity": str(row.address), "user": row.access.user, "operation": row.operation,
+            **ways_as_json(row.access.ways[row.operation])}

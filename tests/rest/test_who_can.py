@@ -1,0 +1,113 @@
+"""Test the REST resources `who-can` and `what-can`."""
+
+import csv
+import io
+import json
+
+import pytest
+from django.core.management import call_command
+
+from entities.vocabulary import KINDS
+from tests.rest.conftest import problem
+
+pytestmark = pytest.mark.django_db
+
+
+def pages(rest, path: str, limit: int) -> list[dict]:
+    items, cursor = [], ""
+    while True:
+        page = rest.get(f"{path}&limit={limit}{cursor}").json()
+        assert len(page["items"]) <= limit
+        items += page["items"]
+        if page["next"] is None:
+            return items
+        cursor = f"&cursor={page['next']}"
+
+
+def command_lines(*arguments: str) -> list[dict]:
+    output = io.StringIO()
+    call_command(*arguments, stdout=output)
+    return [json.loads(line) for line in output.getvalue().splitlines()]
+
+
+@pytest.mark.parametrize("generation", ["final", "core"])
+@pytest.mark.parametrize("address", ["dataset:sales.orders", "namespace:sales", "dataset:sales.unregistered"])
+def test_who_can_has_the_rows_of_the_command_on_every_page_size(by_session, address, generation):
+    expected = command_lines("who_can", address, "--generation", generation)
+    path = f"/who-can?entity={address}&generation={generation}"
+    for limit in (3, 1_000):
+        items = pages(by_session("aud"), path, limit)
+        rows = [{name: item[name] for name in ("user", "operation", "paths")} for item in items]
+        assert sorted(rows, key=lambda row: (row["user"], row["operation"])) == expected
+        assert all(item["entity"] == address and item["complete"] for item in items)
+
+
+def test_who_can_lists_the_contents_of_a_container(ada):
+    items = pages(ada, "/who-can?entity=namespace:sales&contents=true", 7)
+    contents = ada.get("/entities?within=namespace:sales&state=live&limit=1000").json()["items"]
+    addresses = [entity["address"] for entity in contents]
+    expected = []
+    for address in sorted(addresses):
+        expected += pages(ada, f"/who-can?entity={address}", 1_000)
+    assert items == expected and len({item["entity"] for item in items}) > 2
+    datasets = pages(ada, "/who-can?entity=namespace:sales&contents=true&kind=dataset", 1_000)
+    assert datasets == [item for item in items if item["entity"].startswith("dataset:")]
+    backwards = pages(ada, "/who-can?entity=dataset:sales.orders&sort=-user", 1_000)
+    assert list(dict.fromkeys(item["user"] for item in backwards)) == sorted({item["user"] for item in backwards}, reverse=True)
+
+
+def test_what_can_has_the_rows_of_the_command_and_marks_the_only_paths(ada):
+    expected = command_lines("what_can", "user:ned")
+    for limit in (4, 1_000):
+        items = pages(ada, "/what-can?principal=user:ned", limit)
+        assert [{"entity": item["entity"], "operation": item["operation"]} for item in items] == expected
+    for item in items:
+        assert all(path in item["paths"] for path in item["only"])
+        assert len(item["paths"]) != 1 or item["only"] == item["paths"]
+    filtered = pages(ada, "/what-can?principal=user:ned&kind=dataset&operation=update&namespace=sales", 1_000)
+    assert filtered and {item["operation"] for item in filtered} > {"update"}
+    assert {item["entity"].split(":")[0] for item in filtered} == {"dataset"}
+
+
+def test_downloads_have_all_rows(ada):
+    items = pages(ada, "/who-can?entity=namespace:sales&contents=true", 1_000)
+    answer = ada.get("/who-can.jsonl?entity=namespace:sales&contents=true")
+    assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
+    assert answer["Content-Disposition"] == 'attachment; filename="who-can.jsonl"'
+    lines = list(csv.DictReader(io.StringIO(ada.get("/who-can.csv?entity=namespace:sales&contents=true").getvalue().decode())))
+    assert len(lines) == sum(max(1, len(item["paths"])) for item in items)
+    assert set(lines[0]) == {"entity", "user", "operation", "principal", "granted_on", "privilege", "only"}
+    items = pages(ada, "/what-can?principal=group:operators", 1_000)
+    answer = ada.get("/what-can.jsonl?principal=group:operators")
+    assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
+    assert len(ada.get("/what-can.csv?principal=group:operators").getvalue().splitlines()) > len(items)
+
+
+@pytest.mark.parametrize(("path", "field"), [
+    ("/who-can", "entity"), ("/who-can?entity=dataset:sales", "entity"), ("/who-can?entity=dataset:sales.orders&operation=start",
+                                                                      "operation"),
+    ("/who-can?entity=dataset:sales.orders&kind=dataset", "kind"),
+    ("/who-can?entity=namespace:sales&contents=true&operation=fly", "operation"),
+    ("/who-can?entity=dataset:sales.orders&at=2026-12-01T00:00:00", "at"),
+    ("/what-can", "principal"), ("/what-can?principal=ned", "principal"), ("/what-can?principal=user:ned&kind=table", "kind"),
+    ("/what-can?principal=user:ned&operation=fly", "operation"), ("/what-can?principal=user:ned&at=soon", "at"),
+])
+def test_invalid_parameters_are_named(ada, path, field):
+    assert problem(ada.get(path), 400)["errors"][0]["field"] == field
+
+
+def test_an_ordinary_account_learns_nothing_about_others(by_session):
+    dee = by_session("dee")
+    assert pages(dee, "/what-can?principal=user:dee", 1_000)
+    for path in ("/what-can?principal=user:ned", "/what-can?principal=user:nobody", "/what-can?principal=group:operators",
+                 "/who-can?entity=dataset:hr.salaries", "/who-can?entity=dataset:hr.nothing"):
+        assert problem(dee.get(path), 404)["detail"] == "this resource does not exist, or you cannot see it"
+    problem(dee.get("/who-can?entity=dataset:sales.orders"), 403)
+    problem(by_session("ada").get("/what-can?principal=user:nobody"), 404)
+
+
+def test_a_page_takes_a_fixed_number_of_queries(ada, django_assert_max_num_queries):
+    with django_assert_max_num_queries(12):
+        ada.get("/who-can?entity=dataset:sales.orders")
+    with django_assert_max_num_queries(4 * len(KINDS) + 20):
+        ada.get("/what-can?principal=user:ned")
