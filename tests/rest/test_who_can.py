@@ -111,3 +111,22 @@ def test_a_page_takes_a_fixed_number_of_queries(ada, django_assert_max_num_queri
         ada.get("/who-can?entity=dataset:sales.orders")
     with django_assert_max_num_queries(4 * len(KINDS) + 20):
         ada.get("/what-can?principal=user:ned")
+
+
+def test_lists_and_downloads_show_the_state_at_a_revision(ada):
+    ada.post("/users", {"name": "zed"})
+    item = {"principal": "user:zed", "entity": "dataset:sales.orders", "privileges": ["EXECUTE"]}
+    revision = ada.post("/grants", {"grant": [item]}).json()["revision"]
+    ada.post("/grants", {"revoke": [item]})
+    who = "entity=dataset:sales.orders&operation=EXECUTE"
+    assert pages(ada, f"/who-can?{who}&q=zed", 10) == []
+    then = pages(ada, f"/who-can?{who}&q=zed&as_of={revision}", 10)
+    assert [(row["user"], row["paths"][0]["principal"]) for row in then] == [("zed", "user:zed")]
+    lines = ada.get(f"/who-can.jsonl?{who}&q=zed&as_of={revision}").getvalue().decode().splitlines()
+    assert [json.loads(line) for line in lines] == then
+    assert pages(ada, f"/what-can?principal=user:zed&privilege=EXECUTE&as_of={revision}", 100)
+    assert not pages(ada, "/what-can?principal=user:zed&privilege=EXECUTE", 100)
+    assert ada.get(f"/what-can.csv?principal=user:zed&privilege=EXECUTE&as_of={revision}").getvalue().count(b"\n") > 1
+    assert problem(ada.get(f"/who-can?{who}&as_of=99999"), 400)["errors"][0]["field"] == "as_of"
+    detail = problem(ada.get(f"/who-can?entity=dataset:sales.never&as_of={revision}"), 404)["detail"]
+    assert detail == f"dataset:sales.never did not exist at revision {revision:,}"

@@ -1,6 +1,7 @@
 """The query parameters that the lists of access share, and the serializers of their rows."""
 
-from datetime import datetime
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 from rest_framework import serializers
 
@@ -8,6 +9,7 @@ from authzconsole.rest.framework.fields import Choice, StrictSerializer, Text
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.access.requirements import UnknownOperation, check_operation
 from grants.active_generation import active_generation
+from grants.history import AsOfError, as_of, parse_as_of, parse_at
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
 
@@ -15,8 +17,8 @@ TAG = "Access"
 PRIVILEGES = list(map(str, Privilege))
 
 
-class ZonedTime(Text):
-    """An RFC 3339 time with a zone."""
+class AtTime(Text):
+    """The time that a question is about: an RFC 3339 time with a zone."""
 
     def __init__(self, **options):
         super().__init__(max_length=40, **options)
@@ -26,19 +28,33 @@ class ZonedTime(Text):
         if not isinstance(text, str):
             return text
         try:
-            time = datetime.fromisoformat(text)
-        except ValueError:
-            raise serializers.ValidationError("this must be a time such as 2026-12-01T00:00:00Z") from None
-        if time.tzinfo is None:
-            raise serializers.ValidationError("this time has no zone: add Z for UTC, or an offset such as +01:00")
-        return time
+            return parse_at(text)
+        except AsOfError as error:
+            raise serializers.ValidationError(str(error)) from None
+
+
+class AsOf(Text):
+    """A revision of the journal, or a time in the past; the validated value is a revision."""
+
+    def __init__(self, **options):
+        super().__init__(max_length=40, **options)
+
+    def run_validation(self, data=serializers.empty):
+        text = super().run_validation(data)
+        if not isinstance(text, str):
+            return text
+        try:
+            return parse_as_of(text)
+        except AsOfError as error:
+            raise serializers.ValidationError(str(error)) from None
 
 
 class QuestionQuery(StrictSerializer):
     """The rules and the time that a list is about."""
 
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
-    at = ZonedTime(required=False, help_text="The time that the question is about, such as `2026-12-01T00:00:00Z`; default: now.")
+    as_of = AsOf(required=False, help_text="Answer with the state after this revision of the journal, or at this time.")
+    at = AtTime(required=False, help_text="The time that the question is about, such as `2026-12-01T00:00:00Z`; default: now.")
 
 
 class PathSerializer(serializers.Serializer):
@@ -56,6 +72,17 @@ class WaysSerializer(serializers.Serializer):
     only = PathSerializer(many=True, help_text="The paths without which the operation would be denied.")
     complete = serializers.BooleanField(
         help_text="False if a container has so many grants inside that `paths` has only the first ones; the downloads have all.")
+
+
+def state_of(query: dict) -> AbstractContextManager[None]:
+    """Return the context in which the database shows the state that the query is about."""
+    return as_of(query["as_of"]) if "as_of" in query else nullcontext()
+
+
+def rows_in_state(query: dict, rows: Iterable) -> Iterator:
+    """Yield the rows, which are read while the response is sent, in the state that the query is about."""
+    with state_of(query):
+        yield from rows
 
 
 def generation_of(query: dict) -> Generation:

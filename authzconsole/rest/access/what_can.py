@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.access_files import ways_as_json, what_can_file
+from authzconsole.common.downloads.access_files import ways_as_json, what_can_file
 from authzconsole.rest.access.queries import (
     PRIVILEGES,
     TAG,
@@ -15,6 +15,8 @@ from authzconsole.rest.access.queries import (
     WaysSerializer,
     check_operation_of,
     generation_of,
+    rows_in_state,
+    state_of,
 )
 from authzconsole.rest.analyses import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.framework.callers import any_account
@@ -67,10 +69,12 @@ class WhatCan(Endpoint):
         response_example={"items": [EXAMPLE], "next": None}, errors=[404])
     def get(self, request: Request) -> Response:
         query = self.query
-        entities = _entities(request, query)
-        identity = list_identity("what-can", query | {"generation": entities.generation.name})
-        after = position_in_list(query["cursor"], identity) if query["cursor"] else None
-        rows, position = _operation_page(entities, after, query["limit"])
+        _check_access(request, query)
+        with state_of(query):
+            entities = _entities(query)
+            identity = list_identity("what-can", query | {"generation": entities.generation.name})
+            after = position_in_list(query["cursor"], identity) if query["cursor"] else None
+            rows, position = _operation_page(entities, after, query["limit"])
         return Response({"items": rows, "next": None if position is None else cursor_for(position, identity)})
 
 
@@ -79,7 +83,10 @@ class _WhatCanFile(Endpoint):
     queries = {"GET": WhatCanFilters}
 
     def get(self, request: Request) -> StreamingHttpResponse:
-        return what_can_file(_entities(request, self.query).all_rows(), self.renderer_classes[0].format, "what-can")
+        _check_access(request, self.query)
+        with state_of(self.query):
+            rows = _entities(self.query).all_rows()
+        return what_can_file(rows_in_state(self.query, rows), self.renderer_classes[0].format, "what-can")
 
 
 class WhatCanCsv(_WhatCanFile):
@@ -103,14 +110,18 @@ class WhatCanJsonLines(_WhatCanFile):
         return super().get(request)
 
 
-def _entities(request: Request, query: dict) -> AccessibleEntities:
-    """Return the entities that the query selects. Raise Http404 if the principal does not exist or the caller may not see it."""
-    principal = query["principal"]
-    if not request.user.can_see_all and principal != f"user:{request.user.username}":
-        raise Http404
-    if principal not in principals_by_name([principal]):
+def _check_access(request: Request, query: dict) -> None:
+    """Raise Http404 for accounts that may not read the list, ValidationError for an unknown operation."""
+    if not request.user.can_see_all and query["principal"] != f"user:{request.user.username}":
         raise Http404
     check_operation_of(query, query.get("kind", ""))
+
+
+def _entities(query: dict) -> AccessibleEntities:
+    """Return the entities that the query selects. Raise Http404 if there is no such principal."""
+    principal = query["principal"]
+    if principal not in principals_by_name([principal]):
+        raise Http404
     where = EntityFilter(text=query.get("q", ""), kind=query.get("kind", ""), namespace=query.get("namespace", ""),
                          privilege=query.get("privilege", ""), operation=query.get("operation", ""))
     return AccessibleEntities.of(*parse_principal(principal), generation_of(query), where, kinds_in_byte_order())

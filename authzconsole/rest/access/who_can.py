@@ -5,7 +5,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.access_files import ways_as_json, who_can_file
+from authzconsole.common.downloads.access_files import ways_as_json, who_can_file
 from authzconsole.rest.access.queries import (
     PRIVILEGES,
     TAG,
@@ -13,13 +13,17 @@ from authzconsole.rest.access.queries import (
     WaysSerializer,
     check_operation_of,
     generation_of,
+    rows_in_state,
+    state_of,
 )
 from authzconsole.rest.analyses import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.framework.callers import any_account, check_can_see_all, visible_entity
 from authzconsole.rest.framework.cursors import PageQuery, cursor_for, list_identity, page_serializer, position_in_list
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, KindText, NameText, QueryBoolean, Text
+from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import FILE, api_operation
+from entities.selectors import entity_at
 from grants.access.access_lists import AccessList, OperationRow, Target
 from grants.access.people_pages import PATH_KINDS, PeopleFilter
 
@@ -71,12 +75,14 @@ class WhoCan(Endpoint):
         response_example={"items": [UserPathsExample.ROW], "next": None}, errors=[404])
     def get(self, request: Request) -> Response:
         query = self.query
-        access = _access_list(request, query)
-        identity = list_identity("who-can", query | {"generation": access.generation.name})
-        after = position_in_list(query["cursor"], identity) if query["cursor"] else None
-        rows, position = access.operation_page(after, query["limit"])
-        return Response({"items": [_row_as_json(row) for row in rows],
-                         "next": None if position is None else cursor_for(position, identity)})
+        _check_access(request, query)
+        with state_of(query):
+            access = _access_list(query)
+            identity = list_identity("who-can", query | {"generation": access.generation.name})
+            after = position_in_list(query["cursor"], identity) if query["cursor"] else None
+            rows, position = access.operation_page(after, query["limit"])
+            items = [_row_as_json(row) for row in rows]
+        return Response({"items": items, "next": None if position is None else cursor_for(position, identity)})
 
 
 class _WhoCanFile(Endpoint):
@@ -84,7 +90,10 @@ class _WhoCanFile(Endpoint):
     queries = {"GET": WhoCanFilters}
 
     def get(self, request: Request) -> StreamingHttpResponse:
-        return who_can_file(_access_list(request, self.query).all_rows(ROWS_PER_PAGE), self.renderer_classes[0].format, "who-can")
+        _check_access(request, self.query)
+        with state_of(self.query):
+            rows = _access_list(self.query).all_rows(ROWS_PER_PAGE)
+        return who_can_file(rows_in_state(self.query, rows), self.renderer_classes[0].format, "who-can")
 
 
 class WhoCanCsv(_WhoCanFile):
@@ -108,8 +117,8 @@ class WhoCanJsonLines(_WhoCanFile):
         return super().get(request)
 
 
-def _access_list(request: Request, query: dict) -> AccessList:
-    """Return the list that the query selects. Raise Http404 or Problem (403) for accounts that may not read it."""
+def _check_access(request: Request, query: dict) -> None:
+    """Raise Http404 or Problem (403) for accounts that may not read the list, ValidationError for contradictory parameters."""
     address = query["entity"]
     if not request.user.can_see_all:
         visible_entity(request, address)
@@ -117,6 +126,13 @@ def _access_list(request: Request, query: dict) -> AccessList:
     if "kind" in query and not query["contents"]:
         raise serializers.ValidationError({"kind": ["this needs `contents=true`"]})
     check_operation_of(query, query.get("kind", "") if query["contents"] else address.kind)
+
+
+def _access_list(query: dict) -> AccessList:
+    """Return the list that the query selects. Raise Problem (404) if the entity did not exist at the revision of the query."""
+    address = query["entity"]
+    if "as_of" in query and entity_at(address) is None:
+        raise Problem(404, f"{address} did not exist at revision {query['as_of']:,}")
     where = PeopleFilter(text=query.get("q", ""), group=query.get("group", ""), privilege=query.get("privilege", ""),
                          operation=query.get("operation", ""), path_kind=query.get("path", ""))
     return AccessList(Target(address, query["contents"], query.get("kind", "")), generation_of(query), where,

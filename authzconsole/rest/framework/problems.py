@@ -22,6 +22,7 @@ from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_l
 from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
 from grants.errors import GrantError, JournalReadOnly, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
+from grants.history import HistoryError, HistoryNotReady
 from grants.policies.catalogue import UnknownGeneration
 from grants.policies.explain import join_words
 from grants.policies.question import QuestionError
@@ -37,6 +38,7 @@ TYPES = {
 }
 # the status of domain errors; the first matching class decides
 _STATUS_BY_ERROR = (
+    (HistoryNotReady, 503), (HistoryError, 400),
     (NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
     (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
     (UnknownGeneration, 400), (ReportChanged, 409), (ScratchError, 503),

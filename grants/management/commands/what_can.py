@@ -21,13 +21,14 @@ class Command(AccessCommand):
         parser.add_argument("--kind", help="only entities of this kind")
         super().add_arguments(parser)
 
-    def write_lines(self, *, generation, principal, kind, **options):
+    def write_lines(self, *, generation, revision, principal, kind, **options):
         try:
             subject_type, name = parse_principal(principal)
             kinds = None if kind is None else [kind_by_name(kind).name]
         except (PrincipalError, VocabularyError) as error:
             raise CommandError(str(error)) from None
         if principal not in principals_by_name([principal]):
-            raise CommandError(f"there is no {principal}")
+            then = "" if revision is None else f" at revision {revision:,}"
+            raise CommandError(f"there is no {principal}{then}")
         for entity, operation in all_permissions(subject_type, name, generation, kinds):
             self.stdout.write(json.dumps({"entity": entity, "operation": operation}, ensure_ascii=False))

@@ -7,6 +7,7 @@ from itertools import islice
 from django.core.management.base import CommandError
 
 from entities.address import AddressError, parse_address
+from entities.selectors import entity_at
 from grants.access.paths import Path, Ways
 from grants.access.requirements import UnknownOperation, check_operation
 from grants.access.who_can import all_access
@@ -24,12 +25,14 @@ class Command(AccessCommand):
         parser.add_argument("--operation", help="only this operation, or this privilege on exactly the entity")
         super().add_arguments(parser)
 
-    def write_lines(self, *, generation, entity, operation, **options):
+    def write_lines(self, *, generation, revision, entity, operation, **options):
         try:
             address = parse_address(entity)
             operations = None if operation is None else [check_operation(address.kind, operation)]
         except (AddressError, UnknownOperation) as error:
             raise CommandError(str(error)) from None
+        if revision is not None and entity_at(address) is None:
+            raise CommandError(f"{address} did not exist at revision {revision:,}")
         for access in all_access(address, generation, operations):
             for name, ways in access.ways.items():
                 for part in _line(access.user, name, ways):

@@ -9,6 +9,10 @@ from django.core.management import CommandError, call_command
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import READ, WRITE
+from grants.changes.services import change_grants
+from grants.journal import Author, current_revision
+from grants.lifecycle.services import register_entity
+from grants.principals.services import add_user
 from tests.support.random_tenants import Tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -60,8 +64,10 @@ def test_what_can_lists_live_entities_only():
     (["who_can", "dataset:sales"], "sales"),
     (["who_can", "dataset:sales.orders", "--operation", "start"], "`start` is not an operation of datasets"),
     (["who_can", "dataset:sales.orders", "--generation", "next"], "`next` is not a generation"),
-    (["who_can", "dataset:sales.orders", "--at", "2026-12-01T00:00:00"], "not a time with a zone"),
-    (["who_can", "dataset:sales.orders", "--at", "2026-13-01T00:00:00Z"], "not a time with a zone"),
+    (["who_can", "dataset:sales.orders", "--at", "2026-12-01T00:00:00"], "has no time zone"),
+    (["who_can", "dataset:sales.orders", "--at", "2026-13-01T00:00:00Z"], "there is no such day"),
+    (["who_can", "dataset:sales.orders", "--as-of", "7"], "revision 7 does not exist"),
+    (["what_can", "user:bob", "--as-of", "yesterday"], "neither a revision"),
     (["what_can", "bob"], "write user:NAME or group:NAME"),
     (["what_can", "user:nobody"], "there is no user:nobody"),
     (["what_can", "user:bob", "--kind", "table"], "`table` is not a kind"),
@@ -69,3 +75,19 @@ def test_what_can_lists_live_entities_only():
 def test_errors_are_named(arguments, message):
     with pytest.raises(CommandError, match=message):
         call_command(*arguments)
+
+
+def test_the_past_is_listed_as_it_was():
+    author = Author("ada")
+    add_user(author=author, name="dora")
+    register_entity(author=author, address=parse_address("dataset:sales.new"))
+    change_grants(author=author, grant=[("user:dora", parse_address("dataset:sales.new"), READ)])
+    revision = current_revision()
+    change_grants(author=author, revoke=[("user:dora", parse_address("dataset:sales.new"), READ)])
+    who, what = ["who_can", "dataset:sales.new", "--operation", "read"], ["what_can", "user:dora", "--kind", "dataset"]
+    assert lines(*who) == lines(*what) == []
+    path = {"principal": "user:dora", "entity": "dataset:sales.new", "privilege": "READ"}
+    assert lines(*who, "--as-of", str(revision)) == [{"user": "dora", "operation": "read", "paths": [path]}]
+    assert {"entity": "dataset:sales.new", "operation": "read"} in lines(*what, "--as-of", str(revision))
+    with pytest.raises(CommandError, match="dataset:sales.new did not exist at revision 1"):
+        call_command(*who, "--as-of", "1")

@@ -1,0 +1,1 @@
+"""Files that pages and REST send: lists as CSV and JSON Lines."""
