@@ -8,10 +8,11 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from authzconsole.web.plans.bulk_count import change_of_form, selection_count, subtree_count
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, administrator_required, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
 from entities.address import AddressError, instance_address, parse_address
 from entities.models import Entity
@@ -19,24 +20,31 @@ from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, VocabularyError
 from grants.errors import GrantError
 from grants.models import Plan, PlanVerb
-from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside, parse_bulk_change
+from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside
 from grants.plans.sources.ghosts import create_ghost_plan
 
+# by the id of the section; its template is plans/bulk/_<id>.html
+SECTIONS = ("bulk-kinds", "bulk-count")
+# "All" does not select them; they are changed only if they are selected by name
+SECRET_KINDS = ("securekey",)
 VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
-# the selection of an empty form; None: all kinds
-DEFAULTS = {"kinds": None, "itself": True}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @administrator_required
 def new_bulk_plan(request: HttpRequest) -> HttpResponse:
-    """Create a plan for all entities inside the container `within`, or for each selected `address`."""
+    """Create a plan for all entities inside the container `within`, or for each selected `address`.
+
+    With `select` or `count`, only show the form again: with all or no kinds selected, or with the number of changes.
+    """
     if request.method != "POST":
-        form = _form_data(request.GET) | DEFAULTS
+        form = _form_data(request.GET)
         if form["is_selection"] and not form["addresses"]:
             return _nothing_selected_response(request)
         return _form_response(request, form)
     form = _form_data(request.POST)
+    if "select" in request.POST or "count" in request.POST:
+        return _form_response(request, form)
     try:
         plan = _create_plan(request, form)
     except (GrantError, VocabularyError, AddressError) as error:
@@ -49,15 +57,13 @@ def _form_data(data) -> dict:
         "within": data.get("within", "").strip(), "addresses": list(dict.fromkeys(data.getlist("address"))),
         "verb": data.get("verb", PlanVerb.GRANT.value), "principal": data.get("principal", ""), "more": data.get("more", ""),
         "privileges": data.getlist("privilege"), "kinds": data.getlist("kind"), "itself": data.get("itself") == "yes",
-        "is_selection": "address" in data or data.get("selection") == "yes",
+        "is_selection": "address" in data or data.get("selection") == "yes", "select": data.get("select", ""),
     }
 
 
 def _create_plan(request: HttpRequest, form: dict) -> Plan:
     author = request_author(request)
-    # Names may begin or end with a space. Only blank lines are skipped.
-    names = [name for name in (form["principal"], *form["more"].splitlines()) if name.strip()]
-    change = parse_bulk_change(verb=form["verb"], principals=names, privileges=form["privileges"])
+    change = change_of_form(form)
     if form["is_selection"]:
         return create_selection_plan(author=author, change=change, addresses=map(parse_address, form["addresses"]))
     return create_subtree_plan(author=author, change=change, within=_container(form).address, kinds=form["kinds"],
@@ -74,7 +80,9 @@ def _container(form: dict) -> Entity:
 
 def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     target = _selection(form) if form["is_selection"] else _subtree(form)
-    return render_page(request, "plans/bulk_change.html", {
+    section = requested_section(request)
+    template = f"plans/bulk/_{section}.html" if section in SECTIONS else "plans/bulk_change.html"
+    return render_page(request, template, {
         "form": form, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
         "all_privileges": list(Privilege), "max_selected": MAX_SELECTED, **target,
     }, status=status)
@@ -100,17 +108,20 @@ def _selection(form: dict) -> dict:
             rows.append({"text": text, "address_link": address_link_to(parse_address(text))})
         except AddressError:
             rows.append({"text": text, "address_link": None})
-    return {"selected_rows": rows, "back": reverse("plans")}
+    return {"selected_rows": rows, "back": reverse("plans"), "count": selection_count(form)}
 
 
 def _subtree(form: dict) -> dict:
     """Return the context for a container, with the number of live entities by kind inside it."""
     container = _container(form)
-    counts = _counts_by_kind(container)
+    counts, possible = _counts_by_kind(container), kinds_inside(container.kind)
+    if form["select"]:
+        form["itself"] = form["select"] == "all"
+        form["kinds"] = [kind for kind in possible if form["itself"] and kind not in SECRET_KINDS]
     kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
-              "is_selected": form["kinds"] is None or kind in form["kinds"]} for kind in kinds_inside(container.kind)]
+              "is_selected": kind in form["kinds"]} for kind in possible]
     return {"address_link": address_link_to(container), "title_address_link": address_link_to(container, linked=False),
-            "kinds": kinds, "back": entity_url(container)}
+            "kinds": kinds, "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible), "back": entity_url(container), "count": subtree_count(form, container, counts)}
 
 
 def _counts_by_kind(container: Entity) -> dict[str, int] | None:

@@ -92,18 +92,35 @@ def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, 
     container = entity_at(within)
     if container is None:
         raise PlanError(f"{within} is not registered here: name a registered container, or correct the address")
-    is_container = Q(pk=container.pk)
-    entities = subtree_of(container).filter(state=State.LIVE)
-    if includes_container:
-        entities = entities.filter(Q(kind__in=kinds) | is_container)
-    else:
-        entities = entities.filter(kind__in=kinds).exclude(is_container)
+    entities = live_entities_of(container, kinds, includes_container=includes_container)
     where = _subtree_text(within, kinds, includes_container)
     return create_plan(author=author, draft=PlanDraft(
         title=f"{change} {where}", origin=PlanOrigin.SUBTREE, base_revision=revision, breadth=PlanBreadth.NAMESPACES,
         watches=change.principals, changes=_plan_changes(change, entities), renewal_of=renewal_of,
         recipe=change.recipe | {"within": str(within), "kinds": kinds, "itself": includes_container},
         empty_message=_empty_message(change, where)))
+
+
+def live_entities_of(container: Entity, kinds: Collection[str], *, includes_container: bool) -> QuerySet[Entity]:
+    """Return the live entities of these kinds inside a container, and optionally the container itself."""
+    is_container, entities = Q(pk=container.pk), subtree_of(container).filter(state=State.LIVE)
+    if includes_container:
+        return entities.filter(Q(kind__in=kinds) | is_container)
+    return entities.filter(kind__in=kinds).exclude(is_container)
+
+
+def existing_grant_count(change: BulkChange, entities: QuerySet[Entity], *, max_counted: int) -> int:
+    """Return how many of the grants that a change names exist; at most `max_counted` for each type of principal.
+
+    Runs one query for each type of principal.
+    """
+    permissions = [permission_ids()[privilege] for privilege in change.privileges]
+    names: dict[str, list[str]] = {}
+    for type_, name in map(parse_principal, change.principals):
+        names.setdefault(type_, []).append(name)
+    return sum(GRANT_TABLES[type_][0].objects.filter(**{f"{NAME_COLUMNS[type_]}__in": of_type}, permission_id__in=permissions,
+                                                    content_object__in=entities.order_by().values("pk"))[:max_counted].count()
+               for type_, of_type in names.items())
 
 
 def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iterable[Address]) -> Plan:

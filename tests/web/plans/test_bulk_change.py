@@ -55,14 +55,39 @@ def test_a_container_page_links_to_a_bulk_change(browse):
     assert 'href="/plans/many?within=namespace:sales"' in page.content.decode()
     form = client.get("/plans/many?within=namespace:sales")
     data = form_fields(form)
-    assert data == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"], "itself": ["yes"], "kind": ALL_KINDS}
+    assert data == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"]}
+    assert "Nothing is selected." in text_of(form)
     assert {row["name"]: row["total"] for row in form.context["kinds"] if row["total"]} == {
         "artifact": 1, "application": 1, "program": 1, "dataset": 2}
     before = all_grants()
+    data = form_fields(client.post(BULK, data | {"select": "all"}))
+    assert data["itself"] == ["yes"] and data["kind"] == [kind for kind in ALL_KINDS if kind != "securekey"]
     page = client.post(BULK, data | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
     assert plan_addresses(page) == set(SALES) and "6 grants to add" in text_of(page) and all_grants() == before
     client.post(f"/plans/{page.context['plan'].pk}/apply", {"reason": "she audits sales"})
     assert all_grants() - before == {("user:out", address, "READ") for address in SALES}
+
+
+def test_the_form_counts_what_is_selected_and_what_is_already_held(browse, htmx):
+    client, before = browse("ada"), database_state()
+    inside = INSIDE | {"kind": ["dataset"], "itself": "", "principal": "user:ned", "more": "group:operators\nuser:out"}
+    for change, message in (
+            ({"principal": "", "more": ""}, "2 entities selected."), ({"privilege": []}, "2 entities selected."),
+            ({"privilege": ["ADMIN", "READ"]}, "2 entities selected: 10 grants to add, 2 already held."),
+            ({"verb": "revoke", "privilege": ["ADMIN"]}, "2 entities selected: 2 grants to revoke, 4 not held."),
+            ({"itself": "yes"}, "3 entities selected: 9 grants to add, 0 already held."),
+            ({"kind": []}, "Nothing is selected."), ({"select": "none"}, "Nothing is selected."),
+            ({"address": [ORDERS, "dataset:sales.legacy", "nonsense"], "privilege": ["ADMIN"]},
+             "1 entity selected: 2 grants to add, 1 already held.")):
+        data = inside | {"count": "yes"} | change
+        assert message in text_of(client.post(BULK, data)), change
+        part = client.post(BULK, data, headers=htmx("bulk-count")).content.decode()
+        assert message in part and 'id="bulk-count"' in part and "<form" not in part
+    assert "<fieldset" in client.post(BULK, inside | {"select": "all"}, headers=htmx("bulk-kinds")).content.decode()
+    assert database_state() == before and not Plan.objects.exists()
+    with CaptureQueriesContext(connection) as captured:
+        client.post(BULK, inside | {"count": "yes"}, headers=htmx("bulk-count"))
+    assert len(captured) <= 7
 
 
 @pytest.mark.parametrize(("url", "name"), [
@@ -139,6 +164,8 @@ def test_an_invalid_bulk_change_is_explained_and_keeps_the_input(invalid, messag
 def test_the_entities_of_a_large_tenant_are_not_counted(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.row_estimates.MAX_COUNTED", 3)
     assert {row["total"] for row in browse("ada").get(BULK).context["kinds"]} == {None}
+    counted = browse("ada").post(BULK, {"select": "all", "verb": "grant", "principal": "user:out", "privilege": "READ"})
+    assert counted.context["count"] == "The plan counts the selected entities."
     assert browse("ada").get(f"{BULK}?within=namespace:sales").context["kinds"][4]["total"] == 2
 
 
