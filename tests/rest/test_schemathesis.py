@@ -3,7 +3,7 @@
 import pytest
 import schemathesis
 from django.core.signals import request_finished, request_started
-from django.db import close_old_connections
+from django.db import close_old_connections, connection
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Unsatisfiable
@@ -36,7 +36,9 @@ CHECKS = [check_server_error, checks.status_code_conformance, checks.content_typ
           checks.response_schema_conformance]
 # AuthZEN requires that unknown members are ignored
 LENIENT = {"Decisions", "AuthZEN Authorization API 1.0"}
-EXAMPLES = 15
+# Requests of each operation and mode, by database. The requests are the same, and SQLite receives all of them; on PostgreSQL, the
+# first ones of each operation execute its statements.
+EXAMPLES = {"sqlite": 15, "postgresql": 5}
 TOO_LONG = 413
 
 
@@ -54,7 +56,7 @@ def open_connection(db):
 def authorization(db, monkeypatch):
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer")
     create_sample_tenant()
-    AnalysisRun.objects.create(pk=1, analysis="delete-readiness", options={})
+    AnalysisRun.objects.create(analysis="delete-readiness", options={})
     create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
     secret = create_token(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
     return {"Authorization": f"Bearer {secret}"}
@@ -72,7 +74,7 @@ def test_no_generated_request_fails_and_every_response_is_documented(authorizati
                 faults.append(f"{operation.label}, {mode.value}: {_failure_text(failure)}\nsent: {_body_text(sent[-1])}")
             called += len(sent)
     assert not faults, "\n\n".join(faults)
-    assert called > 500
+    assert called > 33 * EXAMPLES[connection.vendor]
 
 
 def test_an_invalid_body_over_the_size_limit_is_refused_before_it_is_parsed(authorization):
@@ -127,7 +129,7 @@ def _call_all(document, operation, mode, authorization, sent: list):
     strict = mode == GenerationMode.NEGATIVE and LENIENT.isdisjoint(operation.tags)
 
     @seed(1)
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
+    @settings(max_examples=EXAMPLES[connection.vendor], deadline=None, database=None, phases=[Phase.generate],
               suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy(generation_mode=mode), is_known=st.booleans())
     def call(case, is_known):
@@ -147,8 +149,8 @@ def _use_existing_names(case):
     """Use addresses and names of the test tenant, because generated ones never exist."""
     name = "operators" if "/groups" in case.path else "ned"
     known = {"address": "dataset:sales.orders", "entity": "dataset:sales.orders", "principal": "user:ned", "user": "ned",
-             "group": "operators", "name": name, "number": 1, "table": "rows", "generation": "final",
-             "analysis": "visibility", "creator": "dee"}
+             "group": "operators", "name": name, "number": AnalysisRun.objects.earliest("pk").pk, "table": "rows",
+             "generation": "final", "analysis": "visibility", "creator": "dee"}
     if "/plans" in case.path or "/forecasts" in case.path:
         known |= {"number": Plan.objects.latest("pk").pk, "namespace": "namespace:sales", "source": "user:ned",
                   "target": "user:dee"}
