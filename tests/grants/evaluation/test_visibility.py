@@ -12,7 +12,7 @@ from authzconsole.web.shared.entity_search import MAX_RESULTS, _names, parse_sea
 from entities.models import Entity
 from entities.selectors import matching_entities
 from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, can_see, visibility_condition
-from grants.evaluation.visibility import visibility_of
+from grants.evaluation.visibility import is_same_visibility, visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
@@ -89,11 +89,14 @@ def test_both_ways_to_compute_visibility_agree_with_the_list_filter(tenant, few_
     pks_inside = {container: pks(entities_inside(container)) for container in containers}
     for user, generation in users_and_generations(tenant):
         assert matching_pks(visibility_condition(user, generation)) == tenant.visible_pks(user, generation)
-        for operations, container in itertools.product(OPERATIONS, containers):
+        is_same = is_same_visibility(generation, *OPERATIONS)
+        assert not is_same or tenant.visible_pks(user, generation, OPERATIONS[0]) == tenant.visible_pks(user, generation)
+        for operations, container in itertools.product(OPERATIONS[:1] if is_same else OPERATIONS, containers):
             visibility = visibility_of(user, generation, inside=container, operations=operations)
             expected = tenant.visible_pks(user, generation, operations) & pks_inside[container]
             assert pks(entities_inside(container).filter(visibility.all_rows)) == expected
-            assert pks(entities_inside(container).filter(visibility.first_rows)) == expected
+            if visibility.first_rows is not visibility.all_rows:
+                assert pks(entities_inside(container).filter(visibility.first_rows)) == expected
 
 
 def test_visible_entities_in_a_container_are_counted_by_kind_and_state(tenant, few_grants):
