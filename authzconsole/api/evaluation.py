@@ -49,7 +49,7 @@ def _answers(caller: Caller, questions: list[Question | QuestionError]) -> Itera
     if caller.can_ask_about_all:
         return _count_decisions(questions, answer_questions(questions))
     return _count_decisions(questions, answer_questions(questions, redact=redact_all, states=caller.visible_states,
-                                                known_containers=caller.known_containers))
+                                                      known_containers=caller.known_containers))
 
 
 def _count_decisions(questions: list[Question | QuestionError], answers: Iterator[dict]) -> Iterator[dict]:
