@@ -242,3 +242,47 @@ class MaintenanceRecord(models.Model):
 
     def __str__(self):
         return f"{self.task} at revision {self.revision}"
+
+
+class EvidenceState(models.TextChoices):
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+
+
+class Evidence(models.Model):
+    """A request for evidence: who had access to an entity in a period. `authzconsole.evidence` writes its bundle.
+
+    entity: an address, registered or not. from_revision, to_revision: the states at both, and all between them, are part of it.
+    since, until: the requested times; null if revisions were requested.
+    sent_at: when it was last sent to the worker; null if that failed. heartbeat_at, attempt: of the task that
+    writes it. users_done, users_total: its progress. figures: the counts in its manifest.
+    path: the file of the bundle below SNAPSHOT_URI; empty if there is none, or after it was deleted.
+    """
+
+    entity = models.CharField(max_length=600)
+    since = models.DateTimeField(null=True)
+    until = models.DateTimeField(null=True)
+    from_revision = models.BigIntegerField()
+    to_revision = models.BigIntegerField()
+    state = models.CharField(max_length=7, choices=EvidenceState.choices, default=EvidenceState.WAITING)
+    requested_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    requested_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField(null=True)
+    heartbeat_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField(null=True)
+    attempt = models.PositiveSmallIntegerField(default=0)
+    users_done = models.PositiveIntegerField(default=0)
+    users_total = models.PositiveIntegerField(default=0)
+    figures = models.JSONField(default=dict)
+    error = models.TextField(blank=True, default="")
+    path = models.CharField(max_length=200, blank=True, default="")
+    sha256 = models.CharField(max_length=64, blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+        indexes = [models.Index(fields=["state", "requested_at"], name="evidence_state")]
+
+    def __str__(self):
+        return f"evidence {self.pk}"

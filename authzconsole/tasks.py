@@ -8,6 +8,7 @@ from authzconsole.common.monitoring.maintenance import record_maintenance, verif
 from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.security_events.shipping import ship_security_events
 from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
+from authzconsole.evidence import execution, services
 from authzconsole.models import MaintenanceTask
 from authzconsole.sessions.store import delete_expired_sessions
 from grants.history.catch_up import catch_up
@@ -64,3 +65,13 @@ def dispatch():
 @shared_task(name="authzconsole.webhook_deliver", ignore_result=True)
 def deliver_to_webhook(number):
     deliver_webhook(number)
+
+
+@shared_task(name="authzconsole.evidence_write", ignore_result=True)
+def write_evidence_bundle(number):
+    execution.execute_evidence(number=number)
+
+
+@shared_task(name="authzconsole.evidence_sweep", ignore_result=True)
+def sweep_evidence_requests():
+    services.sweep_evidence()

@@ -28,6 +28,7 @@ from authzconsole.web.entities.namespace_deletion import forecast_page
 from authzconsole.web.entities.page import entity_page
 from authzconsole.web.explorer.page import explorer, explorer_inside
 from authzconsole.web.explorer.search import search_page, suggest_principals
+from authzconsole.web.journal.evidence import download_evidence, evidence_list, evidence_page
 from authzconsole.web.journal.page import download_journal, journal_page, verify_journal
 from authzconsole.web.journal.security_events import download_security_events, security_event_page
 from authzconsole.web.journal.webhooks import change_webhook, new_webhook, webhook_list, webhook_page
@@ -150,6 +151,9 @@ urlpatterns = [
     path("journal/webhooks/new", new_webhook, name="journal-webhook-new"),
     path("journal/webhooks/<int:pk>/", webhook_page, name="journal-webhook"),
     path("journal/webhooks/<int:pk>/change", change_webhook, name="journal-webhook-change"),
+    path("journal/evidence", evidence_list, name="evidence-list"),
+    path("journal/evidence/<int:pk>/", evidence_page, name="evidence"),
+    path("journal/evidence/<int:pk>.zip", download_evidence, name="evidence-file"),
     path("journal.<slug:extension>", download_journal, name="journal-file"),
     # reports
     path("analyses/", run_list, name="analyses"),

@@ -15,7 +15,7 @@ import kombu.exceptions
 import redis
 from celery import current_app
 from django.db import transaction
-from django.db.models import Case, F, Q, Value, When
+from django.db.models import Case, F, Model, Q, Value, When
 from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
@@ -55,18 +55,25 @@ def _run_text(run: AnalysisRun) -> str:
 
 def send_run(run: AnalysisRun) -> bool:
     """Send a waiting run to the worker. Return False if Redis does not answer; the next sweep tries again."""
+    if not send_to_worker("analytics.run_execute", run):
+        return False
+    AnalysisRun.objects.filter(pk=run.pk, state=RunState.WAITING).update(sent_at=timezone.now())
+    return True
+
+
+def send_to_worker(task: str, row: Model) -> bool:
+    """Send a task with the number of a row. Return False if Redis does not answer, which is logged."""
     # checked first, because Celery itself takes seconds to detect that Redis does not answer
     if problem := redis_problem():
-        logger.warning("%s waits: %s", run, problem)
+        logger.warning("%s waits: %s", row, problem)
         return False
     try:
         # a new connection, because a pooled connection may belong to a Redis that has been replaced
         with current_app.connection_for_write() as connection:
-            current_app.send_task("analytics.run_execute", args=[run.pk], connection=connection)
+            current_app.send_task(task, args=[row.pk], connection=connection)
     except (kombu.exceptions.OperationalError, redis.RedisError, OSError) as error:
-        logger.warning("%s waits: Redis does not answer (%s)", run, error)
+        logger.warning("%s waits: Redis does not answer (%s)", row, error)
         return False
-    AnalysisRun.objects.filter(pk=run.pk, state=RunState.WAITING).update(sent_at=timezone.now())
     return True
 
 

@@ -19,6 +19,7 @@ from authzconsole.rest.analyses import (
 from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
 from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
+from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceList
 from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.framework.endpoint import unknown_path
 from authzconsole.rest.grants import Grants
@@ -98,6 +99,9 @@ urlpatterns = [
     path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),
     path("runs/<int:number>/tables/<slug:table>.jsonl", ResultsJsonLines.as_view(), name="rest-run-jsonl"),
     path("journal", Journal.as_view(), name="rest-journal"),
+    path("evidence", EvidenceList.as_view(), name="rest-evidence-list"),
+    path("evidence/<int:number>", EvidenceDetail.as_view(), name="rest-evidence"),
+    path("evidence/<int:number>/file", EvidenceFile.as_view(), name="rest-evidence-file"),
     path("security-events", SecurityEvents.as_view(), name="rest-security-events"),
     path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
     # without this, Django would answer with an HTML page or a redirect to the sign-in page

@@ -37,6 +37,8 @@ SNAPSHOTS_KEPT = env.int("SNAPSHOTS_KEPT", default=3)
 # for each analysis with its options; the newest report is always kept, and 0 days means no limit
 RESULTS_KEPT = env.int("RESULTS_KEPT", default=10)
 RESULTS_KEPT_DAYS = env.int("RESULTS_KEPT_DAYS", default=90)
+# how long the console keeps the bundle of evidence
+EVIDENCE_KEPT_DAYS = env.int("EVIDENCE_KEPT_DAYS", default=30)
 # a run that takes longer is stopped; starting Spark has a shorter limit
 RUN_TIMEOUT_SECONDS = env.int("RUN_TIMEOUT_SECONDS", default=3_600)
 SPARK_START_SECONDS = env.int("SPARK_START_SECONDS", default=120)

@@ -44,7 +44,8 @@ CELERY_TASK_ACKS_LATE = True
 RUN_QUEUE, LIGHT_QUEUE = "runs", "light"
 CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in (RUN_QUEUE, LIGHT_QUEUE)}
 CELERY_TASK_DEFAULT_QUEUE = LIGHT_QUEUE
-CELERY_TASK_ROUTES = {"analytics.run_execute": {"queue": RUN_QUEUE}, "authzconsole.journal_verify": {"queue": RUN_QUEUE}}
+CELERY_TASK_ROUTES = {name: {"queue": RUN_QUEUE} for name in (
+    "analytics.run_execute", "authzconsole.evidence_write", "authzconsole.journal_verify")}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONCURRENCY = 1
 # otherwise anyone who can write to Redis could shut down the worker or change its limits
@@ -60,6 +61,7 @@ CELERY_BEAT_SCHEDULE = {
     "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
     # verifies the journal once a day; at other times it does nothing
     "journal_verify": {"task": "authzconsole.journal_verify", "schedule": 600.0, "options": {"expire_seconds": 600}},
+    "evidence_sweep": {"task": "authzconsole.evidence_sweep", "schedule": 30.0, "options": {"expire_seconds": 30}},
     "sessions_clean": {"task": "authzconsole.sessions_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
     "history_catch_up": {"task": "authzconsole.history_catch_up", "schedule": 60.0, "options": {"expire_seconds": 60}},
 }

@@ -29,6 +29,10 @@ def plan_location(number: int) -> str:
     return f"{ROOT}/plans/{number}"
 
 
+def evidence_location(number: int) -> str:
+    return f"{ROOT}/evidence/{number}"
+
+
 def address_or_404(text: str) -> Address:
     try:
         return parse_address(text)

@@ -20,6 +20,7 @@ from grants.access import paths, requirements
 from grants.effects import masks
 from grants.evaluation import candidates, entity_filters, facts, principal_filters, visibility
 from grants.evaluation.entity_filters import FilterContext
+from grants.evidence import timeline
 from grants.lifecycle import missing_grants
 from grants.policies import decide, explain, grammar, wording
 from grants.policies.grammar import AllOf, AnyOf, Expression, UnknownExpression
@@ -83,6 +84,8 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.access.paths.ways_to_meet": lambda node: paths.ways_to_meet(node, QUESTION, NoFacts()),
     "grants.access.requirements.any_of_requirements": lambda node: requirements.any_of_requirements([node], "dataset"),
     "grants.effects.masks.users_meeting": lambda node: masks.users_meeting(node, NoHolders()),
+    "grants.evidence.timeline.met_period":
+        lambda node: timeline.met_period(node, QUESTION, timeline.UserTimeline({}, ()), timeline.TargetTimeline((1, 2))),
     "grants.lifecycle.missing_grants._has_one_smallest_set": missing_grants._has_one_smallest_set,
     "grants.lifecycle.missing_grants._streamed_missing_grants":
         lambda node: list(missing_grants._streamed_missing_grants(node, QUESTION, None, ())),
@@ -95,6 +98,7 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
 
 # Functions that see only single nodes that a walker has already accepted, by that walker.
 AFTER_A_WALKER = {
+    "grants.evidence.holdings.read_holdings": "grants.policies.grammar.leaves",
     "grants.policies.explain.is_applicable": "grants.policies.explain.try_expression",
     "grants.policies.wording._with_parentheses": "grants.policies.wording.requirement_in_words",
     "grants.evaluation.facts._collect_lookups": "grants.policies.grammar.leaves",

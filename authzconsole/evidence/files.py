@@ -1,0 +1,162 @@
+"""The files of a bundle: the same rows as CSV, as JSON and as a page for readers."""
+
+import csv
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from django.template.loader import render_to_string
+
+from analytics.results.export import FORMULA_BEGINNINGS
+from authzconsole.models import Evidence
+from grants.evidence.access_rows import AccessPeriods, AccessRow
+from grants.evidence.timeline import Change, HeldPeriod
+from grants.models import JournalLine
+
+CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
+CSV_COLUMNS = ("user", "operation", "entity", "from_revision", "from_time", "to_revision", "to_time", "through", "granted_on",
+           "privilege", "granted_at", "granted_by", "grant_reason", "revoked_at", "revoked_by", "member_since", "member_added_by",
+           "member_until", "member_removed_by")
+# columns of a path whose names in JSON are those of a row, too
+PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
+# a page with more users is slow in a browser; the other files have all of them
+MAX_USERS_ON_PAGE = 2_000
+TIMES_AT_ONCE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceFiles:
+    """The written files by their names in the bundle, and their figures: users, rows and revisions."""
+
+    paths: Mapping[str, Path]
+    figures: Mapping[str, Any]
+
+
+def write_files(folder: Path, evidence: Evidence, periods: AccessPeriods, progress: Callable[[int], None]) -> EvidenceFiles:
+    """Write all files of the bundle in one pass over the users. progress: called with the number of users that are done."""
+    paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME)}
+    times = RevisionTimes(periods.bounds[1])
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(path.open("w", encoding="utf-8", newline="")) for name, path in paths.items()}
+        outputs = [CsvOutput(files[CSV_NAME]), JsonOutput(files[JSON_NAME], evidence),
+                   PageOutput(files[PAGE_NAME], evidence, list(periods.generations))]
+        users = row_count = 0
+        for done, rows in enumerate(periods.rows_by_user(), 1):
+            progress(done)
+            if not rows:
+                continue
+            users, row_count = users + 1, row_count + len(rows)
+            described = [describe_row(row, periods, times) for row in rows]
+            for output in outputs:
+                output.write_user(described)
+        figures = {"users": users, "rows": row_count, "users_checked": periods.user_count}
+        for output in outputs:
+            output.finish(figures)
+    return EvidenceFiles(paths, figures)
+
+
+class RevisionTimes:
+    """The times of revisions. end: the revision after the period; a range that ends there had not ended."""
+
+    def __init__(self, end: int):
+        self.end, self._times = end, dict[int, str]()
+
+    def __getitem__(self, revision: int) -> str:
+        """Return the time of a revision; an empty string before the first line. Runs a query for an unknown revision."""
+        if revision not in self._times:
+            at = JournalLine.objects.filter(revision=revision).values_list("at", flat=True).first()
+            self._times[revision] = at.isoformat(timespec="seconds").replace("+00:00", "Z") if at else ""
+        return self._times[revision]
+
+
+def describe_row(row: AccessRow, periods: AccessPeriods, times: RevisionTimes) -> dict[str, Any]:
+    """Return a row for the files. `to_revision` and `to_time` are null if the access had not ended in the period."""
+    start, end = row.range
+    is_open = end >= times.end
+    return {
+        "user": row.user, "operation": row.operation, "entity": str(periods.entity),
+        "from_revision": start, "from_time": times[start],
+        "to_revision": None if is_open else end, "to_time": None if is_open else times[end],
+        "paths": [_describe_path(held) for held in sorted(row.paths, key=_path_order)],
+    }
+
+
+def _path_order(held: HeldPeriod) -> tuple:
+    return held.principal, str(held.entity), held.privilege.value, held.ranges
+
+
+def _describe_path(held: HeldPeriod) -> dict[str, Any]:
+    path = {"principal": held.principal, "entity": str(held.entity), "privilege": held.privilege.value,
+            **_described("granted", held.grant.started), "grant_reason": held.grant.started.reason,
+            **_described("revoked", held.grant.ended)}
+    if held.membership is not None:
+        path |= {"member_since": held.membership.started.at, "member_added_by": held.membership.started.actor,
+                "member_until": held.membership.ended.at if held.membership.ended else None,
+                "member_removed_by": held.membership.ended.actor if held.membership.ended else None}
+    return path
+
+
+def _described(name: str, change: Change | None) -> dict[str, str | None]:
+    return {f"{name}_at": change.at if change else None, f"{name}_by": change.actor if change else None}
+
+
+class CsvOutput:
+    """One line for each row and path."""
+
+    def __init__(self, file: TextIO):
+        self._writer = csv.writer(file)
+        self._writer.writerow(CSV_COLUMNS)
+
+    def write_user(self, rows: Sequence[dict]) -> None:
+        for row in rows:
+            for path in row["paths"] or [{}]:
+                values = row | {name: path.get(member) for name, member in PATH_COLUMNS.items()} | {
+                    name: value for name, value in path.items() if name not in PATH_COLUMNS.values()}
+                self._writer.writerow([_csv_cell(values.get(name)) for name in CSV_COLUMNS])
+
+    def finish(self, figures: Mapping) -> None:
+        """Do nothing: the file is complete."""
+
+
+def _csv_cell(value: object) -> str:
+    text = "" if value is None else str(value)
+    return f"'{text}" if text.startswith(FORMULA_BEGINNINGS) else text
+
+
+class JsonOutput:
+    """One object with the request, the figures and all rows."""
+
+    def __init__(self, file: TextIO, evidence: Evidence):
+        self._file, self._is_first = file, True
+        file.write(f'{{"entity": {json.dumps(evidence.entity)}, "from_revision": {evidence.from_revision}, '
+                   f'"to_revision": {evidence.to_revision}, "rows": [')
+
+    def write_user(self, rows: Sequence[dict]) -> None:
+        for row in rows:
+            self._file.write(("\n" if self._is_first else ",\n") + json.dumps(row, ensure_ascii=False))
+            self._is_first = False
+
+    def finish(self, figures: Mapping) -> None:
+        self._file.write(f'\n], "figures": {json.dumps(figures)}}}\n')
+
+
+class PageOutput:
+    """A page without scripts and without other files."""
+
+    def __init__(self, file: TextIO, evidence: Evidence, generations: list[str]):
+        self._file, self._users = file, 0
+        self._context = {"evidence": evidence, "generations": generations}
+        file.write(render_to_string("journal/evidence/report_head.html", self._context))
+
+    def write_user(self, rows: Sequence[dict]) -> None:
+        self._users += 1
+        if self._users <= MAX_USERS_ON_PAGE:
+            self._file.write(render_to_string("journal/evidence/report_user.html", {"user": rows[0]["user"], "rows": rows}))
+
+    def finish(self, figures: Mapping) -> None:
+        left_out = max(0, self._users - MAX_USERS_ON_PAGE)
+        self._file.write(render_to_string("journal/evidence/report_end.html", self._context | {
+            "figures": figures, "left_out": left_out, "csv_name": CSV_NAME}))

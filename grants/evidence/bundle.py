@@ -1,0 +1,178 @@
+"""The file of an evidence bundle: a ZIP archive with a manifest, the signature of the manifest, and the listed files.
+
+The comment of the archive, its last 128 bytes, is the signature of all other bytes in hexadecimal digits. So a change of any byte
+is found, also one that changes no file. The signature of the manifest is valid after the files are extracted, too.
+"""
+
+import hashlib
+import json
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from grants.evidence.signing import is_signature_valid, public_key, sign
+
+FORMAT = 1
+MANIFEST, SIGNATURE = "manifest.json", "manifest.sig"
+CHUNK_BYTES = 1 << 20
+MAX_MANIFEST_BYTES = 1 << 20
+SIGNATURE_DIGITS = 128
+# the same for every bundle, so that equal content gives equal bytes
+_TIMESTAMP = (1980, 1, 1, 0, 0, 0)
+
+
+class BundleError(Exception):
+    """A bundle cannot be trusted. The message names the file and what is wrong with it."""
+
+
+def write_bundle(path: Path, contents: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
+    """Write a bundle and return its manifest. `path` is complete or unchanged, and only the current user can read it.
+
+    contents: further members of the manifest. files: by name in the bundle. Raise JournalReadOnly without a journal key.
+    """
+    manifest = {"format": FORMAT, **contents, "public_key": public_key(),
+                "files": [{"name": name, **_facts_of(source)} for name, source in sorted(files.items())]}
+    data = json.dumps(manifest, ensure_ascii=False, indent=2).encode()
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with open(os.open(temporary, os.O_CREAT | os.O_TRUNC | os.O_RDWR, 0o600), "r+b") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+                archive.comment = b"0" * SIGNATURE_DIGITS
+                archive.writestr(_member(MANIFEST), data)
+                archive.writestr(_member(SIGNATURE), sign(data).hex())
+                for name, source in sorted(files.items()):
+                    _copy(source, archive, name)
+            digest = _digest_without_comment(file)
+            file.seek(-SIGNATURE_DIGITS, os.SEEK_END)
+            file.write(sign(digest).hex().encode())
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return manifest
+
+
+def verify_bundle(path: Path, trusted_keys: set[str]) -> dict[str, Any]:
+    """Return the manifest of a bundle. Raise BundleError if a file was changed, added or removed, or the signature is not valid.
+
+    trusted_keys: public keys of which one must have signed the bundle; if it is empty, any key may have signed it.
+    Reads every file once, in bounded memory. Needs no database.
+    """
+    with _opened(path) as archive:
+        data, signature = _read_small(archive, MANIFEST), _read_small(archive, SIGNATURE)
+        manifest = _parse_manifest(data)
+        if not _is_signed(manifest["public_key"], signature, data):
+            raise BundleError(f"{MANIFEST} or {SIGNATURE} was changed: the signature does not match")
+        if trusted_keys and manifest["public_key"] not in trusted_keys:
+            raise BundleError(f"the bundle was signed with the unknown key {manifest['public_key']}")
+        _verify_files(archive, {file["name"]: file for file in manifest["files"]})
+    with path.open("rb") as file:
+        if not _is_signed(manifest["public_key"], archive.comment, _digest_without_comment(file)):
+            raise BundleError(f"{path.name} was changed outside of its files: the signature at its end does not match")
+    return manifest
+
+
+def _digest_without_comment(file: BinaryIO) -> bytes:
+    """Return the SHA-256 digest of all bytes before the last `SIGNATURE_DIGITS`."""
+    digest, remaining = hashlib.sha256(), file.seek(0, os.SEEK_END) - SIGNATURE_DIGITS
+    file.seek(0)
+    while chunk := file.read(max(0, min(CHUNK_BYTES, remaining))):
+        digest.update(chunk)
+        remaining -= len(chunk)
+    return digest.digest()
+
+
+def _is_signed(key: str, signature: bytes, data: bytes) -> bool:
+    try:
+        return is_signature_valid(key, bytes.fromhex(signature.decode("ascii")), data)
+    except ValueError:
+        return False
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    member = zipfile.ZipInfo(name, _TIMESTAMP)
+    member.compress_type, member.external_attr = zipfile.ZIP_DEFLATED, 0o600 << 16
+    return member
+
+
+def _facts_of(source: Path) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    with source.open("rb") as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            digest.update(chunk)
+            size += len(chunk)
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _copy(source: Path, archive: zipfile.ZipFile, name: str) -> None:
+    with source.open("rb") as stream, archive.open(_member(name), "w", force_zip64=True) as target:
+        while chunk := stream.read(CHUNK_BYTES):
+            target.write(chunk)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except (zipfile.BadZipFile, EOFError, NotImplementedError) as error:
+        raise BundleError(f"{path.name} is damaged: {error}") from None
+    except OSError as error:
+        raise BundleError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def _read_small(archive: zipfile.ZipFile, name: str) -> bytes:
+    if name not in archive.namelist():
+        raise BundleError(f"{name} is missing")
+    with _opened_member(archive, name) as stream:
+        data = stream.read(MAX_MANIFEST_BYTES + 1)
+    if len(data) > MAX_MANIFEST_BYTES:
+        raise BundleError(f"{name} is too long")
+    return data
+
+
+@contextmanager
+def _opened_member(archive: zipfile.ZipFile, name: str) -> Iterator[Any]:
+    """Open a file of the archive. Name the file in the error if its bytes are damaged."""
+    try:
+        with archive.open(name) as stream:
+            yield stream
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
+        raise BundleError(f"{name} was changed: {error}") from None
+
+
+def _parse_manifest(data: bytes) -> dict[str, Any]:
+    try:
+        manifest = json.loads(data)
+        if manifest["format"] != FORMAT:
+            raise BundleError(f"the bundle has the format {manifest['format']}; this version reads format {FORMAT}")
+        names = [file["name"] for file in manifest["files"]]
+        is_complete = isinstance(manifest["public_key"], str) and all(isinstance(name, str) for name in names)
+    except (ValueError, KeyError, TypeError):
+        is_complete = False
+    if not is_complete:
+        raise BundleError(f"{MANIFEST} was changed: it is not a manifest of an evidence bundle")
+    return manifest
+
+
+def _verify_files(archive: zipfile.ZipFile, files: Mapping[str, Mapping[str, Any]]) -> None:
+    stored = [name for name in archive.namelist() if name not in (MANIFEST, SIGNATURE)]
+    if repeated := [name for name in stored if stored.count(name) > 1]:
+        raise BundleError(f"{repeated[0]} is stored twice")
+    if added := set(stored) - files.keys():
+        raise BundleError(f"{min(added)} was added")
+    if missing := files.keys() - set(stored):
+        raise BundleError(f"{min(missing)} is missing")
+    for name, expected in sorted(files.items()):
+        digest, size = hashlib.sha256(), 0
+        with _opened_member(archive, name) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                digest.update(chunk)
+                size += len(chunk)
+        if size != expected.get("bytes") or digest.hexdigest() != expected.get("sha256"):
+            raise BundleError(f"{name} was changed: its content is not what {MANIFEST} says")

@@ -1,0 +1,80 @@
+"""The rows of evidence say for every revision what the evaluators say about the state at that revision."""
+
+import random
+
+import pytest
+from django.conf import settings
+
+from entities.address import parse_address
+from entities.vocabulary import KINDS
+from grants.active_generation import active_generation
+from grants.evaluation.facts import gather_facts
+from grants.evidence.access_rows import AccessPeriods
+from grants.evidence.holdings import TooMuchEvidence
+from grants.history import as_of
+from grants.history.catch_up import catch_up
+from grants.journal import current_revision
+from grants.models import User, UserGrant
+from grants.policies.decide import is_permitted
+from grants.policies.question import Question
+from tests.support.random_histories import ADDRESSES, change_at_random
+
+pytestmark = pytest.mark.django_db
+
+
+def permitted_now(addresses):
+    """Return (user, operation, address) of everything that is permitted in the present state."""
+    generation = active_generation().name
+    questions = [Question("user", name, operation, parse_address(address), generation)
+                 for name in User.objects.values_list("username", flat=True) for address in addresses
+                 for operation in KINDS[address.partition(":")[0]].operations]
+    return {(f"user:{question.subject}", question.operation, str(question.target))
+            for question, facts in zip(questions, gather_facts(questions), strict=True) if is_permitted(question, facts)}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_rows_agree_with_the_decisions_at_every_revision(seed):
+    rng = random.Random(seed)
+    for _ in range(40):
+        change_at_random(rng)
+    catch_up()
+    newest = current_revision()
+    addresses = [*ADDRESSES, "instance:cdap"]
+    start = rng.randint(1, newest // 2)
+    bounds = (start, newest + 1)
+    listed = {revision: set() for revision in range(*bounds)}
+    for address in addresses:
+        for rows in AccessPeriods(parse_address(address), bounds, settings.DEFAULT_GENERATION).rows_by_user():
+            for row in rows:
+                for revision in range(*row.range):
+                    listed[revision].add((row.user, row.operation, address))
+    assert any(listed.values())
+    for revision in range(*bounds):
+        with as_of(revision):
+            assert listed[revision] == permitted_now(addresses), revision
+
+
+def test_each_path_is_a_grant_that_existed_in_the_range():
+    rng = random.Random(7)
+    for _ in range(40):
+        change_at_random(rng)
+    catch_up()
+    bounds = (1, current_revision() + 1)
+    for address in ADDRESSES:
+        for rows in AccessPeriods(parse_address(address), bounds, settings.DEFAULT_GENERATION).rows_by_user():
+            for row in rows:
+                for path in row.paths:
+                    assert path.grant.range[0] < row.range[1] and row.range[0] < path.grant.range[1]
+                    assert path.grant.started.revision == path.grant.range[0]
+                    assert (path.membership is None) == (path.principal == row.user)
+
+
+def test_a_period_with_too_many_grants_is_refused(monkeypatch):
+    rng = random.Random(1)
+    for _ in range(30):
+        change_at_random(rng)
+    catch_up()
+    assert UserGrant.objects.exists()
+    monkeypatch.setattr("grants.evidence.holdings.MAX_PERIODS", 1)
+    with pytest.raises(TooMuchEvidence, match="choose a shorter time"):
+        AccessPeriods(parse_address("instance:cdap"), (1, current_revision() + 1), settings.DEFAULT_GENERATION)
