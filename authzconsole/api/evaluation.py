@@ -1,13 +1,16 @@
 """The AuthZEN endpoints Access Evaluation and Access Evaluations."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from authzconsole.api.endpoint import endpoint
+from authzconsole.api.past import caller_in_past, with_revision
 from authzconsole.common.api_caller import Caller
 from authzconsole.common.monitoring.metrics import count_decision
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.models import TokenScope
+from entities.address import Address
 from grants.evaluation.engine import answer_questions
+from grants.history.questions import as_of_member, group_by_revision, revision_of
 from grants.policies.disclosure import redact_all
 from grants.policies.question import Question, QuestionError, question_from_json
 
@@ -34,12 +37,43 @@ def evaluate_request(caller: Caller, body: dict) -> dict:
         return _evaluate_one(caller, body)
     defaults = {member: body[member] for member in MEMBERS if member in body}
     _check_defaults(defaults, caller.generation)
-    questions = [_question(defaults, item, index, caller.generation) for index, item in enumerate(items)]
-    return {"evaluations": _evaluations_until(stop_decision, list(_answers(caller, questions)))}
+    bodies = [_with_defaults(defaults, item) for item in items]
+    if any(as_of_member(item) is not None for item in bodies):
+        answers = _answers_about_revisions(caller, bodies)
+    else:
+        answers = list(_answers(caller, _questions(enumerate(bodies), caller.generation)))
+    return {"evaluations": _evaluations_until(stop_decision, answers)}
 
 
 def _evaluate_one(caller: Caller, body: dict) -> dict:
-    return next(_answers(caller, [question_from_json(body, active_generation=caller.generation)]))
+    question = question_from_json(body, active_generation=caller.generation)
+    revision = revision_of(body)
+    if revision is None:
+        return next(_answers(caller, [question]))
+    with caller_in_past(caller, revision, _targets([question])) as past:
+        question = question_from_json(body, active_generation=past.generation)
+        return with_revision(next(_answers(past, [question])), revision)
+
+
+def _answers_about_revisions(caller: Caller, bodies: list) -> list[dict]:
+    """Return the answers to requests of which some ask about the past, in order."""
+    positions, errors = group_by_revision(bodies)
+    answers = dict(zip(errors, _answers(caller, list(errors.values())), strict=True))
+    for revision, group in positions.items():
+        requests = [(position, bodies[position]) for position in group]
+        questions = _questions(requests, caller.generation)
+        if revision is None:
+            answers.update(zip(group, _answers(caller, questions), strict=True))
+            continue
+        with caller_in_past(caller, revision, _targets(questions)) as past:
+            past_answers = _answers(past, _questions(requests, past.generation))
+            answers.update((position, with_revision(answer, revision))
+                           for position, answer in zip(group, past_answers, strict=True))
+    return [answers[position] for position in range(len(bodies))]
+
+
+def _targets(questions: Iterable[Question | QuestionError]) -> set[Address]:
+    return {question.target for question in questions if isinstance(question, Question) and question.target is not None}
 
 
 def _answers(caller: Caller, questions: list[Question | QuestionError]) -> Iterator[dict]:
@@ -88,12 +122,21 @@ def _check_defaults(defaults: dict, generation: str) -> None:
     question_from_json(complete | defaults, active_generation=generation)
 
 
-def _question(defaults: dict, item: object, index: int, generation: str) -> Question | QuestionError:
-    if not isinstance(item, dict):
+def _with_defaults(defaults: dict, item: object) -> object:
+    """Return the item with the defaults of the request. An item that is not an object stays as it is."""
+    return defaults | {member: item[member] for member in MEMBERS if member in item} if isinstance(item, dict) else item
+
+
+def _questions(bodies: Iterable[tuple[int, object]], generation: str) -> list[Question | QuestionError]:
+    """Return the questions of items with their positions, or the error of a malformed one."""
+    return [_question(body, index, generation) for index, body in bodies]
+
+
+def _question(body: object, index: int, generation: str) -> Question | QuestionError:
+    if not isinstance(body, dict):
         return QuestionError(f"`evaluations[{index}]` must be an object")
-    members = {member: item[member] for member in MEMBERS if member in item}
     try:
-        return question_from_json(defaults | members, active_generation=generation)
+        return question_from_json(body, active_generation=generation)
     except QuestionError as error:
         return error
 

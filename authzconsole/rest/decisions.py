@@ -42,6 +42,9 @@ class ContextSerializer(serializers.Serializer):
     """Further facts about the question. Members that the operation does not use have no effect."""
 
     generation = serializers.ChoiceField(list(GENERATIONS), required=False, help_text="By default the active generation.")
+    as_of = serializers.CharField(
+        required=False, help_text="A revision, as a number or a text, or a time in the past with a zone: the answer is of then.")
+    at = serializers.DateTimeField(required=False, help_text="The time that the question is about. No rule depends on it yet.")
     artifact = serializers.CharField(required=False, help_text="For `deploy`: the address of the artifact.")
     artifact_is_new = serializers.BooleanField(required=False, help_text="Whether the artifact is added by the same request.")
     dataset_type = serializers.CharField(required=False, help_text="For `create` of a dataset: the address of its custom type.")
@@ -73,6 +76,7 @@ class DecisionsSerializer(EvaluationSerializer):
 
 
 class ReasonsSerializer(serializers.Serializer):
+    as_of = serializers.IntegerField(required=False, help_text="The revision of the answer, if the question names one.")
     generation = serializers.CharField(required=False)
     sentence = serializers.CharField(required=False)
     state = serializers.ChoiceField(["planned", "deleted", "not registered"], required=False, help_text=STATE)

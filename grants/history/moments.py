@@ -9,9 +9,10 @@ from entities.vocabulary import clip
 from grants.history.errors import AsOfError
 from grants.journal import current_revision
 from grants.models import JournalLine
+from grants.policies.times import EXAMPLE, TimeError, is_time, parse_time
 
+_MAX_REVISION = 10**18 - 1
 _REVISION = re.compile(r"\d{1,18}", re.ASCII)
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|z|[+-]\d\d:\d\d)?", re.ASCII)
 
 
 def parse_as_of(value: str | int) -> int:
@@ -20,21 +21,19 @@ def parse_as_of(value: str | int) -> int:
     Runs one query for a revision, up to two for a time. Raise AsOfError if there is no such revision.
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise AsOfError("as_of must be a revision (a whole number) or a time, such as 2026-05-01T12:00:00Z")
-    text = str(value).strip()
+        raise AsOfError(f"as_of must be a revision (a whole number) or a time, such as {EXAMPLE}")
+    # a number with thousands of digits cannot be written as text
+    text = value.strip() if isinstance(value, str) else str(max(-1, min(value, _MAX_REVISION)))
     if _REVISION.fullmatch(text):
         return check_revision(int(text))
-    if not _TIME.fullmatch(text):
-        raise AsOfError(f"`{clip(text)}` is neither a revision (a whole number) nor a time, such as 2026-05-01T12:00:00Z")
-    return _revision_at(_time(text))
+    if not is_time(text):
+        raise AsOfError(f"`{clip(text)}` is neither a revision (a whole number) nor a time, such as {EXAMPLE}")
+    return _revision_at(_parse(text))
 
 
 def parse_at(value: str) -> datetime:
     """Return the time that a question is about. Raise AsOfError if it is not an RFC 3339 time with a time zone."""
-    text = value.strip() if isinstance(value, str) else ""
-    if not _TIME.fullmatch(text):
-        raise AsOfError(f"`{clip(str(value))}` is not a time, such as 2026-05-01T12:00:00Z")
-    return _time(text)
+    return _parse(value)
 
 
 def check_revision(revision: int) -> int:
@@ -52,16 +51,11 @@ def revision_time(revision: int) -> datetime | None:
     return JournalLine.objects.filter(revision=revision).values_list("at", flat=True).first()
 
 
-def _time(text: str) -> datetime:
-    # Python reads at most six digits of a second
-    text = re.sub(r"(\.\d{6})\d+", r"\1", text).upper()
+def _parse(text: object) -> datetime:
     try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        raise AsOfError(f"`{clip(text)}` is not a time: there is no such day or hour") from None
-    if time.tzinfo is None:
-        raise AsOfError(f"`{clip(text)}` has no time zone: add Z for UTC, or an offset such as +01:00")
-    return time
+        return parse_time(text)
+    except TimeError as error:
+        raise AsOfError(str(error)) from None
 
 
 def _revision_at(time: datetime) -> int:

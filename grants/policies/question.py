@@ -14,6 +14,7 @@ from entities.vocabulary import KINDS, Privilege, clip, with_article
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
 from grants.policies.grammar import Parameter, Scope, parameters
 from grants.policies.policy import Policy
+from grants.policies.times import TimeError, parse_time
 
 SUBJECT_TYPES = ("user", "group")
 
@@ -111,6 +112,8 @@ def question_from_json(body: object, *, active_generation: str, is_search: bool 
         raise QuestionError("`context` must be an object")
     generation = _generation(context, active_generation)
     explain = _flag(context, "explain")
+    if "at" in context:
+        _check_time(context)
     target, unknown_reason, is_malformed = _target(subject_type, subject, kind, key, operation)
     if target is None:
         return Question(subject_type, subject, operation, None, generation, explain=explain, unknown_reason=unknown_reason,
@@ -191,6 +194,14 @@ def _generation(context: dict[str, Any], active_generation: str) -> str:
         return generation_by_name(name).name
     except UnknownGeneration as error:
         raise QuestionError(f"`context.generation`: {error}") from None
+
+
+def _check_time(context: dict[str, Any]) -> None:
+    """Check the time that the question is about. No rule depends on it yet."""
+    try:
+        parse_time(context["at"])
+    except TimeError as error:
+        raise QuestionError(f"`context.at`: {error}") from None
 
 
 def _pair(body: dict[str, Any], member: str, first: str, second: str) -> tuple[str, str]:

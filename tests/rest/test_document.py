@@ -108,10 +108,10 @@ def examples(operation):
 
 def test_the_context_schema_lists_every_member_of_a_question(document):
     members = document["components"]["schemas"]["AuthzenEvaluation"]["properties"]["context"]["properties"]
-    assert set(members) == {"generation", "explain", "artifact", "artifact_is_new", "dataset_type", "owner"}
+    assert set(members) == {"as_of", "at", "generation", "explain", "artifact", "artifact_is_new", "dataset_type", "owner"}
     assert members["generation"]["enum"] == list(GENERATIONS) and members["explain"]["type"] == "boolean"
     answered = document["components"]["schemas"]["AuthzenDecision"]["properties"]["context"]["properties"]
-    assert {"generation", "sentence", "state", "attempts", "source", "missing", "reason", "error"} == set(answered)
+    assert {"as_of", "generation", "sentence", "state", "attempts", "source", "missing", "reason", "error"} == set(answered)
 
 
 def test_each_authzen_error_has_a_matching_example(document, client):

@@ -123,6 +123,11 @@ def _context() -> dict:
     address = {"type": "string", "description": "An address."}
     return {"type": "object", "additionalProperties": {}, "properties": {
         "generation": {"type": "string", "enum": list(GENERATIONS), "description": "By default the active generation."},
+        "as_of": {"description": "A journal revision, or a time in the past (RFC 3339 with a time zone): the question is "
+                                 "answered with the grants, memberships, states and active generation of then.",
+                  "anyOf": [{"type": "integer"}, {"type": "string"}]},
+        "at": {"type": "string", "description": "The time that the question is about (RFC 3339 with a time zone). It must be "
+                                                "valid; no rule depends on it yet."},
         "explain": {"type": "boolean", "default": False, "description": "Whether the answer is explained."},
         "artifact": address | {"description": "For `deploy`: the address of the artifact."},
         "artifact_is_new": {"type": "boolean", "default": False, "description": "Whether the artifact is added by the same "
@@ -136,6 +141,7 @@ def _reasons() -> dict:
     text, nodes = {"type": "string"}, {"type": "array", "items": {"type": "object", "additionalProperties": {}}}
     missing_grant = {"type": "object", "properties": {"entity": text, "privilege": text}, "required": ["entity", "privilege"]}
     return {"type": "object", "additionalProperties": {}, "properties": {
+        "as_of": {"type": "integer", "description": "The revision that the answer is about, if the question named one."},
         "generation": text, "sentence": text,
         "state": text | {"enum": ["planned", "deleted", "not registered"], "description": STATE},
         "attempts": nodes | {"description": "The tree of requirements."},

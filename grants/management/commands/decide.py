@@ -4,12 +4,16 @@ import json
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import islice
 
 from django.core.management.base import CommandError
 
 from grants.active_generation import active_generation
 from grants.evaluation.engine import BATCH_SIZE, answer_questions
+from grants.history import as_of
+from grants.history.catch_up import catch_up
+from grants.history.questions import group_by_revision
 from grants.management.console_command import ConsoleCommand
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.strict_json import MalformedJson, json_from_bytes
@@ -32,11 +36,11 @@ class Command(ConsoleCommand):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def _answer_all(self, file: str) -> None:
-        generation = active_generation().name
         with _open_input(file) as stream:
             lines = lines_of(stream)
-            while batch := [read_question(line, generation) for line in islice(lines, BATCH_SIZE)]:
-                self.stdout.write("\n".join(json.dumps(answer, ensure_ascii=False) for answer in answer_batch(batch)))
+            while batch := [read_body(line) for line in islice(lines, BATCH_SIZE)]:
+                answers = answers_in_order(batch)
+                self.stdout.write("\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers))
 
 
 def _open_input(file: str):
@@ -59,14 +63,38 @@ def lines_of(stream) -> Iterator[bytes | None]:
         yield None
 
 
-def read_question(line: bytes | None, generation: str) -> Question | QuestionError:
-    """Return the question on a line, or the error if the line is not a valid question."""
+def read_body(line: bytes | None) -> object:
+    """Return the request on a line, or a QuestionError if the line is not JSON."""
     if line is None:
         return QuestionError(f"the line is longer than {MAX_LINE_BYTES:,} bytes")
     try:
-        return question_from_json(json_from_bytes(line, text_name="the line"), active_generation=generation)
+        return json_from_bytes(line, text_name="the line")
     except MalformedJson as error:
         return QuestionError(str(error))
+
+
+def answers_in_order(bodies: list) -> list[dict]:
+    """Return the answers to requests, in order. Requests about the same revision are answered together."""
+    positions, errors = group_by_revision(bodies, max_revisions=None)
+    if positions.keys() - {None}:
+        catch_up()
+    answers = dict(zip(errors, answer_batch(list(errors.values())), strict=True))
+    for revision, group in positions.items():
+        with as_of(revision) if revision is not None else nullcontext():
+            generation = active_generation().name
+            questions = [_question(bodies[position], generation) for position in group]
+            group_answers = list(answer_batch(questions))
+        if revision is not None:
+            group_answers = [answer | {"context": {**answer.get("context", {}), "as_of": revision}} for answer in group_answers]
+        answers.update(zip(group, group_answers, strict=True))
+    return [answers[position] for position in range(len(bodies))]
+
+
+def _question(body: object, generation: str) -> Question | QuestionError:
+    if isinstance(body, QuestionError):
+        return body
+    try:
+        return question_from_json(body, active_generation=generation)
     except QuestionError as error:
         return error
 

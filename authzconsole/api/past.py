@@ -1,0 +1,56 @@
+"""Answer AuthZEN requests with `context.as_of`: evaluate them with the state at an earlier revision.
+
+A caller that may only ask about itself may ask the same about the past. Its explanations show the entities that it sees now, and
+rules over all live entities read the containers that it knows now.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from authzconsole.common.api_caller import Caller
+from authzconsole.common.refusal import RequestRefused
+from entities.address import Address
+from grants.active_generation import active_generation
+from grants.evaluation.engine import entity_states
+from grants.history import HistoryNotReady, as_of
+
+RETRY_AFTER_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class PastCaller(Caller):
+    """The caller of questions about the past. generation: the one that was active then.
+
+    visible, known: the addresses of the questions that the caller sees, and the containers that it knows, in the present.
+    """
+
+    visible: frozenset[Address] = frozenset()
+    known: frozenset[Address] = frozenset()
+
+    def visible_states(self, addresses: set[Address]) -> dict[Address, str]:
+        return dict(entity_states(addresses & self.visible))
+
+    def known_containers(self, addresses: set[Address]) -> set[Address]:
+        return addresses & self.known
+
+
+@contextmanager
+def caller_in_past(caller: Caller, revision: int, targets: set[Address]) -> Iterator[Caller]:
+    """Read the state at this revision, and yield the caller of questions about it. Compute all answers inside.
+
+    targets: the addresses of the questions. Raise RequestRefused (503) if the history is not ready.
+    """
+    is_limited = not caller.can_ask_about_all and bool(targets)
+    visible = frozenset(caller.visible_states(targets)) if is_limited else frozenset()
+    known = frozenset(caller.known_containers(targets)) if is_limited else frozenset()
+    try:
+        with as_of(revision):
+            yield PastCaller(active_generation().name, caller.can_ask_about_all, caller.name, caller.user, visible, known)
+    except HistoryNotReady as error:
+        raise RequestRefused(503, str(error), Retry_After=str(RETRY_AFTER_SECONDS)) from None
+
+
+def with_revision(answer: dict, revision: int) -> dict:
+    """Return an answer that names the revision that it is about."""
+    return answer | {"context": {**answer.get("context", {}), "as_of": revision}}
