@@ -1,9 +1,10 @@
 """Find runs, and explain why a run does not start."""
 
 import redis
-from django.db.models import Q
+from django.db.models import Max, Q
 from django.utils import timezone
 
+from analytics.analyses import ANALYSES
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.presence import is_worker_present, redis_problem
 
@@ -22,6 +23,13 @@ def latest_run(analysis: str, namespace: str | None = None, *, generation: str |
     if generation is not None:
         runs = runs.filter(options__generation=generation)
     return runs.order_by("-requested_at", "-pk").first()
+
+
+def latest_finished_runs() -> list[AnalysisRun]:
+    """Return the newest finished run of each analysis, whatever its outcome. Runs one query."""
+    finished = AnalysisRun.objects.filter(state__in=(RunState.DONE, RunState.FAILED, RunState.CANCELLED))
+    newest = finished.order_by().values("analysis").annotate(newest=Max("pk")).values("newest")
+    return list(AnalysisRun.objects.filter(pk__in=newest, analysis__in=ANALYSES).order_by("analysis"))
 
 
 def run_silent_seconds(run: AnalysisRun) -> int | None:

@@ -48,7 +48,13 @@ def home(request: HttpRequest) -> HttpResponse:
                                      for name, option in COLORINGS.items()]
         if section_name == "chart":
             return render_page(request, "overview/_chart.html", context)
-        context["overview"] = overview_sections(generation, entities, run)
+        context["overview"] = overview = overview_sections(generation, entities, run)
+        if section_name == "attention":
+            response = render_page(request, "overview/_attention_block.html", context)
+            if overview["attention"].first_runs is None:
+                # the reports change every section
+                response["HX-Refresh"] = "true"
+            return response
     return render_page(request, "overview/page.html", context)
 
 

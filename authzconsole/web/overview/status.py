@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.conf import settings
-from django.db.models import Max
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import ANALYSES
-from analytics.models import AnalysisRun, RunState, Schedule
+from analytics.models import RunState, Schedule
 from analytics.runs.schedules import all_schedules
+from analytics.runs.selectors import latest_finished_runs
 from authzconsole import VERSION
 from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.common.monitoring.readiness import readiness
@@ -88,10 +88,3 @@ def _night_rows() -> Iterator[dict]:
         run, schedule = runs.get(name), schedules[name]
         level = "bad" if run and run.state == RunState.FAILED else "good" if run and run.state == RunState.DONE else ""
         yield {"title": analysis.title, "schedule": schedule, "at": f"{schedule.at:%H:%M}", "run": run, "level": level}
-
-
-def latest_finished_runs() -> list[AnalysisRun]:
-    """Return the newest finished run of each analysis, whatever its outcome. Runs one query."""
-    finished = AnalysisRun.objects.filter(state__in=(RunState.DONE, RunState.FAILED, RunState.CANCELLED))
-    newest = finished.order_by().values("analysis").annotate(newest=Max("pk")).values("newest")
-    return list(AnalysisRun.objects.filter(pk__in=newest, analysis__in=ANALYSES))

@@ -1,22 +1,28 @@
-"""Problems that need an administrator: findings of the newest reports, and plans that wait for a decision."""
+"""Problems that need an administrator: of the console itself, findings of the newest reports, and plans to decide on."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from django.db.models import Count, Q
 from django.urls import reverse
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES, AnalysisName
-from analytics.models import AnalysisRun
-from analytics.runs.selectors import latest_run
+from analytics.models import AnalysisRun, RunState
+from analytics.runs.first_runs import FirstRuns, first_runs_progress
+from analytics.runs.selectors import latest_finished_runs, latest_run
+from authzconsole.common.monitoring.maintenance import maintenance_records
 from entities.models import State
 from entities.vocabulary import quantity
-from grants.journal import decision_changes_after
+from grants.journal import decision_changes_after, read_only_reason
 from grants.models import GroupGrant, Plan, PlanState, UserGrant
+from grants.plans.staleness import invalidating_line
 from grants.policies.policy import Generation
 
 PLANNED_TOO_LONG_DAYS = 90
+MAX_PLANS_CHECKED = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,23 +45,29 @@ class AttentionItem:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The problems. missing_reports: titles of analyses without a report, which may find further problems."""
+    """The problems.
+
+    missing_reports: titles of analyses without a report, which may find further problems.
+    first_runs: the progress of the first runs; None after them.
+    """
 
     items: list[AttentionItem]
     missing_reports: list[str]
+    first_runs: FirstRuns | None
 
 
 def attention_section(generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> Attention:
-    """Return the problems. The number of queries is constant.
+    """Return the problems. The number of queries is limited.
 
     readiness: the newest report on delete readiness. is_large: skip counts that scan all grants.
     """
     stranded, ghosts = latest_run(AnalysisName.STRANDED), latest_run(AnalysisName.GHOST_GRANTS)
     runs = {AnalysisName.DELETE_READINESS: readiness, AnalysisName.STRANDED: stranded, AnalysisName.GHOST_GRANTS: ghosts}
-    items = [*_readiness_items(readiness), *_stranded_items(stranded), *_ghost_grant_items(ghosts, generation)]
-    items += () if is_large else _long_planned_items(ghosts)
-    return Attention(_with_changes([*items, *_impact_items(generation), *_plan_items()]),
-                     [ANALYSES[name].title for name, run in runs.items() if run is None])
+    items = [*_console_items(), *_readiness_items(readiness), *_stranded_items(stranded),
+             *(_reported_ghost_items(ghosts, generation) if is_large else _counted_ghost_items(ghosts, generation)),
+             *_failed_run_items(), *_plan_items(), *_impact_items(generation)]
+    return Attention(_with_changes(items), [ANALYSES[name].title for name, run in runs.items() if run is None],
+                     first_runs_progress())
 
 
 def _with_changes(items: list[AttentionItem]) -> list[AttentionItem]:
@@ -80,25 +92,43 @@ def _stranded_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
                             _url(run, "-admins"), run)
 
 
-def _ghost_grant_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
+def _reported_ghost_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
+    """Yield the numbers of the report, which leaves out inactive users."""
     summary = run.summary if run else {}
     if leftover := summary.get("grants_on_deleted_addresses", 0):
-        # If the generation removes grants with their entity, these grants remain from an earlier generation.
-        again = "" if generation.deleting_removes_grants else ", which apply again if the entities are recreated"
-        text = f"{quantity(leftover, 'grant', 'grants')} on deleted addresses{again}"
-        yield AttentionItem("warning", text, _url(run, "state"), run, "Clean up", reverse("plan-ghosts"))
+        yield _leftover_item(f"{quantity(leftover, 'grant', 'grants')} on deleted addresses", generation, _url(run, "state"), run)
     if planned := summary.get("grants_on_planned_addresses", 0):
         yield AttentionItem("planned", f"{quantity(planned, 'grant', 'grants')} on planned addresses, waiting for their entities",
                             _url(run, "-state"), run)
 
 
-def _long_planned_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
-    before = timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS)
-    long_planned = sum(model.objects.filter(content_object__state=State.PLANNED, granted_at__lt=before).count()
-                       for model in (UserGrant, GroupGrant))
-    if long_planned:
-        text = f"{quantity(long_planned, 'grant', 'grants')} on planned addresses for more than {PLANNED_TOO_LONG_DAYS} days"
-        yield AttentionItem("warning", text, _url(run, "-state") if run else reverse("analyses"))
+def _counted_ghost_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
+    """Yield the present numbers, which are also those of the plan that cleans up. Runs two queries."""
+    is_leftover, is_planned = Q(content_object__state=State.DELETED), Q(content_object__state=State.PLANNED)
+    is_old = Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
+    totals = Counter[str]()
+    for model, is_inactive in ((UserGrant, Q(user__is_active=False)), (GroupGrant, Q(pk__isnull=True))):
+        totals.update(model.objects.filter(is_leftover | is_planned).aggregate(
+            leftover=Count("pk", filter=is_leftover), inactive=Count("pk", filter=is_leftover & is_inactive),
+            planned=Count("pk", filter=is_planned), old=Count("pk", filter=is_planned & is_old)))
+    url = _url(run, "state") if run else reverse("plans")
+    if totals["leftover"]:
+        text = f"{quantity(totals['leftover'], 'grant', 'grants')} on deleted addresses"
+        inactive = f", {totals['inactive']:,} of inactive users" if totals["inactive"] else ""
+        yield _leftover_item(f"{text}{inactive}", generation, url)
+    url = _url(run, "-state") if run else reverse("analyses")
+    if totals["old"]:
+        text = f"{quantity(totals['old'], 'grant', 'grants')} on planned addresses for more than {PLANNED_TOO_LONG_DAYS} days"
+        yield AttentionItem("warning", text, url)
+    if recent := totals["planned"] - totals["old"]:
+        text = f"{quantity(recent, 'grant', 'grants')} on planned addresses, waiting for their entities"
+        yield AttentionItem("planned", text, url)
+
+
+def _leftover_item(text: str, generation: Generation, url: str, run: AnalysisRun | None = None) -> AttentionItem:
+    # If the generation removes grants with their entity, these grants remain from an earlier generation.
+    again = "" if generation.deleting_removes_grants else ", which apply again if the entities are recreated"
+    return AttentionItem("warning", f"{text}{again}", url, run, "Clean up", reverse("plan-ghosts"))
 
 
 def _impact_items(generation: Generation) -> Iterator[AttentionItem]:
@@ -111,9 +141,35 @@ def _impact_items(generation: Generation) -> Iterator[AttentionItem]:
 
 
 def _plan_items() -> Iterator[AttentionItem]:
-    if proposed := Plan.objects.filter(state=PlanState.PROPOSED).count():
-        yield AttentionItem("info", f"{quantity(proposed, 'proposed plan', 'proposed plans')} to apply or discard",
-                            f"{reverse('plans')}?state={PlanState.PROPOSED}")
+    """Yield the number of proposed plans, and how many of the newest ones are stale. Runs up to 12 queries."""
+    url = f"{reverse('plans')}?state={PlanState.PROPOSED}"
+    proposed = Plan.objects.filter(state=PlanState.PROPOSED)
+    newest = list(proposed.order_by("-pk")[:MAX_PLANS_CHECKED + 1])
+    if not newest:
+        return
+    stale = sum(invalidating_line(plan) is not None for plan in newest[:MAX_PLANS_CHECKED])
+    if stale:
+        yield AttentionItem("warning", f"{quantity(stale, 'stale plan', 'stale plans')} to renew or discard", url)
+    total = len(newest) if len(newest) <= MAX_PLANS_CHECKED else proposed.count()
+    if total > stale:
+        yield AttentionItem("info", f"{quantity(total - stale, 'proposed plan', 'proposed plans')} to apply or discard", url)
+
+
+def _console_items() -> Iterator[AttentionItem]:
+    """Yield the problems of the console itself, which the page Status explains. Runs two queries."""
+    url = reverse("status")
+    if reason := read_only_reason():
+        yield AttentionItem("error", f"The console is read-only: {reason}", url)
+    for record in maintenance_records().values():
+        if not record.is_ok:
+            yield AttentionItem("error", f"{record.get_task_display()} failed: {record.text}", url)
+
+
+def _failed_run_items() -> Iterator[AttentionItem]:
+    """Yield the analyses whose newest finished run failed. Runs one query."""
+    for run in latest_finished_runs():
+        if run.state == RunState.FAILED:
+            yield AttentionItem("warning", f"The last run of {ANALYSES[run.analysis].title} failed", _url(run))
 
 
 def _url(run: AnalysisRun, sort: str = "") -> str:

@@ -5,10 +5,17 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from analytics.analyses import ANALYSES
+from analytics.models import AnalysisRun
+from authzconsole.common.monitoring.maintenance import record_maintenance
+from authzconsole.models import MaintenanceTask
 from authzconsole.web.shared import row_estimates
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.models import GroupGrant, User
+from grants.changes.services import change_grants
+from grants.models import GroupGrant, JournalHead, Plan, User
+from grants.plans.sources.changes import create_plan_from_changes
+from tests.support.cast import SETUP
 from tests.support.pages import page_html
 from tests.support.reports import create_report
 
@@ -42,7 +49,10 @@ def test_only_administrators_and_auditors_get_the_overview(browse):
 
 
 def test_the_figures_count_addresses_users_groups_and_grants(browse):
-    assert overview(browse("aud"))["figures"] == [(11, "addresses"), (5, "users"), (1, "group"), (11, "grants")]
+    client = browse("aud")
+    figures = overview(client)["figures"]
+    assert [(figure, unit) for figure, unit, _ in figures] == [(11, "addresses"), (5, "users"), (1, "group"), (11, "grants")]
+    assert all(client.get(url).status_code == 200 for *_, url in figures)
 
 
 def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, folder):
@@ -131,7 +141,7 @@ def test_attention_lists_problems_of_the_newest_reports(browse, folder):
     assert attention_texts(client) == [
         "1 namespace that no user can delete", "4 live entities without an administrator",
         "1 live entity with only one administrator",
-        "2 grants on deleted addresses, which apply again if the entities are recreated",
+        "1 grant on deleted addresses, which apply again if the entities are recreated",
         "1 grant on planned addresses, waiting for their entities",
         "Impact report available, from generation final to core: 1 permission gained, 1,200 lost",
     ]
@@ -140,10 +150,81 @@ def test_attention_lists_problems_of_the_newest_reports(browse, folder):
         assert client.get(item.url).status_code == 200
 
 
-def test_grants_on_long_planned_entities_need_attention(browse):
-    assert attention_texts(browse("aud")) == []
+LEFTOVER = "1 grant on deleted addresses, which apply again if the entities are recreated"
+
+
+def test_ghost_grants_are_counted_without_a_report_as_the_plan_counts_them(browse):
+    client = browse("ada")
+    assert attention_texts(client) == [LEFTOVER, "1 grant on planned addresses, waiting for their entities"]
     GroupGrant.objects.filter(content_object__state="planned").update(granted_at=timezone.now() - timedelta(days=100))
-    assert attention_texts(browse("aud")) == ["1 grant on planned addresses for more than 90 days"]
+    User.objects.filter(username="dee").update(is_active=False)
+    assert attention_texts(client) == [LEFTOVER.replace(", which", ", 1 of inactive users, which"),
+                                       "1 grant on planned addresses for more than 90 days"]
+    client.post("/plans/ghosts")
+    assert Plan.objects.get().effect["revokes"] == 1
+    assert attention_texts(client)[-1] == "1 proposed plan to apply or discard"
+
+
+def test_problems_of_the_console_come_first(browse):
+    create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "WRITE")])
+    AnalysisRun.objects.create(analysis="stranded", state="failed", error="Java is missing.")
+    record_maintenance(MaintenanceTask.JOURNAL_VERIFICATION, revision=3, fault="line 2 was changed")
+    JournalHead.objects.update(hash="0" * 64)
+    client = browse("aud")
+    texts = attention_texts(client)
+    assert texts[0].startswith("The console is read-only: ")
+    assert texts[1] == "Journal verification failed: line 2 was changed"
+    assert texts[-2:] == ["The last run of Stranded entities failed", "1 stale plan to renew or discard"]
+    for item in overview(client)["attention"].items:
+        assert client.get(item.url).status_code == 200
+
+
+def test_the_first_runs_are_shown_until_they_end(browse, folder, settings, htmx):
+    settings.FIRST_ANALYSES = True
+    page = browse("aud").get("/")
+    text = page_html(page)
+    assert "Analyses are running</a> (0 of 5 finished)" in text and 'hx-trigger="every 3s"' in text
+    assert '<noscript><meta http-equiv="refresh" content="10"></noscript>' in text and 'id="chart"' not in text
+    assert "HX-Refresh" not in browse("aud").get("/", headers=htmx("attention")).headers
+    create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
+    for name in ANALYSES.keys() - {"delete-readiness"}:
+        AnalysisRun.objects.create(analysis=name, state="done", revision=3, finished_at=timezone.now())
+    assert browse("aud").get("/", headers=htmx("attention")).headers["HX-Refresh"] == "true"
+    text = page_html(browse("aud").get("/"))
+    assert "every 3s" not in text and 'id="chart"' in text
+
+
+def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(browse, folder):
+    namespaces = [("hr", 2, 1, 0, None, None, True), ("sales", 6, 3, 0, 3, "ned", True)]
+    missing = [("sales", "ned", address) for address in (
+        "application:sales.shop", "dataset:sales.orders", "program:sales.shop.workflow.daily")]
+    other_user = [("sales", "dee", "dataset:sales.orders")]
+    create_report(folder, {"namespaces": namespaces, "detail": sorted([*missing, *other_user])}, revision=3,
+                  finished_at=timezone.now())
+    page = browse("aud").get("/")
+    sales, hr = page.context["chart"]["tiles"]
+    assert [(part.item.name, part.item.area, part.item.caption, part.item.meaning, part.item.url) for part in sales.parts] == [
+        ("other entities", 4, "1 of 4 block", "bad", "/entities/namespace:sales"),
+        ("shop", 2, "2 of 2 block", "bad", "/entities/application:sales.shop")]
+    assert not hr.parts, "everything in a namespace that nobody administers blocks"
+    assert "ned is missing ADMIN on 2 of them, which blocks the deletion" in page_html(page)
+    assert page_html(page).count('class="part bad"') == 4, "in landscape and in portrait"
+    inside = sales.parts[0]
+    assert sales.x < inside.x and inside.x + inside.width < sales.x + sales.width
+    assert sales.y + 20 < inside.y and inside.y + inside.height < sales.y + sales.height
+
+
+def test_nothing_blocks_in_a_namespace_that_somebody_can_delete(browse, folder):
+    create_report(folder, {"namespaces": [("sales", 6, 3, 2, 0, "ned", False)]}, revision=3, finished_at=timezone.now())
+    sales, _ = browse("aud").get("/").context["chart"]["tiles"]
+    assert {part.item.meaning for part in sales.parts} == {"good"} and len(sales.parts) == 2
+
+
+def test_a_report_without_details_leaves_the_applications_out(browse, folder):
+    create_report(folder, {"namespaces": [("sales", 6, 3, 0, 3, "ned", True)]}, revision=3, finished_at=timezone.now())
+    sales, _ = browse("aud").get("/").context["chart"]["tiles"]
+    assert sales.item.meaning == "bad" and not sales.parts
 
 
 def test_the_latest_changes_are_listed_newest_first(browse):

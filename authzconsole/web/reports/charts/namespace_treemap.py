@@ -1,4 +1,7 @@
-"""The treemap of the namespaces, sized by their entities and coloured by delete readiness or by number of viewers."""
+"""The treemap of the namespaces, sized by their entities and coloured by delete readiness or by number of viewers.
+
+Coloured by readiness, the tiles of the largest namespaces contain their applications.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from analytics.results.read import ResultPage, result_page, row_counts
 from analytics.runs.selectors import latest_run
 from analytics.storage import StorageError
 from authzconsole.web.reports.charts.color_scale import color_step
+from authzconsole.web.reports.charts.namespace_parts import namespace_parts
 from authzconsole.web.reports.charts.treemap_layout import TreemapItem, treemap
 from authzconsole.web.reports.readiness_report import (
     StoredReport,
@@ -62,7 +66,7 @@ class TreemapColoring:
 
 
 def namespace_chart(coloring: TreemapColoring, generation: Generation, readiness: AnalysisRun | None, *, is_large: bool) -> dict:
-    """Return the context of the chart. Runs at most five queries.
+    """Return the context of the chart. Runs at most six queries.
 
     area_unit: the unit of the areas. more: number of namespaces without a tile. is_unknown: there is no data for the chart.
     readiness: the newest report on delete readiness; beyond `row_estimates.MAX_COUNTED` entities it supplies the areas.
@@ -85,14 +89,15 @@ def _chart_from_entities(coloring: TreemapColoring, run: AnalysisRun | None) -> 
     rows = list(live.values_list("namespace__key").annotate(total=Count("pk")).order_by("-total", "namespace__key")[:MAX_TILES])
     totals = live.aggregate(entities=Count("pk"), namespaces=Count("namespace", distinct=True))
     colors, fault = _tile_colors(coloring, run, [name for name, _ in rows])
-    items = [_item(name, total, quantity(total, "live entity", "live entities"), colors.get(name, NOT_ANALYSED))
-             for name, total in rows]
+    parts = namespace_parts(run, rows) if colors and coloring.analysis == AnalysisName.DELETE_READINESS else {}
+    items = [_item(name, total, quantity(total, "live entity", "live entities"), colors.get(name, NOT_ANALYSED),
+                   parts.get(name, ())) for name, total in rows]
     more, other_entities = totals["namespaces"] - len(rows), totals["entities"] - sum(total for _, total in rows)
     if more:
         size = quantity(other_entities, "live entity", "live entities")
         items.append(TreemapItem(f"{more:,} more", other_entities, size, f"{more:,} smaller namespaces, {size}"))
     return {"tiles": treemap(items), "more": more, "area_unit": "live entities", "fault": fault,
-            "has_unknown_tiles": any(name not in colors for name, _ in rows)}
+            "has_unknown_tiles": any(name not in colors for name, _ in rows), "has_parts": bool(parts)}
 
 
 def _chart_from_report(coloring: TreemapColoring, run: AnalysisRun | None, readiness: AnalysisRun) -> dict:
@@ -105,9 +110,9 @@ def _chart_from_report(coloring: TreemapColoring, run: AnalysisRun | None, readi
             "area_unit": "entities that require ADMIN", "has_unknown_tiles": any(name not in colors for name in names)}
 
 
-def _item(name: str, area: int, size: str, color: TileColor) -> TreemapItem:
+def _item(name: str, area: int, size: str, color: TileColor, parts: tuple[TreemapItem, ...] = ()) -> TreemapItem:
     title = f"namespace:{name}: {size}; {color.sentence}"
-    return TreemapItem(name, area, color.caption or size, title, namespace_url(name), color.meaning)
+    return TreemapItem(name, area, color.caption or size, title, namespace_url(name), color.meaning, parts)
 
 
 def _tile_colors(coloring: TreemapColoring, run: AnalysisRun | None, names: list[str]) -> tuple[Mapping[str, TileColor], str]:

@@ -1,17 +1,22 @@
 """Lay out a treemap: rectangles with proportional areas, as square as possible (squarified treemap)."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # (width, height) for wide screens and for phones
-LANDSCAPE, PORTRAIT = (1_000.0, 300.0), (360.0, 420.0)
+LANDSCAPE, PORTRAIT = (1_000.0, 340.0), (360.0, 460.0)
 _GAP = 2.0
+# of a tile with others inside: the line of its name, the space around the others, and its smallest side
+_HEAD, _INSET, _SMALLEST_WITH_PARTS = 26.0, 4.0, 56.0
 _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
 
 
 @dataclass(frozen=True, slots=True)
 class TreemapItem:
-    """The content of a tile. caption: the line below its name. meaning: good, bad, a colour step, or empty if unknown."""
+    """The content of a tile.
+
+    caption: the line below its name. meaning: good, bad, a colour step, or empty if unknown. parts: the tiles inside.
+    """
 
     name: str
     area: int
@@ -19,11 +24,15 @@ class TreemapItem:
     title: str
     url: str = ""
     meaning: str = ""
+    parts: tuple["TreemapItem", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TreemapTile:
-    """A placed item. label: its name, clipped to the width of the tile. caption: empty if it does not fit."""
+    """A placed item. label: its name, clipped to the width of the tile. caption: empty if it does not fit.
+
+    parts: the placed parts; empty if the tile is too small for them.
+    """
 
     item: TreemapItem
     x: float
@@ -32,6 +41,7 @@ class TreemapTile:
     height: float
     label: str
     caption: str
+    parts: tuple["TreemapTile", ...] = ()
 
 
 def treemap(items: Iterable[TreemapItem], size: tuple[float, float] = LANDSCAPE) -> list[TreemapTile]:
@@ -86,7 +96,16 @@ def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) ->
     # leave space for the icon before the name
     label = _clip(item.name, max_characters - 2) if lines >= 1 else ""
     caption = item.caption if label and lines >= 2 and len(item.caption) <= max_characters else ""
-    return TreemapTile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label, caption)
+    return TreemapTile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label, caption,
+                       _parts(item, x, y, width, height))
+
+
+def _parts(item: TreemapItem, x: float, y: float, width: float, height: float) -> tuple[TreemapTile, ...]:
+    """Return the tiles inside, below the name of the item."""
+    if min(width, height) < _SMALLEST_WITH_PARTS or not item.parts:
+        return ()
+    tiles = treemap(item.parts, (width - 2 * _INSET, height - _HEAD - _INSET))
+    return tuple(replace(tile, x=round(tile.x + x + _INSET, 1), y=round(tile.y + y + _HEAD, 1)) for tile in tiles)
 
 
 def _clip(text: str, max_characters: int) -> str:
