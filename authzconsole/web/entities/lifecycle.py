@@ -27,18 +27,24 @@ FORECAST_CHANGED = "The forecast changed since you opened this page. Nothing was
 TITLES = {"register": "Register", "delete": "Delete", "recreate": "Recreate"}
 
 
+class NameNotConfirmed(Exception):
+    """The form that deletes a namespace does not contain its name."""
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     """Show the forecast of registering, deleting or recreating an entity; make the change on POST."""
     if verb not in TITLES:
         raise Http404("there is no such page")
     target = administrable_address_or_404(request, address)
-    fields = {name: request.POST.get(name, "").strip() for name in ("reason", "description")}
+    fields = {name: request.POST.get(name, "").strip() for name in ("reason", "description", "confirmed_name")}
     fields["creator"] = principal_from_input(request.POST.get("creator", ""))
     if request.method != "POST":
         return _forecast_page(request, verb, target, fields)
     try:
         outcome = _change_if_forecast_is_current(request, verb, target, fields)
+    except NameNotConfirmed as error:
+        return _forecast_page(request, verb, target, fields, fault=str(error), invalid_field="confirmed_name", status=400)
     except (GrantError, EntityError) as error:
         return _forecast_page(request, verb, target, fields, fault=str(error), status=400)
     if outcome is None:
@@ -55,7 +61,14 @@ def _change_if_forecast_is_current(request: HttpRequest, verb: str, target: Addr
         # a refused change raises its own error below
         if not forecast.refusal and request.POST.get("form_version", _forecast_version(forecast)) != _forecast_version(forecast):
             return None
+        if _requires_name(forecast) and fields["confirmed_name"] != target.name:
+            raise NameNotConfirmed(f"nothing was deleted: to confirm, enter the name of the namespace, {target.name}")
         return _change(request, verb, target, fields)
+
+
+def _requires_name(forecast: LifecycleForecast) -> bool:
+    """Return whether the name must be entered to confirm: to delete a namespace with contents."""
+    return forecast.verb == "delete" and forecast.address.kind == "namespace" and forecast.entities_total > 1
 
 
 def _forecast_version(forecast: LifecycleForecast) -> str:
@@ -75,7 +88,8 @@ def _creator(text: str) -> str | None:
     return (text if ":" in text else f"user:{text}") if text else None
 
 
-def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: str = "", invalid_field: str = "",
+                   status: int = 200) -> HttpResponse:
     forecast = lifecycle_forecast(target, verb)
     return render_page(request, "entities/lifecycle.html", {
         "verb": verb, "title": TITLES[verb], "address_link": address_link_to(target), "kind": KINDS[target.kind],
@@ -86,7 +100,8 @@ def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: 
         "total_admins": _admin_count(verb, target, forecast), "action": address_url("lifecycle", target, verb),
         "back": entity_url(target),
         # the page already shows why the change is refused
-        "fault": fault if fault != forecast.refusal else "", "form_version": _forecast_version(forecast), **fields,
+        "fault": fault if fault != forecast.refusal else "", "form_version": _forecast_version(forecast),
+        "required_name": target.name if _requires_name(forecast) else "", "invalid_field": invalid_field, **fields,
     }, status=status)
 
 

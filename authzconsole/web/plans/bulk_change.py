@@ -121,7 +121,8 @@ def _subtree(form: dict) -> dict:
     kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
               "is_selected": kind in form["kinds"]} for kind in possible]
     return {"address_link": address_link_to(container), "title_address_link": address_link_to(container, linked=False),
-            "kinds": kinds, "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible), "back": entity_url(container), "count": subtree_count(form, container, counts)}
+            "kinds": kinds, "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible),
+            "back": entity_url(container), "count": subtree_count(form, container, counts)}
 
 
 def _counts_by_kind(container: Entity) -> dict[str, int] | None:

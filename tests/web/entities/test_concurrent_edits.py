@@ -11,6 +11,7 @@ from grants.plans.sources.copy import create_plan_from_copy
 from tests.support.cast import SETUP
 
 DELETE = "/lifecycle/delete/namespace:sales"
+NAME = {"confirmed_name": "sales"}
 
 
 @pytest.mark.parametrize("make_change", [
@@ -22,10 +23,10 @@ def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
     form_version = client.get(DELETE).context["form_version"]
     make_change()
     lines = JournalLine.objects.count()
-    response = client.post(DELETE, {"reason": "sold", "form_version": form_version})
+    response = client.post(DELETE, NAME | {"reason": "sold", "form_version": form_version})
     assert response.status_code == 409 and "Nothing was changed" in response.content.decode()
     assert response.context["reason"] == "sold" and JournalLine.objects.count() == lines
-    assert client.post(DELETE, {"reason": "sold", "form_version": response.context["form_version"]}).status_code == 303
+    assert client.post(DELETE, NAME | {"reason": "sold", "form_version": response.context["form_version"]}).status_code == 303
 
 
 def test_unrelated_changes_do_not_block_a_deletion(browse):
@@ -33,12 +34,12 @@ def test_unrelated_changes_do_not_block_a_deletion(browse):
     form_version = client.get(DELETE).context["form_version"]
     assert f'name="form_version" value="{form_version}"' in client.get(DELETE).content.decode()
     change_grants(author=SETUP, grant=[("group:operators", parse_address("instance:cdap"), "READ")])
-    assert client.post(DELETE, {"form_version": form_version}).status_code == 303
+    assert client.post(DELETE, NAME | {"form_version": form_version}).status_code == 303
 
 
 def test_deleting_a_deleted_entity_shows_the_error_once(browse):
     client = browse("ada")
-    client.post(DELETE)
+    client.post(DELETE, NAME)
     text = client.post(DELETE).content.decode()
     assert text.count("namespace:sales was deleted already") == 1
 

@@ -244,9 +244,26 @@ def test_the_delete_page_shows_the_forecast_and_deletes_nothing(browse):
     assert database_state() == before
 
 
+def test_a_namespace_with_contents_is_deleted_only_if_its_name_is_entered(browse):
+    client, before = browse("ada"), database_state()
+    form = client.get("/lifecycle/delete/namespace:sales").content.decode()
+    assert 'name="confirmed_name"' in form and "Only this register changes." in form
+    for name in ("", "sale", "Sales", "namespace:sales"):
+        response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": name})
+        text = response.content.decode()
+        assert response.status_code == 400 and "enter the name of the namespace, sales" in text and 'value="sold"' in text
+        assert 'aria-invalid="true" aria-describedby="lifecycle-fault"' in text
+    assert database_state() == before
+    # an empty namespace and other kinds need no name
+    ensure_entities(states={parse_address("namespace:idle"): "live"})
+    for address in ("namespace:idle", "application:sales.shop"):
+        assert "confirmed_name" not in client.get(f"/lifecycle/delete/{address}").content.decode()
+        assert client.post(f"/lifecycle/delete/{address}").status_code == 303
+
+
 def test_grants_survive_deletion_and_apply_again_after_recreation(browse):
     client = browse("ada")
-    response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold"}, follow=True)
+    response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": "sales"}, follow=True)
     assert "namespace:sales was deleted with 5 entities in it" in response.content.decode()
     assert entity_states()["dataset:sales.orders"] == "deleted"
     assert JournalLine.objects.get(action="delete", entity="namespace:sales").reason == "sold"
