@@ -15,6 +15,7 @@ from authzconsole.web.accounts.factors.pages import (
     reset_factors_view,
 )
 from authzconsole.web.accounts.factors.sign_in_step import second_factor_sign_in
+from authzconsole.web.accounts.providers.link_pages import unlink_identity_view
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
 from authzconsole.web.accounts.providers.saml import saml_acs, saml_metadata
 from authzconsole.web.accounts.reauthentication import reauthenticate
@@ -121,6 +122,7 @@ urlpatterns = [
     path("accounts/tokens/<int:pk>/revoke", revoke_token_view, name="token-revoke"),
     path("accounts/password/<path:principal>", renew_password, name="account-password"),
     path("accounts/sessions/<path:principal>", account_sessions, name="account-sessions"),
+    path("accounts/identities/<int:pk>/unlink", unlink_identity_view, name="account-identity-unlink"),
     path("accounts/second-factor/<path:principal>", reset_factors_view, name="account-second-factor"),
     path("accounts/change/<path:principal>", change_account, name="account-change"),
     path("accounts/<path:principal>", account_page, name="account"),

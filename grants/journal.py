@@ -24,7 +24,7 @@ ACTIONS = (
     "user-change", "role-set", "password-set", "principal-add", "group-add", "group-change", "group-remove", "member-add",
     "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
-    "plan-discard", "identity-link", "factor-add", "factor-remove", "factor-reset",
+    "plan-discard", "identity-link", "identity-unlink", "factor-add", "factor-remove", "factor-reset",
     "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change", "webhook-delete",
     *RUN_ACTIONS,
 )

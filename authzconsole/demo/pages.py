@@ -98,6 +98,7 @@ NO_PAGE = {
     "mfa_authenticate": "a step of signing in",
     "second-factor-codes": _CHANGES,
     "second-factor-remove": "only for a factor of the own account",
+    "account-identity-unlink": "only for an account with a linked identity",
     "openid_connect_login": "redirects to the sign-in provider",
     "saml-acs": "the form back from the sign-in provider",
     "saml-metadata": "the metadata for the sign-in provider",

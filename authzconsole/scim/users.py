@@ -9,6 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from scim2_models import Context, InvalidValueException, PatchOp, UniquenessException
 
+from authzconsole.common.sign_in_methods.factors import remove_all_factors
+from authzconsole.common.sign_in_methods.identity_links import unlink_all_identities
 from authzconsole.models import ApiToken, ProvisionedUser, TokenScope
 from authzconsole.scim.discovery import base_url
 from authzconsole.scim.filters import (
@@ -25,6 +27,7 @@ from authzconsole.scim.responses import Query, list_response, query_of, scim_res
 from authzconsole.scim.rows import external_id_of, matching_page, row_or_404, store_external_id, visible_users, write_transaction
 from authzconsole.scim.schemas import EMAIL_TYPE, POLICY
 from authzconsole.scim.schemas import User as UserResource
+from grants.changes.authority import administrator_transaction
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import JournalLine, Role, User, UserGrant
@@ -78,13 +81,20 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
         else:
             _check_can_return(user)
             ProvisionedUser.objects.filter(user=user).update(removed_at=None)
-            # the name may belong to another person now
-            User.objects.filter(pk=user.pk).update(password=make_password(None))
+            _remove_sign_in_methods(author, user)
             set_user_email(author=author, name=name, email=email)
             set_user_active(author=author, name=name, active=bool(resource.active))
         user = User.objects.select_related("provisioned").get(username=name)
         store_external_id(author, user, external_id, is_new=True)
         return _user_response(_reload(user), query_of(request, SCHEMA), status=201)
+
+
+def _remove_sign_in_methods(author: Author, user: User) -> None:
+    """Remove password, second factors and linked identities, because the name may belong to another person now."""
+    User.objects.filter(pk=user.pk).update(password=make_password(None))
+    with administrator_transaction(author, allows_provisioner=True) as head:
+        remove_all_factors(head, author, user)
+        unlink_all_identities(head, author, user)
 
 
 def _check_can_return(user: User) -> None:

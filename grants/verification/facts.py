@@ -84,9 +84,9 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             del passkeys[principal]
             return [(fact_key("factor", principal, APP_TITLE), None), (fact_key("factor", principal, CODES_TITLE), None),
                     (fact_key("passkeys", principal), None)]
-        case "identity-link":
+        case "identity-link" | "identity-unlink":
             match = _IDENTITY.fullmatch(values[_DETAIL])
-            return [(fact_key("identity", *match.groups()), principal)] if match else []
+            return [(fact_key("identity", *match.groups()), principal if action == "identity-link" else None)] if match else []
         case "generation-activate":
             return [(fact_key("generation"), values[_DETAIL].rpartition(" to ")[2])]
     return []

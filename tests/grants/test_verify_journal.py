@@ -13,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django.utils import timezone
 from pyarrow.fs import FileSelector, S3FileSystem
 
+from authzconsole.common.sign_in_methods.identity_links import unlink_identity
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken
 from authzconsole.settings.sign_in import ProviderOptions
@@ -82,9 +83,14 @@ def tenant(settings):
     revoke_token(author=OPERATOR, number=tokens[1].pk)
     activate_generation(author=OPERATOR, name="existing")
     add_factors()
-    settings.SIGN_IN_PROVIDERS = {"oidc": ProviderOptions(protocol="oidc", name="x", link_existing="always")}
+    settings.SIGN_IN_PROVIDERS = {
+        "oidc": ProviderOptions(protocol="oidc", name="x", link_existing="always", unknown_users="create")}
     identity = Identity("oidc", "a, subject: 7", {"preferred_username": "alice"})
-    sign_in_account(SimpleNamespace(id="", caller_id=""), identity)
+    request = SimpleNamespace(id="", caller_id="")
+    sign_in_account(request, identity)
+    # an identity that was linked and unlinked
+    link = sign_in_account(request, Identity("oidc", "b, subject: 8", {"preferred_username": "carol-of-oidc"}))
+    unlink_identity(author=OPERATOR, user=link.user, pk=link.pk)
     for document in (DOCUMENT, DOCUMENT.replace("false", "true").replace('["carol","dave"]', '["dave"]')):
         import_tenant(stream=io.BytesIO(document.encode()), author=OPERATOR)
 
@@ -174,6 +180,8 @@ def change_digest():
      "is `user:root` in the tables, but `user:alice`"),
     (lambda: SocialAccount.objects.create(user=User.objects.get(username="root"), provider="oidc", uid="8"),
      "the account of the identity 8 at oidc is `user:root` in the tables, but no line"),
+    (lambda: SocialAccount.objects.create(user=User.objects.get(username="root"), provider="oidc", uid="b, subject: 8"),
+     "the account of the identity b, subject: 8 at oidc is `user:root` in the tables, but line"),
     (lambda: ActiveGeneration.objects.update(name="core"), "the active generation is `core` in the tables, but `existing`"),
 ])
 def test_the_attack_a_change_without_a_line_is_detected(tenant, attack, message):

@@ -1,6 +1,8 @@
 """Users over SCIM: provisioning, deactivation with sessions and tokens, removal and return."""
 
 import pytest
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.hashers import make_password
 from django.test import Client
 
@@ -119,6 +121,8 @@ def test_a_removed_user_is_hidden_and_returns_without_the_access_of_the_past(sci
     pk = scim.get("/Users", filter='userName eq "nina"').json()["Resources"][0]["id"]
     group = scim.create_group("readers", [pk, ids["dee"]]).json()
     User.objects.filter(pk=pk).update(password=make_password("of-the-first-nina"))
+    Authenticator.objects.create(user_id=pk, type=Authenticator.Type.TOTP, data={"secret": ""})
+    SocialAccount.objects.create(user_id=pk, provider="corp", uid="s-nina")
     before = current_revision()
     assert scim.send("delete", f"/Users/{pk}").status_code == 204
     assert [line[:2] for line in lines_after(before)] == [("user-deactivate", "user:nina"), ("member-remove", "user:nina")]
@@ -133,6 +137,10 @@ def test_a_removed_user_is_hidden_and_returns_without_the_access_of_the_past(sci
     assert answer.status_code == 201 and answer.json()["id"] == pk and answer.json()["active"] is True
     assert "groups" not in answer.json()
     assert not User.objects.get(pk=pk).has_usable_password()
+    assert not Authenticator.objects.filter(user_id=pk).exists() and not SocialAccount.objects.filter(user_id=pk).exists()
+    assert [line for line in lines_after(before) if line[0] in ("factor-reset", "identity-unlink")] == [
+        ("factor-reset", "user:nina", "", "", "authenticator app"),
+        ("identity-unlink", "user:nina", "", "", "provider: corp, subject: s-nina")]
     assert scim.send("delete", f"/Users/{ids['dee']}").status_code == 204
     assert "would inherit" in error_of(scim.create_user("dee"), 409, "uniqueness")
 

@@ -19,6 +19,7 @@ class EventKind(TextChoices):
     TOKEN_REVOKE = "token-revoke", "Token revoked"
     ROLE_SET = "role-set", "Console role changed"
     IDENTITY_LINK = "identity-link", "Identity linked"
+    IDENTITY_UNLINK = "identity-unlink", "Identity unlinked"
     FACTOR_ADD = "factor-add", "Second factor added"
     FACTOR_REMOVE = "factor-remove", "Second factor removed"
     FACTOR_RESET = "factor-reset", "Second factors reset"
@@ -43,6 +44,7 @@ class EventKind(TextChoices):
 FAILURES = frozenset({EventKind.SIGN_IN_FAILURE, EventKind.DENIAL, EventKind.TOKEN_REJECTED})
 FROM_JOURNAL = frozenset({
     EventKind.TOKEN_ADD, EventKind.TOKEN_REVOKE, EventKind.ROLE_SET, EventKind.PASSWORD_SET, EventKind.IDENTITY_LINK,
+    EventKind.IDENTITY_UNLINK,
     EventKind.FACTOR_ADD, EventKind.FACTOR_REMOVE, EventKind.FACTOR_RESET,
     EventKind.GENERATION_ACTIVATE,
     EventKind.SCHEDULE_ON, EventKind.SCHEDULE_OFF, EventKind.SCHEDULE_CHANGE, EventKind.RUN_START, EventKind.RUN_CANCEL,

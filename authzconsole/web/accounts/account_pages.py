@@ -12,6 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from authzconsole.models import ApiToken
 from authzconsole.web.accounts.change_forecast import AccountForecast, change_forecast, password_forecast
 from authzconsole.web.accounts.email_field import email_from_form
+from authzconsole.web.accounts.providers.link_pages import identity_rows
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.accounts.tokens import token_form, token_row
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
@@ -81,7 +82,7 @@ def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: 
         "can_change": request.user.can_administer, "is_self": user.pk == request.user.pk, "max_tokens": MAX_TOKENS,
         "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "has_more_tokens": len(tokens) > MAX_TOKENS,
         "can_create_token": request.user.can_administer and user.is_active and (user.is_service or user.pk == request.user.pk),
-        "token_form": token_form({"owner": user.username}),
+        "token_form": token_form({"owner": user.username}), "identities": identity_rows(user),
     }, status=status)
 
 

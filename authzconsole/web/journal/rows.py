@@ -21,6 +21,7 @@ ACTION_LABELS = {
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
     "schedule-change": "Nightly run changed", "run-start": "Run started", "run-cancel": "Run cancelled",
     "token-add": "Token created", "token-revoke": "Token revoked", "identity-link": "Identity linked",
+    "identity-unlink": "Identity unlinked",
     "storage-identity": "Storage identity changed", "sessions-end": "Sessions ended",
     "factor-add": "Second factor added", "factor-remove": "Second factor removed", "factor-reset": "Second factors reset",
     "sign-in-limits-clear": "Sign-in limits cleared", "webhook-add": "Webhook created", "webhook-change": "Webhook changed",

@@ -12,26 +12,20 @@ from allauth.mfa.totp.internal.auth import TOTP
 from allauth.mfa.webauthn.internal.auth import WebAuthn
 from django.db import transaction
 
+from authzconsole.common.sign_in_methods.factors import factor_title, remove_all_factors
 from authzconsole.web.accounts.factors.codes import LAST_COUNTER
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import GrantError
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import User
-from grants.verification.facts import APP_TITLE, CODES_TITLE, PASSKEY_PREFIX
+from grants.verification.facts import APP_TITLE, CODES_TITLE
 
 Recorder = Callable[[str, str], None]
 
 
 class FactorError(GrantError):
     """The factor cannot be added or removed; the message says why."""
-
-
-def factor_title(factor: Authenticator) -> str:
-    """Return the name of a factor in the journal."""
-    if factor.type == Authenticator.Type.WEBAUTHN:
-        return f"{PASSKEY_PREFIX}{factor.wrap().name}"
-    return APP_TITLE if factor.type == Authenticator.Type.TOTP else CODES_TITLE
 
 
 def add_app(*, author: Author, user: User, secret: str, last_counter: int = -1) -> list[str]:
@@ -88,11 +82,7 @@ def reset_factors(*, author: Author, name: str) -> Outcome:
         user = User.objects.filter(username=name).first()
         if user is None:
             raise FactorError(f"user:{name} does not exist")
-        factors = Authenticator.objects.filter(user=user)
-        titles = sorted(factor_title(factor) for factor in factors)
-        if titles:
-            factors.delete()
-            append_to_journal(head, [Change("factor-reset", principal=str(user), detail=", ".join(titles))], author=author)
+        if titles := remove_all_factors(head, author, user):
             return Outcome(True, f"the second factors of {user} were removed: {', '.join(titles)}", head.revision)
         return Outcome(False, f"{user} has no second factor: nothing changed", head.revision)
 

@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
 
+from authzconsole.common.sign_in_methods.identity_links import link_detail
 from authzconsole.settings.sign_in import ROLES, ProviderOptions
 from entities.vocabulary import clip
 from grants.changes.authority import administrator_transaction
@@ -127,8 +128,7 @@ def _new_link(author: Author, identity: Identity) -> SocialAccount:
         user = User.objects.get(username=name)
     with administrator_transaction(author) as head:
         link = SocialAccount.objects.create(user=user, provider=identity.provider, uid=identity.subject)
-        detail = f"provider: {identity.provider}, subject: {identity.subject}"
-        append_to_journal(head, [Change("identity-link", principal=str(user), detail=detail)], author=author)
+        append_to_journal(head, [Change("identity-link", principal=str(user), detail=link_detail(link))], author=author)
     return link
 
 
