@@ -11,6 +11,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from authzconsole.common.second_factor import lacks_required_factor
+from authzconsole.common.sign_in_methods.factors import factor_title
 from authzconsole.web.accounts.factors.codes import matching_counter
 from authzconsole.web.accounts.factors.passkeys import passkey_name, registered_credential, registration_options
 from authzconsole.web.accounts.factors.qr_code import QrCode
@@ -18,7 +19,6 @@ from authzconsole.web.accounts.factors.services import (
     FactorError,
     add_app,
     add_passkey,
-    factor_title,
     generate_recovery_codes,
     remove_factor,
     reset_factors,
