@@ -56,9 +56,20 @@ class StalePlan(StaleBase):
 
 
 class EffectTooLarge(GrantError):
-    """The effect of a change is too large to be computed at once. counted: `entities` or `grants`. limit: the allowed number."""
+    """The effect of a change is too large to be computed. counted: `entities` or `grants`. limit: how many are allowed."""
 
     def __init__(self, counted: str, limit: int):
         self.counted, self.limit = counted, limit
         super().__init__(f"the effect cannot be computed: the change reaches more than {limit:,} {counted}, which is the limit "
                          f"of this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones")
+
+
+class EffectChanged(GrantError):
+    """The effect of a change is no longer the one that was shown. change: such as `plan 7`."""
+
+    def __init__(self, change: str):
+        super().__init__(f"the effect of {change} has changed since it was shown: look at the new effect, and confirm it")
+
+
+class EffectUnconfirmed(GrantError):
+    """A change gives permissions beyond its purpose, and this was not confirmed."""

@@ -19,6 +19,7 @@ class PlanEffectSerializer(serializers.Serializer):
     planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
     stranded_none = serializers.IntegerField(help_text="Live entities without an active administrator afterwards.")
     stranded_one = serializers.IntegerField(help_text="Live entities with one active administrator afterwards.")
+    permissions = serializers.DictField(required=False, help_text="Of an applied plan: the totals of its effect on permissions.")
 
 
 class StrandedSerializer(serializers.Serializer):

@@ -6,6 +6,7 @@ from authzconsole.rest.dry_runs import EFFECT_EXAMPLE, PlanEffectSerializer, Str
 from authzconsole.rest.framework.cursors import PageQuery
 from authzconsole.rest.framework.fields import (
     AddressText,
+    Boolean,
     Choice,
     Integer,
     List,
@@ -147,9 +148,12 @@ class KeepSerializer(StrictSerializer):
 
 
 class ApplySerializer(StrictSerializer):
-    """The reason for applying the plan."""
+    """The reason for applying the plan, and what is known about its effect."""
 
     reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="The reason; it is written to the journal with every change.")
+    effect = Text(required=False, max_length=64, help_text="The digest of the effect that was read before (`plans_effect`).")
+    confirm_beyond = Boolean(required=False, default=False,
+                             help_text="Whether the plan may give permissions beyond its purpose.")
 
 
 class DiscardSerializer(StrictSerializer):

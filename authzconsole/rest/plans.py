@@ -48,7 +48,7 @@ from authzconsole.rest.plan_serializers import (
     PlansQuery,
 )
 from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, Plan, PlanItem
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import EffectReview, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
 from grants.plans.dry_run import MAX_STRANDED
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, plan_counts
@@ -158,7 +158,7 @@ class PlanDetail(Endpoint):
         responses={200: PlanDetailSerializer}, response_example=PLAN_EXAMPLE | {"stale": "", "stranded": []}, errors=[404],
         parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        plan = _plan_or_404(request, number)
+        plan = plan_or_404(request, number)
         line = invalidating_line(plan) if plan.is_proposed else None
         stranded = stranded_entities(plan, max_rows=MAX_STRANDED)
         return Response(_plan_as_json(plan) | {
@@ -175,7 +175,7 @@ class PlanItems(Endpoint):
         query=PageQuery, responses={200: page_serializer(PlanItemSerializer)},
         response_example={"items": [ITEM_EXAMPLE], "next": None}, errors=[404], parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        rows = _plan_or_404(request, number).items.all()
+        rows = plan_or_404(request, number).items.all()
         return Response(page_of([ListPart(rows, ("position",))], _item_as_json, query=self.query,
                                 identity=["plan-items", number]))
 
@@ -191,7 +191,7 @@ class PlanPrincipals(Endpoint):
         query=PageQuery, responses={200: page_serializer(PlanPrincipalSerializer)},
         response_example={"items": [PRINCIPAL_EXAMPLE], "next": None}, errors=[404], parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
-        effects = PrincipalEffects(_plan_or_404(request, number))
+        effects = PrincipalEffects(plan_or_404(request, number))
         query, identity = self.query, ["plan-principals", number]
         first_row = position_in_list(query["cursor"], identity) if query["cursor"] else 0
         end = first_row + query["limit"]
@@ -207,13 +207,16 @@ class PlanApplication(Endpoint):
     @api_operation(
         "plans_apply", TAG, "Apply a plan",
         "Applies all items in one transaction, with the reason. Returns 409 (stale-base) if data that the plan depends on "
-        "has changed; the plan can be renewed. Returns 409 if the plan was already applied or discarded.",
+        "has changed; the plan can be renewed. Returns 409 (effect-changed) if `effect` is sent and the effect is another one "
+        "now, and 409 (unconfirmed-effect) if the plan gives permissions beyond its purpose, unless `confirm_beyond` is "
+        "true. Returns 409 if the plan was already applied or discarded.",
         request=ApplySerializer, request_example={"reason": "she takes over the namespace"}, responses={200: PlanSerializer},
         response_example=APPLIED_EXAMPLE, errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        plan = _plan_or_404(request, number)
-        reason = self.body(ApplySerializer)["reason"]
-        return Response(_plan_as_json(apply_plan(author=author_of(request, reason), plan_id=plan.pk)))
+        plan = plan_or_404(request, number)
+        data = self.body(ApplySerializer)
+        review = EffectReview(data.get("effect"), confirms_beyond=data["confirm_beyond"])
+        return Response(_plan_as_json(apply_plan(author=author_of(request, data["reason"]), plan_id=plan.pk, review=review)))
 
 
 class PlanDiscard(Endpoint):
@@ -224,7 +227,7 @@ class PlanDiscard(Endpoint):
         request=DiscardSerializer, request_example={"reason": "not needed any more"}, responses={200: PlanSerializer},
         response_example=PLAN_EXAMPLE | {"state": "discarded"}, errors=[404, 409], parameters=[PLAN_PATH])
     def post(self, request: Request, number: int) -> Response:
-        plan = _plan_or_404(request, number)
+        plan = plan_or_404(request, number)
         reason = self.body(DiscardSerializer)["reason"]
         return Response(_plan_as_json(discard_plan(author=author_of(request, reason), plan_id=plan.pk)))
 
@@ -239,7 +242,7 @@ class PlanInverse(Endpoint):
         responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"origin": "inverse", "inverse_of": 11},
         errors=[404, 409, 413, 415], parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
-        plan = _plan_or_404(request, number)
+        plan = plan_or_404(request, number)
         self.check_empty_body()
         return created_plan_response(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
 
@@ -254,12 +257,12 @@ class PlanRenewal(Endpoint):
         responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"renewal_of": 11}, errors=[404, 409, 413, 415],
         parameters=[PLAN_PATH, LOCATION])
     def post(self, request: Request, number: int) -> Response:
-        plan = _plan_or_404(request, number)
+        plan = plan_or_404(request, number)
         self.check_empty_body()
         return created_plan_response(renew_plan(author=author_of(request), plan_id=plan.pk))
 
 
-def _plan_or_404(request: Request, number: int) -> Plan:
+def plan_or_404(request: Request, number: int) -> Plan:
     """Return the plan. Raise Problem (403) for accounts with the role `ordinary`, Http404 if there is no such plan."""
     check_can_see_all(request)
     plan = Plan.objects.filter(pk=number).first() if number <= MAX_INTEGER else None

@@ -18,6 +18,7 @@ from authzconsole.rest.analyses import (
 )
 from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
+from authzconsole.rest.effects.plan_effects import EffectRowsCsv, EffectRowsJsonLines, PlanEffect
 from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
 from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceList
 from authzconsole.rest.forecasts import DeletionForecasts
@@ -77,6 +78,9 @@ urlpatterns = [
     path("plans/policy-impact", ImpactPlans.as_view(), name="rest-plans-impact"),
     path("plans/readiness", ReadinessPlans.as_view(), name="rest-plans-readiness"),
     path("plans/<int:number>", PlanDetail.as_view(), name="rest-plan"),
+    path("plans/<int:number>/effect", PlanEffect.as_view(), name="rest-plan-effect"),
+    path("plans/<int:number>/effect/rows.jsonl", EffectRowsJsonLines.as_view(), name="rest-plan-effect-jsonl"),
+    path("plans/<int:number>/effect/rows.csv", EffectRowsCsv.as_view(), name="rest-plan-effect-csv"),
     path("plans/<int:number>/items", PlanItems.as_view(), name="rest-plan-items"),
     path("plans/<int:number>/principals", PlanPrincipals.as_view(), name="rest-plan-principals"),
     path("plans/<int:number>/apply", PlanApplication.as_view(), name="rest-plan-apply"),

@@ -1,6 +1,7 @@
 """Apply a plan as a whole, discard it, or create the inverse plan that undoes it."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,6 +14,7 @@ from grants.journal import Author, Change, append_to_journal, current_revision
 from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, JournalHead, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, change_of_item, create_plan
 from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
+from grants.plans.permission_effect import check_effect
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.principals.membership_changes import MembershipItem, write_memberships
 from grants.principals.services import write_user_active
@@ -23,10 +25,24 @@ OPPOSITE_VERBS = {verb: opposite for pair in (GRANT_VERBS, MEMBERSHIP_VERBS, ACT
 ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
-def apply_plan(*, author: Author, plan_id: int) -> Plan:
+@dataclass(frozen=True, slots=True)
+class EffectReview:
+    """What the author of a change knows about its effect.
+
+    digest: of the effect that was shown to the author; None if none was shown.
+    confirms_beyond: whether the author accepts permissions beyond the purpose of the change.
+    """
+
+    digest: str | None = None
+    confirms_beyond: bool = False
+
+
+def apply_plan(*, author: Author, plan_id: int, review: EffectReview | None = None) -> Plan:
     """Make all changes of a plan in one transaction, in batches of ITEMS_PER_BATCH, with the author's reason.
 
-    Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason is missing.
+    review: the effect is computed again and compared with it; None applies the plan without computing its effect.
+    Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason is missing, EffectChanged if the effect is
+    not the one that was shown, EffectUnconfirmed if it is not accepted.
     """
     if not author.reason.strip():
         raise PlanError("the reason is missing: the journal stores it with every change")
@@ -34,10 +50,13 @@ def apply_plan(*, author: Author, plan_id: int) -> Plan:
         plan = _proposed_plan(plan_id)
         if (line := invalidating_line(plan)) is not None:
             raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
+        permissions = check_effect(plan, review.digest, confirms_beyond=review.confirms_beyond) if review else {}
         counts = _write_items(head, author, plan)
         if change_count(counts):
             append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
         plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
+        if permissions:
+            plan.effect["permissions"] = permissions
         plan.revision = head.revision
         _close_plan(plan, PlanState.APPLIED, author)
     return plan

@@ -149,6 +149,8 @@ def plans(page, filters):
     expect(page.get_by_role("heading", level=1)).to_contain_text("Copy the grants of user:sofia.lindqvist")
     expect(page.locator("#effects tbody tr")).to_have_count(1)
     page.get_by_label("Reason", exact=True).fill("the same work")
+    for confirmation in page.get_by_label("beyond its purpose").all():
+        confirmation.check()
     page.get_by_role("button", name="Apply plan").click()
     expect(page.locator("#notices")).to_contain_text("is applied")
     page.get_by_role("button", name="Undo with a plan").click()

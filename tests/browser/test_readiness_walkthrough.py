@@ -75,5 +75,7 @@ def wait_for_report(page):
 
 def apply_plan(page, reason, message):
     page.get_by_label("Reason", exact=True).fill(reason)
+    for confirmation in page.get_by_label("beyond its purpose").all():
+        confirmation.check()
     page.get_by_role("button", name="Apply plan").click()
     expect(page.locator("#notices")).to_contain_text(message)

@@ -57,6 +57,7 @@ def test_missing_grants_are_granted_through_a_plan_and_undone_without_scripts(pa
     page.get_by_role("button", name="Create plan").click()
     plan = page.url
     page.get_by_label("Reason", exact=True).fill("she takes over")
+    page.get_by_label("beyond its purpose").check()
     page.get_by_role("button", name="Apply plan").click()
     expect(page.locator("#notices")).to_contain_text("is applied: 6 granted.")
     page.goto("/forecast/namespace:sales?deleter=dee")

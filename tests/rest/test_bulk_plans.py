@@ -34,7 +34,7 @@ def test_a_bulk_plan_covers_all_live_entities_in_a_container(ada):
     assert some.json()["recipe"] == {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"],
                                      "within": "namespace:sales", "kinds": ["dataset"], "itself": False}
     path = some["Location"].removeprefix("/api/v1")
-    assert all_grants() == before and ada.post(f"{path}/apply", {"reason": "x"}).status_code == 200
+    assert all_grants() == before and ada.post(f"{path}/apply", {"reason": "x", "confirm_beyond": True}).status_code == 200
     assert all_grants() - before == {("user:out", ORDERS, "READ"), ("user:out", CUSTOMERS, "READ")}
     assert ada.post("/plans/many", BULK).json()["effect"]["grants"] == 4
 

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.django_db
 ORDERS = "dataset:sales.orders"
 ITEMS = {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}],
          "revoke": [{"principal": "user:ned", "entity": ORDERS, "privileges": ["ADMIN"]}]}
-READ_PATHS = ["", "/items", "/principals"]
+READ_PATHS = ["", "/items", "/principals", "/effect", "/effect/rows.jsonl", "/effect/rows.csv"]
 CHANGE_PATHS = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/renewal": None}
 
 
@@ -70,14 +70,14 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
                       {"privilege": "WRITE", "kind": "dataset", "entities": 1}], [])]
     problem(ada.post(f"{path}/apply"), 400)
     problem(ada.post(f"{path}/inverse"), 409)
-    applied = ada.post(f"{path}/apply", {"reason": "quarterly close"}).json()
+    applied = ada.post(f"{path}/apply", {"reason": "quarterly close", "confirm_beyond": True}).json()
     assert (applied["state"], applied["decided_by"], applied["reason"]) == ("applied", "ada", "quarterly close")
     assert ("user:out", ORDERS, "WRITE") in all_grants()
     for verb, body in (("apply", {"reason": "x"}), ("discard", {})):
         assert "was already applied" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
     inverse = ada.post(f"{path}/inverse")
     assert inverse.status_code == 201 and inverse.json()["inverse_of"] == created.json()["number"]
-    assert ada.post(f"/plans/{inverse.json()['number']}/apply", {"reason": "back"}).status_code == 200
+    assert ada.post(f"/plans/{inverse.json()['number']}/apply", {"reason": "back", "confirm_beyond": True}).status_code == 200
     assert all_grants() == before
     listed = ada.get("/plans", state="applied", origin="inverse").json()["items"]
     assert [plan["number"] for plan in listed] == [inverse.json()["number"]]
@@ -86,13 +86,13 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
 def test_a_stale_plan_is_a_conflict_and_can_be_renewed(ada, plan):
     change_grants(author=SETUP, grant=[("user:grp", parse_address(ORDERS), "READ")])
     before = database_state()
-    refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
+    refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}), 409)
     assert refused["type"].endswith(":stale-base") and refused["base_revision"] == plan.base_revision
     assert "renew the plan" in refused["detail"] and database_state() == before
     assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("line ")
     renewed = ada.post(f"/plans/{plan.pk}/renewal").json()
     assert renewed["renewal_of"] == plan.pk and ada.get(f"/plans/{plan.pk}").json()["state"] == "discarded"
-    assert ada.post(f"/plans/{renewed['number']}/apply", {"reason": "x"}).status_code == 200
+    assert ada.post(f"/plans/{renewed['number']}/apply", {"reason": "x", "confirm_beyond": True}).status_code == 200
 
 
 def test_all_errors_of_a_change_set_are_reported_and_no_plan_is_created(ada):
@@ -114,7 +114,7 @@ def test_missing_grants_are_granted_through_a_plan(ada):
     assert (forecast["verdict"], forecast["missing"], forecast["next"]) == ("refused", 6, None)
     created = ada.post("/plans/readiness", query | {"principal": "group:operators"}).json()
     assert created["effect"]["grants"] == 6 and created["recipe"] == query | {"principal": "group:operators"}
-    ada.post(f"/plans/{created['number']}/apply", {"reason": "the operators take over"})
+    ada.post(f"/plans/{created['number']}/apply", {"reason": "the operators take over", "confirm_beyond": True})
     assert check(Question("user", "grp", "delete", parse_address("namespace:sales"), "final")).is_permitted
     assert ada.get("/forecasts/deletion", **query).json()["verdict"] == "complete"
     assert "nothing is missing" in problem(ada.post("/plans/readiness", query), 409)["detail"]
@@ -164,7 +164,7 @@ def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, s
 
 def test_an_undone_plan_cannot_be_undone_again_until_it_is_applied_again(ada, plan):
     def apply(number):
-        assert ada.post(f"/plans/{number}/apply", {"reason": "x"}).status_code == 200
+        assert ada.post(f"/plans/{number}/apply", {"reason": "x", "confirm_beyond": True}).status_code == 200
         return number
 
     apply(plan.pk)

@@ -21,7 +21,18 @@ from analytics.storage import StorageError
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
-from grants.errors import GrantError, JournalReadOnly, LifecycleError, NotAdministrator, PlanError, PrincipalError, StaleBase
+from grants.errors import (
+    EffectChanged,
+    EffectTooLarge,
+    EffectUnconfirmed,
+    GrantError,
+    JournalReadOnly,
+    LifecycleError,
+    NotAdministrator,
+    PlanError,
+    PrincipalError,
+    StaleBase,
+)
 from grants.history import HistoryError, HistoryNotReady
 from grants.policies.catalogue import UnknownGeneration
 from grants.policies.explain import join_words
@@ -90,6 +101,12 @@ def _problem_of(error: Exception, view) -> Problem | None:
                            errors=_errors_from_sentence(error.message) if error.status == 400 else [])
         case StaleBase():
             return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
+        case EffectUnconfirmed():
+            return Problem(409, str(error), type_="unconfirmed-effect")
+        case EffectChanged():
+            return Problem(409, str(error), type_="effect-changed")
+        case EffectTooLarge():
+            return Problem(409, str(error), type_="effect-too-large")
         case JournalReadOnly():
             return Problem(503, f"this console is read-only: {error}; nothing was changed", type_="read-only")
         case _ if is_database_locked(error):

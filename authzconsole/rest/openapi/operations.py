@@ -23,7 +23,8 @@ class ProblemSerializer(serializers.Serializer):
     """The reason why a request was refused (RFC 9457). `instance` is the request id; the log of the console has it too."""
 
     type = serializers.CharField(
-        help_text=f"`urn:authzconsole:problem:` followed by one of {', '.join(TYPES.values())}, stale-base, read-only.")
+        help_text=f"`urn:authzconsole:problem:` followed by one of {', '.join(TYPES.values())}, stale-base, read-only, "
+                  "unconfirmed-effect, effect-changed, effect-too-large.")
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="A sentence that names the problem, its place and the solution.")

@@ -17,10 +17,10 @@ from authzconsole.web.shared.guard import administrator_required, request_author
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import see_other
 from entities.address import AddressError, parse_address
-from grants.errors import GrantError, StaleBase
+from grants.errors import EffectChanged, GrantError, StaleBase
 from grants.journal import Author
 from grants.models import Plan
-from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import EffectReview, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.renew import renew_plan
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
@@ -36,10 +36,13 @@ def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     if plan.is_proposed and stranded_count(plan) and request.POST.get("strand") != "yes":
         return render_plan(request, plan, reason=reason, fault=UNCONFIRMED, status=400)
     try:
-        applied = apply_plan(author=request_author(request, reason), plan_id=pk)
+        review = EffectReview(request.POST.get("effect") or None, confirms_beyond=request.POST.get("beyond") == "yes")
+        applied = apply_plan(author=request_author(request, reason), plan_id=pk, review=review)
     except StaleBase:
         # the page shows what changed since the plan was created
         return render_plan(request, plan, reason=reason, status=409)
+    except EffectChanged as error:
+        return render_plan(request, plan, fault=f"Nothing was changed: {error}.", reason=reason, status=409)
     except GrantError as error:
         return render_plan(request, plan_or_404(pk), fault=f"Nothing was changed: {error}.", reason=reason, status=400)
     messages.success(request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")

@@ -11,6 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
+from authzconsole.web.plans.effect_section import apply_review, permissions_section
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence, url_with_query
@@ -112,7 +113,8 @@ def _item_row(item: PlanItem) -> dict:
 
 
 # by the id of the section; its template is plans/_<id>.html
-SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict]] = {"effects": _effects, "items": _items}
+SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict | None]] = {
+    "permissions": permissions_section, "effects": _effects, "items": _items}
 
 
 @require_safe
@@ -134,6 +136,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
     if name in SECTIONS:
         return render_page(request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)})
     line = invalidating_line(plan) if plan.is_proposed else None
+    sections = {name: section(request, plan) for name, section in SECTIONS.items()}
     total_stranded = stranded_count(plan)
     stranded = [{"address_link": address_link_to(row.address), "admins": row.admin_count}
                 for row in stranded_entities(plan, max_rows=MAX_STRANDED)]
@@ -145,7 +148,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
         "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
         "undo_plan": plan.inverses.order_by("-pk").first(),
         "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
-        **{name: section(request, plan) for name, section in SECTIONS.items()},
+        **sections, "review": apply_review(plan, sections["permissions"]) if sections["permissions"] else None,
     }, status=status)
 
 

@@ -111,7 +111,7 @@ def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
     plan = Plan.objects.get()
     assert response["Location"] == f"/plans/{plan.pk}/" and database_state()[0] == before
     assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
-    client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over"})
+    client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over", "beyond": "yes"})
     assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.is_permitted
     next_step = client.get(f"/plans/{plan.pk}/").context["next_step"]
     assert next_step["text"] == "Ask again: may user:dee delete namespace:sales?"

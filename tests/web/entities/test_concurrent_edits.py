@@ -61,7 +61,7 @@ def test_renewing_a_stale_plan_keeps_the_reason(browse):
     client = browse("ada")
     plan = create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
     change_grants(author=SETUP, revoke=[("user:ned", parse_address("dataset:sales.orders"), "ADMIN")])
-    text = client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes"}).content.decode()
+    text = client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"}).content.decode()
     assert '<input type="hidden" name="reason" value="he takes over">' in text
     response = client.post(f"/plans/{plan.pk}/renew", {"reason": "he takes over"}, follow=True)
     assert response.context["reason"] == "he takes over" and response.context["plan"].pk != plan.pk

@@ -21,7 +21,7 @@ def test_the_checklist_becomes_one_plan_with_the_chosen_heirs(browse):
     assert (plan.effect["grants"], plan.effect["revokes"], plan.effect["deactivations"]) == (len(SALES) + 1, len(SALES), 1)
     shown = page_html(ada.get(f"/plans/{plan.pk}/"))
     assert "1 deactivation" in shown and "Undoing the plan does not restore them" in shown
-    applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "leaves", "strand": "yes"})
+    applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "leaves", "strand": "yes", "beyond": "yes"})
     assert applied.status_code == 303 and not User.objects.get(username="ned").is_active
 
 

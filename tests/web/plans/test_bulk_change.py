@@ -64,7 +64,7 @@ def test_a_container_page_links_to_a_bulk_change(browse):
     assert data["itself"] == ["yes"] and data["kind"] == [kind for kind in ALL_KINDS if kind != "securekey"]
     page = client.post(BULK, data | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
     assert plan_addresses(page) == set(SALES) and "6 grants to add" in text_of(page) and all_grants() == before
-    client.post(f"/plans/{page.context['plan'].pk}/apply", {"reason": "she audits sales"})
+    client.post(f"/plans/{page.context['plan'].pk}/apply", {"reason": "she audits sales", "beyond": "yes"})
     assert all_grants() - before == {("user:out", address, "READ") for address in SALES}
 
 

@@ -1,0 +1,107 @@
+"""Test the effect of changes: totals, people, entities, rows, filters and the digest."""
+
+import pytest
+
+from entities.address import parse_address
+from entities.vocabulary import ADMIN, READ, WRITE
+from grants.changes.services import change_grants
+from grants.effects.changes import ActivationChange, GrantChange, MembershipChange
+from grants.effects.effect import EffectRow, RowFilter, effect_of
+from grants.effects.masks import BitCounter, bits_of
+from grants.effects.purposes import AnswerQuestion, DeleteNamespace, KeepPermissions
+from grants.policies.catalogue import GENERATIONS
+from tests.support.cast import SETUP, create_sample_tenant
+
+FINAL, EXISTING = GENERATIONS["final"], GENERATIONS["existing"]
+ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
+
+
+@pytest.fixture
+def cast(db):
+    return create_sample_tenant()
+
+
+def test_a_grant_intends_the_decisions_about_its_address_and_nothing_else(cast):
+    effect = effect_of([GrantChange("user:out", ORDERS, READ)], FINAL)
+    rows = list(effect.rows())
+    assert {row.user for row in rows} == {"out"} and all(row.after and not row.before for row in rows)
+    assert {(row.entity, row.operation) for row in rows if not row.intended} == {
+        ("namespace:sales", operation) for operation in ("list", "get", "search", "get-preferences")}
+    assert EffectRow("out", "dataset:sales.orders", "read", False, True, True) in rows
+    assert rows == sorted(rows)
+    assert effect.summary == {"for": {"gained": len(rows) - 4, "lost": 0}, "beyond": {"gained": 4, "lost": 0}}
+    assert [name for name, _ in effect.people] == ["out"] and effect.people[0][1] == effect.tally
+    assert effect.entities[0][0] == SALES and effect.entities[0][1].gained_beyond == 4
+
+
+def test_a_grant_on_a_namespace_changes_what_is_inside_where_the_rules_say_so(cast):
+    change = GrantChange("group:operators", SALES, READ)
+    rows = list(effect_of([change], EXISTING).rows())
+    assert EffectRow("grp", "dataset:sales.orders", "read", False, True, False) in rows
+    assert not [row for row in effect_of([change], FINAL).rows() if row.entity != "namespace:sales"]
+
+
+def test_a_revocation_and_a_grant_that_change_nothing_have_no_effect(cast):
+    changes = [GrantChange("user:ned", ORDERS, ADMIN), GrantChange("user:out", ORDERS, READ, is_grant=False),
+               GrantChange("user:ina", ORDERS, WRITE), GrantChange("user:unknown", ORDERS, READ)]
+    effect = effect_of(changes, FINAL)
+    assert not effect.has_effect and list(effect.rows()) == [] and effect.people == []
+
+
+def test_a_membership_and_an_activation_intend_all_they_change(cast):
+    changes = [MembershipChange("out", "operators"), ActivationChange("ina", is_active=True),
+               ActivationChange("dee", is_active=False), GrantChange("user:out", ORDERS, READ)]
+    effect = effect_of(changes, FINAL)
+    by_user = {user: [row for row in effect.rows() if row.user == user] for user in ("out", "ina", "dee")}
+    assert all(row.intended for row in effect.rows())
+    assert not any(row.after for row in by_user["dee"]) and all(row.after for row in by_user["out"] + by_user["ina"])
+
+
+def test_a_question_and_a_readiness_intend_only_what_they_name(cast):
+    changes = [GrantChange("group:operators", ORDERS, ADMIN), GrantChange("group:operators", SALES, ADMIN)]
+    read = effect_of(changes, FINAL, AnswerQuestion("grp", "truncate", ORDERS))
+    assert [(row.user, row.entity, row.operation) for row in read.rows(RowFilter(purpose="for"))] == [
+        ("grp", "dataset:sales.orders", "truncate")]
+    ready = effect_of(changes, FINAL, DeleteNamespace("grp", SALES))
+    assert {(row.entity, row.operation) for row in ready.rows(RowFilter(purpose="for"))} == {("dataset:sales.orders", "drop")}
+
+
+def test_keeping_permissions_intends_what_the_other_generation_permits(cast):
+    change_grants(author=SETUP, grant=[("user:out", SALES, READ)])
+    effect = effect_of([GrantChange("user:out", ORDERS, READ)], FINAL, KeepPermissions(EXISTING))
+    assert EffectRow("out", "dataset:sales.orders", "read", False, True, True) in list(effect.rows())
+    wider = effect_of([GrantChange("user:out", ORDERS, WRITE)], FINAL, KeepPermissions(EXISTING))
+    assert [row.operation for row in wider.rows(RowFilter(purpose="beyond"))] == ["list", "write"]
+
+
+def test_rows_are_filtered_counted_and_read_from_any_position(cast):
+    effect = effect_of([GrantChange("group:operators", ORDERS, ADMIN), GrantChange("user:out", ORDERS, READ),
+                        GrantChange("user:dee", ORDERS, READ, is_grant=False)], FINAL)
+    rows = list(effect.rows())
+    assert {row.user for row in rows} == {"dee", "grp", "out"}
+    for where in (RowFilter(), RowFilter(user="grp"), RowFilter(entity="SALES.ORD"), RowFilter(operation="list"),
+                  RowFilter(change="lost"), RowFilter(purpose="beyond"), RowFilter(user="nobody")):
+        expected = [row for row in rows if where.user in row.user and where.entity.lower() in row.entity
+                    and where.operation in ("", row.operation) and where.change in ("", "gained" if row.after else "lost")
+                    and where.purpose in ("", "for" if row.intended else "beyond")]
+        assert list(effect.rows(where)) == expected and effect.row_count(where) == len(expected)
+        assert [row for start in range(0, len(rows), 3) for row in list(effect.rows(where, start))[:3]] == expected
+
+
+def test_the_digest_changes_with_the_effect_only(cast):
+    change = GrantChange("user:out", ORDERS, READ)
+    digest = effect_of([change], FINAL).digest
+    assert effect_of([change, GrantChange("user:ina", ORDERS, WRITE)], FINAL).digest == digest
+    assert effect_of([change], EXISTING).digest != digest
+    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), READ)])
+    # the namespace is visible already, so the same grant gives less
+    assert effect_of([change], FINAL).digest != digest
+
+
+def test_a_counter_counts_every_bit():
+    masks = [0b1011, 0b1, 0b1001, 0, 0b1000] * 5
+    counter = BitCounter()
+    for mask in masks:
+        counter.add(mask)
+    assert [counter.count(bit) for bit in range(4)] == [sum(mask >> bit & 1 for mask in masks) for bit in range(4)]
+    assert bits_of(counter.any) == [0, 1, 3]

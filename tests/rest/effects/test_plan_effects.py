@@ -1,0 +1,87 @@
+"""The effect of a plan over REST: totals, rows as files, and the confirmation of permissions beyond its purpose."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.models import Plan
+from grants.plans.sources.changes import create_plan_from_changes
+from tests.rest.conftest import problem
+from tests.support.cast import SETUP
+
+pytestmark = pytest.mark.django_db
+
+ORDERS, SALES = "dataset:sales.orders", "namespace:sales"
+
+
+@pytest.fixture
+def plan(cast):
+    return create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address(ORDERS), "READ")],
+                                    revoke=[("user:dee", parse_address(ORDERS), "READ")])
+
+
+def body_of(response):
+    return b"".join(response.streaming_content).decode()
+
+
+def test_the_effect_has_totals_and_the_most_affected_users_entities_and_operations(ada, plan):
+    effect = ada.get(f"/plans/{plan.pk}/effect").json()
+    rows = [json.loads(line) for line in body_of(ada.get(f"/plans/{plan.pk}/effect/rows.jsonl")).splitlines()]
+    for part, intended in (("for", True), ("beyond", False)):
+        assert effect[part] == {"gained": sum(row["after"] and row["intended"] == intended for row in rows),
+                                "lost": sum(row["before"] and row["intended"] == intended for row in rows)}
+    assert effect["generation"] == "final" and effect["beyond"] == {"gained": 4, "lost": 0} and effect["for"]["lost"] > 0
+    assert [user["user"] for user in effect["users"]] == ["out", "dee"]
+    assert {entity["entity"] for entity in effect["entities"]} == {ORDERS, SALES}
+    assert {"kind": "dataset", "operation": "read", "for": {"gained": 1, "lost": 1}, "beyond": {"gained": 0, "lost": 0}} in \
+        effect["operations"]
+
+
+def test_rows_are_sorted_and_filtered_and_the_same_in_both_formats(ada, plan):
+    path = f"/plans/{plan.pk}/effect/rows"
+    rows = [json.loads(line) for line in body_of(ada.get(f"{path}.jsonl")).splitlines()]
+    keys = [(row["user"], row["entity"], row["operation"]) for row in rows]
+    assert keys == sorted(keys) and list(rows[0]) == ["user", "entity", "operation", "before", "after", "intended"]
+    table = list(csv.DictReader(io.StringIO(body_of(ada.get(f"{path}.csv")))))
+    assert [(row["user"], row["entity"], row["operation"]) for row in table] == keys
+    beyond = [json.loads(line) for line in body_of(ada.get(f"{path}.jsonl?purpose=beyond&entity=namespace")).splitlines()]
+    assert {(row["user"], row["operation"]) for row in beyond} == {
+        ("out", operation) for operation in ("get", "get-preferences", "list", "search")}
+    problem(ada.get(f"{path}.jsonl?purpose=good"), 400)
+
+
+def test_the_effect_depends_on_the_generation(ada, plan):
+    effect = ada.get(f"/plans/{plan.pk}/effect?generation=existing").json()
+    assert effect["generation"] == "existing" and effect["beyond"] == {"gained": 0, "lost": 0}
+    problem(ada.get(f"/plans/{plan.pk}/effect?generation=newest"), 400)
+
+
+def test_permissions_beyond_the_purpose_must_be_confirmed(ada, plan):
+    refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
+    assert refused["type"].endswith("unconfirmed-effect") and "also gives 4 permissions beyond its purpose" in refused["detail"]
+    assert Plan.objects.get(pk=plan.pk).is_proposed
+    applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}).json()
+    assert applied["effect"]["permissions"]["beyond"] == {"gained": 4, "lost": 0}
+    assert ada.get(f"/plans/{plan.pk}/effect").json()["beyond"] == {"gained": 4, "lost": 0}
+    problem(ada.get(f"/plans/{plan.pk}/effect/rows.jsonl"), 409)
+
+
+def test_an_effect_that_changed_since_it_was_read_is_not_applied(ada, plan):
+    digest = ada.get(f"/plans/{plan.pk}/effect").json()["digest"]
+    # does not make the plan stale, but its user can see the namespace already
+    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), "READ")])
+    body = {"reason": "x", "confirm_beyond": True, "effect": digest}
+    refused = problem(ada.post(f"/plans/{plan.pk}/apply", body), 409)
+    assert refused["type"].endswith("effect-changed") and Plan.objects.get(pk=plan.pk).is_proposed
+
+
+def test_an_effect_above_the_limit_is_a_conflict_and_needs_a_confirmation(ada, settings, plan):
+    settings.EFFECT_MAX_GRANTS = 0
+    refused = problem(ada.get(f"/plans/{plan.pk}/effect"), 409)
+    assert refused["type"].endswith("effect-too-large") and "EFFECT_MAX_GRANTS" in refused["detail"]
+    problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
+    assert ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}).status_code == 200
