@@ -1,17 +1,35 @@
+import hashlib
+import hmac
+import json
+
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.db import migrations, models
 from django.db.models import Exists, OuterRef, Value
 from django.db.models.functions import Concat
 from django.utils import timezone
 
-from grants.journal_keys import signing_key
-from grants.models import JournalLine, line_hash
-
 # Plain SQL, because Django would copy the whole journal on SQLite for each column.
 COLUMNS = ("key_id varchar(16) DEFAULT '' NOT NULL", "mac varchar(64) DEFAULT '' NOT NULL")
-# the columns and the hash of lines of format 2
+# the hashed columns of lines of format 2
 CONTENT = ("revision", "at", "actor", "action", "principal", "entity", "privilege", "detail", "reason", "request_id",
            "caller_request_id", "token", "issuer", "format")
-assert CONTENT == JournalLine.HASHED
+
+
+# Hashes and signatures as the console computes them. Migrations do not import the console, because its code changes later.
+def hash_of_line(previous_hash, line):
+    content = [previous_hash, *(getattr(line, name) for name in CONTENT)]
+    content[2] = content[2].isoformat(timespec="microseconds")
+    return hashlib.sha256(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode()).hexdigest()
+
+
+def key_id_of(secret):
+    return hashlib.sha256(f"authzconsole key id\n{secret}".encode()).hexdigest()[:16]
+
+
+def signature(secret, purpose, *values):
+    text = "\n".join((f"authzconsole {purpose}", key_id_of(secret), *map(str, values)))
+    return hmac.digest(secret.encode(), text.encode(), "sha256").hex()
 
 
 def seal_journal(apps, schema_editor):
@@ -23,13 +41,15 @@ def seal_journal(apps, schema_editor):
     head = Head.objects.filter(pk=1).first()
     if head is None or head.revision == 0:
         return
-    key, sealed = signing_key(), f"the hashes of lines 1 to {head.revision}: {head.hash}"
+    if not settings.JOURNAL_KEYS:
+        raise ImproperlyConfigured("JOURNAL_KEYS contains no key, so the journal cannot be signed")
+    secret, sealed = settings.JOURNAL_KEYS[0], f"the hashes of lines 1 to {head.revision}: {head.hash}"
     head.at = max(timezone.now(), head.at or timezone.now())
 
     def append(**changes):
         line = Line(revision=head.revision + 1, at=head.at, actor="migrate", format=2, reason="upgrade", **changes)
-        line.hash = line_hash(head.hash, [getattr(line, name) for name in CONTENT])
-        line.key_id, line.mac = key.key_id, key.sign_line(line.hash)
+        line.hash = hash_of_line(head.hash, line)
+        line.key_id, line.mac = key_id_of(secret), signature(secret, "journal line", line.hash)
         line.save(force_insert=True)
         head.revision, head.hash = line.revision, line.hash
 
@@ -41,7 +61,7 @@ def seal_journal(apps, schema_editor):
         append(action="user-add", principal=f"user:{name}",
                detail=", ".join([*detail, *([] if role == "ordinary" else [f"role: {role}"]), "without a line until now"]))
     append(action="seal", detail=sealed)
-    head.key_id, head.mac = key.key_id, key.sign_head(head.revision, head.hash)
+    head.key_id, head.mac = key_id_of(secret), signature(secret, "journal head", head.revision, head.hash)
     head.save()
 
 
