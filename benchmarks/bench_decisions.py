@@ -29,15 +29,15 @@ def measure() -> int:
     from benchmarks.tenants import write_tenant
 
     write_tenant(SIZE)
-    dice = random.Random(1)
-    pairs = read_pairs(dice)
+    rng = random.Random(1)
+    pairs = read_pairs(rng)
     guardian = guardian_task(pairs)
-    results = [measure_single(pairs, guardian), measure_batch(dice, guardian), measure_namespaces(dice, guardian),
+    results = [measure_single(pairs, guardian), measure_batch(rng, guardian), measure_namespaces(rng, guardian),
                measure_first_pages(), measure_over_http(pairs)]
     return 0 if all(results) else 1
 
 
-def read_pairs(dice: random.Random) -> list:
+def read_pairs(rng: random.Random) -> list:
     """Return (user, dataset) pairs; in half of them, the user holds READ directly."""
     from entities.models import Entity
     from entities.vocabulary import Privilege
@@ -46,9 +46,9 @@ def read_pairs(dice: random.Random) -> list:
     read = UserGrant.objects.filter(permission_id=permission_ids()[Privilege.READ], content_object__kind="dataset")
     granted_pairs = [(grant.user, grant.content_object) for grant in read.select_related("user", "content_object")[: CHECKS // 2]]
     users, datasets = list(User.objects.all()[:2_000]), list(Entity.objects.filter(kind="dataset")[:20_000])
-    random_pairs = [(dice.choice(users), dice.choice(datasets)) for _ in range(CHECKS - len(granted_pairs))]
+    random_pairs = [(rng.choice(users), rng.choice(datasets)) for _ in range(CHECKS - len(granted_pairs))]
     pairs = granted_pairs + random_pairs
-    dice.shuffle(pairs)
+    rng.shuffle(pairs)
     return pairs
 
 
@@ -82,17 +82,17 @@ def measure_single(pairs: list, guardian) -> bool:
                    min_ratio=10)
 
 
-def measure_batch(dice: random.Random, guardian) -> bool:
+def measure_batch(rng: random.Random, guardian) -> bool:
     from benchmarks.ratios import Task, compare
     from grants.evaluation.engine import answer_questions
 
-    questions = mixed_questions(dice, 1_000)
+    questions = mixed_questions(rng, 1_000)
     assert [answer["decision"] for answer in answer_questions(questions)] == one_by_one(questions)
     return compare("a batch of 1,000 mixed decisions, per check", guardian,
                    Task("engine", lambda: list(answer_questions(questions)), len(questions)), min_ratio=60)
 
 
-def mixed_questions(dice: random.Random, count: int) -> list:
+def mixed_questions(rng: random.Random, count: int) -> list:
     """Return random operations of random generations: half on entities with a grant of the user, half on random entities."""
     from entities.models import Entity
     from entities.vocabulary import KINDS
@@ -105,12 +105,12 @@ def mixed_questions(dice: random.Random, count: int) -> list:
     others = list(Entity.objects.order_by("?")[:count])
     users = list(User.objects.order_by("?")[:count])
     pairs = pairs[: count // 2] + list(zip(users, others, strict=True))
-    questions = [Question("user", user.username, dice.choice(KINDS[entity.kind].operations), entity.address,
-                          dice.choice(list(GENERATIONS))) for user, entity in pairs if KINDS[entity.kind].operations]
+    questions = [Question("user", user.username, rng.choice(KINDS[entity.kind].operations), entity.address,
+                          rng.choice(list(GENERATIONS))) for user, entity in pairs if KINDS[entity.kind].operations]
     return questions[:count]
 
 
-def measure_namespaces(dice: random.Random, guardian) -> bool:
+def measure_namespaces(rng: random.Random, guardian) -> bool:
     from benchmarks.ratios import Task, compare
     from entities.models import Entity
     from grants.policies.question import Question
@@ -118,7 +118,7 @@ def measure_namespaces(dice: random.Random, guardian) -> bool:
     namespace_addresses = [entity.address for entity in Entity.objects.filter(kind="namespace")]
     is_within_limits = True
     for operation in ("list", "get"):
-        questions = [Question("user", f"user{dice.randint(1, SIZE.users)}", operation, dice.choice(namespace_addresses), "final")
+        questions = [Question("user", f"user{rng.randint(1, SIZE.users)}", operation, rng.choice(namespace_addresses), "final")
                      for _ in range(CHECKS)]
         answers = one_by_one(questions)
         assert 0.1 < sum(answers) / len(answers) < 0.95

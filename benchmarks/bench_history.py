@@ -49,12 +49,12 @@ def measure() -> int:
     return 0 if all(results) else 1
 
 
-def changes(dice: random.Random) -> Iterator:
+def changes(rng: random.Random) -> Iterator:
     """Yield the changes of the journal: principals and entities first, then grants and revocations at random."""
     from entities.vocabulary import Privilege
     from grants.journal import Change
 
-    datasets = [f"dataset:ns{dice.randint(1, NAMESPACES)}.d{number}" for number in range(ENTITIES)]
+    datasets = [f"dataset:ns{rng.randint(1, NAMESPACES)}.d{number}" for number in range(ENTITIES)]
     yield Change("register", entity="instance:cdap")
     yield from (Change("register", entity=f"namespace:ns{number}") for number in range(1, NAMESPACES + 1))
     yield from (Change("group-add", principal=f"group:g{number}") for number in range(GROUPS))
@@ -62,18 +62,18 @@ def changes(dice: random.Random) -> Iterator:
     yield from (Change("user-add", principal=f"user:u{number}") for number in range(USERS))
     yield Change("user-add", principal=f"user:{WATCHER}")
     yield Change("member-add", principal=f"user:{WATCHER}", detail=f"group:{WATCHER}")
-    pairs = {(dice.randint(0, USERS - 1), dice.randint(0, GROUPS - 1)) for _ in range(MEMBERSHIPS)}
+    pairs = {(rng.randint(0, USERS - 1), rng.randint(0, GROUPS - 1)) for _ in range(MEMBERSHIPS)}
     yield from (Change("member-add", principal=f"user:u{user}", detail=f"group:g{group}") for user, group in sorted(pairs))
     yield from (Change("register", entity=dataset) for dataset in datasets)
     yield from (Change("grant", f"group:{WATCHER}", dataset, "READ") for number, dataset in enumerate(datasets) if number % 20)
     count = GROUPS + USERS + NAMESPACES + len(pairs) + 2 * ENTITIES
     held: set[tuple[str, str, str]] = set()
     while count < LINES:
-        principal = f"group:g{dice.randint(0, GROUPS - 1)}" if dice.random() < 0.4 else f"user:u{dice.randint(0, USERS - 1)}"
-        key = principal, dice.choice(datasets), dice.choice(list(Privilege)).value
+        principal = f"group:g{rng.randint(0, GROUPS - 1)}" if rng.random() < 0.4 else f"user:u{rng.randint(0, USERS - 1)}"
+        key = principal, rng.choice(datasets), rng.choice(list(Privilege)).value
         yield Change("revoke" if key in held else "grant", *key)
         held ^= {key}
-        if dice.random() < 0.1:
+        if rng.random() < 0.1:
             yield Change("revoke", *held.pop())
             count += 1
         count += 1
@@ -91,11 +91,11 @@ def questions() -> dict[str, Callable]:
     from grants.models import User
     from grants.policies.question import Question
 
-    dice = random.Random(4)
+    rng = random.Random(4)
     addresses = [Address("namespace", f"ns{number}") for number in range(1, NAMESPACES + 1)]
 
     def question(operation: str, target: Address, user: str = "") -> Question:
-        return Question("user", user or f"u{dice.randint(0, USERS - 1)}", operation, target, "final")
+        return Question("user", user or f"u{rng.randint(0, USERS - 1)}", operation, target, "final")
 
     def first_page(user_name: str):
         user = User.objects.get(username=user_name)
@@ -104,20 +104,20 @@ def questions() -> dict[str, Callable]:
         return list(rows[:PAGE_ROWS])
 
     def content():
-        namespace = Entity.objects.get(kind="namespace", key=f"ns{dice.randint(1, NAMESPACES)}")
+        namespace = Entity.objects.get(kind="namespace", key=f"ns{rng.randint(1, NAMESPACES)}")
         rows = Entity.objects.filter(namespace=namespace).order_by("kind", "key")
         return list(rows.order_by().values("kind", "state").annotate(total=Count("*"))), list(rows[:PAGE_ROWS])
 
     return {
-        "a decision": lambda: check(question("list", dice.choice(addresses))),
-        "1,000 decisions": lambda: list(answer_questions([question("get", dice.choice(addresses)) for _ in range(1_000)])),
+        "a decision": lambda: check(question("list", rng.choice(addresses))),
+        "1,000 decisions": lambda: list(answer_questions([question("get", rng.choice(addresses)) for _ in range(1_000)])),
         "who can list a namespace": lambda: search_principals(
-            question("list", dice.choice(addresses)), after="", max_rows=PAGE_ROWS),
+            question("list", rng.choice(addresses)), after="", max_rows=PAGE_ROWS),
         "what a user can read": lambda: search_entities(question("read", Address("dataset", "")), after="", max_rows=PAGE_ROWS),
         "what a user can read who reads nearly everything": lambda: search_entities(
             question("read", Address("dataset", ""), WATCHER), after="", max_rows=PAGE_ROWS),
         "the first page of a user who sees nearly everything": lambda: first_page(WATCHER),
-        "the first page of a user with few grants": lambda: first_page(f"u{dice.randint(0, USERS - 1)}"),
+        "the first page of a user with few grants": lambda: first_page(f"u{rng.randint(0, USERS - 1)}"),
         "the content of a namespace": content,
     }
 

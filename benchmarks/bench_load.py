@@ -78,7 +78,7 @@ def create_requests() -> Requests:
     from grants.journal import Author, Change, append_to_journal
     from grants.models import Role, User
 
-    author, dice = Author("benchmark"), random.Random(1)
+    author, rng = Author("benchmark"), random.Random(1)
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
     with administrator_transaction(author) as head:
         lines = (Change("describe", entity=f"namespace:ns{n % 100}", detail="x" * 100) for n in range(JOURNAL_LINES))
@@ -86,8 +86,8 @@ def create_requests() -> Requests:
     secret = create_token(author=author, owner="administrator", name="benchmark", scopes=["decide"], days=1).secret
     datasets = list(Entity.objects.filter(kind="dataset")[:5_000])
     decisions = [request_bytes("/access/v1/evaluation", {
-        "subject": {"type": "user", "id": f"user{dice.randint(1, SIZE.users)}"}, "action": {"name": "read"},
-        "resource": {"type": "dataset", "id": dice.choice(datasets).key}}, {"Authorization": f"Bearer {secret}"})
+        "subject": {"type": "user", "id": f"user{rng.randint(1, SIZE.users)}"}, "action": {"name": "read"},
+        "resource": {"type": "dataset", "id": rng.choice(datasets).key}}, {"Authorization": f"Bearer {secret}"})
         for _ in range(1_000)]
     client = Client()
     client.force_login(administrator)

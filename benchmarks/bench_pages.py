@@ -78,19 +78,19 @@ class Caller:
     examples: list[dict[str, str]]
 
 
-def create_callers(dice: random.Random) -> list[Caller]:
+def create_callers(rng: random.Random) -> list[Caller]:
     from benchmarks.tenants import create_user_who_sees_nearly_everything
     from grants.models import Role, User
 
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
-    few, watcher = create_user_with_few_grants(dice), create_user_who_sees_nearly_everything("dataset")
+    few, watcher = create_user_with_few_grants(rng), create_user_who_sees_nearly_everything("dataset")
     created = create_examples(administrator)
-    return [Caller("an administrator", administrator, [any_objects(dice) | created for _ in range(TIMES + 1)]),
-            Caller("a user with three grants", few, [granted_objects(dice, few) for _ in range(TIMES + 1)]),
-            Caller("a user who sees nearly everything", watcher, [watched_objects(dice, watcher) for _ in range(TIMES + 1)])]
+    return [Caller("an administrator", administrator, [any_objects(rng) | created for _ in range(TIMES + 1)]),
+            Caller("a user with three grants", few, [granted_objects(rng, few) for _ in range(TIMES + 1)]),
+            Caller("a user who sees nearly everything", watcher, [watched_objects(rng, watcher) for _ in range(TIMES + 1)])]
 
 
-def create_user_with_few_grants(dice: random.Random):
+def create_user_with_few_grants(rng: random.Random):
     from entities.models import Entity
     from entities.vocabulary import Privilege
     from grants.changes.services import change_grants
@@ -98,7 +98,7 @@ def create_user_with_few_grants(dice: random.Random):
     from grants.models import User
 
     user = User.objects.create(username="few")
-    entities = [Entity.objects.filter(kind=kind)[dice.randrange(10_000)] for kind in ("dataset", "program", "stream")]
+    entities = [Entity.objects.filter(kind=kind)[rng.randrange(10_000)] for kind in ("dataset", "program", "stream")]
     change_grants(author=Author("benchmark"), grant=[("user:few", entity.address, Privilege.READ) for entity in entities])
     return user
 
@@ -132,7 +132,7 @@ def finish_run(run) -> None:
         raise RuntimeError(f"{run} is {run.state}: {run.error}")
 
 
-def any_objects(dice: random.Random) -> dict[str, str]:
+def any_objects(rng: random.Random) -> dict[str, str]:
     from entities.models import Entity
     from grants.models import User
 
@@ -140,36 +140,36 @@ def any_objects(dice: random.Random) -> dict[str, str]:
     highest = {"namespace": SIZE.namespaces, "application": SIZE.applications}
 
     def random_entity(kind: str, state: str = "live") -> Entity:
-        after = dice.randrange(highest.get(kind, SIZE.entities // 2))
+        after = rng.randrange(highest.get(kind, SIZE.entities // 2))
         return Entity.objects.filter(kind=kind, state=state, pk__gt=after).order_by("pk")[0]
 
-    user, other, leaver = (f"user{dice.randint(1, SIZE.users)}" for _ in range(3))
+    user, other, leaver = (f"user{rng.randint(1, SIZE.users)}" for _ in range(3))
     group = User.groups.through.objects.filter(user__username=user).values_list("group__name", flat=True).first() or "group1"
     namespace = random_entity("namespace")
     entities = {"namespace": namespace, "application": random_entity("application"), "program": random_entity("program"),
                 "dataset": random_entity("dataset"), "planned": random_entity("dataset", "planned"),
                 "deleted": random_entity("dataset", "deleted")}
-    names = {"word": f"dataset{dice.randrange(10_000)}", "instance": "instance:cdap", "namespace_name": namespace.key,
+    names = {"word": f"dataset{rng.randrange(10_000)}", "instance": "instance:cdap", "namespace_name": namespace.key,
              "user": user, "other": other, "leaver": leaver, "group": group}
     return names | {name: str(entity.address) for name, entity in entities.items()}
 
 
-def granted_objects(dice: random.Random, user) -> dict[str, str]:
+def granted_objects(rng: random.Random, user) -> dict[str, str]:
     """Return three entities with direct grants of the user, and their containers, which are visible through them."""
     entities = {grant.content_object.kind: grant.content_object for grant in user.grants.select_related("content_object")}
-    entity = dice.choice(list(entities.values()))
+    entity = rng.choice(list(entities.values()))
     return {**_names_of_user(user), "word": "ns", "namespace": f"namespace:{entity.key.split('.')[0]}",
             "dataset": str(entities["dataset"].address), "program": str(entities["program"].address),
             "application": f"application:{entities['program'].key.rsplit('.', 2)[0]}"}
 
 
-def watched_objects(dice: random.Random, user) -> dict[str, str]:
+def watched_objects(rng: random.Random, user) -> dict[str, str]:
     from grants.models import GroupGrant
 
     grants = GroupGrant.objects.filter(group__user=user, pk__gt=0).select_related("content_object")
     last = GroupGrant.objects.order_by("-pk").values_list("pk", flat=True)[0]
-    dataset = grants.filter(pk__lte=last - dice.randrange(100_000)).order_by("-pk")[0].content_object
-    return {**_names_of_user(user), "word": f"dataset{dice.randrange(10_000)}", "dataset": str(dataset.address),
+    dataset = grants.filter(pk__lte=last - rng.randrange(100_000)).order_by("-pk")[0].content_object
+    return {**_names_of_user(user), "word": f"dataset{rng.randrange(10_000)}", "dataset": str(dataset.address),
             "namespace": f"namespace:{dataset.key.split('.')[0]}"}
 
 

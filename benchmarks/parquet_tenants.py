@@ -19,11 +19,11 @@ _PRIVILEGES = [privilege.value for privilege in Privilege]
 def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
     """Write one folder of Parquet files per table, with the columns of analytics.tables."""
     database = duckdb.connect(config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": False})
-    database.execute(f"CREATE MACRO dice(n, salt) AS (hash(n * 64 + salt + {seed << 50}) >> 11) / 9007199254740992.0")
+    database.execute(f"CREATE MACRO rng(n, salt) AS (hash(n * 64 + salt + {seed << 50}) >> 11) / 9007199254740992.0")
     first_application, first_other = 2 + size.namespaces, 2 + size.namespaces + size.applications
     database.execute(f"""
         CREATE TABLE applications AS
-        SELECT n AS id, 2 + floor({size.namespaces} * pow(dice(n, 1), {_HUGE}))::BIGINT AS namespace_id
+        SELECT n AS id, 2 + floor({size.namespaces} * pow(rng(n, 1), {_HUGE}))::BIGINT AS namespace_id
         FROM range({first_application}, {first_other}) t(n)""")
     tables = {
         "entities": f"""
@@ -35,24 +35,24 @@ def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
             UNION ALL SELECT n, 'program', 'ns' || a.namespace_id || '.app' || a.id || '.workflow.p' || n, a.id, a.namespace_id,
               a.id, 'live'
               FROM range({first_other}, {size.entities + 1}) t(n)
-              JOIN applications a ON a.id = {first_application} + floor({size.applications} * dice(n, 2))::BIGINT
-              WHERE dice(n, 3) < 0.25
+              JOIN applications a ON a.id = {first_application} + floor({size.applications} * rng(n, 2))::BIGINT
+              WHERE rng(n, 3) < 0.25
             UNION ALL SELECT n, kind, 'ns' || namespace_id || '.' || kind || n, namespace_id, namespace_id, NULL,
-              CASE WHEN dice(n, 4) < 0.02 THEN 'deleted' ELSE 'live' END
-              FROM (SELECT n, list_extract({list(_KINDS)}, 1 + floor({len(_KINDS)} * dice(n, 5))::BIGINT) AS kind,
-                      2 + floor({size.namespaces} * pow(dice(n, 6), {_HUGE}))::BIGINT AS namespace_id
-                    FROM range({first_other}, {size.entities + 1}) t(n) WHERE dice(n, 3) >= 0.25)""",
+              CASE WHEN rng(n, 4) < 0.02 THEN 'deleted' ELSE 'live' END
+              FROM (SELECT n, list_extract({list(_KINDS)}, 1 + floor({len(_KINDS)} * rng(n, 5))::BIGINT) AS kind,
+                      2 + floor({size.namespaces} * pow(rng(n, 6), {_HUGE}))::BIGINT AS namespace_id
+                    FROM range({first_other}, {size.entities + 1}) t(n) WHERE rng(n, 3) >= 0.25)""",
         "users": f"SELECT n AS id, 'user' || n AS name FROM range(1, {size.users + 1}) t(n)",
         "groups": f"SELECT n AS id, 'group' || n AS name FROM range(1, {size.groups + 1}) t(n)",
         "memberships": f"""
-            SELECT DISTINCT n AS user_id, 1 + floor({size.groups} * pow(dice(n, 20 + k), {_LARGE}))::BIGINT AS group_id
-            FROM range(1, {size.users + 1}) t(n), range(6) s(k) WHERE k < floor(7 * dice(n, 7))""",
+            SELECT DISTINCT n AS user_id, 1 + floor({size.groups} * pow(rng(n, 20 + k), {_LARGE}))::BIGINT AS group_id
+            FROM range(1, {size.users + 1}) t(n), range(6) s(k) WHERE k < floor(7 * rng(n, 7))""",
         "grants": f"""
-            SELECT DISTINCT principal_type, principal_id, 2 + floor({size.entities - 1} * dice(n, 8))::BIGINT AS entity_id,
-              list_extract({_PRIVILEGES}, 1 + floor({len(_PRIVILEGES)} * dice(n, 9))::BIGINT) AS privilege, '' AS reason
+            SELECT DISTINCT principal_type, principal_id, 2 + floor({size.entities - 1} * rng(n, 8))::BIGINT AS entity_id,
+              list_extract({_PRIVILEGES}, 1 + floor({len(_PRIVILEGES)} * rng(n, 9))::BIGINT) AS privilege, '' AS reason
             FROM (SELECT n, CASE WHEN n % 5 < 3 THEN 'user' ELSE 'group' END AS principal_type,
-                    CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * dice(n, 10))::BIGINT
-                      ELSE 1 + floor({size.groups} * pow(dice(n, 11), {_LARGE}))::BIGINT END AS principal_id
+                    CASE WHEN n % 5 < 3 THEN 1 + floor({size.users} * rng(n, 10))::BIGINT
+                      ELSE 1 + floor({size.groups} * pow(rng(n, 11), {_LARGE}))::BIGINT END AS principal_id
                   FROM range({size.grants}) t(n))""",
     }
     for name, query in tables.items():

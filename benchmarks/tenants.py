@@ -19,20 +19,20 @@ NAMESPACED = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_mo
 
 def write_tenant(size: Size, *, seed: int = 7) -> None:
     """Fill the empty database with a tenant of this size, and collect the statistics of the query planner."""
-    dice = random.Random(seed)
+    rng = random.Random(seed)
     _copy(Entity, ("id", "kind", "key", "parent_id", "namespace_id", "application_id", "state", "description", "created_at",
-                   "changed_at"), ((*row, "live", "", WHEN, WHEN) for row in _entities(dice, size)))
+                   "changed_at"), ((*row, "live", "", WHEN, WHEN) for row in _entities(rng, size)))
     _copy(User, ("id", "password", "username", "first_name", "last_name", "email", "is_staff", "is_superuser", "is_active",
                  "date_joined", "role", "is_principal"),
           ((n, "!", f"user{n}", "", "", "", False, False, True, WHEN, "ordinary", True) for n in range(1, size.users + 1)))
     _copy_into("auth_group", ("id", "name"), ((n, f"group{n}") for n in range(1, size.groups + 1)))
-    _copy(User.groups.through, ("user_id", "group_id"), _memberships(dice, size))
+    _copy(User.groups.through, ("user_id", "group_id"), _memberships(rng, size))
     # read before COPY, because a connection in COPY mode accepts no other query
     permissions = list(permission_ids().values())
     for model, column, principal_count, share in ((UserGrant, "user_id", size.users, 0.6),
                                                   (GroupGrant, "group_id", size.groups, 0.4)):
         _copy(model, (column, "content_object_id", "permission_id", "granted_at", "reason"),
-              ((*row, WHEN, "") for row in _grants(dice, size, permissions, principal_count, int(size.grants * share))))
+              ((*row, WHEN, "") for row in _grants(rng, size, permissions, principal_count, int(size.grants * share))))
     with connection.cursor() as cursor:
         for model in (UserGrant, GroupGrant):
             cursor.execute(f"UPDATE {model._meta.db_table} g "
@@ -56,12 +56,12 @@ def create_user_who_sees_nearly_everything(kind: str) -> User:
     return user
 
 
-def skewed_number(dice: random.Random, maximum: int) -> int:
+def skewed_number(rng: random.Random, maximum: int) -> int:
     """Return a number from 1 to `maximum`; small numbers are far more frequent."""
-    return min(int(dice.paretovariate(0.6)), maximum) if dice.random() < 0.8 else dice.randint(1, maximum)
+    return min(int(rng.paretovariate(0.6)), maximum) if rng.random() < 0.8 else rng.randint(1, maximum)
 
 
-def _entities(dice: random.Random, size: Size):
+def _entities(rng: random.Random, size: Size):
     yield 1, "instance", "cdap", None, None, None
     namespaces = range(2, 2 + size.namespaces)
     for n in namespaces:
@@ -69,29 +69,29 @@ def _entities(dice: random.Random, size: Size):
     applications = range(namespaces.stop, namespaces.stop + size.applications)
     namespace_by_application = {}
     for n in applications:
-        namespace = namespace_by_application[n] = 1 + skewed_number(dice, size.namespaces)
+        namespace = namespace_by_application[n] = 1 + skewed_number(rng, size.namespaces)
         yield n, "application", f"ns{namespace}.app{n}", namespace, namespace, n
     for n in range(applications.stop, size.entities + 1):
-        if dice.random() < 0.25:
-            application = dice.choice(applications)
+        if rng.random() < 0.25:
+            application = rng.choice(applications)
             namespace = namespace_by_application[application]
             yield n, "program", f"ns{namespace}.app{application}.workflow.p{n}", application, namespace, application
         else:
-            namespace, kind = 1 + skewed_number(dice, size.namespaces), dice.choice(NAMESPACED)
+            namespace, kind = 1 + skewed_number(rng, size.namespaces), rng.choice(NAMESPACED)
             yield n, kind, f"ns{namespace}.{kind}{n}", namespace, namespace, None
 
 
-def _memberships(dice: random.Random, size: Size):
+def _memberships(rng: random.Random, size: Size):
     for user in range(1, size.users + 1):
-        for group in {skewed_number(dice, size.groups) for _ in range(dice.randint(0, 6))}:
+        for group in {skewed_number(rng, size.groups) for _ in range(rng.randint(0, 6))}:
             yield user, group
 
 
-def _grants(dice: random.Random, size: Size, permissions: list[int], principals: int, count: int):
+def _grants(rng: random.Random, size: Size, permissions: list[int], principals: int, count: int):
     rows = set()
     while len(rows) < count:
-        principal = skewed_number(dice, principals) if principals < 1_000 else dice.randint(1, principals)
-        row = principal, dice.randint(2, size.entities), dice.choice(permissions)
+        principal = skewed_number(rng, principals) if principals < 1_000 else rng.randint(1, principals)
+        row = principal, rng.randint(2, size.entities), rng.choice(permissions)
         if row not in rows:
             rows.add(row)
             yield row
