@@ -55,7 +55,7 @@ class Caller:
             raise RequestRefused(403, f"your account can only ask about itself, which is the subject user {self.name}")
 
     def visible_states(self, addresses: set[Address]) -> dict[Address, str]:
-        """Return the states of the entities that `list` or `get` shows to the user. Other entities look unregistered."""
+        """Return the states of the entities on which the user may `list` or `get`. Other entities look unregistered."""
         visible = Entity.objects.filter(visibility_condition(self.user, generation_by_name(self.generation)))
         return {address: entity.state for address, entity in entities_at(addresses, queryset=visible).items()}
 

@@ -144,7 +144,7 @@ class Entities(Endpoint):
 
     @api_operation(
         "entities_list", TAG, "Browse and search entities",
-        "Sorted by kind and key. Accounts with the role `ordinary` find the entities that `list` or `get` shows to them.",
+        "Sorted by kind and key. Accounts with the role `ordinary` find the entities on which they may `list` or `get`.",
         query=EntitiesQuery, responses={200: page_serializer(EntitySerializer)},
         response_example={"items": [ENTITY_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""The `visibility` analysis: the live entities that the `list` operation shows to each active user."""
+"""The `visibility` analysis: the live entities that each active user may `list`. `get` does not count."""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F

@@ -103,7 +103,7 @@ def author_of(request: Request, reason: str = "") -> Author:
 
 
 def visible_entities(request: Request) -> QuerySet[Entity]:
-    """Return all entities for administrators and auditors, otherwise those that `list` or `get` shows to the account."""
+    """Return all entities for administrators and auditors, otherwise those on which the account may `list` or `get`."""
     if request.user.can_see_all:
         return Entity.objects.all()
     return Entity.objects.filter(visibility_condition(request.user, active_generation()))
