@@ -21,7 +21,14 @@ from django_auth_ldap.config import (
     PosixGroupType,
 )
 
-from authzconsole.directory.connection import DirectoryError, canonical_dn, connection_options, describe, uses_start_tls
+from authzconsole.directory.connection import (
+    DirectoryError,
+    canonical_dn,
+    connection_options,
+    describe,
+    subject_text,
+    uses_start_tls,
+)
 from authzconsole.settings.user_directory import LDAP_PROVIDER, LdapOptions
 from authzconsole.web.accounts.providers.identities import Identity, SignInRefused, sign_in_account
 from entities.text import is_storable
@@ -97,10 +104,7 @@ def _may_use_directory(name: str) -> bool:
 
 def _identity(options: LdapOptions, ldap_user: _LDAPUser) -> Identity:
     attributes = ldap_user.attrs
-    subject = next(iter(attributes.get(options.id_attribute, [])), "")
-    if isinstance(subject, bytes):
-        # objectGUID of Active Directory
-        subject = subject.hex()
+    subject = subject_text(next(iter(attributes.get(options.id_attribute, [])), ""))
     if not subject:
         raise SignInRefused(f"Your entry in the directory has no `{options.id_attribute}`. Ask a console administrator.")
     claims = {"name": attributes.get(options.name_attribute, [])[:1], "email": attributes.get(options.email_attribute, [])[:1]}

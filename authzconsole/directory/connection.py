@@ -95,6 +95,16 @@ def attribute_values(connection, dn: str, attribute: str) -> Iterator[bytes]:
                     requested = f"{attribute};range={int(last) + 1}-*"
 
 
+def subject_text(identifier: str | bytes) -> str:
+    """Return the identifier of a user as the link of an account stores it: as text, or else (objectGUID) in hexadecimal."""
+    if isinstance(identifier, str):
+        return identifier
+    try:
+        return identifier.decode()
+    except UnicodeDecodeError:
+        return identifier.hex()
+
+
 def canonical_dn(dn: str) -> str:
     """Return a form of a DN that is the same for all its spellings. Raise DirectoryError if it is malformed."""
     try:

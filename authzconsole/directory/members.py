@@ -1,5 +1,6 @@
 """Read which users of the directory are members of the mapped groups."""
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from authzconsole.directory.connection import (
     directory_connection,
     dn_key,
     paged_entries,
+    subject_text,
 )
 from authzconsole.settings.user_directory import LdapOptions
 
@@ -18,10 +20,12 @@ class DirectoryMembers:
     """The names of the users in each mapped group of the directory, by the DN in LDAP_GROUPS or LDAP_ROLES.
 
     user_count: number of users that the directory returned. Names need about 100 bytes each.
+    subjects: the keys (`subject_key`) of the identifiers of all users; empty without LDAP_DEACTIVATE_MISSING.
     """
 
     names: dict[str, list[str]] = field(default_factory=dict)
     user_count: int = 0
+    subjects: set[bytes] = field(default_factory=set)
 
 
 def read_members(options: LdapOptions) -> DirectoryMembers:
@@ -38,8 +42,10 @@ def read_members(options: LdapOptions) -> DirectoryMembers:
         for number, dn in enumerate(mapped):
             for key in _member_keys(connection, options, dn, nested_groups):
                 groups_of[key] = groups_of.get(key, 0) | 1 << number
-        for dn, name in _users(connection, options):
+        for dn, name, identifier in _users(connection, options):
             members.user_count += 1
+            if identifier:
+                members.subjects.add(subject_key(subject_text(identifier)))
             bits = groups_of.get(dn_key(dn) if options.has_dn_members else _name_key(name.encode()), 0)
             while bits:
                 number = (bits & -bits).bit_length() - 1
@@ -66,14 +72,24 @@ def _groups_by_key(connection, options: LdapOptions) -> dict[bytes, str]:
     return {dn_key(dn): dn for page in pages for dn, _ in page}
 
 
-def _users(connection, options: LdapOptions) -> Iterator[tuple[str, str]]:
-    """Yield DN and name of every user of the directory."""
+def _users(connection, options: LdapOptions) -> Iterator[tuple[str, str, bytes]]:
+    """Yield DN, name and identifier of every user of the directory. The identifier is empty without LDAP_DEACTIVATE_MISSING."""
     search_filter = options.user_search_filter % {"user": "*"}
-    for page in paged_entries(connection, options.user_search_base, search_filter, [options.name_attribute]):
+    requested = [options.name_attribute, *([options.id_attribute] if options.deactivate_missing else [])]
+    for page in paged_entries(connection, options.user_search_base, search_filter, requested):
         for dn, attributes in page:
-            values = next((values for name, values in attributes.items() if name.lower() == options.name_attribute.lower()), [])
-            if values:
-                yield dn, values[0].decode(errors="replace")
+            if name := _first_value(attributes, options.name_attribute):
+                identifier = _first_value(attributes, options.id_attribute) if options.deactivate_missing else b""
+                yield dn, name.decode(errors="replace"), identifier
+
+
+def _first_value(attributes: dict[str, list[bytes]], attribute: str) -> bytes:
+    return next((values[0] for name, values in attributes.items() if name.lower() == attribute.lower() and values), b"")
+
+
+def subject_key(subject: str) -> bytes:
+    """Return a short key of the identifier of a user, so that 100,000 of them need little memory."""
+    return hashlib.blake2b(subject.encode(), digest_size=16).digest()
 
 
 def _name_key(name: bytes) -> bytes:

@@ -1,7 +1,8 @@
-"""Bring the memberships of mapped groups, and the console roles of directory accounts, in line with the directory.
+"""Bring the memberships of mapped groups, and the roles and the activity of directory accounts, in line with the directory.
 
 INVARIANT: nothing is changed before the whole directory was read and the plan was checked (`check_plan`).
-INVARIANT: service accounts keep their memberships, and accounts that are not linked to the directory keep their roles.
+INVARIANT: service accounts keep their memberships. Accounts that are not linked to the directory keep their roles
+and stay active.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from itertools import islice
 from allauth.socialaccount.models import SocialAccount
 from django.contrib.auth.models import Group
 
-from authzconsole.directory.members import DirectoryMembers
+from authzconsole.directory.members import DirectoryMembers, subject_key
 from authzconsole.settings.sign_in import ROLES
 from authzconsole.settings.user_directory import LDAP_PROVIDER, LdapOptions
 from entities.text import is_storable
@@ -19,7 +20,7 @@ from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import Role, User
 from grants.principals.memberships import change_members
-from grants.principals.services import set_user_role
+from grants.principals.services import set_user_active, set_user_role
 from grants.querysets import memberships
 
 NAMES_PER_STATEMENT = 10_000
@@ -52,6 +53,9 @@ class SyncPlan:
     roles: list[tuple[str, str, str]]
     # names of roles that no user of the directory has
     empty_roles: set[str] = field(default_factory=set)
+    # the active accounts without an entry in the directory, by name, and the number of active accounts that are linked to it
+    missing: list[str] = field(default_factory=list)
+    linked_count: int = 0
 
 
 def plan_sync(options: LdapOptions, members: DirectoryMembers) -> SyncPlan:
@@ -70,11 +74,11 @@ def plan_sync(options: LdapOptions, members: DirectoryMembers) -> SyncPlan:
         present = set(memberships().filter(group_id=groups[name], user__is_service=False).values_list("user_id", flat=True))
         plans.append(GroupPlan(name, len(present), len(wanted_names), len(wanted_names) - len(wanted), sorted(wanted - present),
                                sorted(present - wanted)))
-    return SyncPlan(plans, *_role_changes(options, members))
+    return SyncPlan(plans, *_role_changes(options, members), *_missing_accounts(options, members))
 
 
-def check_plan(plan: SyncPlan, *, max_removed_percent: int) -> None:
-    """Raise SyncRefused if the plan empties a group or a role, or removes more than this share of all memberships."""
+def check_plan(plan: SyncPlan, *, max_removed_percent: int, max_deactivated_percent: int) -> None:
+    """Raise SyncRefused if the plan empties a group or a role, or exceeds these shares of all memberships or linked accounts."""
     for group in plan.groups:
         if group.removed and not group.directory_count:
             raise SyncRefused(f"group:{group.group} has no members in the directory, but {group.member_count:,} in the console: "
@@ -87,6 +91,11 @@ def check_plan(plan: SyncPlan, *, max_removed_percent: int) -> None:
     if removed > MIN_REMOVALS_TO_REFUSE and removed * 100 > max_removed_percent * present_count:
         raise SyncRefused(f"{removed:,} of {present_count:,} memberships would be removed, more than {max_removed_percent} %: if "
                           f"this is intended, repeat the command with --max-removed-percent")
+    deactivated = len(plan.missing)
+    is_many = deactivated > MIN_REMOVALS_TO_REFUSE or deactivated == plan.linked_count
+    if deactivated and is_many and deactivated * 100 > max_deactivated_percent * plan.linked_count:
+        raise SyncRefused(f"{deactivated:,} of {plan.linked_count:,} accounts of the directory would be deactivated, more than "
+                          f"{max_deactivated_percent} %: if this is intended, repeat the command with --max-deactivated-percent")
 
 
 def apply_plan(plan: SyncPlan, *, author: Author) -> list[str]:
@@ -101,6 +110,11 @@ def apply_plan(plan: SyncPlan, *, author: Author) -> list[str]:
     for name, _, role in sorted(plan.roles, key=lambda change: -ROLES.index(change[2])):
         try:
             set_user_role(author=author, name=name, role=role)
+        except PrincipalError as error:
+            refused.append(str(error))
+    for name in plan.missing:
+        try:
+            set_user_active(author=author, name=name, active=False)
         except PrincipalError as error:
             refused.append(str(error))
     return refused
@@ -134,6 +148,20 @@ def _role_changes(options: LdapOptions, members: DirectoryMembers) -> tuple[list
     return [change for change in changes if change[1] != change[2]], empty_roles
 
 
+def _missing_accounts(options: LdapOptions, members: DirectoryMembers) -> tuple[list[str], int]:
+    """Return the active linked accounts whose identifier the directory does not have, and the number of active linked accounts.
+
+    Runs one query, only with LDAP_DEACTIVATE_MISSING. An account that is linked to several entries needs one of them.
+    """
+    if not options.deactivate_missing:
+        return [], 0
+    links = SocialAccount.objects.filter(provider=LDAP_PROVIDER, user__is_active=True, user__is_service=False)
+    is_present: dict[str, bool] = {}
+    for name, subject in links.values_list("user__username", "uid").iterator(chunk_size=NAMES_PER_STATEMENT):
+        is_present[name] = is_present.get(name, False) or subject_key(subject) in members.subjects
+    return sorted(name for name, present in is_present.items() if not present), len(is_present)
+
+
 def _chunks(items: Iterable, size: int) -> Iterator[list]:
     items = iter(items)
     while chunk := list(islice(items, size)):
@@ -153,3 +181,7 @@ def write_plan(plan: SyncPlan, write: Callable[[str], object], *, max_names: int
                 write(f"  {sign} {len(ids) - max_names:,} more (--verbosity 2 names all)")
     for name, present, role in plan.roles:
         write(f"user:{name}: role {role} instead of {present}")
+    for name in plan.missing[:max_names]:
+        write(f"user:{name}: deactivated, because the directory no longer has the user")
+    if max_names is not None and len(plan.missing) > max_names:
+        write(f"{len(plan.missing) - max_names:,} more users deactivated (--verbosity 2 names all)")

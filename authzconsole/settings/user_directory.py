@@ -42,6 +42,8 @@ class LdapOptions:
     group_member_attribute: str = "member"
     nested_groups: bool = False
     max_removed_percent: int = 20
+    deactivate_missing: bool = False
+    max_deactivated_percent: int = 10
     provider: ProviderOptions
 
     @property
@@ -101,8 +103,9 @@ def _check(options: LdapOptions) -> None:
         raise ImproperlyConfigured("LDAP_ROLES, LDAP_GROUPS and LDAP_NESTED_GROUPS need LDAP_GROUP_SEARCH_BASE")
     if options.nested_groups and not options.has_dn_members:
         raise ImproperlyConfigured("LDAP_NESTED_GROUPS needs groups that name their members by DN")
-    if not 0 <= options.max_removed_percent <= 100:
-        raise ImproperlyConfigured("LDAP_MAX_REMOVED_PERCENT must be between 0 and 100")
+    for name in ("max_removed_percent", "max_deactivated_percent"):
+        if not 0 <= getattr(options, name) <= 100:
+            raise ImproperlyConfigured(f"LDAP_{name.upper()} must be between 0 and 100")
 
 
 def _boolean(name: str, text: str) -> bool:

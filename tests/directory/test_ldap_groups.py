@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from authzconsole.directory.connection import DirectoryError, canonical_dn
+from authzconsole.directory.connection import DirectoryError, canonical_dn, subject_text
 from authzconsole.directory.members import read_members
 from authzconsole.settings.user_directory import ldap_options
 from grants.journal import current_revision
@@ -179,3 +179,73 @@ def test_spellings_of_a_dn_are_equal():
     assert canonical_dn(r"cn=a\,b,dc=x") == canonical_dn(r"cn=a\2cb,dc=x") != canonical_dn("cn=a,cn=b,dc=x")
     with pytest.raises(DirectoryError):
         canonical_dn("nonsense")
+
+
+MISSING = {"LDAP_DEACTIVATE_MISSING": "1", "LDAP_MAX_DEACTIVATED_PERCENT": "50"}
+
+
+@pytest.fixture
+def linked(cast, use_directory):
+    """Link ned to the entry in the directory, and dee and out to entries that no longer exist."""
+    options = use_directory(**MISSING, LDAP_ID_ATTRIBUTE="uid")
+    for name, subject in (("ned", "ned"), ("dee", "the-first-dee"), ("out", "out")):
+        SocialAccount.objects.create(user=cast[name], provider="ldap", uid=subject)
+    # linked to another provider only
+    SocialAccount.objects.create(user=cast["aud"], provider="corp", uid="aud")
+    return options
+
+
+def active():
+    return set(User.objects.filter(is_active=True).values_list("username", flat=True))
+
+
+def test_accounts_that_the_directory_no_longer_has_are_deactivated(linked):
+    before, names = database_state(), active()
+    output = sync(dry_run=True)
+    assert "user:dee: deactivated, because the directory no longer has the user\nuser:out: deactivated" in output
+    assert database_state() == before
+    sync()
+    assert names - active() == {"dee", "out"}
+    assert [line[:2] for line in lines_after(before[0])] == [("user-deactivate", "user:dee"), ("user-deactivate", "user:out")]
+    assert "deactivated" not in sync()
+
+
+def test_accounts_are_deactivated_only_if_configured(linked, use_directory):
+    use_directory(LDAP_ID_ATTRIBUTE="uid")
+    before = database_state()
+    assert "deactivated" not in sync() and database_state() == before
+
+
+def test_all_accounts_are_never_deactivated_without_an_option(linked, cast, use_directory):
+    before, names = database_state(), active()
+    # another attribute as identifier: no link matches
+    use_directory(**MISSING, LDAP_ID_ATTRIBUTE="mail")
+    with pytest.raises(CommandError, match="3 of 3 accounts of the directory would be deactivated, more than 50 %"):
+        sync()
+    assert database_state() == before
+    sync(max_deactivated_percent=100)
+    assert names - active() == {"ned", "dee", "out"}
+
+
+def test_deactivating_a_large_share_needs_an_option(linked):
+    SocialAccount.objects.bulk_create(
+        SocialAccount(user=user, provider="ldap", uid=user.username)
+        for user in User.objects.bulk_create(User(username=f"gone{number}") for number in range(10)))
+    before = database_state()
+    with pytest.raises(CommandError, match="12 of 13 accounts of the directory would be deactivated, more than 50 %"):
+        sync(dry_run=True)
+    with pytest.raises(CommandError, match="more than 92 %"):
+        sync(max_deactivated_percent=92)
+    assert database_state() == before
+    assert "2 more users deactivated" not in sync(max_deactivated_percent=93) and "gone3" not in active()
+
+
+def test_the_last_administrator_stays_active(linked, cast):
+    User.objects.filter(username="ada").update(role=Role.ORDINARY)
+    User.objects.filter(username="out").update(role=Role.ADMINISTRATOR)
+    assert "not changed: user:out is the only active administrator" in sync()
+    assert "out" in active() and "dee" not in active()
+
+
+def test_a_binary_identifier_is_compared_in_hexadecimal_digits():
+    assert (subject_text(b"\xff\x00"), subject_text(b"abc"), subject_text("abc")) == ("ff00", "abc", "abc")
