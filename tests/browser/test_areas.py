@@ -88,7 +88,7 @@ def explorer(page, filters):
     expect(page.locator(".breadcrumbs").first).to_contain_text("logistics")
     page.get_by_role("link", name="program:logistics.route_planner.spark.optimise_tours").first.click()
     expect(page.locator("#holders")).to_contain_text("data-science")
-    page.get_by_role("combobox", name="Search addresses").fill("payroll")
+    page.get_by_role("combobox", name="Search", exact=True).fill("payroll")
     page.keyboard.press("Enter")
     page.get_by_role("link", name="dataset:finance.payroll.export").click()
     expect(page.locator(".notice.warning")).to_contain_text("ghost grant")

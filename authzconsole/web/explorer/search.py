@@ -1,4 +1,4 @@
-"""The search page, and suggestions for form fields with addresses and principals."""
+"""The search page, which also finds people, plans and pages, and suggestions for form fields with addresses and principals."""
 
 from dataclasses import dataclass
 
@@ -6,6 +6,7 @@ from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
+from authzconsole.web.explorer.console_search import console_hits
 from authzconsole.web.shared.entity_search import parse_search, search_visible_entities
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, entity_url
@@ -15,6 +16,10 @@ from entities.models import Entity
 from grants.models import User
 
 MAX_RESULTS_LISTED = 8
+# results of each other type: in the suggestion list, and on the page
+MAX_HITS_LISTED, MAX_HITS_SHOWN = 3, 10
+# if there are also results of other types
+MAX_ENTITIES_LISTED = 5
 MAX_OPTIONS = 10
 # form fields that take `user:NAME` or `group:NAME`
 PRINCIPAL_FIELDS = ("principal", "subject", "creator", "source", "target")
@@ -50,11 +55,16 @@ def search_page(request: HttpRequest) -> HttpResponse:
     """Render the search results as a page, or the first of them as options of a suggestion list."""
     suggestion_list = SUGGESTION_LISTS.get(requested_section(request))
     text = text_parameter(request, suggestion_list.field if suggestion_list else "q")
-    result = search_visible_entities(request.user, text, MAX_RESULTS_LISTED,
+    groups = []
+    if suggestion_list is None or suggestion_list.opens:
+        groups = console_hits(request.user, text, MAX_HITS_LISTED if suggestion_list else MAX_HITS_SHOWN)
+    max_listed = MAX_ENTITIES_LISTED if groups else MAX_RESULTS_LISTED
+    result = search_visible_entities(request.user, text, max_listed,
                                     only=suggestion_list.kind) if suggestion_list else search_visible_entities(request.user, text)
     return render_page(request, "shared/forms/search_results.html" if suggestion_list else "explorer/search.html", {
         "searched": text, "result": result, "rows": [_result_row(entity, suggestion_list is None) for entity in result.rows],
         "suggestion_list": suggestion_list, "list_id": requested_section(request), "is_short": parse_search(text).is_short,
+        "groups": groups, "total_found": len(result.rows) + sum(len(group.hits) for group in groups),
         "is_cut": result.total > len(result.rows) or not result.is_all,
     })
 

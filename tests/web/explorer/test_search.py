@@ -2,8 +2,13 @@
 
 import pytest
 
+from analytics.models import AnalysisRun
+from authzconsole.web.explorer.console_search import console_hits
 from entities.address import parse_address
 from entities.services import ensure_entities
+from grants.models import Plan, User
+from grants.plans.sources.copy import create_plan_from_copy
+from tests.support.cast import SETUP
 from tests.support.pages import page_html
 
 
@@ -95,3 +100,49 @@ def test_principals_are_suggested_by_type_and_part_of_the_name(browse):
     assert "group:operators" in options("principal=o") and "user:out" in options("principal=o")
     assert options("deleter=ne") == ["ned"]
     assert options("principal=%25") == [] and options("principal=%00zzz") == []
+
+
+def hits_of(response) -> dict[str, list[str]]:
+    return {group.name: [hit.title for hit in group.hits] for group in response.context["groups"]}
+
+
+@pytest.mark.parametrize(("text", "hits"), [
+    ("dee", {"people": ["dee"]}), ("user:DEE", {"people": ["dee"]}), ("user:oper", {}), ("Delilah", {"people": ["dee"]}),
+    ("oper", {"groups": ["operators"]}), ("group:oper", {"groups": ["operators"]}),
+    ("quarterly", {"plans": ["Quarterly cleanup"]}), ("plan {plan}", {"plans": ["Quarterly cleanup"]}),
+    ("ghost", {"reports": ["Ghost grants"]}), ("verify j", {"pages": ["Verify journal"]}), ("dataset:sales.or", {}), ("d", {}),
+])
+def test_overseers_also_find_people_groups_plans_reports_and_pages(text, hits, browse, cast):
+    User.objects.filter(username="dee").update(first_name="Delilah")
+    plan = Plan.objects.create(title="Quarterly cleanup", origin="file", base_revision=0, made_by="ada", effect={})
+    AnalysisRun.objects.create(analysis="ghost-grants", options={}, state="done", requested_by=cast["ada"])
+    client = browse("aud")
+    assert hits_of(client.get("/search", {"q": text.format(plan=plan.pk)})) == hits
+
+
+def test_every_hit_leads_to_a_page_that_the_account_can_open(browse, cast):
+    create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
+    for name in ("ada", "aud", "dee"):
+        client, urls = browse(name), set()
+        for letter in "abcdefghijklmnopqrstuvwxyz":
+            for vowel in "aeiou":
+                urls |= {hit.url for group in console_hits(cast[name], letter + vowel, 10) for hit in group.hits}
+        assert len(urls) > 4 and all(client.get(url).status_code == 200 for url in urls), name
+
+
+def test_an_ordinary_account_finds_no_names_plans_or_reports(browse, cast):
+    Plan.objects.create(title="dee leaves", origin="file", base_revision=0, made_by="ada", effect={})
+    AnalysisRun.objects.create(analysis="ghost-grants", options={}, state="done", requested_by=cast["ada"])
+    client = browse("dee")
+    for text in ("dee", "ned", "oper", "ghost", "import", "journal", "user:ned", "bulk"):
+        assert set(hits_of(client.get(f"/search?q={text}"))) <= {"pages"}, text
+    assert hits_of(client.get("/search?q=sess")) == {"pages": ["Sessions"]}
+    assert hits_of(client.get("/search?q=journal")) == hits_of(client.get("/search?q=bulk")) == {}
+
+
+def test_the_suggestions_have_a_group_for_each_type(browse, htmx):
+    text = page_html(browse("ada").get("/search?q=oper", headers=htmx("search-suggestions")))
+    assert 'aria-labelledby="search-suggestions-groups"' in text and 'id="search-suggestions-groups">Groups<' in text
+    assert '/people/group:operators"' in text and "All results for" in text and "Nothing found" not in text
+    # fields with addresses suggest only addresses
+    assert "operators" not in page_html(browse("ada").get("/search?entity=oper", headers=htmx("entity-suggestions")))
