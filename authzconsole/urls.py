@@ -39,6 +39,7 @@ from authzconsole.web.people.comparison import compare_users
 from authzconsole.web.people.impersonation import see_as
 from authzconsole.web.people.like import like_colleague
 from authzconsole.web.people.memberships import change_membership
+from authzconsole.web.people.names import remove_principal, rename_principal
 from authzconsole.web.people.off_boarding import off_board
 from authzconsole.web.people.principal_list import add_principal, principal_list
 from authzconsole.web.people.principal_page import my_access, principal_page
@@ -112,6 +113,8 @@ urlpatterns = [
     path("people/membership", change_membership, name="membership"),
     path("people/see-as", see_as, name="see-as"),
     path("people/like", like_colleague, name="people-like"),
+    path("people/rename/<path:principal>", rename_principal, name="person-rename"),
+    path("people/remove/<path:principal>", remove_principal, name="person-remove"),
     path("people/leaving/<path:principal>", off_board, name="person-off-board"),
     path("people/<path:principal>", principal_page, name="person"),
     path("my-access", my_access, name="my-access"),

@@ -25,12 +25,13 @@ ACTIONS = (
     "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
     "plan-discard", "identity-link", "identity-unlink", "factor-add", "factor-remove", "factor-reset",
+    "user-rename", "user-remove", "group-rename", "token-remove",
     "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change", "webhook-delete",
     *RUN_ACTIONS,
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
 DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
-            "member-add", "member-remove"}
+            "member-add", "member-remove", "user-rename", "user-remove", "group-rename", "group-remove"}
 SEAL = "seal"
 # This signal is sent with each batch of lines, in the transaction of the change.
 lines_appended = Signal()

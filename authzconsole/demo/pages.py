@@ -44,6 +44,8 @@ PAGES = {
     "compare": "/people/compare?one={user}&other={other}",
     "like": "/people/like?source={user}&target={other}",
     "alike": "/people/like?source={user}&target={other}&remove=yes",
+    "rename": "/people/rename/user:{user}",
+    "remove": "/people/remove/user:{leaver}",
     "group-leave": "/people/membership?verb=remove&user={user}&group={group}",
     "leaving": "/people/leaving/user:{leaver}",
     "group-removed": "/people/leaving/group:{group}",

@@ -47,7 +47,8 @@ from authzconsole.scim.schemas import POLICY
 from authzconsole.scim.schemas import Group as GroupResource
 from grants.journal import Author
 from grants.principal_names import name_fault
-from grants.principals.memberships import change_members, remove_group
+from grants.principals.memberships import change_members
+from grants.principals.removal import remove_group
 from grants.principals.services import add_group
 from grants.querysets import memberships
 

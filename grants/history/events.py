@@ -51,9 +51,7 @@ def rename_of_line(line: tuple) -> tuple[str, str] | None:
     if line[_ACTION] not in ("user-rename", "group-rename"):
         return None
     old = line[_PRINCIPAL]
-    new = line[_DETAIL].rpartition(" to ")[2] or line[_DETAIL]
-    prefix = old.partition(":")[0] + ":"
-    return old, new if new.startswith(prefix) else prefix + new
+    return old, line[_DETAIL]
 
 
 def line_position(line: tuple) -> tuple[int, datetime]:

@@ -17,6 +17,7 @@ from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, cha
 from grants.plans.permission_effect import check_effect
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.principals.membership_changes import MembershipItem, write_memberships
+from grants.principals.renaming import names_since
 from grants.principals.services import write_user_active
 
 ITEMS_PER_BATCH = 2_000
@@ -185,6 +186,8 @@ def _membership_item(row: PlanItem) -> MembershipItem:
 
 
 def _opposite_changes(plan: Plan) -> Iterator[PlanChange]:
+    current_name = names_since(plan.revision or 0)
     for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_PER_BATCH):
-        _, *change = change_of_item(row)
-        yield OPPOSITE_VERBS[PlanVerb(row.verb)].value, *change
+        _, principal, target, privilege = change_of_item(row)
+        target = current_name(target) if isinstance(target, str) else target
+        yield OPPOSITE_VERBS[PlanVerb(row.verb)].value, current_name(principal), target, privilege

@@ -18,7 +18,8 @@ from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
 # actions that cannot change a decision
 IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
-                      "identity-link", "identity-unlink", "group-change", "factor-add", "factor-remove", "factor-reset",
+                      "identity-link", "identity-unlink", "token-remove", "group-change", "factor-add", "factor-remove",
+                      "factor-reset",
                       "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change",
                       "webhook-delete", *RUN_ACTIONS)
 

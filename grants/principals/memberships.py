@@ -1,4 +1,4 @@
-"""Change many memberships of a group with a constant number of statements, and remove groups."""
+"""Change many memberships of a group or of a user with a constant number of statements."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
-from grants.models import GroupGrant, User
+from grants.models import User
 from grants.querysets import memberships
 
 
@@ -63,20 +63,6 @@ def remove_all_memberships(*, author: Author, user: User) -> Outcome:
         append_to_journal(head, [Change("member-remove", principal=str(user), detail=f"group:{name}") for name in groups],
                           author=author)
         return Outcome(bool(groups), f"{user} was removed from {len(groups):,} groups", head.revision)
-
-
-def remove_group(*, author: Author, name: str) -> Outcome:
-    """Remove a group with its memberships. Raise PrincipalError if the group has grants, which would be deleted too."""
-    with administrator_transaction(author, allows_provisioner=True) as head:
-        group = _group(name)
-        if GroupGrant.objects.filter(group=group).exists():
-            raise PrincipalError(f"group:{clip(name)} has grants, which would end with the group: revoke them first")
-        users = list(memberships().filter(group=group).order_by("user__username").values_list("user__username", flat=True))
-        memberships().filter(group=group).delete()
-        group.delete()
-        changes = [Change("member-remove", principal=f"user:{user}", detail=f"group:{name}") for user in users]
-        append_to_journal(head, [*changes, Change("group-remove", principal=f"group:{name}")], author=author)
-        return Outcome(True, f"group:{name} was removed", head.revision)
 
 
 def _group(name: str) -> Group:

@@ -44,9 +44,10 @@ def invisible_character_fault(name: str, *, allows_separators: bool = False) -> 
     return ""
 
 
-def new_name_fault(kind: str, name: str) -> str:
+def new_name_fault(kind: str, name: str, *, replaces: str = "") -> str:
     """Return why no `user` or `group` with this name can be added: it looks like another one. Runs one query.
 
+    replaces: the current name of the principal that gets the new name.
     The names of commands are reserved, because the journal names a command as an author in the same way as an account.
     """
     if name != name.strip():
@@ -55,12 +56,12 @@ def new_name_fault(kind: str, name: str) -> str:
         return fault
     if kind == "user" and any(map(is_reserved_name, (_comparison_key(name), _ascii_key(name)))):
         return f"`{clip(name)}` is reserved for a command of the console"
-    if other := _lookalike(kind, name):
+    if other := _lookalike(kind, name, replaces):
         return f"`{clip(name)}` looks like the existing {kind}:{clip(other)}"
     return ""
 
 
-def _lookalike(kind: str, name: str) -> str:
+def _lookalike(kind: str, name: str, replaces: str) -> str:
     """Return an existing name that differs only in case, in compatible characters, or in letters that look like ASCII.
 
     Databases ignore the case of fewer characters than Python does, so an existing name in mixed case with letters beyond ASCII
@@ -72,7 +73,7 @@ def _lookalike(kind: str, name: str) -> str:
     variants = {variant for text in texts for variant in (text.upper(), text.translate(_ASCII_UPPER))}
     names = rows.annotate(upper_name=Upper(column)).filter(upper_name__in=variants).values_list(column, flat=True)
     return next((other for other in names
-                 if other != name and (_comparison_key(other) == key or _ascii_key(other) == ascii_key)), "")
+                 if other not in (name, replaces) and (_comparison_key(other) == key or _ascii_key(other) == ascii_key)), "")
 
 
 def _comparison_key(name: str) -> str:

@@ -1,4 +1,6 @@
-"""Add and change users, groups and memberships, with their journal lines. Users are deactivated, never deleted.
+"""Add and change users, groups and memberships, with their journal lines.
+
+New names and removals are in `renaming` and `removal`.
 
 INVARIANT: the console keeps at least one active administrator.
 """

@@ -20,6 +20,7 @@ ROWS_PER_BATCH = 2_000
 OPTIONAL_TYPES = ("secret",)
 # what a line allows, but the tables need not contain
 ALLOWED_TYPES = ("unlimited",)
+TOKEN_TYPES = ("token", "revoked", "secret", "unlimited")
 APP_TITLE, CODES_TITLE, PASSKEY_PREFIX = "authenticator app", "recovery codes", "passkey "
 _STATES = {"plan": State.PLANNED, "register": State.LIVE, "recreate": State.LIVE, "delete": State.DELETED}
 _NEW_TOKEN = re.compile(
@@ -68,6 +69,8 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             return [(fact_key("group", principal), "known")]
         case "group-remove":
             return [(fact_key("group", principal), None)]
+        case "user-remove":
+            return [(fact_key(type_, principal), None) for type_ in ("active", "role", "service")]
         case "user-add":
             return _facts_of_new_user(principal, values[_DETAIL])
         case "user-activate" | "user-deactivate":
@@ -76,6 +79,9 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             return _facts_of_changed_user(principal, values[_DETAIL])
         case "role-set":
             return [(fact_key("role", principal), values[_DETAIL].rpartition(" to ")[2])]
+        case "token-remove":
+            number = _TOKEN.search(values[_DETAIL])
+            return [(fact_key(type_, number[1]), None) for type_ in TOKEN_TYPES] if number else []
         case "token-add" | "token-revoke":
             return _facts_of_token(action, principal, values[_DETAIL])
         case "factor-add" | "factor-remove":

@@ -25,6 +25,7 @@ from grants.verification.facts import (
     facts_of_tables,
     title_of,
 )
+from grants.verification.renames import Renames, shown_name
 
 FACTS_PER_BATCH = 100_000
 _SCHEMA = """
@@ -49,10 +50,10 @@ def first_fault(more_facts: Callable[[], Iterable[Fact]] = tuple) -> ChainBreak 
     more_facts: the facts of the tables of other packages, such as tokens.
     """
     with _consistent_read(), _fact_store() as store:
-        replay, anchors = _Replay(store), AnchorCheck()
+        replay, anchors, renames = _Replay(store), AnchorCheck(), Renames()
 
         def visit(values: tuple) -> None:
-            replay.add(values)
+            replay.add(renames.translate_line(values))
             anchors.check(values)
 
         if (chain_break := first_break(visit)) is not None:
@@ -60,8 +61,8 @@ def first_fault(more_facts: Callable[[], Iterable[Fact]] = tuple) -> ChainBreak 
         if fault := anchors.first_fault():
             return fault
         replay.write()
-        _store_facts(store, facts_of_tables())
-        _store_facts(store, more_facts())
+        _store_facts(store, renames.translate_facts(facts_of_tables()))
+        _store_facts(store, renames.translate_facts(more_facts()))
         return _first_difference(store)
 
 
@@ -98,7 +99,7 @@ def _first_difference(store: sqlite3.Connection) -> str | None:
     if row is None:
         return None
     key, stored, replayed, revision = row
-    title = title_of(key)
+    title = title_of(SEPARATOR.join(map(shown_name, key.split(SEPARATOR))))
     if stored is None:
         return f"{title} is `{replayed}` after line {revision} of the journal, but missing in the tables"
     if revision is None:

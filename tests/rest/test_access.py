@@ -47,6 +47,9 @@ WRITES = [
     ("POST", "/runs/1/cancel", None),
     ("PUT", "/schedules/visibility", {"on": True}),
     ("POST", "/evidence", {"entity": "dataset:sales.orders", "since": "1"}),
+    ("PATCH", "/groups/operators", {"name": "operations"}),
+    ("DELETE", "/groups/operations?revoke_grants=true", None),
+    ("DELETE", "/users/ned?revoke_grants=true", None),
 ]
 # requests that change neither data nor settings
 FOR_AUDITORS_TOO = {"/evidence"}

@@ -15,7 +15,8 @@ from grants.lifecycle.services import delete_entity, describe_entity, recreate_e
 from grants.models import GroupGrant, Role, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import format_principal
-from grants.principals.memberships import change_members, remove_all_memberships, remove_group
+from grants.principals.memberships import change_members, remove_all_memberships
+from grants.principals.removal import remove_group
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
 from grants.tenant.import_document import import_tenant
 

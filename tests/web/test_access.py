@@ -100,6 +100,8 @@ PAGES = [
     ("/people/", 200, 200, 404, 404, 404, 404),
     ("/people/add", 200, 403, 404, 404, 404, 404),
     ("/people/compare?one=dee&other=ned", 200, 200, 404, 404, 404, 404),
+    ("/people/rename/user:dee", 200, 403, 404, 404, 404, 404),
+    ("/people/remove/group:operators", 200, 403, 404, 404, 404, 404),
     ("/people/like?source=ned&target=dee", 200, 403, 404, 404, 404, 404),
     ("/people/membership?verb=add&user=dee&group=operators", 200, 403, 404, 404, 404, 404),
     ("/people/leaving/user:ned", 200, 200, 404, 404, 404, 404),

@@ -16,7 +16,8 @@ from grants.lifecycle.services import delete_entity, describe_entity, recreate_e
 from grants.models import Plan, User
 from grants.plans.apply import apply_plan, discard_plan
 from grants.plans.sources.changes import create_plan_from_changes
-from grants.principals.memberships import change_members, remove_group
+from grants.principals.memberships import change_members
+from grants.principals.removal import remove_group
 from grants.principals.services import add_group, add_user, set_user_active
 
 Spec = tuple[str, str, str]

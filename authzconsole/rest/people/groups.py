@@ -13,8 +13,10 @@ from authzconsole.rest.framework.fields import NameText, StrictSerializer, Text,
 from authzconsole.rest.framework.locations import group_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
-from authzconsole.rest.people.users import TAG
+from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, OutcomeSerializer, RemovalQuery, outcome_as_json
 from entities.text import storage_fault
+from grants.principals.removal import remove_group
+from grants.principals.renaming import rename_group
 from grants.principals.services import add_group
 
 GROUP_PATH = path_parameter(
@@ -33,7 +35,7 @@ class GroupsQuery(PageQuery):
 class NewGroupSerializer(StrictSerializer):
     """A new group without members."""
 
-    name = NameText(help_text="The name of the group. It cannot be changed later.")
+    name = NameText(help_text="The name of the group.")
     reason = reason_field()
 
 
@@ -64,22 +66,58 @@ class Groups(Endpoint):
         return created_response({"name": data["name"]}, group_location(data["name"]))
 
 
+class GroupChangeSerializer(StrictSerializer):
+    """The new name of a group."""
+
+    name = NameText(help_text="The new name. Grants and memberships follow.")
+    reason = reason_field()
+
+
 class GroupDetail(Endpoint):
-    rules = {"GET": any_account}
+    rules = {"GET": any_account, "PATCH": check_administrator, "DELETE": check_administrator}
+    queries = {"DELETE": RemovalQuery}
 
     @api_operation(
         "groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
         responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
         parameters=[GROUP_PATH])
     def get(self, request: Request, name: str) -> Response:
-        group = None if storage_fault(name) else _visible_groups(request).filter(name=name).first()
-        if group is None:
-            raise Http404
-        return Response(_group_as_json(group))
+        return Response(_group_as_json(_group_or_404(request, name)))
+
+    @api_operation(
+        "groups_change", TAG, "Rename a group", "The journal keeps the old name.",
+        request=GroupChangeSerializer, request_example={"name": "brand-analytics", "reason": "the team has a new name"},
+        responses={200: GroupSerializer}, response_example={"name": "brand-analytics"}, errors=[404, 409],
+        parameters=[GROUP_PATH])
+    def patch(self, request: Request, name: str) -> Response:
+        data = self.body(GroupChangeSerializer)
+        _group_or_404(request, name)
+        rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"])
+        return Response({"name": data["name"]})
+
+    @api_operation(
+        "groups_remove", TAG, "Remove a group",
+        "Removes the group with its memberships. Groups with grants are refused (409) unless `revoke_grants` is true.",
+        query=RemovalQuery, responses={200: OutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE | {"sentence": "group:marketing-analytics was removed"}, errors=[404, 409],
+        parameters=[GROUP_PATH])
+    def delete(self, request: Request, name: str) -> Response:
+        _group_or_404(request, name)
+        query = self.query
+        return Response(outcome_as_json(remove_group(author=author_of(request, query["reason"]), name=name,
+                                                     revokes_grants=query["revoke_grants"])))
 
 
 def _group_as_json(group: Group) -> dict:
     return {"name": group.name}
+
+
+def _group_or_404(request: Request, name: str) -> Group:
+    """Return the group. Raise Http404 if it does not exist, or if the caller may not see it."""
+    group = None if storage_fault(name) else _visible_groups(request).filter(name=name).first()
+    if group is None:
+        raise Http404
+    return group
 
 
 def _visible_groups(request: Request):

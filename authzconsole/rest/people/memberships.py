@@ -15,7 +15,7 @@ from authzconsole.rest.framework.fields import Boolean, Integer, NameText, Stric
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
 from authzconsole.rest.openapi.operations import api_operation
-from authzconsole.rest.people.users import TAG
+from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, OutcomeSerializer, outcome_as_json
 from authzconsole.rest.plan_serializers import MembershipItemSerializer
 from grants.changes.outcomes import Outcome
 from grants.errors import ChangeRefused, PrincipalError
@@ -29,12 +29,6 @@ from grants.principals.services import add_member, remove_member
 class MemberSerializer(serializers.Serializer):
     group = serializers.CharField()
     user = serializers.CharField()
-
-
-class OutcomeSerializer(serializers.Serializer):
-    changed = serializers.BooleanField()
-    sentence = serializers.CharField()
-    revision = serializers.IntegerField(help_text="The newest revision of the journal.")
 
 
 class MembersQuery(PageQuery):
@@ -86,9 +80,6 @@ class MembershipOutcomeSerializer(DryRunSerializer):
                                        help_text="Accounts of the console that became principals.")
 
 
-OUTCOME_EXAMPLE = {
-    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812,
-}
 CHANGES_EXAMPLE = {
     "join": [{"user": "sofia.lindqvist", "group": "marketing-analytics"}],
     "leave": [{"user": "sofia.lindqvist", "group": "contractors"}], "reason": "joined the team",
@@ -183,4 +174,4 @@ def _change_membership(request: Request, service: Callable[..., Outcome], data: 
         outcome = service(author=author_of(request, data["reason"]), user=data["user"], group=data["group"])
     except PrincipalError as error:
         raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
-    return Response({"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision})
+    return Response(outcome_as_json(outcome))

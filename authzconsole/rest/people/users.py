@@ -16,8 +16,11 @@ from authzconsole.rest.framework.locations import user_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
 from entities.text import storage_fault
+from grants.changes.outcomes import Outcome
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
+from grants.principals.removal import remove_user
+from grants.principals.renaming import rename_user
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
     add_user,
@@ -41,6 +44,19 @@ class UserSerializer(serializers.Serializer):
     is_service = serializers.BooleanField(help_text="A service account owns API tokens and can never sign in.")
 
 
+class OutcomeSerializer(serializers.Serializer):
+    changed = serializers.BooleanField()
+    sentence = serializers.CharField()
+    revision = serializers.IntegerField(help_text="The newest revision of the journal.")
+
+
+class RemovalQuery(StrictSerializer):
+    """How a user or group is removed."""
+
+    revoke_grants = QueryBoolean(required=False, default=False, help_text="Also revoke the direct grants.")
+    reason = reason_field()
+
+
 class UsersQuery(PageQuery):
     q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
     name = NameText(required=False, help_text="Only this name.")
@@ -51,7 +67,7 @@ class UsersQuery(PageQuery):
 class NewUserSerializer(StrictSerializer):
     """A new user."""
 
-    name = NameText(help_text="The name of the user. It cannot be changed later.")
+    name = NameText(help_text="The name of the user.")
     email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS,
                  help_text="The e-mail address; empty if there is none.")
     active = Boolean(required=False, default=True, help_text="Whether the user can sign in and be permitted anything.")
@@ -64,6 +80,7 @@ class NewUserSerializer(StrictSerializer):
 class UserChangeSerializer(StrictSerializer):
     """The properties to change. Omitted properties stay as they are."""
 
+    name = NameText(required=False, help_text="The new name. Grants, memberships, tokens and sessions follow.")
     email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS,
                  help_text="The e-mail address; empty if there is none.")
     active = Boolean(required=False, help_text="Whether the user can sign in and be permitted anything.")
@@ -77,6 +94,11 @@ USER_EXAMPLE = {
     "is_principal": True, "is_service": False,
 }
 NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com"}
+OUTCOME_EXAMPLE = {
+    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812,
+}
+
+
 class Users(Endpoint):
     rules = {"GET": any_account, "POST": check_administrator}
     queries = {"GET": UsersQuery}
@@ -112,7 +134,8 @@ class Users(Endpoint):
 
 
 class UserDetail(Endpoint):
-    rules = {"GET": any_account, "PATCH": any_account}
+    rules = {"GET": any_account, "PATCH": any_account, "DELETE": any_account}
+    queries = {"DELETE": RemovalQuery}
 
     @api_operation(
         "users_retrieve", TAG, "Read a user", "Accounts with the role `ordinary` can only read themselves.",
@@ -122,7 +145,8 @@ class UserDetail(Endpoint):
 
     @api_operation(
         "users_change", TAG, "Change a user",
-        "Changes `active`, `role` or `email`. The last active administrator cannot be deactivated and keeps the role.",
+        "Changes `name`, `active`, `role` or `email`. The journal keeps the old name. The last active administrator "
+        "cannot be deactivated and keeps the role.",
         request=UserChangeSerializer, request_example={"active": False, "reason": "left the company"},
         responses={200: UserSerializer}, response_example=USER_EXAMPLE | {"active": False}, errors=[404, 409, 412, 428],
         parameters=[USER_PATH, IF_MATCH, ETAG])
@@ -133,12 +157,32 @@ class UserDetail(Endpoint):
         data = self.body(UserChangeSerializer)
         author = author_of(request, data.pop("reason"))
         if not data:
-            raise Problem(400, "nothing to change: send `active`, `role` or `email`")
+            raise Problem(400, "nothing to change: send `name`, `active`, `role` or `email`")
         with transaction.atomic():
             lock_journal()
             check_match(request, _user_etag(_user_or_404(name)))
             _change_user(author, name, data)
-        return _user_response(_user_or_404(name))
+        return _user_response(_user_or_404(data.get("name", name)))
+
+    @api_operation(
+        "users_remove", TAG, "Remove a user",
+        "Removes the user for good, with memberships, tokens, sessions and identity links. The journal keeps the name. Users "
+        "with direct grants are refused (409) unless `revoke_grants` is true. To end the access of a person, deactivate the "
+        "user instead.",
+        query=RemovalQuery, responses={200: OutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist was removed"}, errors=[404, 409],
+        parameters=[USER_PATH])
+    def delete(self, request: Request, name: str) -> Response:
+        _visible_user(request, name)
+        check_administrator(request)
+        check_recent_authentication(request)
+        query = self.query
+        return Response(outcome_as_json(remove_user(author=author_of(request, query["reason"]), name=name,
+                                                    revokes_grants=query["revoke_grants"])))
+
+
+def outcome_as_json(outcome: Outcome) -> dict:
+    return {"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision}
 
 
 def user_as_json(user: User) -> dict:
@@ -153,6 +197,8 @@ def _change_user(author: Author, name: str, data: dict) -> None:
         set_user_active(author=author, name=name, active=data["active"])
     if "email" in data:
         set_user_email(author=author, name=name, email=data["email"])
+    if "name" in data:
+        rename_user(author=author, name=name, new_name=data["name"])
 
 
 def _visible_user(request: Request, name: str) -> User:

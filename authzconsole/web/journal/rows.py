@@ -16,7 +16,8 @@ ACTION_LABELS = {
     "user-add": "User added", "user-activate": "User activated", "user-deactivate": "User deactivated",
     "seal": "Journal sealed", "user-change": "User changed", "role-set": "Console role changed", "password-set": "Password set",
     "principal-add": "Account became a principal", "group-add": "Group added",
-    "group-change": "Group changed", "group-remove": "Group removed",
+    "group-change": "Group changed", "group-remove": "Group removed", "user-rename": "User renamed",
+    "group-rename": "Group renamed", "user-remove": "User removed", "token-remove": "Token removed",
     "member-add": "Member added", "member-remove": "Member removed", "generation-activate": "Generation activated",
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
     "schedule-change": "Nightly run changed", "run-start": "Run started", "run-cancel": "Run cancelled",
@@ -28,7 +29,7 @@ ACTION_LABELS = {
     "webhook-delete": "Webhook deleted",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
-ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke"}
+ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke", "user-activate", "user-deactivate"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
 
 

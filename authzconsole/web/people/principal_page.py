@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
@@ -29,6 +30,7 @@ from grants.evaluation.entity_filters import visibility_condition
 from grants.models import GRANT_TABLES, User
 from grants.policies.policy import Generation
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
+from grants.principals.renaming import current_name
 
 ROWS_PER_PAGE = 20
 MAX_GROUPS = 200
@@ -61,7 +63,13 @@ class Profile:
 @auditor_required
 def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
     url = principal_url("person", principal)
-    return _page_response(request, Profile(principal_or_404(principal), url, active_generation(), request.user.can_administer))
+    try:
+        subject = principal_or_404(principal)
+    except Http404:
+        if (current := current_name(principal)) == principal:
+            raise
+        return redirect(principal_url("person", current))
+    return _page_response(request, Profile(subject, url, active_generation(), request.user.can_administer))
 
 
 @require_safe
@@ -84,6 +92,8 @@ def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
         "hints": list(_hints(profile)), "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
         "off_board_url": principal_url("person-off-board", profile.address),
         "account_url": principal_url("account", profile.address),
+        "rename_url": principal_url("person-rename", profile.address),
+        "remove_url": principal_url("person-remove", profile.address),
     })
 
 

@@ -1,6 +1,6 @@
 """Create plans from a list of changes: grants, revocations, memberships, and users to activate or deactivate."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from grants.changes.services import GrantSpec, validated_items
 from grants.errors import ChangeRefused
@@ -9,6 +9,7 @@ from grants.models import ACTIVATION_VERBS, MEMBERSHIP_VERBS, Plan
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, change_of_item, create_plan
 from grants.principal_rows import principals_by_name
 from grants.principals.membership_changes import MembershipItem, validated_memberships
+from grants.principals.renaming import names_since
 
 ITEMS_PER_READ = 2_000
 
@@ -40,9 +41,16 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (),
 def renew(author: Author, plan: Plan) -> Plan:
     """Create a plan with the same items for the current data. Inverse plans and plans from files are renewed in the same way."""
     items = plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ)
+    current_name = names_since(plan.base_revision)
     return create_plan(author=author, draft=PlanDraft(
-        title=plan.title, origin=plan.origin, changes=map(change_of_item, items), recipe=plan.recipe,
-        base_revision=current_revision(), inverse_of=plan.inverse_of, renewal_of=plan))
+        title=plan.title, origin=plan.origin, recipe=plan.recipe, base_revision=current_revision(), inverse_of=plan.inverse_of,
+        renewal_of=plan, changes=(_with_names(change_of_item(item), current_name) for item in items)))
+
+
+def _with_names(change: PlanChange, current_name: Callable[[str], str]) -> PlanChange:
+    """Return the change with the current names of renamed principals."""
+    verb, principal, target, privilege = change
+    return verb, current_name(principal), current_name(target) if isinstance(target, str) else target, privilege
 
 
 def _validated_users(names_by_verb: Mapping[str, list[str]]) -> Mapping[str, list[str]]:

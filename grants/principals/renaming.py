@@ -1,0 +1,88 @@
+"""Rename users and groups. Rows refer to them by key, so grants, memberships, tokens, sessions and identity links follow.
+
+Journal lines keep the old names. Plans keep them too: a proposed plan becomes stale, and an applied plan can still be undone,
+because `names_since` follows the renames. Security events, reports and the creators of plans, tokens and webhooks are records
+of the past and keep the old names. `removal_hooks` refuses to rename what other systems know by name.
+"""
+
+from collections.abc import Callable
+
+from django.contrib.auth.models import Group
+from django.db.models.functions import Abs
+
+from entities.text import storage_fault
+from entities.vocabulary import clip
+from grants.changes.authority import administrator_transaction
+from grants.changes.outcomes import Outcome
+from grants.errors import PrincipalError
+from grants.journal import Author, Change, append_to_journal
+from grants.models import JournalLine, User
+from grants.principal_names import name_fault
+from grants.principals.new_names import new_name_fault
+from grants.principals.removal_hooks import name_guard_fault
+
+RENAME_ACTIONS = {"user": "user-rename", "group": "group-rename"}
+
+
+def rename_user(*, author: Author, name: str, new_name: str) -> Outcome:
+    """Give a user another name. Raise PrincipalError if the new name is invalid, in use, or looks like another one."""
+    return _rename(author, "user", name, new_name)
+
+
+def rename_group(*, author: Author, name: str, new_name: str) -> Outcome:
+    """Give a group another name. Raise PrincipalError if the new name is invalid, in use, or looks like another one."""
+    return _rename(author, "group", name, new_name)
+
+
+def names_since(revision: int) -> Callable[[str], str]:
+    """Return a function from the written name of a principal at `revision` to its current one. Runs one query."""
+    current: dict[str, str] = {}
+    origins: dict[str, str] = {}
+    lines = JournalLine.objects.filter(revision__gt=revision, action__in=RENAME_ACTIONS.values()).order_by("revision")
+    for old, new in lines.values_list("principal", "detail"):
+        # a name that is free after a rename belongs to another principal later
+        origin = origins.pop(old, old if old not in current else "")
+        if origin:
+            current[origin] = new
+            origins[new] = origin
+    return lambda name: current.get(name, name)
+
+
+def current_name(name: str) -> str:
+    """Return the current written name of a principal that had this name before a rename; the same name if there is none.
+
+    Runs one query for each rename of the principal, and one more.
+    """
+    revision, current = 0, name
+    lines = JournalLine.objects.filter(action__in=RENAME_ACTIONS.values()).order_by(Abs("revision").desc())
+    while line := lines.filter(principal=current, revision__gt=revision).values_list("revision", "detail").first():
+        revision, current = line
+    return current
+
+
+def _rename(author: Author, kind: str, name: str, new_name: str) -> Outcome:
+    if fault := name_fault(new_name):
+        raise PrincipalError(f"invalid {kind} name: {fault}")
+    with administrator_transaction(author) as head:
+        principal = _principal(kind, name)
+        if name == new_name:
+            return Outcome(False, f"{kind}:{name} has this name already: nothing changed", head.revision)
+        if fault := name_guard_fault(principal):
+            raise PrincipalError(f"{kind}:{name} cannot be renamed: {fault}")
+        model, column = (User, "username") if kind == "user" else (Group, "name")
+        if model.objects.filter(**{column: new_name}).exists():
+            raise PrincipalError(f"{kind}:{clip(new_name)} already exists: choose another name")
+        if fault := new_name_fault(kind, new_name, replaces=name):
+            raise PrincipalError(f"invalid {kind} name: {fault}")
+        model.objects.filter(pk=principal.pk).update(**{column: new_name})
+        change = Change(RENAME_ACTIONS[kind], principal=f"{kind}:{name}", detail=f"{kind}:{new_name}")
+        revision = append_to_journal(head, [change], author=author)
+        return Outcome(True, f"{kind}:{name} is {kind}:{new_name} now", revision)
+
+
+def _principal(kind: str, name: str) -> User | Group:
+    model, column = (User, "username") if kind == "user" else (Group, "name")
+    principal = None if storage_fault(name) else model.objects.filter(**{column: name}).first()
+    if principal is None:
+        raise PrincipalError(f"{kind}:{clip(name)} does not exist: correct the name", field=kind)
+    return principal
