@@ -31,7 +31,7 @@ class OperationEffect:
     """The users that gain and lose operations with the same requirement.
 
     personal: the users for whom the decision is the same if only memberships and activations change.
-    reference: the users that the reference generation permits the operations before the changes; all if it has no rule.
+    reference: the users that the reference generation permits the operations before the changes.
     """
 
     operations: tuple[str, ...]
@@ -175,7 +175,7 @@ class _Evaluator:
                  for requirement, names in self.reference[node.kind].rules for operation in names if operation in operations}
         by_mask: dict[int, list[str]] = {}
         for operation in operations:
-            by_mask.setdefault(masks.get(operation, self.cast.everyone), []).append(operation)
+            by_mask.setdefault(masks.get(operation, 0), []).append(operation)
         return [(mask, tuple(names)) for mask, names in by_mask.items()]
 
 

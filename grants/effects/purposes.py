@@ -79,7 +79,7 @@ class DeleteNamespace:
 
 @dataclass(frozen=True)
 class KeepPermissions:
-    """Intended are permissions that users have in another generation, and those for which that generation has no rule."""
+    """Intended are permissions that users have in another generation."""
 
     reference: Generation | None
 

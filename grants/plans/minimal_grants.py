@@ -43,7 +43,7 @@ class MinimalGrants:
 
 
 @dataclass(frozen=True, slots=True)
-class _Denial:
+class Denial:
     """A denied question that must become permitted, with its facts and every minimal set of grants that would permit it.
 
     The facts list every missing grant, so no set contains `UnlistedGrants`.
@@ -61,7 +61,7 @@ class _Denial:
 
 
 @dataclass(slots=True)
-class _NewGrants:
+class NewGrants:
     """The grants of the solution so far. count_inside: the number of these grants on or inside each address."""
 
     privileges: dict[Address, set[Privilege]] = field(default_factory=lambda: defaultdict(set))
@@ -79,7 +79,7 @@ class _NewGrants:
         self.privileges[grant[0]].discard(grant[1])
         self.count_inside.subtract((grant[0], *grant[0].ancestors))
 
-    def permits(self, denial: _Denial) -> bool:
+    def permits(self, denial: Denial) -> bool:
         return is_met(denial.question.policy.requirement, denial.question, _FactsWithNewGrants(denial, self))
 
 
@@ -87,8 +87,8 @@ class _NewGrants:
 class _FactsWithNewGrants:
     """The facts of a denial with the new grants added; see `grants.policies.decide.Facts`."""
 
-    denial: _Denial
-    new_grants: _NewGrants
+    denial: Denial
+    new_grants: NewGrants
     is_subject_known: bool = True
 
     def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
@@ -116,24 +116,35 @@ def minimal_grants(user: str, permissions: Iterable[tuple[Address, str]], genera
     permissions: (address, operation) pairs, each with a policy in the generation; all are kept in memory. Raise PlanError if more
     than `max_grants` grants are needed.
     """
-    new_grants, grants, only_way, is_smallest = _NewGrants(), [], 0, True
+    new_grants, grants, only_way, is_smallest = NewGrants(), [], 0, True
     for operations in _operations_by_namespace(permissions, generation):
-        forced, denials = set(), []
-        for denial in _denials(user, operations, generation, max_grants):
-            if len(denial.alternatives) == 1 and denial.permitting_container is None:
-                forced |= denial.alternatives[0]
-            else:
-                denials.append(denial)
-            _check_limit(len(grants) + len(forced), max_grants)
-        new_forced = [grant for grant in forced if not new_grants.holds(grant)]
-        for grant in new_forced:
-            new_grants.add(grant)
-        open_denials = [denial for denial in denials if not new_grants.permits(denial)]
-        selected, is_proven = _select_grants(open_denials, new_grants)
-        grants += [*new_forced, *selected]
-        only_way, is_smallest = only_way + len(new_forced), is_smallest and is_proven
-        _check_limit(len(grants), max_grants)
-    return MinimalGrants(tuple(sorted(grants, key=_sort_key)), only_way, is_smallest)
+        part = fewest_grants(_denials(user, operations, generation, max_grants), new_grants, max_grants=max_grants,
+                             grant_count=len(grants))
+        grants += part.grants
+        only_way, is_smallest = only_way + part.only_way, is_smallest and part.is_smallest
+    return MinimalGrants(tuple(sorted(grants, key=grant_order)), only_way, is_smallest)
+
+
+def fewest_grants(denials: Iterable[Denial], new_grants: NewGrants, *, max_grants: int, grant_count: int = 0) -> MinimalGrants:
+    """Return the fewest grants that permit all denials, and add them to `new_grants`.
+
+    grant_count: the number of grants that the plan has already. Raise PlanError if it would have more than `max_grants`.
+    """
+    forced: set[MissingGrant] = set()
+    with_choice = []
+    for denial in denials:
+        if len(denial.alternatives) == 1 and denial.permitting_container is None:
+            forced |= denial.alternatives[0]
+        else:
+            with_choice.append(denial)
+        _check_limit(grant_count + len(forced), max_grants)
+    new_forced = [grant for grant in forced if not new_grants.holds(grant)]
+    for grant in new_forced:
+        new_grants.add(grant)
+    open_denials = [denial for denial in with_choice if not new_grants.permits(denial)]
+    selected, is_proven = _select_grants(open_denials, new_grants)
+    _check_limit(grant_count + len(new_forced) + len(selected), max_grants)
+    return MinimalGrants((*new_forced, *selected), len(new_forced), is_proven)
 
 
 # the required operations in one namespace: one operation for each address and requirement
@@ -154,7 +165,7 @@ def _operations_by_namespace(permissions: Iterable[tuple[Address, str]], generat
     return [by_namespace[namespace] for namespace in namespaces]
 
 
-def _denials(user: str, operations: _Operations, generation: Generation, max_grants: int) -> Iterator[_Denial]:
+def _denials(user: str, operations: _Operations, generation: Generation, max_grants: int) -> Iterator[Denial]:
     """Yield the operations that are not permitted now.
 
     Runs one query for every QUESTIONS_PER_BATCH operations, and two more for each requirement over all live entities.
@@ -170,12 +181,12 @@ def _denials(user: str, operations: _Operations, generation: Generation, max_gra
                 yield from _denials_among([question], gather_facts([question], explained=True))
 
 
-def _denials_among(questions: list[Question], facts_of_all: list[Facts]) -> Iterator[_Denial]:
+def _denials_among(questions: list[Question], facts_of_all: list[Facts]) -> Iterator[Denial]:
     for question, facts in zip(questions, facts_of_all, strict=True):
         alternatives = minimal_grant_sets(question.policy.requirement, question, facts)
         is_permitted = alternatives == [frozenset()]
         if facts.is_subject_known and alternatives and not is_permitted:
-            yield _Denial(question, facts, alternatives)
+            yield Denial(question, facts, alternatives)
 
 
 def _all_live_leaves(question: Question) -> list[HasOnAllLive]:
@@ -199,7 +210,7 @@ def _check_limit(count: int, max_grants: int) -> None:
                         f"namespace, one group or one user at a time")
 
 
-def _select_grants(denials: list[_Denial], new_grants: _NewGrants) -> tuple[list[MissingGrant], bool]:
+def _select_grants(denials: list[Denial], new_grants: NewGrants) -> tuple[list[MissingGrant], bool]:
     """Add grants to `new_grants` that permit all denials.
 
     Return these grants, and whether it is proven that fewer grants are not enough.
@@ -212,7 +223,7 @@ def _select_grants(denials: list[_Denial], new_grants: _NewGrants) -> tuple[list
     return kept, lower_bound == len(kept)
 
 
-def _permitted_by_set(denials: list[_Denial]) -> dict[GrantSet, set[int]]:
+def _permitted_by_set(denials: list[Denial]) -> dict[GrantSet, set[int]]:
     """Return, for each set of grants, the indexes of the denials that it permits without further grants."""
     permitted: dict[GrantSet, set[int]] = defaultdict(set)
     by_container = defaultdict(set)
@@ -228,14 +239,14 @@ def _permitted_by_set(denials: list[_Denial]) -> dict[GrantSet, set[int]]:
     return permitted
 
 
-def _select_greedily(denials: list[_Denial], permitted: dict[GrantSet, set[int]],
-                     new_grants: _NewGrants) -> list[MissingGrant]:
+def _select_greedily(denials: list[Denial], permitted: dict[GrantSet, set[int]],
+                     new_grants: NewGrants) -> list[MissingGrant]:
     """Select sets of grants until all denials are permitted, and return their grants.
 
     Repeatedly take the set that permits most open denials per grant; of equally good sets, the set with the narrowest reach.
     """
     open_indexes, selected = set(range(len(denials))), []
-    ordered_sets = sorted(permitted.items(), key=lambda item: sorted(map(_sort_key, item[0])))
+    ordered_sets = sorted(permitted.items(), key=lambda item: sorted(map(grant_order, item[0])))
     heap = [(-len(indexes) / len(grant_set), _reach(grant_set), number, grant_set)
             for number, (grant_set, indexes) in enumerate(ordered_sets)]
     heapq.heapify(heap)
@@ -255,15 +266,15 @@ def _select_greedily(denials: list[_Denial], permitted: dict[GrantSet, set[int]]
     return selected
 
 
-def _remove_superfluous(selected: list[MissingGrant], denials: list[_Denial], permitted: dict[GrantSet, set[int]],
-                        new_grants: _NewGrants) -> list[MissingGrant]:
+def _remove_superfluous(selected: list[MissingGrant], denials: list[Denial], permitted: dict[GrantSet, set[int]],
+                        new_grants: NewGrants) -> list[MissingGrant]:
     """Remove each grant that the others make superfluous, widest reach first. Return the remaining grants."""
     indexes_by_grant: dict[MissingGrant, set[int]] = defaultdict(set)
     for grant_set, indexes in permitted.items():
         for grant in grant_set:
             indexes_by_grant[grant] |= indexes
     kept = []
-    for grant in sorted(selected, key=lambda grant: (-_reach((grant,)), _sort_key(grant))):
+    for grant in sorted(selected, key=lambda grant: (-_reach((grant,)), grant_order(grant))):
         new_grants.remove(grant)
         if not all(new_grants.permits(denials[index]) for index in indexes_by_grant[grant]):
             new_grants.add(grant)
@@ -271,7 +282,7 @@ def _remove_superfluous(selected: list[MissingGrant], denials: list[_Denial], pe
     return kept
 
 
-def _lower_bound(denials: list[_Denial], new_grants: _NewGrants) -> int:
+def _lower_bound(denials: list[Denial], new_grants: NewGrants) -> int:
     """Return a number of further grants that every solution needs.
 
     Adds up the grants for denials that cannot share a grant with each other.
@@ -297,6 +308,6 @@ def _reach(grants: Iterable[MissingGrant]) -> int:
     return sum(len(CONTAINER_KINDS) - CONTAINER_KINDS.index(kind) for kind in kinds)
 
 
-def _sort_key(grant: MissingGrant) -> tuple:
+def grant_order(grant: MissingGrant) -> tuple:
     address, privilege = grant
     return KIND_ORDER[address.kind], address.key, ANY.index(privilege)

@@ -1,0 +1,23 @@
+"""Create the plan that keeps the permissions of one generation after another one becomes active."""
+
+from grants.journal import Author, current_revision
+from grants.models import Plan, PlanBreadth
+from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants
+from grants.policies.policy import Generation
+
+
+def create_plan_of_regrants(*, author: Author, before: Generation, after: Generation, prefer: Prefer = Prefer.NARROWEST,
+                            scope: RegrantScope | None = None) -> tuple[Plan | None, Regrants]:
+    """Create the plan, computed from the current data. Return it with its effect; None if no grant is needed or possible."""
+    revision = current_revision()
+    regrants = compute_regrants(before, after, prefer=prefer, scope=scope, max_grants=MAX_PLAN_ITEMS)
+    if not regrants.grants:
+        return None, regrants
+    changes: list[PlanChange] = [("grant", f"user:{user}", address, privilege) for user, address, privilege in regrants.grants]
+    plan = create_plan(author=author, draft=PlanDraft(
+        title=f"Keep current permissions, from {before.name} to {after.name}", origin=PlanOrigin.POLICY_IMPACT, changes=changes,
+        base_revision=revision, breadth=PlanBreadth.NAMESPACES,
+        recipe={"generation": before.name, "to_generation": after.name, "prefer": str(prefer), **regrants.counts,
+                "only_way": regrants.only_way, "is_smallest": regrants.is_smallest}))
+    return plan, regrants
