@@ -10,6 +10,7 @@ from authzconsole.web.shared.entity_search import SearchResult, search_visible_e
 from authzconsole.web.shared.links import address_link_to
 from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import AddressError, parse_address
 from entities.models import Entity
@@ -24,6 +25,7 @@ MAX_SUGGESTIONS = 8
 
 
 @require_safe
+@shows_past(lambda: None)
 def ask_page(request: HttpRequest) -> HttpResponse:
     """Answer the question in the URL. If the entity is given as a unique name, redirect to the URL with its address."""
     text, generation = text_parameter(request, "entity"), active_generation()

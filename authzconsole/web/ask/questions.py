@@ -174,7 +174,8 @@ def _plan_by_kind_url(answer: Answer, address: Address) -> str:
 def _question_url(form: QuestionForm, generation: str = "") -> str:
     """Return the URL of the Ask page with this question. It names the generation even if that is currently active."""
     fields = form.fields | {"subject": with_default_type(form.fields["subject"]), "entity": form.entity,
-                             "generation": generation or form.generation_name}
+                             "generation": generation or form.generation_name,
+                             "as_of": text_parameter(form.request, "as_of")}
     return url_with_query("ask", fields)
 
 

@@ -18,8 +18,9 @@ from authzconsole.web.reports.namespace_readiness import readiness_section
 from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
 from authzconsole.web.shared.links import address_link_to, address_url, entity_url
+from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
-from entities.address import Address
+from entities.address import Address, AddressError, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of, entity_at
 from entities.vocabulary import KINDS, child_kinds
@@ -60,10 +61,18 @@ class Hint:
     text: str
 
 
+def _past_subject(address: str) -> Address | None:
+    try:
+        return parse_address(address)
+    except AddressError:
+        return None
+
+
 @require_safe
+@shows_past(_past_subject)
 def entity_page(request: HttpRequest, address: str) -> HttpResponse:
     requested_address = address_or_404(address)
-    if request.user.can_see_all and entity_at(requested_address) is None:
+    if request.user.can_see_all and not getattr(request, "past", None) and entity_at(requested_address) is None:
         return _unregistered_response(request, requested_address)
     generation = active_generation()
     entity = entity_or_404(request, address)

@@ -19,6 +19,7 @@ from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_entities, paginate_names, url_with
 from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
@@ -26,9 +27,11 @@ from authzconsole.web.shared.roles import ROLE_LABELS
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
+from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
 from grants.models import GRANT_TABLES, User
 from grants.policies.policy import Generation
+from grants.principal_names import parse_principal
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 from grants.principals.renaming import current_name
 
@@ -59,8 +62,16 @@ class Profile:
         return isinstance(self.principal, User)
 
 
+def _past_subject(principal: str) -> str | None:
+    try:
+        return ":".join(parse_principal(principal))
+    except PrincipalError:
+        return None
+
+
 @require_safe
 @auditor_required
+@shows_past(_past_subject)
 def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
     url = principal_url("person", principal)
     try:

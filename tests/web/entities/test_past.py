@@ -1,0 +1,134 @@
+"""Pages with `as_of` show the state at a revision or time, with a banner and without buttons that change anything."""
+
+import io
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.active_generation import activate_generation
+from grants.changes.services import change_grants
+from grants.history import parse_as_of
+from grants.journal import Author, current_revision
+from grants.lifecycle.services import delete_entity, register_entity
+from grants.models import JournalLine, User
+from grants.principals.services import add_group, add_member, add_user
+from grants.tenant.import_document import import_tenant
+
+pytestmark = pytest.mark.django_db
+OPERATOR = Author("the tests")
+ORDERS, GONE = parse_address("dataset:sales.orders"), parse_address("dataset:sales.gone")
+BUTTONS = ("Grant", "Delete dataset", "Bulk change", "Register inside", "Add description", "Remove", "Off-board",
+           "See as this user")
+
+
+@pytest.fixture
+def past():
+    """Return the revision at which alice read the dataset through a group; it is a day old. Now she has WRITE."""
+    for name, role in (("ada", "administrator"), ("aud", "auditor"), ("alice", "ordinary")):
+        add_user(author=OPERATOR, name=name, role=role, is_principal=name == "alice")
+    for address in (parse_address("namespace:sales"), ORDERS, GONE):
+        register_entity(author=OPERATOR, address=address)
+    add_group(author=OPERATOR, name="readers")
+    add_member(author=OPERATOR, user="alice", group="readers")
+    activate_generation(author=OPERATOR, name="final")
+    change_grants(author=OPERATOR, grant=[("group:readers", ORDERS, Privilege.READ)])
+    revision = current_revision()
+    JournalLine.objects.update(at=timezone.now() - timedelta(days=1))
+    activate_generation(author=OPERATOR, name="existing")
+    delete_entity(author=OPERATOR, address=GONE)
+    change_grants(author=OPERATOR, grant=[("user:alice", ORDERS, Privilege.WRITE)], revoke=[("group:readers", ORDERS, "READ")])
+    return revision
+
+
+def page(path, name="ada", status=200, **headers):
+    client = Client()
+    client.force_login(User.objects.get(username=name))
+    response = client.get(path, headers=headers)
+    assert response.status_code == status, response.content.decode()
+    return " ".join(response.content.decode().split())
+
+
+def test_the_page_of_an_entity_shows_its_holders_then(past):
+    url = f"/entities/{ORDERS}?tab=access"
+    now, then = page(url), page(f"{url}&as_of={past}")
+    assert "user:alice" in now and "group:readers" not in now and "Back to now" not in now
+    assert "group:readers" in then and "user:alice" not in then
+    assert f"State at revision <strong>{past}</strong>" in then and "Changes are disabled" in then
+    assert f'href="/entities/{ORDERS}?tab=access"' in then
+
+
+@pytest.mark.parametrize("path", [f"/entities/{ORDERS}?tab=access", "/entities/namespace:sales?tab=inside", "/people/user:alice?",
+                                  "/people/group:readers?"])
+def test_pages_about_the_past_have_no_buttons_that_change_anything(past, path):
+    then = page(f"{path}&as_of={past}").replace("Granted", "")
+    assert "State at revision" in then
+    assert [button for button in BUTTONS if f">{button}<" in then or f"> {button} <" in then] == []
+    assert 'method="post"' not in then.split('<main')[1]
+
+
+def test_the_page_of_a_deleted_entity_shows_it_live(past):
+    assert "no longer exists" in page(f"/entities/{GONE}")
+    assert "no longer exists" not in page(f"/entities/{GONE}?as_of={past}")
+
+
+def test_the_page_of_a_person_shows_grants_and_groups_then(past):
+    now, then = page("/people/user:alice"), page(f"/people/user:alice?as_of={past}")
+    assert "State at revision" in then and "group:readers" in then
+    assert "dataset:sales.orders" in now.split('id="grants"')[1].split("</section>")[0]
+    assert "dataset:sales.orders" not in then.split('id="grants"')[1].split("</section>")[0]
+
+
+def test_ask_answers_with_the_grants_and_the_generation_then(past):
+    question = f"/ask?subject=user:alice&entity={ORDERS}&operation=read"
+    now, then = page(question), page(f"{question}&as_of={past}")
+    assert "Denied" in now and "Allowed: user:alice" in then
+    assert "State at revision" in then and f"as_of={past}" in then
+
+
+def test_a_date_means_its_end(past):
+    yesterday = timezone.now() - timedelta(days=1)
+    then = page(f"/entities/{ORDERS}?tab=access&as_of={yesterday.date()}")
+    assert f"<strong>{past}</strong>" in then
+    assert "user:alice" in page(f"/entities/{ORDERS}?tab=access&as_of={timezone.now().date()}")
+    time = (yesterday + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
+    assert f"<strong>{past}</strong>" in page(f"/entities/{ORDERS}?tab=access&as_of={time}")
+
+
+@pytest.mark.parametrize(("as_of", "message"), [
+    ("9999", "does not exist: the newest revision is"), ("2001-01-01", "before the first journal line"),
+    ("2999-01-01", "is in the future"), ("long ago", "neither a revision"), ("2026-02-30", "neither a revision"),
+])
+def test_an_unknown_revision_or_time_is_reported_above_the_state_now(past, as_of, message):
+    for path in (f"/entities/{ORDERS}", "/people/user:alice", "/ask"):
+        shown = page(f"{path}?as_of={as_of}")
+        assert message in shown and "This page shows the state now." in shown
+
+
+def test_what_did_not_exist_then_is_reported(past):
+    bob = add_user(author=OPERATOR, name="bob").revision
+    document = b'{"type":"user","name":"carol"}\n{"type":"entity","id":"dataset:hr.pay"}\n'
+    import_tenant(stream=io.BytesIO(document), author=Author("import_tenant"))
+    missing = page(f"/people/user:bob?as_of={past}", status=404)
+    assert f"Its first journal line is revision {bob}" in missing and "Back to now" in missing
+    for path in ("/people/user:carol", "/entities/dataset:hr.pay"):
+        assert "an import added it later" in page(f"{path}?as_of={past}", status=404)
+        assert "Its earlier state is unknown" in page(f"{path}?as_of={current_revision()}")
+    assert "has no line about this" in page(f"/entities/dataset:hr.never?as_of={past}", status=404)
+
+
+def test_auditors_see_the_past_and_ordinary_accounts_do_not(past):
+    assert "State at revision" in page(f"/entities/{ORDERS}?as_of={past}", "aud")
+    own = page(f"/ask?as_of={past}", "alice")
+    assert "Only administrators and auditors" in own and "State at revision" not in own
+    assert "View an earlier state" not in page(f"/entities/{ORDERS}", "alice")
+    page(f"/people/user:alice?as_of={past}", "alice", status=404)
+
+
+def test_a_section_that_htmx_reloads_stays_in_the_past(past):
+    section = page(f"/entities/{ORDERS}?tab=access&as_of={past}", HX_Request="true", HX_Target="holders")
+    assert "group:readers" in section and "user:alice" not in section
+    assert current_revision() == parse_as_of(timezone.now().isoformat())
