@@ -11,12 +11,14 @@ from pathlib import Path
 
 import pyspark
 import pytest
+from django.conf import settings
 from django.core.management import call_command
 
 from analytics.analyses import ANALYSES
 from analytics.spark.properties import write_properties
 from authzconsole.ops import ROOT
 from authzconsole.ops.address import free_port
+from tests.analytics.spark.run_analyses import write_tables
 from tests.support.workers import database_url, descendants
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
@@ -114,11 +116,16 @@ def cluster(tmp_path):
         yield address, [log.parent for log in workers]
 
 
-def run_analyses(master, folder, conf, *sizes):
+def read_tables(folder):
+    """Return the written tables by file name."""
+    return {path.name: path.read_text() for path in folder.iterdir()}
+
+
+def run_on_cluster(master, folder, *sizes):
     """Return (for each size the tables of all analyses by file name, the descriptions of the Python workers)."""
     environment = os.environ | FAST_COMPILER | {
         "DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings", "SPARK_MASTER": master,
-        "SPARK_CONF": json.dumps(conf), "SPARK_DRIVER_MEMORY": "1g", "SNAPSHOT_URI": str(folder.parent / "shared"),
+        "SPARK_CONF": json.dumps(CLUSTER), "SPARK_DRIVER_MEMORY": "1g", "SNAPSHOT_URI": settings.SNAPSHOT_URI,
     }
     folder.mkdir()
     command = [sys.executable, "-m", "tests.analytics.spark.run_analyses", str(folder), *sizes]
@@ -132,15 +139,16 @@ def run_analyses(master, folder, conf, *sizes):
         process.communicate()
         raise
     assert process.returncode == 0, errors[-5_000:]
-    tables = [{path.name: path.read_text() for path in (folder / size).iterdir()} for size in sizes]
-    return tables, json.loads(output.splitlines()[-1])
+    return [read_tables(folder / size) for size in sizes], json.loads(output.splitlines()[-1])
 
 
-def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_console(cluster, tmp_path):
+def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_console(spark, cluster, storage_folder, tmp_path):
     address, worker_folders = cluster
     call_command("import_tenant", str(ROOT / "authzconsole/demo/tenant.jsonl"), verbosity=0)
-    [local_tables], _ = run_analyses("local[*]", tmp_path / "local", {}, "small")
-    [small_tables, large_tables], workers = run_analyses(address, tmp_path / "cluster", CLUSTER, "small", "large")
+    # the session of the tests is local
+    write_tables(tmp_path / "local", "results/local")
+    local_tables = read_tables(tmp_path / "local")
+    [small_tables, large_tables], workers = run_on_cluster(address, tmp_path / "cluster", "small", "large")
     assert len(local_tables) == sum(len(analysis.written_outputs) for analysis in ANALYSES.values())
     assert all(local_tables.values())
     assert small_tables == local_tables and large_tables == local_tables
