@@ -4,6 +4,7 @@ import string
 import unicodedata
 
 from django.contrib.auth.models import Group
+from django.db.models import Count
 from django.db.models.functions import Upper
 
 from entities.vocabulary import clip
@@ -59,6 +60,20 @@ def new_name_fault(kind: str, name: str, *, replaces: str = "") -> str:
     if other := _lookalike(kind, name, replaces):
         return f"`{clip(name)}` looks like the existing {kind}:{clip(other)}"
     return ""
+
+
+def names_that_differ_in_case(max_names: int) -> list[str]:
+    """Return existing users and groups with names that differ only in case, such as `user:Admin` and `user:admin`, by name.
+
+    They are from versions that accepted such names, or from an import. Runs two queries. max_names: how many of each type.
+    """
+    names = []
+    for kind, rows, column in (("user", User.objects, "username"), ("group", Group.objects, "name")):
+        upper_names = rows.order_by().annotate(upper_name=Upper(column)).values("upper_name")
+        repeated = upper_names.annotate(total=Count("pk")).filter(total__gt=1).values("upper_name")
+        found = rows.annotate(upper_name=Upper(column)).filter(upper_name__in=repeated).order_by("upper_name", column)
+        names += [f"{kind}:{name}" for name in found.values_list(column, flat=True)[:max_names]]
+    return names
 
 
 def _lookalike(kind: str, name: str, replaces: str) -> str:

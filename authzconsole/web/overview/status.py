@@ -22,9 +22,11 @@ from authzconsole.web.shared.rendering import render_page
 from grants.journal import current_head
 from grants.journal_keys import head_fault
 from grants.models import JournalHead
+from grants.principals.new_names import names_that_differ_in_case
 
 CHECK_TITLES = {"database": "Database", "migrations": "Migrations", "redis": "Redis", "worker": "Workers",
                 "scheduler": "Scheduler", "disk": "Disk space"}
+MAX_NAMES = 10
 # the task runs more often; one missed run is no problem
 LATE_AFTER = {MaintenanceTask.JOURNAL_VERIFICATION: timedelta(hours=48), MaintenanceTask.JOURNAL_ANCHOR: timedelta(minutes=30),
               MaintenanceTask.BACKUP: timedelta(days=7)}
@@ -44,11 +46,14 @@ class StatusRow:
 @require_safe
 @auditor_required
 def status_page(request: HttpRequest) -> HttpResponse:
-    """Render the page. Runs five queries, in addition to those of the checks, which have threads and connections of their own."""
+    """Render the page. Runs seven queries.
+
+    The checks run others, in threads and connections of their own.
+    """
     head, records = current_head(), maintenance_records()
     checks = [StatusRow(CHECK_TITLES.get(check.name, check.name), "good" if check.is_ok else "bad", check.text)
               for check in readiness()]
-    tasks = list(_task_rows(head, records))
+    tasks = [*_task_rows(head, records), _name_row()]
     nights = list(_night_rows())
     return render_page(request, "overview/status.html", {
         "checks": checks, "tasks": tasks, "nights": nights, "head": head, "version": VERSION,
@@ -78,6 +83,16 @@ def _task_row(task: MaintenanceTask, record: MaintenanceRecord | None, head: Jou
              MaintenanceTask.BACKUP: record.text}
     text = texts.get(task, "written") + (", but long ago" if is_late else "")
     return StatusRow(task.label, "attention" if is_late else "good", text, record, later_lines)
+
+
+def _name_row() -> StatusRow:
+    """Return whether names differ only in case. New names cannot; existing ones keep working. Runs two queries."""
+    names = names_that_differ_in_case(MAX_NAMES + 1)
+    if not names:
+        return StatusRow("Names", "good", "no two users or groups have names that differ only in case")
+    more = ", and others" if len(names) > MAX_NAMES else ""
+    listed = f"{', '.join(names[:MAX_NAMES])}{more}"
+    return StatusRow("Names", "attention", f"differ only in case: {listed}; rename all but one of each")
 
 
 def _night_rows() -> Iterator[dict]:

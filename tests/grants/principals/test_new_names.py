@@ -12,6 +12,7 @@ from grants.changes.services import change_grants
 from grants.errors import PrincipalError
 from grants.journal import Author, first_break
 from grants.models import JournalLine, Role, User
+from grants.principals.new_names import names_that_differ_in_case
 from grants.principals.services import add_group, add_user
 from grants.tenant.export_document import export_tenant
 from grants.tenant.faults import BadTenantDocument
@@ -119,3 +120,12 @@ def test_an_import_accepts_names_in_different_case_but_no_invisible_characters()
         import_tenant(stream=document("ok", "adm\u200bin"), author=COMMAND)
     assert [(fault.line, fault.field) for fault in refusal.value.faults] == [(3, "name"), (4, "name")]
     assert "U+200B" in str(refusal.value) and User.objects.count() == 3
+
+
+def test_existing_names_that_differ_only_in_case_are_reported_and_keep_working():
+    for name in ("Admin", "admin", "bob"):
+        User.objects.create(username=name)
+    Group.objects.create(name="Ops")
+    Group.objects.create(name="OPS")
+    assert set(names_that_differ_in_case(10)) == {"user:Admin", "user:admin", "group:OPS", "group:Ops"}
+    assert len(names_that_differ_in_case(1)) == 2

@@ -35,13 +35,14 @@ def rows(response) -> dict[str, tuple[str, str]]:
 def test_the_page_has_the_checks_of_readyz_and_says_what_never_happened(browse, django_assert_num_queries):
     client = browse("aud")
     client.get("/status")
-    with django_assert_num_queries(6):  # the session and the account, then those of the page
+    with django_assert_num_queries(8):  # the session and the account, then those of the page
         response = client.get("/status")
     assert rows(response) == {
         "Database": ("good", "sqlite"), "Workers": ("bad", "no worker for the queue runs"), "Changes": ("good", "possible"),
         "Journal verification": ("attention", "not verified yet; a worker does it once a day"),
         "Journal anchor": ("", "off: JOURNAL_ANCHOR names no place outside the database"),
-        "Backup": ("attention", "no backup was written with `manage.py backup`")}
+        "Backup": ("attention", "no backup was written with `manage.py backup`"),
+        "Names": ("good", "no two users or groups have names that differ only in case")}
     assert "1 problem found." in page_html(response)
 
 
