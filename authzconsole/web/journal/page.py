@@ -1,11 +1,12 @@
 """The page of the journal with filters, its downloads, and the verification of its hash chain."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
@@ -14,14 +15,15 @@ from django.views.decorators.http import require_safe
 from analytics.arrow import arrow_schema
 from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.tables import Column, ColumnType, Table
+from authzconsole.web.journal.folding import folded_plans, unfolded
 from authzconsole.web.journal.rows import ACTION_LABELS, journal_row
 from authzconsole.web.shared.guard import auditor_required
-from authzconsole.web.shared.paging import Page, paginate_newest_first
+from authzconsole.web.shared.paging import Page, paginate_newest_first, url_with
 from authzconsole.web.shared.parameters import TIME_FIELDS, name_parameter, number_parameter, text_parameter, time_filters
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
-from grants.journal import LINES_PER_BATCH, current_head, current_revision, read_only_reason, verify_part
+from grants.journal import LINES_PER_BATCH, current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
 from grants.journal_queries import journal_lines
 from grants.models import JournalLine
@@ -29,6 +31,8 @@ from grants.models import JournalLine
 LINES_PER_PAGE = 50
 TEXT_FIELDS = ("principal", "actor", "entity", "action")
 SECTION = "lines"
+MAX_LINES_SEARCHED = 100_000
+DATE, DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 TABLE = Table(
     "journal",
     tuple(Column(name, ColumnType.LONG if name in ("revision", "format") else ColumnType.TEXT)
@@ -38,15 +42,35 @@ TABLE = Table(
 
 
 @dataclass(frozen=True, slots=True)
+class SearchWindow:
+    """The lines that were searched for a text, from the revision `first` to `last`. rows: those that contain it."""
+
+    rows: QuerySet[JournalLine]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class JournalQuery:
     """The filters of a request.
 
     fields: the submitted text of each field. faults: error messages by field; if there are any, no row matches.
+    other_rows: the lines that match all filters except the text.
     """
 
     fields: dict[str, str]
     faults: dict[str, str]
     rows: QuerySet[JournalLine]
+    other_rows: QuerySet[JournalLine]
+
+    @property
+    def text(self) -> str:
+        return self.fields["text"]
+
+    @property
+    def time_inputs(self) -> dict[str, str]:
+        """Return the type of each time field: a date picker, unless the value has a time or cannot be shown by one."""
+        return {name: "text" if name in self.faults else _time_input(self.fields[name]) for name in TIME_FIELDS}
 
     @property
     def is_filtered(self) -> bool:
@@ -54,18 +78,25 @@ class JournalQuery:
 
     @property
     def has_active_more_filters(self) -> bool:
-        """Return whether a filter other than the first one is set. A narrow screen collapses the other filters."""
-        return any(text for name, text in self.fields.items() if name != TEXT_FIELDS[0])
+        """Return whether a filter other than the first two is set. A narrow screen collapses the other filters."""
+        return any(text for name, text in self.fields.items() if name not in (TEXT_FIELDS[0], "text"))
 
 
 @require_safe
 @auditor_required
 def journal_page(request: HttpRequest) -> HttpResponse:
     query = _query(request)
-    page = _page(request, query.rows)
+    is_folded = not query.is_filtered and request.GET.get("lines") != "all"
+    search = _search_window(request, query) if query.text and not query.faults else None
+    lines = unfolded(query.rows) if is_folded else query.rows if search is None else search.rows
+    page = _page(request, lines)
+    plans = folded_plans(page.rows) if is_folded else {}
     template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
     return render_page(request, template, {
-        "query": query, "form": query.fields, "page": page, "rows": [journal_row(line) for line in page.rows],
+        "query": query, "form": query.fields, "page": page, "search": search,
+        "rows": [journal_row(line) | {"folded": plans.get(line.revision)} for line in page.rows],
+        "has_folded": bool(plans), "all_lines_url": url_with(request, lines="all"),
+        "older_url": _older_url(request, search, page),
         "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
         "url": reverse("journal"), "head": (head := current_head()), "revision": head.revision, "downloads": _downloads(query),
     })
@@ -90,13 +121,15 @@ def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
 def verify_journal(request: HttpRequest) -> HttpResponse:
     """Verify at most MAX_LINES_PER_PROOF lines after the line in the URL."""
     after = number_parameter(request, "after") or 0
+    proof, head = verify_part(after), current_head()
     return render_page(request, "journal/proof.html", {
-        "proof": verify_part(after), "first_line": after + 1, "revision": current_revision(),
+        "proof": proof, "first_line": after + 1, "revision": head.revision,
+        "head": head if proof.is_complete and proof.verified_to == head.revision else None,
         "keys": list(journal_keys()), "read_only_reason": read_only_reason()})
 
 
 def _query(request: HttpRequest) -> JournalQuery:
-    fields = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, *TIME_FIELDS)}
+    fields = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, "text", *TIME_FIELDS)}
     fields |= {"principal": principal_from_input(name_parameter(request, "principal")),
                "actor": name_from_input(name_parameter(request, "actor"), "user")}
     filters, faults = {name: fields[name] for name in TEXT_FIELDS}, {}
@@ -109,7 +142,38 @@ def _query(request: HttpRequest) -> JournalQuery:
         filters["principal"] = f"user:{fields['principal']}"
     times, time_faults = time_filters(fields)
     faults |= time_faults
-    return JournalQuery(fields, faults, journal_lines().none() if faults else journal_lines(**filters, **times))
+    rows = other_rows = journal_lines().none() if faults else journal_lines(**filters, **times)
+    if fields["text"]:
+        rows = rows.filter(Q(detail__icontains=fields["text"]) | Q(reason__icontains=fields["text"]))
+    return JournalQuery(fields, faults, rows, other_rows)
+
+
+def _time_input(value: str) -> str:
+    if not value or DATE.fullmatch(value):
+        return "date"
+    return "datetime-local" if DATE_AND_TIME.fullmatch(value) else "text"
+
+
+def _search_window(request: HttpRequest, query: JournalQuery) -> SearchWindow:
+    """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs one query.
+
+    There is no index for texts. The window starts at the newest line of the other filters, or where the page before ended.
+    """
+    before, after = (number_parameter(request, name) for name in ("before", "after"))
+    if before is None and after is not None:
+        first, last = after + 1, after + MAX_LINES_SEARCHED
+    else:
+        newest = query.other_rows if before is None else query.other_rows.filter(place__lt=before)
+        last = newest.values_list("place", flat=True).first() or 0
+        first = max(1, last - MAX_LINES_SEARCHED + 1)
+    return SearchWindow(query.rows.filter(place__gte=first, place__lte=last), first, last)
+
+
+def _older_url(request: HttpRequest, search: SearchWindow | None, page: Page) -> str:
+    """Return the URL that continues a search in older lines; empty if there are none, or if the pager leads to them."""
+    if search is None or search.first <= 1 or page.next_url:
+        return ""
+    return url_with(request, before=search.first, after=None)
 
 
 def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:

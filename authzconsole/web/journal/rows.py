@@ -38,6 +38,12 @@ def action_label(action: str) -> str:
     return ACTION_LABELS.get(action, action)
 
 
+def plan_number(line: JournalLine) -> int | None:
+    """Return the number of the plan that the line belongs to; None if it belongs to none."""
+    plan = _PLAN.match(line.detail) if line.action in ACTIONS_OF_PLANS else None
+    return int(plan[1]) if plan else None
+
+
 def journal_row(line: JournalLine) -> dict:
     """Return the line with its links. plan: the plan at the start of the detail, or empty. detail: the rest of the detail."""
     plan = _PLAN.match(line.detail) if line.action in ACTIONS_OF_PLANS else None

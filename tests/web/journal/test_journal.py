@@ -13,8 +13,9 @@ from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
 from grants.journal import Author, current_revision
-from grants.models import JournalLine
+from grants.models import JournalHead, JournalLine
 from grants.plans.apply import apply_plan
+from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
 from tests.support.authors import administrator
 from tests.support.cast import SETUP
@@ -117,10 +118,82 @@ def test_lines_link_to_their_plan_on_every_page(browse):
     author = administrator()
     plan = create_plan_from_copy(author=author, source="user:ned", target="user:out")
     apply_plan(author=author, plan_id=plan.pk)
-    for url in ("/journal/", "/", "/people/user:out", "/entities/dataset:sales.orders"):
+    for url in ("/journal/", "/", "/people/user:out", "/entities/dataset:sales.orders?tab=history"):
         assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(browse("ada").get(url)), url
 
 
 def test_free_text_is_not_linked_as_a_plan(browse):
     browse("ada").post("/describe/dataset:sales.orders", {"description": "plan 1: all orders"})
     assert "/plans/1/" not in page_html(browse("ada").get("/journal/"))
+
+
+def applied_plan(size: int) -> int:
+    """Apply a plan with this number of changes and return its number."""
+    author = administrator()
+    ensure_entities(states={parse_address(f"dataset:sales.n{number}"): "live" for number in range(size)})
+    plan = create_plan_from_changes(author=author, grant=[
+        ("user:out", parse_address(f"dataset:sales.n{number}"), "READ") for number in range(size)])
+    apply_plan(author=author, plan_id=plan.pk)
+    return plan.pk
+
+
+def test_the_changes_of_a_plan_fold_under_its_line(browse, django_assert_num_queries):
+    before, number = current_revision(), applied_plan(23)
+    client = browse("aud")
+    page = client.get("/journal/")
+    assert revisions(page) == [before + 24, *range(before, 0, -1)]
+    folded = page.context["rows"][0]["folded"]
+    assert (folded.total, len(folded.rows), folded.more) == (23, 20, 3)
+    assert [row["line"].revision for row in folded.rows] == list(range(before + 23, before + 3, -1))
+    text = page_html(page)
+    assert "<summary>23 changes</summary>" in text and f'<a href="/plans/{number}/">Show all 23 changes</a>' in text
+    assert revisions(client.get("/journal/?lines=all")) == list(range(before + 24, 0, -1))
+    assert len(revisions(client.get("/journal/?principal=user:out"))) == 23
+    applied_plan(2)
+    with django_assert_num_queries(6):
+        client.get("/journal/")
+
+
+def test_text_is_found_in_details_and_reasons(browse):
+    change_grants(author=Author("the tests", reason="the Yearly close"),
+                  grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    browse("ada").post("/describe/dataset:sales.orders", {"description": "all orders of the year: 100%"})
+    newest, client = current_revision(), browse("aud")
+    assert revisions(client.get("/journal/?text=year")) == [newest, newest - 1]
+    assert revisions(client.get("/journal/?text=YEARLY")) == [newest - 1]
+    assert revisions(client.get("/journal/?text=100%25")) == [newest]
+    assert revisions(client.get("/journal/?text=year&principal=user:out")) == [newest - 1]
+    assert revisions(client.get("/journal/?text=no+such+text")) == []
+    assert len(streamed_text(client.get("/journal.jsonl?text=year")).splitlines()) == 2
+
+
+def test_a_search_reads_a_limited_number_of_lines(browse, monkeypatch):
+    monkeypatch.setattr(journal, "MAX_LINES_SEARCHED", 4)
+    JournalLine.objects.filter(revision=1).update(reason="a needle")
+    newest, client = current_revision(), browse("aud")
+    url, searched = "/journal/?text=needle", []
+    while url:
+        page = client.get(url)
+        searched.append((page.context["search"].first, page.context["search"].last))
+        assert all(searched[-1][0] <= revision <= searched[-1][1] for revision in revisions(page))
+        found, url = revisions(page), page.context["older_url"] or page.context["page"].next_url
+    assert searched[0] == (newest - 3, newest) and searched[-1][0] == 1 and found[-1] == 1
+    assert [last for _, last in searched[1:]] == [first - 1 for first, _ in searched[:-1]]
+
+
+def test_dates_have_pickers(browse):
+    client = browse("aud")
+    for value, kind in (("", "date"), ("2026-02-28", "date"), ("2026-02-28T13:30", "datetime-local"), ("yesterday", "text"),
+                        ("2026-02-28T13:30Z", "text")):
+        assert client.get("/journal/", {"since": value}).context["query"].time_inputs == {"since": kind, "until": "date"}
+    text = page_html(client.get("/journal/?since=2026-02-28"))
+    assert '<input type="date" id="lines-since" name="since" value="2026-02-28"' in text
+
+
+def test_the_hash_of_the_head_is_shown_on_the_page_and_after_a_complete_verification(browse, monkeypatch):
+    head = JournalHead.objects.get()
+    for url in ("/journal/", "/journal/proof"):
+        text = page_html(browse("aud").get(url))
+        assert f"Hash of line {head.revision}" in text and f'data-copy="{head.hash}"' in text
+    JournalLine.objects.filter(revision=5).update(reason="changed")
+    assert head.hash not in page_html(browse("aud").get("/journal/proof"))
