@@ -4,12 +4,13 @@ A page is computed in one of two ways: from the grants, if they lead to few enti
 first ones fill the page. The number of grants of the principal decides which way is tried first.
 """
 
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from django.db.models import QuerySet
+from django.db.models import CharField, QuerySet, Value
 
 from entities.address import Address
 from entities.models import Entity, State
@@ -33,7 +34,7 @@ MAX_GRANTS_TO_COUNT = 5_000
 # With at most this many grants, all entities that they lead to are read; limits of keys that are read from grants.
 FEW_GRANTS, MAX_KEYS_OF_FEW_GRANTS, MAX_KEYS = 400, 5_000, 50_000
 # Entities that are checked in order before another way is tried.
-FEW_ENTITIES, MANY_ENTITIES = 1_000, 20_000
+FEW_ENTITIES, MANY_ENTITIES = 500, 20_000
 KEYS_PER_QUERY = 500
 # Grants inside a container that are loaded for each holder; a page has up to 50 containers.
 PATHS_PER_HOLDER = 10
@@ -136,10 +137,21 @@ class AccessibleEntities:
         """Return the number of entities of each kind that has any, up to `max_counted` + 1. Runs one query for each kind."""
         counts = {}
         for kind in self.kinds if self.tables else ():
-            rows = self._rows(kind, row_by_row=False)
-            if rows is not None and (count := rows.count() if max_counted is None else rows[: max_counted + 1].count()):
+            if count := self._count(kind, max_counted):
                 counts[kind] = count
         return counts
+
+    def count_of(self, kind: str, operation: str, max_counted: int | None = MAX_COUNTED) -> int:
+        """Return the number of entities of this kind on which the operation is permitted, as in `counts`. Runs one query."""
+        return replace(self, where=replace(self.where, operation=operation))._count(kind, max_counted)
+
+    def _count(self, kind: str, max_counted: int | None) -> int:
+        if kind in self._few_keys:
+            return len(self._few_keys[kind])
+        rows = self._rows(kind, row_by_row=False)
+        if rows is None:
+            return 0
+        return rows.count() if max_counted is None else rows[: max_counted + 1].count()
 
     def _addresses(self, after: Address | None, max_rows: int) -> Iterator[Address]:
         """Yield the addresses in order. Keys are read `max_rows` at a time."""
@@ -158,9 +170,12 @@ class AccessibleEntities:
         requirement = self.requirement(kind)
         if requirement is None:
             return []
+        if kind in self._few_keys:
+            return self._few_keys[kind][bisect_right(self._few_keys[kind], after) :][:max_rows]
         search = _KindSearch(self, kind, requirement, after, max_rows)
+        attempts: list[Callable[[], list[str] | None]]
         if self._has_few_grants:
-            attempts = [lambda: search.keys_from_grants(MAX_KEYS_OF_FEW_GRANTS), lambda: search.keys_from_entities(None)]
+            attempts = [lambda: search.keys_from_entities(None)]
         elif self.is_quickly_counted:
             attempts = [lambda: search.keys_from_entities(FEW_ENTITIES), lambda: search.keys_from_grants(MAX_KEYS),
                         lambda: search.keys_from_entities(None)]
@@ -173,6 +188,38 @@ class AccessibleEntities:
     @cached_property
     def _has_few_grants(self) -> bool:
         return has_at_most(FEW_GRANTS, self.tables or ())
+
+    @cached_property
+    def _few_keys(self) -> dict[str, list[str]]:
+        """All keys of each kind, sorted, if there are few grants and these lead to few entities.
+
+        Kinds of which the entities cannot be found from the grants are absent. Runs one query, and one for each `KEYS_PER_QUERY`.
+        """
+        if not self._has_few_grants:
+            return {}
+        queries = []
+        keys: dict[str, list[str]] = {}
+        for kind in self.kinds:
+            requirement = self.requirement(kind)
+            found = requirement and candidate_queries(requirement, FilterContext(self.tables or (), [kind]))
+            if found is not None:
+                keys[kind] = []
+                queries += [rows.annotate(of_kind=Value(kind, CharField())).values_list(
+                    "key" if rows.model is Entity else f"{kind}__key", "of_kind") for rows in found]
+        if not queries:
+            return {}
+        candidates = list((queries[0].union(*queries[1:]) if len(queries) > 1 else queries[0])[: MAX_KEYS_OF_FEW_GRANTS + 1])
+        if len(candidates) > MAX_KEYS_OF_FEW_GRANTS:
+            return {}
+        addresses = {Address(kind, key) for key, kind in candidates}
+        for start in range(0, len(candidates), KEYS_PER_QUERY):
+            chunk = candidates[start : start + KEYS_PER_QUERY]
+            rows = self.live_entities().filter(kind__in={kind for _, kind in chunk}, key__among=[key for key, _ in chunk])
+            for kind, key in rows.values_list("kind", "key"):
+                if Address(kind, key) in addresses and kind in keys:
+                    addresses.discard(Address(kind, key))
+                    keys[kind].append(key)
+        return {kind: sorted(found) for kind, found in keys.items()}
 
     def _is_empty(self, kind: str) -> bool:
         """Return whether the principal can do nothing with any entity of this kind, in any state.
@@ -197,12 +244,15 @@ class AccessibleEntities:
 
     def entities(self, kind: str) -> QuerySet[Entity]:
         """Return the live entities of this kind that match the filter, whether the principal can do anything with them or not."""
+        return self.live_entities().filter(kind=kind)
+
+    def live_entities(self) -> QuerySet[Entity]:
         rows = Entity.objects.all() if not self.where.text else matching_entities(self.where.text).order_by()
         if self.where.namespace:
             name = self.where.namespace
             # the range of keys leads to an index; the id of the namespace makes the condition exact
             rows = rows.filter(key__gte=name, key__lt=f"{name}/", namespace_id=self._namespace_id)
-        return rows.filter(kind=kind, state=State.LIVE)
+        return rows.filter(state=State.LIVE)
 
     @cached_property
     def _namespace_id(self) -> int:

@@ -1,27 +1,28 @@
 """List the people who can access an entity, page by page, and count them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.contrib.auth.models import Group
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet, Value
 
 from entities.address import Address
 from entities.models import Entity
-from entities.selectors import entity_at
+from entities.selectors import entity_at, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, Privilege
-from grants.access.requirements import any_of_requirements, operations_by_requirement
+from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
 from grants.access.who_can import UserAccess, access_of_subjects
-from grants.evaluation.principal_filters import permitted_principals
+from grants.evaluation.principal_filters import QuestionContext, permitted_principals
 from grants.models import GroupGrant, User, UserGrant
-from grants.policies.grammar import AllOf, AnyOf, Expression, Has
+from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.querysets import memberships
 
-# Counts above this limit are reported as the limit plus one.
-MAX_COUNTED = 10_000
 # With a filter that is decided for each user after their paths are loaded, a page checks at most this many users.
 MAX_CHECKED = 1_000
+# In a container with more entities, each user is checked separately, which finds the first users early, but counts slowly.
+MAX_INSIDE = 2_000
 PATH_KINDS = ("direct", "group")
 
 
@@ -46,6 +47,14 @@ class PeoplePage:
 
     rows: list[UserAccess]
     next_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleCounts:
+    """The number of users who may perform any operation, and each operation."""
+
+    total: int
+    by_operation: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -84,18 +93,27 @@ class PeopleWithAccess:
             if checked >= MAX_CHECKED:
                 return PeoplePage(rows, after)
 
-    def count(self, max_counted: int = MAX_COUNTED) -> int:
-        """Return the number of users, up to `max_counted` + 1. The filter of paths does not count. Runs one query."""
-        return self._users[: max_counted + 1].count()
+    def counts(self) -> PeopleCounts:
+        """Return the numbers of users after the filter. Runs one query, and up to two for a container.
 
-    def counts_by_operation(self) -> dict[str, int]:
-        """Return the number of users who may perform each operation, after the filter. Runs a query for each requirement."""
-        grouped = operations_by_requirement(self.generation, self.address.kind, self.operations)
-        counts = {}
-        for requirement, operations in grouped.items():
-            count = self._filtered(requirement).order_by().count()
-            counts |= dict.fromkeys(operations, count)
-        return counts
+        With a filter of paths, users are counted who have a grant of this kind, whether it permits the operation or not.
+        """
+        grouped = self._grouped
+        if not grouped:
+            return PeopleCounts(0, {})
+        queries = [self._users, *(self._filtered(requirement) for requirement in grouped)]
+        totals = [rows.order_by().annotate(part=Value(part)).values("part").annotate(total=Count("pk"))
+                  .values_list("part", "total") for part, rows in enumerate(queries)]
+        counts = dict(totals[0].union(*totals[1:], all=True))
+        return PeopleCounts(counts.get(0, 0), {operation: counts.get(part, 0) for part, operations in enumerate(
+            grouped.values(), 1) for operation in operations})
+
+    def groups(self) -> QuerySet[Group]:
+        """Return the groups to whose members an operation is permitted. Only the filter of operations counts."""
+        if self._combined in (AnyOf(()), Always()):
+            return Group.objects.none()
+        question = replace(self._question, subject_type="group")
+        return permitted_principals(self._combined, question, replace(self._context, question=question))[0]
 
     def matching(self, access: UserAccess) -> UserAccess | None:
         """Return the access with the operations that match the filter of paths; None if there are none."""
@@ -113,16 +131,40 @@ class PeopleWithAccess:
         return list(rows.values_list("username", flat=True)[:max_rows])
 
     @cached_property
+    def _combined(self) -> Expression:
+        return any_of_requirements(self._grouped, self.address.kind)
+
+    @cached_property
+    def _grouped(self) -> OperationsByRequirement:
+        return operations_by_requirement(self.generation, self.address.kind, self.operations)
+
+    @cached_property
     def _users(self) -> QuerySet[User]:
-        grouped = operations_by_requirement(self.generation, self.address.kind, self.operations)
-        combined = any_of_requirements(grouped, self.address.kind)
-        return User.objects.none() if combined == AnyOf(()) else self._filtered(combined)
+        return User.objects.none() if self._combined == AnyOf(()) else self._filtered(self._combined)
+
+    @cached_property
+    def _question(self) -> Question:
+        return Question("user", "", "", self.address, self.generation.name)
+
+    @cached_property
+    def _context(self) -> QuestionContext:
+        """The context for the requirements of all operations, which is read once. Runs up to two queries for a container."""
+        if self.address.kind not in CONTAINER_KINDS:
+            return QuestionContext(self._question, None, False)
+        container = entity_at(self.address)
+        is_large = container is not None and subtree_of(container).order_by()[: MAX_INSIDE + 1].count() > MAX_INSIDE
+        return QuestionContext(self._question, container, is_large)
+
+    @property
+    def is_quickly_counted(self) -> bool:
+        """Whether counting takes milliseconds: the entity does not contain very many others."""
+        return not self._context.has_many_grants
 
     def _filtered(self, requirement: Expression) -> QuerySet[User]:
         where = self.where
         if where.privilege:
             requirement = AllOf((Has((Privilege[where.privilege],)), requirement))
-        rows, _ = permitted_principals(requirement, Question("user", "", "", self.address, self.generation.name))
+        rows, _ = permitted_principals(requirement, self._question, self._context)
         if where.text:
             rows = rows.filter(username__icontains=where.text)
         if where.group:

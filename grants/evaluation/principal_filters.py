@@ -29,7 +29,7 @@ MAX_GRANTS_INSIDE = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class _QuestionContext:
+class QuestionContext:
     """The question, and the data on which its condition depends.
 
     container: the row of the target, if the requirement depends on the entities or grants inside it.
@@ -50,33 +50,35 @@ class _QuestionContext:
         return {} if self.container.kind == "instance" else {f"{self.container.kind}_id": self.container.pk}
 
 
-def permitted_principals(requirement: Expression, question: Question) -> tuple[QuerySet, str]:
+def permitted_principals(requirement: Expression, question: Question,
+                         context: QuestionContext | None = None) -> tuple[QuerySet, str]:
     """Return the active principals of the question's subject type that meet `requirement`, and their name column.
 
-    Runs at most two queries, to read the target.
+    context: that of a requirement with at least the same leaves; by default, at most two queries read it.
     """
-    is_met = _condition(requirement, _question_context(requirement, question))
+    is_met = _condition(requirement, question_context(requirement, question) if context is None else context)
     if question.subject_type == "group":
         return Group.objects.filter(is_met), "name"
     return User.objects.filter(is_met).active_principals(), "username"
 
 
-def _question_context(requirement: Expression, question: Question) -> _QuestionContext:
+def question_context(requirement: Expression, question: Question) -> QuestionContext:
+    """Return the data on which conditions for the leaves of this requirement depend. Runs at most two queries."""
     leaf_types = {type(leaf) for leaf in leaves(requirement)}
     if question.target.kind not in CONTAINER_KINDS or leaf_types.isdisjoint({HasAtOrBelow, HasOnAllLive}):
-        return _QuestionContext(question, None, False)
-    context = _QuestionContext(question, entity_at(question.target), False)
+        return QuestionContext(question, None, False)
+    context = QuestionContext(question, entity_at(question.target), False)
     if context.container is None or HasAtOrBelow not in leaf_types:
         return context
-    return _QuestionContext(question, context.container, _has_many_grants(context))
+    return QuestionContext(question, context.container, _has_many_grants(context))
 
 
-def _has_many_grants(context: _QuestionContext) -> bool:
+def _has_many_grants(context: QuestionContext) -> bool:
     grants = [model.objects.filter(**_grants_inside(context)).order_by().values("pk") for model in (UserGrant, GroupGrant)]
     return grants[0].union(grants[1], all=True)[: MAX_GRANTS_INSIDE + 1].count() > MAX_GRANTS_INSIDE
 
 
-def _condition(expression: Expression, context: _QuestionContext) -> Q:
+def _condition(expression: Expression, context: QuestionContext) -> Q:
     """Return the condition that the grants of a principal meet `expression`."""
     match expression:
         case Has(privileges, scope):
@@ -89,12 +91,12 @@ def _condition(expression: Expression, context: _QuestionContext) -> Q:
             return combined_condition(expression, lambda part: _condition(part, context), context.question.has_parameter)
 
 
-def _has_grant_on(context: _QuestionContext, address: Address | None, privileges: tuple[Privilege, ...]) -> Q:
+def _has_grant_on(context: QuestionContext, address: Address | None, privileges: tuple[Privilege, ...]) -> Q:
     """Return the condition that a principal has a grant on exactly `address`. It is never true if `address` is None."""
     return NONE if address is None else _has_grant(context, {**on_address(address), **with_privileges(privileges)})
 
 
-def _has_grant(context: _QuestionContext, where: dict) -> Q:
+def _has_grant(context: QuestionContext, where: dict) -> Q:
     """Return the condition that a principal has a grant that meets `where`, directly or through a group."""
     groups = GroupGrant.objects.filter(**where).order_by().values("group_id").distinct()
     if context.is_group:
@@ -104,7 +106,7 @@ def _has_grant(context: _QuestionContext, where: dict) -> Q:
     return Q(pk__in=users) | Q(pk__in=members)
 
 
-def _has_grant_at_or_below(context: _QuestionContext) -> Q:
+def _has_grant_at_or_below(context: QuestionContext) -> Q:
     if context.question.target.kind not in CONTAINER_KINDS:
         return _has_grant_on(context, context.question.target, ANY)
     if context.container is None:
@@ -117,7 +119,7 @@ def _has_grant_at_or_below(context: _QuestionContext) -> Q:
     return condition
 
 
-def _grants_inside(context: _QuestionContext) -> dict:
+def _grants_inside(context: QuestionContext) -> dict:
     """Return the condition that the entity of a grant is on or inside the container.
 
     An index leads from a container to its entities, but no index leads from a container to its grants.
@@ -125,14 +127,14 @@ def _grants_inside(context: _QuestionContext) -> dict:
     return {f"content_object__{column}": value for column, value in context.inside.items()}
 
 
-def _effective_grants(context: _QuestionContext, principal: OuterRef) -> list[QuerySet]:
+def _effective_grants(context: QuestionContext, principal: OuterRef) -> list[QuerySet]:
     """Return the effective grants of the outer principal, one queryset for each table."""
     if context.is_group:
         return [GroupGrant.objects.filter(group_id=principal)]
     return [UserGrant.objects.filter(user_id=principal), GroupGrant.objects.filter(group__user=principal)]
 
 
-def _has_grant_on_all_live(context: _QuestionContext, privilege: Privilege, kind: str | None) -> Q:
+def _has_grant_on_all_live(context: QuestionContext, privilege: Privilege, kind: str | None) -> Q:
     if context.container is None:
         return ALL
     live = Entity.objects.filter(state=State.LIVE, **context.inside).exclude(pk=context.container.pk)

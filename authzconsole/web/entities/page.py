@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.ask.questions import ask_section
+from authzconsole.web.entities.access import access_section
 from authzconsole.web.entities.children import children_section
 from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.selection import selection_of
@@ -43,6 +44,7 @@ def _children(request: HttpRequest, entity: Entity, generation: Generation) -> d
 # by the id of the section; its template is entities/_<id>.html
 SECTIONS: dict[str, Section] = {
     "children": _children,
+    "access": access_section,
     "holders": holders_section,
     "ask": ask_section,
     "readiness": readiness_section,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 
 from authzconsole.web.ask.questions import FIELDS
+from authzconsole.web.entities.access import PARAMETERS
 from authzconsole.web.shared.paging import url_with
 from entities.models import Entity
 from entities.vocabulary import child_kinds
@@ -35,7 +36,7 @@ class TabLink:
 
 
 INSIDE = Tab("inside", "Inside", ("children",))
-ACCESS = Tab("access", "Access", ("holders",), ("holder", "order", "holders"))
+ACCESS = Tab("access", "Access", ("access", "holders"), ("holder", "order", "holders", *PARAMETERS))
 ASK = Tab("ask", "Ask", ("ask", "readiness"), (*FIELDS, "deleter"))
 HISTORY = Tab("history", "History", ("history",))
 

@@ -54,9 +54,9 @@ def test_the_pages_of_people_have_the_rows_of_the_full_list(tenant, generation):
         expected = [(access.user, tuple(access.ways)) for access in all_access(address, generation)]
         assert all_people(PeopleWithAccess(address, generation), 2) == expected
         assert all_people(PeopleWithAccess(address, generation, is_descending=True), 2) == expected[::-1]
-        people = PeopleWithAccess(address, generation)
-        assert people.count() == len(expected)
-        for operation, count in people.counts_by_operation().items():
+        counts = PeopleWithAccess(address, generation).counts()
+        assert counts.total == len(expected)
+        for operation, count in counts.by_operation.items():
             assert count == sum(operation in operations for _, operations in expected)
 
 

@@ -79,7 +79,7 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.evaluation.candidates._cover": lambda node: candidates._cover(node, CONTEXT),
     "grants.evaluation.candidates._is_exact": candidates._is_exact,
     "grants.evaluation.principal_filters._condition":
-        lambda node: principal_filters._condition(node, principal_filters._QuestionContext(QUESTION, None, False)),
+        lambda node: principal_filters._condition(node, principal_filters.QuestionContext(QUESTION, None, False)),
     "grants.evaluation.visibility._is_reached_by_grants": visibility._is_reached_by_grants,
     "grants.access.paths.ways_to_meet": lambda node: paths.ways_to_meet(node, QUESTION, NoFacts()),
     "grants.access.requirements.any_of_requirements": lambda node: requirements.any_of_requirements([node], "dataset"),
@@ -102,7 +102,7 @@ AFTER_A_WALKER = {
     "grants.policies.explain.is_applicable": "grants.policies.explain.try_expression",
     "grants.policies.wording._with_parentheses": "grants.policies.wording.requirement_in_words",
     "grants.evaluation.facts._collect_lookups": "grants.policies.grammar.leaves",
-    "grants.evaluation.principal_filters._question_context": "grants.policies.grammar.leaves",
+    "grants.evaluation.principal_filters.question_context": "grants.policies.grammar.leaves",
     "grants.access.loading._addresses": "grants.policies.grammar.leaves",
     "grants.access.loading._load_all_live": "grants.policies.grammar.leaves",
     "grants.access.requirements._alternatives": "grants.policies.grammar.leaves",

@@ -1,0 +1,138 @@
+"""The section with the people who can access an entity, or the contents of a container, and the paths by which they can."""
+
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django.db.models import Count
+from django.http import HttpRequest
+from django.urls import reverse
+
+from authzconsole.web.shared.access_ways import way_rows
+from authzconsole.web.shared.links import PrincipalLink, address_link_to
+from authzconsole.web.shared.paging import Page, url_with
+from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
+from entities.address import Address, AddressError, parse_address
+from entities.models import Entity
+from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
+from grants.access.access_lists import AccessList, Position, Target
+from grants.access.people_pages import PATH_KINDS, PeopleFilter, PeopleWithAccess
+from grants.access.requirements import operations_by_requirement
+from grants.access.who_can import UserAccess
+from grants.policies.policy import Generation
+from grants.policies.wording import requirement_in_words
+
+ROWS_PER_PAGE = 20
+MAX_GROUPS = 10
+PATHS = {"direct": "Direct grants", "group": "Through groups"}
+CONTENTS, COUNT = "contents", "count"
+# the query parameters of the section; they select the tab
+PARAMETERS = ("who", "can", "holding", "via", "path", "order-by", CONTENTS, "of", "who-after", "who-at")
+FIRST_PAGE = {"who-after": None, "who-at": None}
+
+
+@dataclass(frozen=True, slots=True)
+class OperationTotal:
+    """How many people may perform these operations, which have the same rule."""
+
+    operations: list[str]
+    rule: str
+    total: int
+
+
+def access_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    """Return the context of the section; None for ordinary accounts, which may not learn what others can do."""
+    if not request.user.can_see_all:
+        return None
+    where = _filter(request, entity)
+    target = _target(request, entity)
+    access = AccessList(target, generation, where, choice_parameter(request, "order-by", ("-name",)) == "-name")
+    position = _position(request)
+    page = access.page(position, ROWS_PER_PAGE)
+    rows = [_row(address, user, target) for address, user in page.rows]
+    people = access.people(entity.address)
+    context = {
+        "form": {name: name_parameter(request, name) for name in PARAMETERS}, "rows": rows, "target": target,
+        "page": Page(rows, f"{len(rows):,} on this page", len(rows),
+                     url_with(request, **FIRST_PAGE) if position else "",
+                     _next_url(request, page.next_position)),
+        "is_filtered": any((where.text, where.group, where.privilege, where.operation, where.path_kind)),
+        "clear_url": url_with(request, **dict.fromkeys(("who", "can", "holding", "via", "path")), **FIRST_PAGE),
+        "sort_url": url_with(request, **{"order-by": None if access.is_descending else "-name"}, **FIRST_PAGE),
+        "is_descending": access.is_descending, "operations": _operations(entity, target), "privileges": list(Privilege),
+        "path_kinds": PATHS, "kinds": sorted(KINDS) if target.has_contents else [],
+        "is_container": entity.kind in CONTAINER_KINDS, "downloads": _downloads(target, where),
+    }
+    if target.has_contents:
+        return context | {"entity_total": target.count()}
+    is_counted = position is None and (people.is_quickly_counted or COUNT in request.GET)
+    counts = people.counts() if is_counted else None
+    return context | {"people_total": None if counts is None else counts.total,
+                      "count_url": "" if is_counted or position else url_with(request, **{COUNT: 1}),
+                      "totals": [] if counts is None else _totals(counts.by_operation, entity, generation),
+                      "groups": _groups(request, people)}
+
+
+def _filter(request: HttpRequest, entity: Entity) -> PeopleFilter:
+    return PeopleFilter(
+        text=text_parameter(request, "who", max_characters=150), group=name_parameter(request, "via"),
+        privilege=choice_parameter(request, "holding", list(map(str, Privilege))),
+        operation=choice_parameter(request, "can", {*Privilege, *(name for kind in KINDS.values() for name in kind.operations)}),
+        path_kind=choice_parameter(request, "path", PATH_KINDS))
+
+
+def _target(request: HttpRequest, entity: Entity) -> Target:
+    # the instance has no operations of its own
+    has_contents = entity.kind in CONTAINER_KINDS and (CONTENTS in request.GET or entity.kind == "instance")
+    return Target(entity.address, has_contents, choice_parameter(request, "of", KINDS) if has_contents else "")
+
+
+def _position(request: HttpRequest) -> Position | None:
+    """Return the position after which the page starts, from the parameters `who-at` (entity) and `who-after` (user)."""
+    try:
+        address = parse_address(request.GET.get("who-at", ""))
+    except AddressError:
+        return None
+    return address.kind, address.key, name_parameter(request, "who-after") or None
+
+
+def _next_url(request: HttpRequest, position: Position | None) -> str:
+    if position is None:
+        return ""
+    return url_with(request, **{"who-at": f"{position[0]}:{position[1]}", "who-after": position[2]})
+
+
+def _row(address: Address, access: UserAccess, target: Target) -> dict:
+    return {"principal": PrincipalLink("user", access.user), "ways": way_rows(access.ways, str(address)),
+            "address_link": address_link_to(address) if target.has_contents else None}
+
+
+def _operations(entity: Entity, target: Target) -> list[str]:
+    if not target.has_contents:
+        return list(KINDS[entity.kind].operations)
+    kinds = [KINDS[target.kind]] if target.kind else KINDS.values()
+    return sorted({operation for kind in kinds for operation in kind.operations})
+
+
+def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> list[OperationTotal]:
+    """Return a row for each rule, most permitted people first."""
+    grouped = operations_by_requirement(generation, entity.kind)
+    totals = [OperationTotal(operations, requirement_in_words(requirement), counts[operations[0]])
+              for requirement, operations in grouped.items() if operations[0] in counts]
+    return sorted(totals, key=lambda row: -row.total)
+
+
+def _groups(request: HttpRequest, people: PeopleWithAccess) -> dict:
+    """Return the first groups whose members have access, each with the URL that lists its members."""
+    rows = people.groups().order_by("name").annotate(members=Count("user"))
+    groups = list(rows[: MAX_GROUPS + 1])
+    return {"rows": [{"group": PrincipalLink("group", group.name, members=group.members),
+                      "url": url_with(request, via=group.name, **FIRST_PAGE)}
+                     for group in groups[:MAX_GROUPS]], "is_cut": len(groups) > MAX_GROUPS, "max_groups": MAX_GROUPS}
+
+
+def _downloads(target: Target, where: PeopleFilter) -> list[tuple[str, str]]:
+    query = {"entity": str(target.address), "contents": "true" if target.has_contents else "", "kind": target.kind,
+             "operation": where.operation, "privilege": where.privilege, "q": where.text, "group": where.group,
+             "path": where.path_kind}
+    text = urlencode({name: value for name, value in query.items() if value}, safe=":")
+    return [("CSV", f"{reverse('rest-who-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-who-can-jsonl')}?{text}")]

@@ -1,0 +1,93 @@
+"""Test the section with the people who can access an entity."""
+
+import pytest
+
+from entities.address import parse_address
+from entities.models import Entity
+from grants.changes.services import change_grants
+from grants.models import User
+from tests.support.cast import SETUP
+
+pytestmark = pytest.mark.django_db
+
+URL = "/entities/dataset:sales.orders?tab=access"
+
+
+def section(client, url: str) -> dict:
+    return client.get(url).context["access"]
+
+
+def test_people_are_listed_with_operations_and_paths(browse):
+    client = browse("aud")
+    access = section(client, URL)
+    assert access["people_total"] == len(access["rows"]) and not access["page"].next_url
+    dee = next(row for row in access["rows"] if row["principal"].name == "dee")
+    assert [path.privilege for way in dee["ways"] for path in way.paths] == ["READ"] * len(dee["ways"])
+    assert all(path.is_only and path.group is None and path.entity is None for way in dee["ways"] for path in way.paths)
+    assert {operation for way in dee["ways"] for operation in way.operations} >= {"read", "get", "list"}
+    read = next(total for total in access["totals"] if "read" in total.operations)
+    assert read.rule == "READ on the entity" and read.total >= 1
+    page = client.get(URL).content.decode()
+    assert "Who can access" in page and "READ on the entity" in page
+
+
+def test_groups_lead_to_their_members(browse):
+    client = browse("ada")
+    access = section(client, "/entities/program:sales.shop.workflow.daily?tab=access")
+    row = access["groups"]["rows"][0]
+    assert (row["group"].name, row["group"].members) == ("operators", 1)
+    members = section(client, row["url"])
+    assert [row["principal"].name for row in members["rows"]] == ["grp"]
+    assert members["rows"][0]["ways"][0].paths[0].group.name == "operators"
+
+
+def test_filters_and_downloads(browse):
+    client = browse("ada")
+    assert {row["principal"].name for row in section(client, f"{URL}&who=DE")["rows"]} == {"dee"}
+    assert section(client, f"{URL}&can=drop&who=dee")["rows"] == []
+    assert "No matching people" in client.get(f"{URL}&can=drop&who=dee").content.decode()
+    assert {row["principal"].name for row in section(client, f"{URL}&holding=READ")["rows"]} >= {"dee"}
+    names = [row["principal"].name for row in section(client, f"{URL}&order-by=-name")["rows"]]
+    assert names == sorted(names, reverse=True)
+    for _, url in section(client, f"{URL}&who=dee&path=direct")["downloads"]:
+        assert b"dee" in client.get(url).getvalue()
+
+
+def test_a_container_is_listed_with_its_contents(browse):
+    client = browse("ada")
+    access = section(client, "/entities/namespace:sales?tab=access&contents=1&of=dataset")
+    assert {row["address_link"].kind for row in access["rows"]} == {"dataset"}
+    assert access["entity_total"] == Entity.objects.filter(kind="dataset", namespace__key="sales", state="live").count()
+    assert section(client, "/entities/instance:cdap?tab=access")["rows"]
+
+
+def test_pages_follow_each_other(browse, monkeypatch):
+    users = User.objects.bulk_create(User(username=f"reader{n}") for n in range(5))
+    orders = parse_address("dataset:sales.orders")
+    change_grants(author=SETUP, grant=[(f"user:{user.username}", orders, "READ") for user in users])
+    client = browse("ada")
+    expected = [row["principal"].name for row in section(client, URL)["rows"]]
+    monkeypatch.setattr("authzconsole.web.entities.access.ROWS_PER_PAGE", 2)
+    url, names = URL, []
+    while url:
+        access = section(client, url)
+        names += [row["principal"].name for row in access["rows"]]
+        url = access["page"].next_url
+    assert names == expected and len(names) > 5
+
+
+def test_an_ordinary_account_learns_nothing_about_others(browse):
+    answer = browse("dee").get(URL)
+    assert answer.context["access"] is None and "Who can access" not in answer.content.decode()
+    assert browse("dee").get(URL, headers={"HX-Request": "true", "HX-Target": "access"}).status_code == 404
+
+
+def test_people_with_access_to_a_large_container_are_counted_on_demand(browse, monkeypatch):
+    client, url = browse("ada"), "/entities/namespace:sales?tab=access"
+    expected = section(client, url)
+    monkeypatch.setattr("grants.access.people_pages.MAX_INSIDE", 1)
+    access = section(client, url)
+    assert access["people_total"] is None and access["totals"] == []
+    assert [row["principal"] for row in access["rows"]] == [row["principal"] for row in expected["rows"]]
+    counted = section(client, access["count_url"])
+    assert (counted["people_total"], counted["totals"]) == (expected["people_total"], expected["totals"])
