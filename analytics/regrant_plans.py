@@ -1,6 +1,8 @@
-"""Create a plan from a policy-impact report, with the fewest grants that keep the permissions that users would lose.
+"""Create a plan from a policy-impact report, with grants that keep the permissions that users would lose.
 
-The plan grants to users only. A grant to a group would also give permissions to members who lose nothing.
+By default the grants give nothing else (`Prefer.NARROWEST`). They are computed from the current data (`grants.plans.regrants`);
+the report only decides whether there is something to keep. The plan grants to users only: a grant to a group would also give
+permissions to members who lose nothing.
 """
 
 import logging
@@ -16,11 +18,13 @@ from analytics.lost_permissions import LostPermission, LostPermissions, Row, los
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import result_page
 from entities.address import Address, AddressError, parse_address
+from entities.vocabulary import quantity
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan, PlanBreadth, User
 from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, changes_from_grants, create_plan
 from grants.plans.minimal_grants import MinimalGrants, minimal_grants
+from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants
 from grants.plans.staleness import first_relevant_line_since, line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
@@ -43,6 +47,18 @@ class _Regrant:
     only_way: int = 0
     is_smallest: bool = True
     left_out: int = 0
+    kept_not: int = 0
+    has_side_effects: bool = True
+
+    def take(self, regrants: Regrants, scope: str) -> None:
+        """Use the narrowest grants. Raise PlanError if no permission can be kept without others."""
+        if regrants.lost and not regrants.grants:
+            count = quantity(regrants.lost, "lost permission", "lost permissions")
+            raise PlanError(f"none of the {count}{scope.rstrip(',')} can be kept without also giving others: "
+                            f"prefer the fewest grants, and review the effect of the plan")
+        self.changes = [("grant", f"user:{user}", address, privilege) for user, address, privilege in regrants.grants]
+        self.only_way, self.is_smallest, self.has_side_effects = regrants.only_way, regrants.is_smallest, False
+        self.kept, self.kept_not = regrants.lost - regrants.kept_not, regrants.kept_not
 
     def add(self, user: str, minimal: MinimalGrants) -> None:
         self.changes += changes_from_grants(f"user:{user}", minimal.grants)
@@ -51,7 +67,18 @@ class _Regrant:
 
     @property
     def note(self) -> str:
-        return self._choice_note + self._left_out_note
+        return self._choice_note + self._side_effect_note + self._left_out_note
+
+    @property
+    def _side_effect_note(self) -> str:
+        if self.has_side_effects:
+            return ""
+        text = " The grants give nothing else."
+        if not self.kept_not:
+            return text
+        count = quantity(self.kept_not, "permission", "permissions")
+        return (f"{text} {count} cannot be kept without also giving others and {'is' if self.kept_not == 1 else 'are'} left "
+                f"out.")
 
     @property
     def _left_out_note(self) -> str:
@@ -74,9 +101,11 @@ class _Regrant:
         return f"{text}: none of them can be left out, but another choice might need fewer."
 
 
-def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", group: str = "", namespace: str = "") -> Plan:
+def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", group: str = "", namespace: str = "",
+                        prefer: Prefer | str = Prefer.NARROWEST) -> Plan:
     """Create a plan from the report of a policy-impact run.
 
+    prefer: `narrowest` leaves out what cannot be kept without other permissions; `fewest` keeps everything.
     user, group, namespace: names that limit the plan to the permissions of this user, of the members of this group, or in this
     namespace.
     Raise AnalysisError if the run has no such report or no detail, StorageError if the report cannot be read,
@@ -90,18 +119,27 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
     confirmed = permissions.confirmed(_rows_in_namespace(lost_rows(run, names), namespace))
     for name, lost in _permissions_by_user(confirmed):
         regrant.kept += len(lost)
-        regrant.add(name, minimal_grants(name, lost, after, max_grants=MAX_PLAN_ITEMS - len(regrant.changes)))
+        if prefer == Prefer.FEWEST:
+            regrant.add(name, minimal_grants(name, lost, after, max_grants=MAX_PLAN_ITEMS - len(regrant.changes)))
+    if prefer == Prefer.NARROWEST and regrant.kept:
+        regrant.take(_narrowest(before, after, names, namespace), _scope_text(user, group, namespace))
     regrant.left_out = permissions.left_out
     if regrant.left_out:
         logger.warning("The rule engine does not confirm %s rows of the report of run %s", regrant.left_out, run.pk)
     scope = _scope_text(user, group, namespace)
     recipe = {"run": run.pk, "generation": before.name, "to_generation": after.name, "user": user, "group": group,
-              "namespace": namespace, "answers": regrant.kept, "only_way": regrant.only_way, "left_out": regrant.left_out,
+              "namespace": namespace, "prefer": str(prefer), "kept_not": regrant.kept_not, "answers": regrant.kept,
+              "only_way": regrant.only_way, "left_out": regrant.left_out,
               "is_smallest": regrant.is_smallest, "note": regrant.note}
     return create_plan(author=author, draft=PlanDraft(
         title=f"Keep current permissions, from {before.name} to {after.name}{scope}", origin=PlanOrigin.POLICY_IMPACT,
         changes=regrant.changes, base_revision=run.revision, recipe=recipe, breadth=PlanBreadth.NAMESPACES,
         empty_message=_empty_message(before, after, scope, regrant.left_out)))
+
+
+def _narrowest(before: Generation, after: Generation, names: set[str] | None, namespace: str) -> Regrants:
+    scope = RegrantScope(None if names is None else frozenset(names), namespace)
+    return compute_regrants(before, after, scope=scope, max_grants=MAX_PLAN_ITEMS)
 
 
 def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:

@@ -20,6 +20,7 @@ from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer
 from grants.models import PlanState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
 from grants.plans.dry_run import MAX_STRANDED
+from grants.plans.regrants.compute import Prefer
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import MAX_REASON_CHARACTERS
 
@@ -145,6 +146,9 @@ class KeepSerializer(StrictSerializer):
     user = NameText(required=False, help_text="Only permissions that this user would lose.")
     group = NameText(required=False, help_text="Only permissions that members of this group would lose.")
     namespace = NamespaceText(required=False, help_text="Only permissions inside this namespace; its address.")
+    prefer = Choice(choices=list(Prefer), required=False, default=Prefer.NARROWEST.value,
+                    help_text="`narrowest` (default): the grants give nothing else, and permissions that cannot be kept in this "
+                              "way are left out. `fewest`: keep everything, with the fewest grants.")
 
 
 class ApplySerializer(StrictSerializer):

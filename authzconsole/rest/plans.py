@@ -128,9 +128,10 @@ class ImpactPlans(Endpoint):
 
     @api_operation(
         "plans_keep", TAG, "Create a plan that keeps permissions across generations",
-        "Uses a finished run of policy-impact. The plan has the smallest set of grants after which no user loses an "
-        "operation on a live entity when the other generation becomes active. All grants go to the users who would lose "
-        "permissions. Permissions that the rule engine does not confirm are left out; `recipe.left_out` is their number. "
+        "Uses a finished run of policy-impact. The grants keep what users may do when the other generation becomes active, and "
+        "give nothing else; with `prefer` set to `fewest`, the plan has the smallest set of grants after which no user loses an "
+        "operation on a live entity. All grants go to the users who would lose permissions. "
+        "Permissions that the rule engine does not confirm are left out; `recipe.left_out` is their number. "
         "Returns 409 if data or the report changed since the run, if nothing is lost, or if the plan would be too large.",
         request=KeepSerializer, request_example={"run": 7, "namespace": "namespace:sales"}, responses={201: PlanSerializer},
         response_example=PLAN_EXAMPLE | {"origin": PlanOrigin.POLICY_IMPACT.value}, errors=[404, 409, 410],

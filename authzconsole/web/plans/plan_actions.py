@@ -21,6 +21,7 @@ from grants.errors import EffectChanged, GrantError, StaleBase
 from grants.journal import Author
 from grants.models import Plan
 from grants.plans.apply import EffectReview, apply_plan, create_inverse_plan, discard_plan
+from grants.plans.regrants.compute import Prefer
 from grants.plans.renew import renew_plan
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
@@ -109,6 +110,7 @@ def new_plan_from_impact(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     scope = {name: name_from_input(request.POST.get(name, ""), name) for name in ("user", "group")}
     scope["namespace"] = request.POST.get("namespace", "").strip()
+    scope["prefer"] = Prefer.FEWEST if request.POST.get("prefer") == Prefer.FEWEST else Prefer.NARROWEST
     try:
         plan = create_regrant_plan(author=request_author(request), run=run, **scope)
     except (GrantError, AnalysisError, StorageError) as error:

@@ -228,6 +228,8 @@ def test_a_policy_impact_report_leads_to_a_plan_that_keeps_permissions(impact, b
     assert [browse(name).post(url).status_code for name in ("aud", "ned", "dee")] == [403, 404, 404]
     assert browse("ada").post("/plans/policy-impact/0").status_code == 404
     page = browse("ada").post(url, {"namespace": "hr"}, follow=True)
+    assert "can be kept without also giving others: prefer the fewest grants" in page_html(page)
+    page = browse("ada").post(url, {"namespace": "hr", "prefer": "fewest"}, follow=True)
     assert "It keeps 1 permission that would be lost." in page_html(page) and page.context["plan"].effect["grants"] == 1
     response = browse("ada").post(url, {"user": "nobody"}, follow=True)
     assert "No plan was created: user:nobody does not exist" in page_html(response)
