@@ -1,4 +1,4 @@
-"""Run the tests in passes at the same time: on SQLite, on PostgreSQL, and with Spark."""
+"""Run the tests in several passes: on SQLite, on PostgreSQL, with Spark and with a browser."""
 
 import argparse
 import contextlib
@@ -48,13 +48,15 @@ class Pass:
 
 
 # Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore run on SQLite only,
-# and browser tests on PostgreSQL only. Tests without a database run once, in the pass `sqlite`. The passes run in parallel and
-# take about the same time on two cores.
+# and browser tests on PostgreSQL only. Tests without a database run once, in the pass `sqlite`.
 FULL = (
     Pass("sqlite", "sqlite", "not spark and not browser"),
-    Pass("postgresql", "postgresql", "not spark and (database or browser)"),
+    Pass("postgresql", "postgresql", "database and not spark and not browser"),
     Pass("spark", "sqlite", "spark"),
+    Pass("browser", "postgresql", "browser and not spark"),
 )
+# The lanes run in parallel, the passes of a lane one after the other. On two cores, the lanes take about the same time.
+LANES = (FULL[:1], FULL[1:2], FULL[2:])
 # The rules, the addresses, the changes of grants, and one page of each area: a minute on two cores.
 QUICK = (Pass("quick", "sqlite", "not spark and not browser and not worker and not slow", paths=(
     "tests/entities", "tests/grants/changes", "tests/grants/policies", "tests/grants/principals",
@@ -111,18 +113,26 @@ def run_pass(test_pass: Pass, options: list[str]) -> bool:
     return code == 0 and executed_test_count(test_pass.report) > 0
 
 
+def run_lane(lane: Sequence[Pass], options: Sequence[str]) -> bool:
+    """Run the passes one after the other. Return whether all passed. All run, so that the output is complete."""
+    results = [run_pass(test_pass, list(options)) for test_pass in lane]
+    return all(results)
+
+
 @contextlib.contextmanager
-def background_pass(test_pass: Pass, options: Sequence[str]) -> Iterator[Callable[[], bool]]:
-    """Run a pass in a separate process. Yield a function that waits for it, prints its output and returns whether it passed."""
-    test_pass.log.parent.mkdir(parents=True, exist_ok=True)
-    with test_pass.log.open("w+") as log:
-        command = [sys.executable, "-m", "ops.suite", "--only", test_pass.name, *options]
+def background_lane(lane: Sequence[Pass], options: Sequence[str]) -> Iterator[Callable[[], bool]]:
+    """Run a lane in a separate process. Yield a function that waits for it, prints its output and returns whether it passed."""
+    log_path = lane[0].log
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    with log_path.open("w+") as log:
+        selection = [argument for test_pass in lane for argument in ("--only", test_pass.name)]
+        command = [sys.executable, "-m", "ops.suite", *selection, *options]
         process = subprocess.Popen(command, cwd=ROOT / "authzconsole", stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT))
 
         def wait_for_result() -> bool:
             code = process.wait()
-            print(test_pass.log.read_text(), end="", flush=True)
+            print(log_path.read_text(), end="", flush=True)
             return code == 0
 
         try:
@@ -133,31 +143,30 @@ def background_pass(test_pass: Pass, options: Sequence[str]) -> Iterator[Callabl
                 process.wait()
 
 
-def run_passes(passes: Sequence[Pass], options: Sequence[str]) -> bool:
-    """Run the first pass in this process and the others in parallel. Return whether all passed.
-
-    All passes run to their end, even if one fails, so that the output is complete.
-    """
+def run_lanes(lanes: Sequence[Sequence[Pass]], options: Sequence[str]) -> bool:
+    """Run the first lane in this process and the others in parallel. Return whether all passed. All run to their end."""
     with contextlib.ExitStack() as stack:
-        wait_functions = [stack.enter_context(background_pass(test_pass, options)) for test_pass in passes[1:]]
-        return all([run_pass(passes[0], list(options)), *(wait() for wait in wait_functions)])
+        wait_functions = [stack.enter_context(background_lane(lane, options)) for lane in lanes[1:]]
+        return all([run_lane(lanes[0], options), *(wait() for wait in wait_functions)])
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
     parser.add_argument("--coverage", action="store_true", help="the quick tests, in one process that measures coverage")
-    parser.add_argument("--only", choices=[test_pass.name for test_pass in FULL], help="this pass alone")
+    parser.add_argument("--only", action="append", choices=[test_pass.name for test_pass in FULL], help="these passes alone")
     arguments, options = parser.parse_known_args()
     interrupt_on_signals()
     try:
         is_quick = arguments.quick or arguments.coverage
         setup("quick" if is_quick else "test")
         if arguments.coverage:
-            passes = [replace(test_pass, processes=0, measures_coverage=True) for test_pass in QUICK]
+            lanes = [[replace(test_pass, processes=0, measures_coverage=True) for test_pass in QUICK]]
+        elif is_quick:
+            lanes = [QUICK]
         else:
-            passes = QUICK if is_quick else [test_pass for test_pass in FULL if arguments.only in (None, test_pass.name)]
-        is_success = run_passes(passes, options)
+            lanes = [[test_pass for test_pass in FULL if test_pass.name in arguments.only]] if arguments.only else LANES
+        is_success = run_lanes(lanes, options)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1

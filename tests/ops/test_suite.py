@@ -3,7 +3,7 @@ from itertools import product
 import pytest
 from _pytest.mark.expression import Expression
 
-from authzconsole.ops.suite import FULL, QUICK, ROOT, executed_test_count
+from authzconsole.ops.suite import FULL, LANES, QUICK, ROOT, executed_test_count
 
 MARKS = ("spark", "browser", "worker", "slow", "database")
 
@@ -25,6 +25,10 @@ def test_a_missing_report_counts_as_no_tests(tmp_path):
 def test_every_test_belongs_to_a_pass(marked):
     is_marked = dict(zip(MARKS, marked, strict=True))
     assert any(Expression.compile(part.marks).evaluate(is_marked.__getitem__) for part in FULL)
+
+
+def test_every_pass_belongs_to_a_lane():
+    assert [test_pass for lane in LANES for test_pass in lane] == list(FULL)
 
 
 def test_the_quick_tests_exist():
