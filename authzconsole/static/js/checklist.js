@@ -17,6 +17,7 @@
     for (const box of boxesOf(part)) box.checked = button.dataset.check === "all";
     updateCounts();
   });
+  document.addEventListener("htmx:afterSettle", updateCounts);
   addEventListener("pageshow", updateCounts);
   updateCounts();
 })();

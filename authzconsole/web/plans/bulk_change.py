@@ -14,14 +14,15 @@ from authzconsole.web.shared.guard import address_or_404, administrator_required
 from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
-from entities.address import AddressError, instance_address, parse_address
+from entities.address import Address, AddressError, instance_address, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at, live_entities_inside
-from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, VocabularyError
+from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, VocabularyError, privilege_by_name
 from grants.errors import GrantError
 from grants.models import Plan, PlanVerb
 from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside
-from grants.plans.sources.ghosts import create_ghost_plan
+from grants.plans.sources.ghosts import create_ghost_plan, create_selected_ghost_plan
+from grants.principal_names import format_principal
 
 # by the id of the section; its template is plans/bulk/_<id>.html
 SECTIONS = ("bulk-kinds", "bulk-count")
@@ -135,12 +136,31 @@ def _counts_by_kind(container: Entity) -> dict[str, int] | None:
 @require_POST
 @administrator_required
 def new_ghost_plan(request: HttpRequest) -> HttpResponse:
-    """Create a plan that revokes the current grants on deleted entities. A report may list older ones."""
-    name = request.POST.get("namespace", "").strip()
+    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted entities."""
     try:
-        namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None
-        plan = create_ghost_plan(author=request_author(request), namespace=namespace)
-    except (GrantError, AddressError) as error:
+        plan = _plan_of_selected_ghosts(request) if "selection" in request.POST else _plan_of_all_ghosts(request)
+    except (GrantError, AddressError, VocabularyError) as error:
         messages.error(request, f"No plan was created: {error}.")
-        return see_other(reverse("plans"))
+        return see_other(_report_url(request.POST.get("run", "")) or reverse("plans"))
     return see_other(plan_url(plan))
+
+
+def _plan_of_all_ghosts(request: HttpRequest) -> Plan:
+    name = request.POST.get("namespace", "").strip()
+    namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None
+    return create_ghost_plan(author=request_author(request), namespace=namespace)
+
+
+def _plan_of_selected_ghosts(request: HttpRequest) -> Plan:
+    grants = [_ghost_of_row(text) for text in dict.fromkeys(request.POST.getlist("grant"))]
+    return create_selected_ghost_plan(author=request_author(request), grants=grants)
+
+
+def _ghost_of_row(text: str) -> tuple[str, Address, Privilege]:
+    """Return the grant of a checkbox: principal, address and privilege, separated by tabs, which none of them can contain."""
+    principal, address, privilege = [*text.split("\t"), "", ""][:3]
+    return format_principal(principal), parse_address(address), privilege_by_name(privilege)
+
+
+def _report_url(run: str) -> str:
+    return reverse("analysis", args=[int(run)]) if run.isascii() and run.isdigit() and len(run) < 18 else ""

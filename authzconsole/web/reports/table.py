@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from analytics.analyses import AnalysisError, analysis_by_name
+from analytics.analyses import AnalysisError, AnalysisName, analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError, storage_path
@@ -75,7 +75,7 @@ def table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     return {
         "title": table_heading(run, table), "page": page, "rows": rows, "total": result.total_rows,
         "sort": order if order == request.GET.get("sort") else "", **_filters(table, filters),
-        "has_actions": any(row["grant_url"] for row in rows),
+        "has_actions": any(row["grant_url"] for row in rows), "has_ghosts": any(row["ghost"] for row in rows),
         "is_filtered": any(filters.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(filters)),
         "columns": [column_head(request, column.name, _title(column), is_number=column.type == ColumnType.LONG, order=order)
                     for column in columns],
@@ -119,7 +119,9 @@ def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Col
     output = analysis_by_name(run.analysis).output(table.name)
     is_grantable = output is not None and output.needs_administrator and request.user.can_administer
     grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
-    return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url}
+    is_ghost = run.analysis == AnalysisName.GHOST_GRANTS and table.name == "rows" and request.user.can_administer
+    ghost = "\t".join((row["principal"], row["entity"], row["privilege"])) if is_ghost else ""
+    return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url, "ghost": ghost}
 
 
 def _filters(table: Table, values: dict[str, str]) -> dict:

@@ -3,16 +3,20 @@
 Planned grants are kept, because they will apply when their entity is live.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from django.db.models import QuerySet
 
 from entities.address import Address, parse_address
 from entities.models import State
+from entities.selectors import entities_at
+from entities.vocabulary import quantity
+from grants.changes.services import GrantSpec
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanVerb, UserGrant, privilege_of
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.sources.changes import create_plan_from_changes
 
 ROWS_PER_READ = 2_000
 
@@ -32,6 +36,17 @@ def create_ghost_plan(*, author: Author, namespace: Address | None = None, renew
         renewal_of=renewal_of, changes=_revocations(namespace),
         recipe={"namespace": str(namespace or ""), "note": _note(namespace)},
         empty_message=f"there is nothing to revoke: no grant is on a deleted address{where}"))
+
+
+def create_selected_ghost_plan(*, author: Author, grants: Sequence[GrantSpec]) -> Plan:
+    """Create a plan that revokes these grants, which a report listed. Raise PlanError if one of their entities is live by now."""
+    if not grants:
+        raise PlanError("no grant is selected")
+    addresses = [address for _, address, _ in grants]
+    if live := next((address for address, entity in entities_at(addresses).items() if entity.is_live), None):
+        raise PlanError(f"{live} is live by now, so its grants are not ghost grants: run the analysis again")
+    title = f"Revoke {quantity(len(grants), 'ghost grant', 'ghost grants')}"
+    return create_plan_from_changes(author=author, revoke=grants, title=title)
 
 
 def renew(author: Author, plan: Plan) -> Plan:

@@ -183,6 +183,38 @@ def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, s
     assert plan_addresses(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {"dataset:sales.legacy"}
 
 
+def ghost_report(folder):
+    rows = [("group:operators", "dataset:sales.forecast", "READ", "planned", ""),
+            ("user:dee", "dataset:sales.legacy", "READ", "deleted", "")]
+    return create_report(folder, {"rows": rows, "kinds": []}, analysis="ghost-grants", options={"generation": "final"},
+                         revision=1, finished_at=timezone.now())
+
+
+def test_rows_of_the_ghost_report_can_be_selected_for_a_plan(browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    run = ghost_report(tmp_path)
+    html = browse("ada").get(f"/analyses/{run.pk}/").content.decode()
+    values = re.findall(r'name="grant" value="([^"]*)"', html)
+    assert values == ["group:operators\tdataset:sales.forecast\tREAD", "user:dee\tdataset:sales.legacy\tREAD"]
+    assert 'name="grant"' not in browse("aud").get(f"/analyses/{run.pk}/").content.decode()
+    page = browse("ada").post(GHOSTS, {"selection": "yes", "run": run.pk, "grant": values}, follow=True)
+    assert plan_addresses(page) == {"dataset:sales.forecast", "dataset:sales.legacy"}
+    assert "Revoke 2 ghost grants" in text_of(page)
+
+
+@pytest.mark.parametrize(("grants", "message"), [
+    ([], "no grant is selected"), (["nonsense"], "`nonsense` is not a principal"), (["user:dee"], "No plan was created"),
+    (["user:dee\tdataset:sales.legacy\tEAT"], "EAT"), (["user:dee\tdataset:sales.orders\tREAD"], "is live by now"),
+    (["user:nobody\tdataset:sales.legacy\tREAD"], "user:nobody does not exist"),
+])
+def test_a_selection_that_creates_no_plan_says_why_on_the_report(grants, message, browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    run = ghost_report(tmp_path)
+    response = browse("ada").post(GHOSTS, {"selection": "yes", "run": run.pk, "grant": grants}, follow=True)
+    assert response.redirect_chain[-1][0] == f"/analyses/{run.pk}/"
+    assert message in text_of(response) and not Plan.objects.exists()
+
+
 def test_reports_of_other_analyses_do_not_offer_a_cleanup(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     run = create_report(tmp_path, {"rows": [], "kinds": []}, analysis="stranded", options={"generation": "final"}, revision=1)
