@@ -18,8 +18,8 @@ from .workload import Workload
 # on average; 1,000 faults in 30 minutes, of which some find nothing to damage
 FAULT_SECONDS = 1.0
 FAULTS_AT_ONCE = 6
-# in the rest of each period only light faults happen, so that runs can finish
-PERIOD_SECONDS, HEAVY_SECONDS = 60, 20
+# all faults except those that need a run; then light ones and those that need a run, until the last one of these has hit
+HEAVY_SECONDS, LIGHT_SECONDS = 15, 45
 SETTLE_SECONDS = 300
 # in a soak of this length, each kind of fault must hit at least once
 ALL_KINDS_SECONDS = 600
@@ -64,18 +64,18 @@ def soak(console: Console, seconds: float, choose: random.Random, settle_seconds
 
 def cause_faults(console: Console, seconds: float, choose: random.Random) -> FaultCounts:
     """Cause random faults, and count how many of each kind found something to damage. Some last for seconds and overlap."""
-    counts = FaultCounts([fault.name for fault in faults_for(console)])
+    counts = FaultCounts(faults_for(console))
     ongoing: dict[str, Future[bool]] = {}
-    start = time.monotonic()
+    end = time.monotonic() + seconds
+    light_from = time.monotonic() + HEAVY_SECONDS
     with ThreadPoolExecutor(FAULTS_AT_ONCE) as pool:
-        while (elapsed := time.monotonic() - start) < seconds:
+        while (now := time.monotonic()) < end:
             for name in [name for name, result in ongoing.items() if result.done()]:
                 counts.hits[name] += ongoing.pop(name).result()
-            is_heavy_phase = elapsed % PERIOD_SECONDS < HEAVY_SECONDS
-            choices = [fault for fault in faults_for(console)
-                       if fault.name not in ongoing and (fault.is_light or is_heavy_phase)]
-            if len(ongoing) < FAULTS_AT_ONCE:
-                fault = choose.choices(choices, [counts.weight(fault) for fault in choices])[0]
+            if now > light_from + LIGHT_SECONDS and not counts.is_waiting(ongoing):
+                light_from = now + HEAVY_SECONDS
+            fault = counts.choose(choose, ongoing, is_heavy_phase=now < light_from)
+            if fault is not None and len(ongoing) < FAULTS_AT_ONCE:
                 counts.attempts[fault.name] += 1
                 ongoing[fault.name] = pool.submit(_cause, fault, console, random.Random(choose.random()))
             time.sleep(choose.expovariate(1 / FAULT_SECONDS))
@@ -95,7 +95,7 @@ def _cause(fault: Fault, console: Console, choose: random.Random) -> bool:
 
 def _print_report(faults: FaultCounts, workload: Workload, states: dict[str, int], errors: dict[str, int]) -> None:
     print(f"{faults.hits.total():,} faults of {faults.attempts.total():,} attempted")
-    for name in sorted(faults.names, key=lambda name: -faults.hits[name]):
+    for name in sorted((fault.name for fault in faults.faults), key=lambda name: -faults.hits[name]):
         print(f"  {faults.hits[name]:6,} of {faults.attempts[name]:6,} {name}")
     acknowledged = sum(change.is_acknowledged for change in workload.changes)
     unknown = sum(not change.is_acknowledged and not change.is_refused for change in workload.changes)

@@ -18,23 +18,28 @@ from authzconsole.ops import ROOT
 from .console import Console
 from .stages import hold_run
 
-# how long a fault waits for its target, such as a Java process
+# how long a fault waits for its target
 TARGET_SECONDS = 10
-# how long a fault waits for a run at one stage: long enough for the light faults after the heavy ones, during which runs finish
-STAGE_SECONDS = 45
+# how long a fault waits for a run: a slow machine needs a minute until the web server, the worker and Spark have started again
+RUN_SECONDS = 100
 # how long a run that continues may take until Spark starts a Python worker for it
-PYTHON_WORKER_SECONDS = 15
+PYTHON_WORKER_SECONDS = 60
 LIVE_BACKENDS = "datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault to cause. weight: how often it is chosen. is_light: whether runs usually continue after it."""
+    """A fault to cause.
+
+    weight: how often it is chosen. is_light: whether runs can start and usually continue after it.
+    needs_run: whether it waits for a run, so that only light faults may happen meanwhile.
+    """
 
     name: str
     damage: Callable[[Console, random.Random], bool]
     weight: float
     is_light: bool = False
+    needs_run: bool = False
     needs_disks: bool = False
 
 
@@ -56,10 +61,10 @@ def _kill_program(name: str) -> Callable[[Console, random.Random], bool]:
     return lambda console, choose: _kill(console.pid_of(name))
 
 
-def _kill_child(name: str, *words: str) -> Callable[[Console, random.Random], bool]:
+def _kill_child(name: str, *words: str, seconds: float = TARGET_SECONDS) -> Callable[[Console, random.Random], bool]:
     """Return a fault that kills a descendant process of a program: a random one of those with these words in their command."""
     def kill(console: Console, choose: random.Random) -> bool:
-        deadline = time.monotonic() + TARGET_SECONDS
+        deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             pid = console.pid_of(name)
             matching = [child for child, command in _descendants(pid) if all(word in command for word in words)] if pid else []
@@ -129,7 +134,7 @@ def _kill_python_worker(console: Console, choose: random.Random) -> bool:
     The idle workers of earlier runs are killed first, so the next worker that Spark starts is one that the held run needs.
     """
     with ExitStack() as hold:
-        run_process = hold.enter_context(hold_run(console.stages, "computing", STAGE_SECONDS))
+        run_process = hold.enter_context(hold_run(console.stages, "computing", RUN_SECONDS))
         if run_process is None:
             return False
         idle = _python_workers(run_process)
@@ -166,7 +171,7 @@ def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random
     """Return a fault that leaves no space in a folder of the console for a moment. stage: where a run is held until then."""
     def fill(console: Console, choose: random.Random) -> bool:
         with ExitStack() as hold:
-            run_process = hold.enter_context(hold_run(console.stages, stage, STAGE_SECONDS)) if stage else None
+            run_process = hold.enter_context(hold_run(console.stages, stage, RUN_SECONDS)) if stage else None
             if stage and run_process is None:
                 return False
             with _full_disk(console.folder / folder_name):
@@ -217,22 +222,22 @@ FAULTS = (
     Fault("drop a database connection", _drop_connection, 40, is_light=True),
     Fault("drop all database connections", _drop_all_connections, 8, is_light=True),
     Fault("hang Redis", _hang_redis, 6, is_light=True),
-    Fault("kill a web process", _kill_child("web", "granian"), 3, is_light=True),
     Fault("kill the worker of the light tasks", _kill_program("light"), 2, is_light=True),
     Fault("kill beat", _kill_program("beat"), 2, is_light=True),
-    Fault("kill Redis", _kill_program("redis"), 2, is_light=True),
     Fault("start a second scheduler", _second_scheduler, 1, is_light=True),
     Fault("shift the clock", _shift_clock, 2, is_light=True),
-    Fault("kill a PostgreSQL backend", _kill_backend, 2),
-    Fault("kill PostgreSQL", _kill_postgresql, 2),
+    Fault("kill a web process", _kill_child("web", "granian"), 4),
+    Fault("kill Redis", _kill_program("redis"), 4),
+    Fault("kill a PostgreSQL backend", _kill_backend, 3),
+    Fault("kill PostgreSQL", _kill_postgresql, 3),
     Fault("kill the web server", _kill_program("web"), 2),
-    Fault("kill the worker", _kill_program("worker"), 2),
-    Fault("kill the process of a run", _kill_child("worker", "celery"), 2),
-    Fault("kill Java", _kill_child("worker", "java"), 2),
-    Fault("kill a Python worker of Spark", _kill_python_worker, 2, is_light=True),
-    Fault("fill the disk of the database", _fill("pg"), 1, needs_disks=True),
-    Fault("fill the disk during a snapshot", _fill("state", "snapshot"), 1, needs_disks=True),
-    Fault("fill the disk while Spark computes", _fill("state", "computing"), 1, needs_disks=True),
-    Fault("fill the disk while a report is written", _fill("state", "writing"), 1, needs_disks=True),
-    Fault("fill the disk of logs and reports", _fill("state"), 1, needs_disks=True),
+    Fault("kill the worker", _kill_program("worker"), 3),
+    Fault("fill the disk of the database", _fill("pg"), 2, needs_disks=True),
+    Fault("fill the disk of logs and reports", _fill("state"), 2, needs_disks=True),
+    Fault("kill the process of a run", _kill_child("worker", "celery", seconds=RUN_SECONDS), 1, needs_run=True),
+    Fault("kill Java", _kill_child("worker", "java", seconds=RUN_SECONDS), 1, needs_run=True),
+    Fault("kill a Python worker of Spark", _kill_python_worker, 1, needs_run=True),
+    Fault("fill the disk during a snapshot", _fill("state", "snapshot"), 1, needs_run=True, needs_disks=True),
+    Fault("fill the disk while Spark computes", _fill("state", "computing"), 1, needs_run=True, needs_disks=True),
+    Fault("fill the disk while a report is written", _fill("state", "writing"), 1, needs_run=True, needs_disks=True),
 )
