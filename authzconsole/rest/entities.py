@@ -26,6 +26,7 @@ from authzconsole.rest.framework.fields import (
     reason_field,
 )
 from authzconsole.rest.framework.locations import address_or_404, entity_location
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, api_operation, path_parameter
 from entities.address import Address
@@ -84,7 +85,7 @@ class LifecycleSerializer(serializers.Serializer):
     forecast = ForecastSerializer(allow_null=True, help_text="Only for a dry run that would change something.")
 
 
-class EntitiesQuery(PageQuery):
+class EntitiesQuery(PageQuery, PastQuery):
     q = Text(required=False, max_length=200,
              help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.")
     address = AddressText(required=False, help_text="Only this address.")
@@ -147,6 +148,7 @@ class Entities(Endpoint):
         "Sorted by kind and key. Accounts with the role `ordinary` find the entities on which they may `list` or `get`.",
         query=EntitiesQuery, responses={200: page_serializer(EntitySerializer)},
         response_example={"items": [ENTITY_EXAMPLE], "next": None})
+    @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         rows = _matching_entities(request, query)
@@ -182,11 +184,13 @@ class EntityRecreation(Endpoint):
 
 class EntityDetail(Endpoint):
     rules = {"GET": any_account, "PATCH": any_account, "DELETE": any_account}
-    queries = {"DELETE": DeleteQuery}
+    queries = {"GET": PastQuery, "DELETE": DeleteQuery}
 
     @api_operation(
         "entities_retrieve", TAG, "Read an entity", "Returns 404 for entities that are not registered or not visible.",
-        responses={200: EntitySerializer}, response_example=ENTITY_EXAMPLE, errors=[404], parameters=[PATH, ETAG])
+        query=PastQuery, responses={200: EntitySerializer}, response_example=ENTITY_EXAMPLE, errors=[404],
+        parameters=[PATH, ETAG])
+    @reads_past
     def get(self, request: Request, address: str) -> Response:
         return _entity_response(visible_entity(request, address_or_404(address)))
 

@@ -29,6 +29,7 @@ from authzconsole.rest.framework.fields import (
     privilege_list,
     reason_field,
 )
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem, field_errors
 from authzconsole.rest.openapi.operations import api_operation
 from entities.address import Address
@@ -70,7 +71,7 @@ class GrantedSerializer(serializers.Serializer):
     privilege = serializers.ChoiceField(PRIVILEGES)
 
 
-class GrantsQuery(PageQuery):
+class GrantsQuery(PageQuery, PastQuery):
     principal = PrincipalText(required=False, help_text="Only grants of `user:NAME` or `group:NAME`.")
     through_groups = QueryBoolean(required=False, default=False, help_text="For a user: also the grants of the user's groups.")
     entity = AddressText(required=False, help_text="Only grants on exactly this address.")
@@ -155,6 +156,7 @@ class Grants(Endpoint):
         "`ordinary` can only read their own grants and those of their groups (otherwise 403).",
         query=GrantsQuery, responses={200: page_serializer(GrantSerializer, **REVISION_FIELD)},
         response_example={"items": [GRANT_EXAMPLE], "next": None, "revision": 812})
+    @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         # read before the grants, so that a change in between makes the revision stale

@@ -16,7 +16,8 @@ from grants.models import GroupGrant, Role, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import format_principal
 from grants.principals.memberships import change_members, remove_all_memberships
-from grants.principals.removal import remove_group
+from grants.principals.removal import remove_group, remove_user
+from grants.principals.renaming import rename_group, rename_user
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
 from grants.tenant.import_document import import_tenant
 
@@ -41,8 +42,8 @@ def begin_history(dice: random.Random) -> None:
 def change_at_random(dice: random.Random) -> None:
     """Make one change with a random service. A change that is refused changes nothing."""
     change = dice.choices([_grant, _add_principals, _set_active, _set_members, _register, _delete, _recreate, _import,
-                           _activate_generation, _remove_group, _change_account],
-                          [9, 5, 3, 6, 5, 3, 3, 2, 2, 2, 3])[0]
+                           _activate_generation, _remove_group, _change_account, _rename, _remove_user],
+                          [9, 5, 3, 6, 5, 3, 3, 2, 2, 2, 3, 3, 1])[0]
     try:
         change(dice)
     except GrantError:
@@ -121,6 +122,18 @@ def _remove_group(dice):
     name = dice.choice(GROUPS)
     change_grants(author=OPERATOR, revoke=[grant for grant in _stored_grants() if grant[0] == f"group:{name}"])
     remove_group(author=OPERATOR, name=name)
+
+
+def _rename(dice):
+    # also to a name that another principal had before
+    if dice.random() < 0.7:
+        rename_user(author=OPERATOR, name=dice.choice(USERS), new_name=dice.choice(USERS))
+    else:
+        rename_group(author=OPERATOR, name=dice.choice(GROUPS), new_name=dice.choice(GROUPS))
+
+
+def _remove_user(dice):
+    remove_user(author=OPERATOR, name=dice.choice(USERS), revokes_grants=True)
 
 
 def _change_account(dice):

@@ -5,48 +5,17 @@ from contextlib import AbstractContextManager, nullcontext
 
 from rest_framework import serializers
 
-from authzconsole.rest.framework.fields import Choice, StrictSerializer, Text
+from authzconsole.rest.framework.fields import Choice, StrictSerializer
+from authzconsole.rest.framework.past import AsOf, AtTime
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.access.requirements import UnknownOperation, check_operation
 from grants.active_generation import active_generation
-from grants.history import AsOfError, as_of, parse_as_of, parse_at
+from grants.history import as_of
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
 
 TAG = "Access"
 PRIVILEGES = list(map(str, Privilege))
-
-
-class AtTime(Text):
-    """The time that a question is about: an RFC 3339 time with a zone."""
-
-    def __init__(self, **options):
-        super().__init__(max_length=40, **options)
-
-    def run_validation(self, data=serializers.empty):
-        text = super().run_validation(data)
-        if not isinstance(text, str):
-            return text
-        try:
-            return parse_at(text)
-        except AsOfError as error:
-            raise serializers.ValidationError(str(error)) from None
-
-
-class AsOf(Text):
-    """A revision of the journal, or a time in the past; the validated value is a revision."""
-
-    def __init__(self, **options):
-        super().__init__(max_length=40, **options)
-
-    def run_validation(self, data=serializers.empty):
-        text = super().run_validation(data)
-        if not isinstance(text, str):
-            return text
-        try:
-            return parse_as_of(text)
-        except AsOfError as error:
-            raise serializers.ValidationError(str(error)) from None
 
 
 class QuestionQuery(StrictSerializer):

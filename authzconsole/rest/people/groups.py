@@ -11,6 +11,7 @@ from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identi
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.fields import NameText, StrictSerializer, Text, reason_field
 from authzconsole.rest.framework.locations import group_location
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, OutcomeSerializer, RemovalQuery, outcome_as_json
@@ -27,7 +28,7 @@ class GroupSerializer(serializers.Serializer):
     name = serializers.CharField()
 
 
-class GroupsQuery(PageQuery):
+class GroupsQuery(PageQuery, PastQuery):
     q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
     name = NameText(required=False, help_text="Only this name.")
 
@@ -47,6 +48,7 @@ class Groups(Endpoint):
         "groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their groups.",
         query=GroupsQuery, responses={200: page_serializer(GroupSerializer)},
         response_example={"items": [{"name": "marketing-analytics"}], "next": None})
+    @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         lookups = {"name__icontains": query.get("q"), "name": query.get("name")}
@@ -75,12 +77,13 @@ class GroupChangeSerializer(StrictSerializer):
 
 class GroupDetail(Endpoint):
     rules = {"GET": any_account, "PATCH": check_administrator, "DELETE": check_administrator}
-    queries = {"DELETE": RemovalQuery}
+    queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
     @api_operation(
         "groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
-        responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
+        query=PastQuery, responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
         parameters=[GROUP_PATH])
+    @reads_past
     def get(self, request: Request, name: str) -> Response:
         return Response(_group_as_json(_group_or_404(request, name)))
 

@@ -12,6 +12,7 @@ from authzconsole.rest.framework.callers import any_account, author_of, check_ad
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
 from authzconsole.rest.openapi.operations import api_operation
@@ -31,7 +32,7 @@ class MemberSerializer(serializers.Serializer):
     user = serializers.CharField()
 
 
-class MembersQuery(PageQuery):
+class MembersQuery(PageQuery, PastQuery):
     group = NameText(required=False, help_text="Only members of this group.")
     user = NameText(required=False, help_text="Only groups of this user.")
 
@@ -99,6 +100,7 @@ class Members(Endpoint):
         "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
         query=MembersQuery, responses={200: page_serializer(MemberSerializer)},
         response_example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
+    @reads_past
     def get(self, request: Request) -> Response:
         query, rows = self.query, User.groups.through.objects.select_related("user", "group")
         if not request.user.can_see_all:

@@ -13,6 +13,7 @@ from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Boolean, Choice, NameText, QueryBoolean, StrictSerializer, Text, reason_field
 from authzconsole.rest.framework.locations import user_location
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
 from entities.text import storage_fault
@@ -57,7 +58,7 @@ class RemovalQuery(StrictSerializer):
     reason = reason_field()
 
 
-class UsersQuery(PageQuery):
+class UsersQuery(PageQuery, PastQuery):
     q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
     name = NameText(required=False, help_text="Only this name.")
     active = QueryBoolean(required=False)
@@ -107,6 +108,7 @@ class Users(Endpoint):
         "users_list", TAG, "List users", "Sorted by name. Accounts with the role `ordinary` find only themselves.",
         query=UsersQuery, responses={200: page_serializer(UserSerializer)},
         response_example={"items": [USER_EXAMPLE], "next": None})
+    @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         rows = User.objects.all() if request.user.can_see_all else User.objects.filter(pk=request.user.pk)
@@ -135,11 +137,13 @@ class Users(Endpoint):
 
 class UserDetail(Endpoint):
     rules = {"GET": any_account, "PATCH": any_account, "DELETE": any_account}
-    queries = {"DELETE": RemovalQuery}
+    queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
     @api_operation(
         "users_retrieve", TAG, "Read a user", "Accounts with the role `ordinary` can only read themselves.",
-        responses={200: UserSerializer}, response_example=USER_EXAMPLE, errors=[404], parameters=[USER_PATH, ETAG])
+        query=PastQuery, responses={200: UserSerializer}, response_example=USER_EXAMPLE, errors=[404],
+        parameters=[USER_PATH, ETAG])
+    @reads_past
     def get(self, request: Request, name: str) -> Response:
         return _user_response(_visible_user(request, name))
 

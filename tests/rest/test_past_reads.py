@@ -1,0 +1,70 @@
+"""Lists and details with `as_of` show an earlier revision to administrators and auditors."""
+
+import pytest
+
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
+from grants.journal import current_revision
+from grants.lifecycle.services import delete_entity, register_entity
+from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active
+from tests.support.cast import SETUP
+
+pytestmark = pytest.mark.django_db
+ORDERS = parse_address("dataset:lab.orders")
+
+
+@pytest.fixture
+def past(cast):
+    """The revision at which nina was active, a member of `readers`, and the group held READ on a live dataset."""
+    add_user(author=SETUP, name="nina")
+    add_group(author=SETUP, name="readers")
+    add_member(author=SETUP, user="nina", group="readers")
+    for address in (parse_address("namespace:lab"), ORDERS):
+        register_entity(author=SETUP, address=address)
+    change_grants(author=SETUP, grant=[("group:readers", ORDERS, Privilege.READ)])
+    revision = current_revision()
+    change_grants(author=SETUP, revoke=[("group:readers", ORDERS, Privilege.READ)])
+    remove_member(author=SETUP, user="nina", group="readers")
+    set_user_active(author=SETUP, name="nina", active=False)
+    delete_entity(author=SETUP, address=ORDERS)
+    return revision
+
+
+@pytest.mark.parametrize(("path", "read"), [
+    ("/users/nina", lambda user: user["active"]),
+    ("/users?name=nina", lambda page: page["items"][0]["active"]),
+    ("/members?group=readers", lambda page: bool(page["items"])),
+    ("/grants?principal=group:readers", lambda page: bool(page["items"])),
+    ("/entities/dataset:lab.orders", lambda entity: entity["state"] == "live"),
+    ("/entities?kind=dataset&state=live&within=namespace:lab", lambda page: bool(page["items"])),
+    ("/groups?name=readers", lambda page: "items" in page and bool(page["items"])),
+])
+def test_a_read_with_as_of_shows_the_earlier_state(by_session, past, path, read):
+    rest, separator = by_session("ada"), "&" if "?" in path else "?"
+    assert read(rest.get(f"{path}{separator}as_of={past}").json())
+    assert "readers" in path or not read(rest.get(path).json())
+    assert read(by_session("aud").get(f"{path}{separator}as_of={past}&at=2100-01-01T00:00:00Z").json())
+    assert by_session("dee").get(f"{path}{separator}as_of={past}").status_code == 403
+
+
+@pytest.mark.parametrize(("query", "message"), [
+    ("as_of=99999", "the newest revision is"), ("as_of=2001-01-01T00:00:00Z", "before the first journal line"),
+    ("at=2026-05-01T12:00:00", "no time zone"), ("as_of=x", "neither a revision"),
+])
+def test_an_unknown_moment_is_refused(by_session, past, query, message):
+    answer = by_session("ada").get(f"/grants?{query}")
+    assert answer.status_code == 400 and message in answer.json()["detail"]
+
+
+def test_what_did_not_exist_is_not_found(by_session, past):
+    assert by_session("ada").get("/entities/dataset:lab.orders?as_of=1").status_code == 404
+
+
+def test_pages_of_an_earlier_state_follow_each_other(by_session, past):
+    rest, names, cursor = by_session("ada"), [], ""
+    while cursor is not None:
+        page = rest.get(f"/entities?limit=1&as_of={past}&cursor={cursor}").json()
+        names += [item["address"] for item in page["items"]]
+        cursor = page["next"]
+    assert names == sorted(names) and "dataset:lab.orders" in names
