@@ -23,13 +23,14 @@ class ExampleQuestion:
 
 
 def example_questions(user: User, generation: Generation) -> list[ExampleQuestion]:
-    """Return questions about the entities of the latest grants, one for each kind; an ordinary account asks about itself.
+    """Return questions about the entities of the latest grants, one for each kind. Ordinary accounts ask about their own grants.
 
     Runs one query for an account that sees everything, and a fixed number for others.
     """
     grants = UserGrant.objects.filter(content_object__state=State.LIVE, user__is_active=True).order_by("-pk")
     if not user.can_see_all:
-        grants = grants.filter(user=user)
+        # without an order, because the database could otherwise read all grants in that order to find a few
+        grants = grants.filter(user=user).order_by()
     by_kind: dict[str, UserGrant] = {}
     for grant in grants.select_related("user", "content_object")[:MAX_GRANTS_READ]:
         by_kind.setdefault(grant.content_object.kind, grant)

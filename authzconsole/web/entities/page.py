@@ -18,7 +18,7 @@ from authzconsole.web.journal.history import history_section
 from authzconsole.web.reports.namespace_readiness import readiness_section
 from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
-from authzconsole.web.shared.links import address_link_to, address_url, entity_url
+from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, entity_url
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import Address, AddressError, parse_address
@@ -112,6 +112,7 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
         "address_link": address_link_to(entity), "trail": breadcrumbs_of(entity, request.user, generation),
         "title_address_link": address_link_to(entity, linked=False), "describe_url": address_url("lifecycle-describe", entity),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
+        "readiness_url": _readiness_url(request, entity),
         "hint": _hint(entity) if request.user.can_see_all else _own_hint(entity),
         "bulk_change_url": _bulk_change_url(request, entity),
         "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],
@@ -129,6 +130,13 @@ def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
     if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
         return ""
     return f"{reverse('plan-bulk-change')}?{urlencode({'within': str(entity)}, safe=':')}"
+
+
+def _readiness_url(request: HttpRequest, entity: Entity) -> str:
+    """Return the URL of the section that says whether a namespace can be deleted; empty if it has no such section."""
+    is_now = not getattr(request, "past", None)
+    has_section = entity.kind == "namespace" and entity.is_live and request.user.can_see_all and is_now
+    return f"{entity_tab_url(entity, 'ask')}#readiness" if has_section else ""
 
 
 def _hint(entity: Entity) -> Hint | None:
