@@ -1,16 +1,12 @@
 """API tokens are shown once, stored as a digest and journaled; recording their use never blocks a request."""
 
 import io
-import os
 import sqlite3
-import subprocess
-import sys
 import time
 from datetime import timedelta
 
 import pytest
-from django.conf import settings
-from django.core.management import CommandError, call_command, get_commands, load_command_class
+from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
@@ -18,7 +14,6 @@ from authzconsole.common.tokens import TokenError, TokenRefused, ValidToken, cre
 from authzconsole.models import ApiToken
 from grants.errors import NotAdministrator, PrincipalError
 from grants.journal import Author, current_revision, first_break
-from grants.management.console_command import ConsoleCommand
 from grants.models import JournalLine, Role, User
 from grants.principals.services import add_user, renew_user_password, set_user_role
 from tests.api.conftest import OPERATOR
@@ -193,27 +188,3 @@ def test_create_token_prints_only_the_secret_and_explains_how_to_revoke_it(ada):
 def test_commands_with_invalid_arguments_fail(ada, arguments):
     with pytest.raises(CommandError):
         run(*arguments)
-
-
-def test_every_command_except_bootstrap_requires_an_existing_console():
-    names = [name for name, app in get_commands().items() if app == "authzconsole" and name != "bootstrap"]
-    assert len(names) > 6
-    for name in names:
-        assert isinstance(load_command_class("authzconsole", name), ConsoleCommand), name
-
-
-@pytest.mark.parametrize("arguments", [("create_token", "admin", "--scope", "read"), ("decide",)])
-@pytest.mark.parametrize("is_file_there", [False, True])
-def test_a_command_without_a_console_fails_and_creates_no_database(tmp_path, arguments, is_file_there):
-    file = tmp_path / "console.sqlite3"
-    if is_file_there:
-        file.touch()
-    environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"} | {
-        "STATE_DIR": str(tmp_path), "DJANGO_SETTINGS_MODULE": "authzconsole.settings"}
-    process = subprocess.run([sys.executable, "manage.py", *arguments], cwd=settings.BASE_DIR, env=environment, input='{}\n',
-                          capture_output=True, text=True)
-    assert process.returncode == 1 and process.stdout == ""
-    assert process.stderr.strip() == (
-        f"CommandError: there is no console in {file}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
-        f"`manage.py bootstrap` creates a new console")
-    assert file.exists() == is_file_there
