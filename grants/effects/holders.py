@@ -1,7 +1,8 @@
 """Load the grants of affected users, and return who holds what before and after the changes, as masks."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from django.db.models import Count, Min, QuerySet
 
@@ -14,6 +15,8 @@ from grants.policies.grammar import HasOnAllLive
 
 # for each situation: the masks of the holders, in the order of the privileges
 HeldMasks = tuple[tuple[int, ...], ...]
+# the entities of a rule over all live entities are checked in chunks, of which each is longer than the one before
+MIN_CHECKED_PER_STATEMENT, MAX_CHECKED_PER_STATEMENT = 100, 10_000
 NUMBERS: dict[Privilege, int] = {privilege: number for number, privilege in enumerate(ANY)}
 
 
@@ -31,6 +34,7 @@ class Holders:
         self._added_on = [self._by_entity(keys) for keys in self._added]
         self._existing: set[tuple[int, int, Principal]] | None = None
         self._held: dict[int, HeldMasks] = {}
+        self._kept: set[int] = set()
 
     def held(self, pk: int | None) -> HeldMasks:
         """Return the holders on a loaded entity; nobody for None."""
@@ -70,11 +74,12 @@ class Holders:
         """Return, for each container and situation, the users with the privilege on all live entities of the kind inside it.
 
         Who holds it on all holds it on any one of them, so one entity of each container is checked first. Runs three queries, and
-        three more for every `ROWS_PER_STATEMENT` entities of a container in which a user passes this check.
+        a few more for each container in which a user passes this check.
         """
         masks, number = {}, NUMBERS[leaf.privilege]
         first = self._first_live(containers, leaf.kind)
         self.load(first.values())
+        self._kept = set(self._held)
         for node in containers:
             held = self.held(first[node.pk]) if node.pk in first else None
             masks[node.pk] = [-1] * len(self.situations) if held is None else [of_situation[number] for of_situation in held]
@@ -83,19 +88,20 @@ class Holders:
         return masks
 
     def _check_all(self, container: Node, leaf: HasOnAllLive, masks: list[int], number: int) -> None:
-        """Remove the users without the privilege on some live entity from the masks."""
-        # an entity whose state changes is inside in one situation only
-        inside = {node.pk: node for node in self._nodes.by_address.values() if node.state != State.LIVE
-                  and any(is_live(node, situation.states) for situation in self.situations) and _is_inside(node, container)
-                  and leaf.kind in (None, node.kind)}
-        rows = self._live_inside(container, leaf.kind)
-        inside |= {node.pk: node for node in self._nodes.load_rows(pk__in=rows.values("pk"))}
-        for chunk in batches(list(inside)):
+        """Remove the users without the privilege on some live entity from the masks. Stop when nobody is left."""
+        # an entity whose state changes is inside in some situations only
+        changed = {node.pk: node for situation in self.situations for address in situation.states
+                   if (node := self._nodes.by_address[address])}
+        inside = [pk for pk, node in changed.items() if _is_inside(node, container) and leaf.kind in (None, node.kind)]
+        rows = self._live_inside(container, leaf.kind).exclude(pk__in=changed).order_by().values_list("pk", flat=True)
+        for chunk in chain([inside], _growing_chunks(rows.iterator(chunk_size=MAX_CHECKED_PER_STATEMENT))):
+            self._nodes.limit.add_entities(len(chunk))
             self.load(chunk)
             for pk in chunk:
                 for position, situation in enumerate(self.situations):
-                    if masks[position] and is_live(inside[pk], situation.states):
+                    if masks[position] and (pk not in changed or is_live(changed[pk], situation.states)):
                         masks[position] &= self._held[pk][position][number]
+            self.forget(pk for pk in chunk if pk not in self._kept)
             if not any(masks):
                 return
 
@@ -204,3 +210,10 @@ def _is_inside(node: Node, container: Node) -> bool:
     if container.kind == "instance":
         return node.pk != container.pk
     return node.pk != container.pk and node.container(container.kind) == container.pk
+
+
+def _growing_chunks(pks: Iterator[int]) -> Iterator[list[int]]:
+    size = MIN_CHECKED_PER_STATEMENT
+    while chunk := list(islice(pks, size)):
+        yield chunk
+        size = min(size * 10, MAX_CHECKED_PER_STATEMENT)
