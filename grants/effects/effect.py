@@ -5,11 +5,11 @@ purpose of the changes or `beyond` it.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from entities.address import Address
 from grants.effects.changes import EffectChange
@@ -49,10 +49,6 @@ class Cell(NamedTuple):
     @property
     def masks(self) -> tuple[int, int, int, int]:
         return self[2:]
-
-    @property
-    def tally(self) -> Tally:
-        return Tally(*(mask.bit_count() for mask in self.masks))
 
 
 class EffectRow(NamedTuple):
@@ -105,7 +101,7 @@ class Effect:
 
     @cached_property
     def tally(self) -> Tally:
-        return _sum(cell.tally for cell in self.cells)
+        return self._tallies(lambda cell: None).get(None, Tally())
 
     @property
     def has_effect(self) -> bool:
@@ -126,19 +122,23 @@ class Effect:
     @cached_property
     def operations(self) -> list[tuple[str, str, Tally]]:
         """The tally of each kind and operation, most changes first."""
-        tallies: dict[tuple[str, str], Tally] = {}
-        for cell in self.cells:
-            key = cell.address.kind, cell.operation
-            tallies[key] = _sum((tallies.get(key, Tally()), cell.tally))
+        tallies = self._tallies(lambda cell: (cell.address.kind, cell.operation))
         return sorted(((*key, tally) for key, tally in tallies.items()), key=lambda row: (-row[2].total, row[:2]))
 
     @cached_property
     def entities(self) -> list[tuple[Address, Tally]]:
         """The tally of each entity: most changes beyond the purpose first, then most changes, then by address."""
-        tallies: dict[Address, Tally] = {}
-        for cell in self.cells:
-            tallies[cell.address] = _sum((tallies.get(cell.address, Tally()), cell.tally))
+        tallies = self._tallies(lambda cell: cell.address)
         return sorted(tallies.items(), key=lambda row: (-row[1].beyond, -row[1].total, str(row[0])))
+
+    def _tallies(self, key_of: Callable[[Cell], Any]) -> dict[Any, Tally]:
+        totals: dict[Any, list[int]] = {}
+        for cell in self.cells:
+            total = totals.setdefault(key_of(cell), [0, 0, 0, 0])
+            for position, mask in enumerate(cell.masks):
+                if mask:
+                    total[position] += mask.bit_count()
+        return {key: Tally(*total) for key, total in totals.items()}
 
     @property
     def summary(self) -> dict[str, dict[str, int]]:
@@ -221,7 +221,3 @@ def _counts(cells: Iterable[tuple[int, int, int, int]]) -> BitCounter:
         # no user both gains and loses the same permission
         counter.add(masks[0] | masks[1] | masks[2] | masks[3])
     return counter
-
-
-def _sum(tallies: Iterable[Tally]) -> Tally:
-    return Tally(*(sum(column) for column in zip(Tally(), *tallies, strict=True)))

@@ -1,10 +1,12 @@
 """Load the grants of affected users, and return who holds what before and after the changes, as masks."""
 
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from django.db.models import Count, Min, QuerySet
+from django.db import connection
+from django.db.models import Count, Max, Min, QuerySet
 
 from entities.models import Entity, State
 from entities.vocabulary import ANY, Privilege
@@ -73,16 +75,17 @@ class Holders:
     def held_on_all_live(self, containers: Sequence[Node], leaf: HasOnAllLive) -> dict[int, list[int]]:
         """Return, for each container and situation, the users with the privilege on all live entities of the kind inside it.
 
-        Who holds it on all holds it on any one of them, so one entity of each container is checked first. Runs three queries, and
-        a few more for each container in which a user passes this check.
+        Who holds it on all holds it on any two of them, so two entities of each container are checked first. Runs three queries,
+        and a few more for each container in which a user passes this check.
         """
         masks, number = {}, NUMBERS[leaf.privilege]
-        first = self._first_live(containers, leaf.kind)
-        self.load(first.values())
+        samples = self._live_samples(containers, leaf.kind)
+        self.load({pk for pair in samples.values() for pk in pair})
         self._kept = set(self._held)
         for node in containers:
-            held = self.held(first[node.pk]) if node.pk in first else None
-            masks[node.pk] = [-1] * len(self.situations) if held is None else [of_situation[number] for of_situation in held]
+            masks[node.pk] = [-1] * len(self.situations)
+            for pk in samples.get(node.pk, ()):
+                masks[node.pk] = [mask & held[number] for mask, held in zip(masks[node.pk], self.held(pk), strict=True)]
             if any(masks[node.pk]):
                 self._check_all(node, leaf, masks[node.pk], number)
         return masks
@@ -105,21 +108,21 @@ class Holders:
             if not any(masks):
                 return
 
-    def _first_live(self, containers: Sequence[Node], kind: str | None) -> dict[int, int]:
-        """Return one entity inside each container that is live in every situation; none for a container without one."""
+    def _live_samples(self, containers: Sequence[Node], kind: str | None) -> dict[int, tuple[int, ...]]:
+        """Return two entities inside each container that are live in every situation; none for a container without any."""
         changed = [self._nodes.by_address[address].pk for situation in self.situations for address in situation.states]
-        first: dict[int, int] = {}
+        samples: dict[int, tuple[int, ...]] = {}
         for container_kind in {node.kind for node in containers}:
             pks = [node.pk for node in containers if node.kind == container_kind]
             rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {}))
             rows = rows.exclude(kind=container_kind).exclude(pk__in=changed).order_by()
             if container_kind == "instance":
-                value = rows.aggregate(Min("pk"))["pk__min"]
-                first |= {pk: value for pk in pks if value is not None}
+                values = rows.aggregate(first=Min("pk"), last=Max("pk"))
+                samples |= {pk: (values["first"], values["last"]) for pk in pks if values["first"] is not None}
             else:
-                first |= dict(rows.filter(**{f"{container_kind}__pk__among": pks}).values_list(f"{container_kind}_id")
-                              .annotate(Min("pk")))
-        return first
+                inside = rows.filter(**{f"{container_kind}__pk__among": pks}).values_list(f"{container_kind}_id")
+                samples |= {pk: (first, last) for pk, first, last in inside.annotate(Min("pk"), Max("pk"))}
+        return samples
 
     def _live_inside(self, container: Node, kind: str | None) -> QuerySet[Entity]:
         rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {})).exclude(kind=container.kind)
@@ -153,16 +156,27 @@ class Holders:
         return {f"{principal_type}__pk__among": self._principals[principal_type]}
 
     def _counts_inside(self, kind: str, pks: list[int]) -> Counter:
-        """Return the number of stored grants of each principal inside each container."""
+        """Return the number of stored grants of each principal inside each container.
+
+        The number may be too small, but not zero, for principals without revoked grants.
+        """
         counts: Counter = Counter()
+        exact = {principal for removed in self._removed for _, _, principal in removed}
         for principal_type, (model, column) in GRANT_TABLES.items():
-            rows = model.objects.filter(**self._of_principals(principal_type)).order_by()
+            principals = self._principals[principal_type]
             if kind == "instance":
+                rows = model.objects.filter(**self._of_principals(principal_type)).order_by().values_list(column)
                 counts.update({((principal_type, principal), self._nodes.instance): count
-                               for principal, count in rows.values_list(column).annotate(Count("pk"))})
-            else:
-                rows = rows.filter(**{f"{kind}__pk__among": pks}).values_list(column, f"{kind}_id").annotate(Count("pk"))
-                counts.update({((principal_type, principal), pk): count for principal, pk, count in rows})
+                               for principal, count in rows.annotate(Count("pk"))})
+                continue
+            if principal_type == "group":
+                # a group has so many grants that looking for one in each container is faster than counting them
+                counts.update({((principal_type, principal), pk): 1 for principal, pk in _existing_pairs(
+                    model._meta.db_table, column, f"{kind}_id", principals, pks)})
+                principals = [pk for type_, pk in exact if type_ == principal_type]
+            rows = model.objects.filter(**{f"{principal_type}__pk__among": principals, f"{kind}__pk__among": pks}).order_by()
+            for principal, pk, count in rows.values_list(column, f"{kind}_id").annotate(Count("pk")):
+                counts[(principal_type, principal), pk] = count
         return counts
 
     def _differences_inside(self, kind: str, position: int) -> Counter:
@@ -204,6 +218,19 @@ class Holders:
         for pk, number, principal in keys:
             by_entity[pk].append((number, principal))
         return by_entity
+
+
+def _existing_pairs(table: str, principal: str, container: str, principals: list[int], containers: list[int]) -> list[tuple]:
+    """Return (principal, container) for each pair with a grant in the table. The arguments before `principals` are columns."""
+    if connection.vendor == "postgresql":
+        ids, parameters = "SELECT id FROM unnest(%s::bigint[]) AS ids(id)", [principals, containers]
+    else:
+        ids, parameters = "SELECT value AS id FROM json_each(%s)", [json.dumps(principals), json.dumps(containers)]
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"SELECT p.id, c.id FROM ({ids}) p CROSS JOIN ({ids}) c WHERE (SELECT 1 FROM {table} g WHERE g.{principal} = p.id "
+            f"AND g.{container} = c.id LIMIT 1) IS NOT NULL", parameters)
+        return cursor.fetchall()
 
 
 def _is_inside(node: Node, container: Node) -> bool:
