@@ -32,7 +32,7 @@ def as_of(revision: int) -> Iterator[None]:
     catch_up_for_read()
     with _reading_transaction():
         try:
-            with connection.cursor() as cursor, _without_prepared_statements():
+            with connection.cursor() as cursor, _statements_on_views():
                 _create_views(cursor, revision)
                 setattr(connection, _ATTRIBUTE, revision)
                 yield
@@ -82,14 +82,19 @@ def _reading_transaction() -> Iterator[None]:
 
 
 @contextmanager
-def _without_prepared_statements() -> Iterator[None]:
-    """Let psycopg prepare no statement, and use none that it prepared: these refer to the tables, not to the views."""
+def _statements_on_views() -> Iterator[None]:
+    """Let psycopg and Django write statements that PostgreSQL accepts for views.
+
+    Prepared statements refer to the tables, so psycopg prepares none and uses none. Views have no primary key, so Django groups
+    by all columns that it selects.
+    """
     if connection.vendor != "postgresql":
         yield
         return
-    database = connection.connection
-    threshold, database.prepare_threshold = database.prepare_threshold, None
+    database, features = connection.connection, connection.features
+    threshold, groups_by_key = database.prepare_threshold, features.allows_group_by_selected_pks
+    database.prepare_threshold, features.allows_group_by_selected_pks = None, False
     try:
         yield
     finally:
-        database.prepare_threshold = threshold
+        database.prepare_threshold, features.allows_group_by_selected_pks = threshold, groups_by_key
