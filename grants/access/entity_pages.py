@@ -15,14 +15,14 @@ from django.db.models import CharField, QuerySet, Value
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import matching_entities
-from entities.vocabulary import KINDS, Privilege
+from entities.vocabulary import ANY, KINDS, Privilege
 from grants.access.loading import ways_of
 from grants.access.paths import Ways
 from grants.access.requirements import any_of_requirements, operations_by_requirement
 from grants.evaluation.candidates import candidate_queries
 from grants.evaluation.count_cache import cached_count
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
-from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, FilterContext, requirement_condition
 from grants.policies.grammar import AllOf, AnyOf, Expression, Has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
@@ -77,6 +77,8 @@ class AccessibleEntities:
     """The live entities on which a principal may perform at least one operation, after a filter.
 
     kinds: in this order. tables: the effective grants; None for an unknown or inactive principal, who can do nothing.
+    visible_in: list only entities that the principal sees in this generation or has a grant on. Some operations are permitted
+    on entities that it does not see, such as deleting all streams of a namespace without streams.
     """
 
     subject_type: str
@@ -85,13 +87,14 @@ class AccessibleEntities:
     where: EntityFilter
     kinds: Sequence[str]
     tables: tuple[GrantTable, ...] | None
+    visible_in: Generation | None = None
 
     @classmethod
     def of(cls, subject_type: str, subject: str, generation: Generation, where: EntityFilter = EntityFilter(),
-           kinds: Sequence[str] | None = None) -> "AccessibleEntities":
+           kinds: Sequence[str] | None = None, *, visible_in: Generation | None = None) -> "AccessibleEntities":
         """Return the entities. Runs one query. kinds: the order of the kinds; by default the one of the vocabulary."""
         ordered = [kind for kind in (KINDS if kinds is None else kinds) if where.kind in ("", kind)]
-        return cls(subject_type, subject, generation, where, ordered, grant_tables(subject_type, subject))
+        return cls(subject_type, subject, generation, where, ordered, grant_tables(subject_type, subject), visible_in)
 
     def page(self, after: Address | None, max_rows: int) -> EntityPage:
         """Return the entities after an address, or the first ones.
@@ -240,7 +243,13 @@ class AccessibleEntities:
         combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
         if combined == AnyOf(()):
             return None
-        return AllOf((Has((Privilege[self.where.privilege],)), combined)) if self.where.privilege else combined
+        parts = [combined]
+        if self.where.privilege:
+            parts.insert(0, Has((Privilege[self.where.privilege],)))
+        if self.visible_in is not None:
+            showing = operations_by_requirement(self.visible_in, kind, VISIBILITY_OPERATIONS)
+            parts.append(any_of_requirements([*showing, Has(ANY)], kind))
+        return AllOf(tuple(parts)) if len(parts) > 1 else combined
 
     def entities(self, kind: str) -> QuerySet[Entity]:
         """Return the live entities of this kind that match the filter, whether the principal can do anything with them or not."""

@@ -27,11 +27,12 @@ from authzconsole.rest.openapi.operations import FILE, api_operation
 from entities.address import Address
 from grants.access.entity_pages import AccessibleEntities, EntityFilter
 from grants.access.what_can import kinds_in_byte_order
+from grants.active_generation import active_generation
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
 
 ABOUT = ("Only live entities and operations with a rule. An inactive user can do nothing. Accounts with the role `ordinary` "
-         "can only ask about themselves.")
+         "can only ask about themselves, and get only entities that they see or have a grant on.")
 
 
 class WhatCanFilters(QuestionQuery):
@@ -71,7 +72,7 @@ class WhatCan(Endpoint):
         query = self.query
         _check_access(request, query)
         with state_of(query):
-            entities = _entities(query)
+            entities = _entities(request, query)
             identity = list_identity("what-can", query | {"generation": entities.generation.name})
             after = position_in_list(query["cursor"], identity) if query["cursor"] else None
             rows, position = _operation_page(entities, after, query["limit"])
@@ -85,7 +86,7 @@ class _WhatCanFile(Endpoint):
     def get(self, request: Request) -> StreamingHttpResponse:
         _check_access(request, self.query)
         with state_of(self.query):
-            rows = _entities(self.query).all_rows()
+            rows = _entities(request, self.query).all_rows()
         return what_can_file(rows_in_state(self.query, rows), self.renderer_classes[0].format, "what-can")
 
 
@@ -117,14 +118,15 @@ def _check_access(request: Request, query: dict) -> None:
     check_operation_of(query, query.get("kind", ""))
 
 
-def _entities(query: dict) -> AccessibleEntities:
+def _entities(request: Request, query: dict) -> AccessibleEntities:
     """Return the entities that the query selects. Raise Http404 if there is no such principal."""
     principal = query["principal"]
     if principal not in principals_by_name([principal]):
         raise Http404
     where = EntityFilter(text=query.get("q", ""), kind=query.get("kind", ""), namespace=query.get("namespace", ""),
                          privilege=query.get("privilege", ""), operation=query.get("operation", ""))
-    return AccessibleEntities.of(*parse_principal(principal), generation_of(query), where, kinds_in_byte_order())
+    return AccessibleEntities.of(*parse_principal(principal), generation_of(query), where, kinds_in_byte_order(),
+                                 visible_in=None if request.user.can_see_all else active_generation())
 
 
 def _operation_page(entities: AccessibleEntities, after: Sequence | None, max_rows: int) -> tuple[list[dict], tuple | None]:

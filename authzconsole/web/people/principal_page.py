@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.journal.history import latest_journal_lines
+from authzconsole.web.people.access import effective_access_section
 from authzconsole.web.people.visibility_tree import visibility_section
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
@@ -195,11 +196,15 @@ def _visibility(request: HttpRequest, profile: Profile) -> dict:
     return visibility_section(request, profile.principal, profile.generation)
 
 
+def _access(request: HttpRequest, profile: Profile) -> dict:
+    return effective_access_section(request, profile.principal, profile.generation, is_own=profile.is_own)
+
+
 def _history(request: HttpRequest, profile: Profile) -> dict | None:
     return None if profile.is_own else latest_journal_lines(principal=profile.address)
 
 
 # by the id of the section; its template is people/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Profile], dict | None]] = {
-    "visibility": _visibility, "grants": _grants, "groups": _groups, "members": _members, "history": _history,
+    "access": _access, "visibility": _visibility, "grants": _grants, "groups": _groups, "members": _members, "history": _history,
 }

@@ -1,32 +1,49 @@
-"""The paths of permitted operations for display: operations that have the same paths share one row."""
+"""The paths of permitted operations for display: operations with the same paths share a row, and paths of one holder an item."""
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_link_to, principal_link_from_text
 from entities.address import parse_address
+from entities.vocabulary import Privilege, quantity
 from grants.access.paths import Path, Ways
 
-MAX_PATHS = 5
+# Grants on other entities that an item lists; the downloads have all.
+MAX_LISTED = 10
 
 
 @dataclass(frozen=True, slots=True)
-class PathLink:
-    """A path. group: None for a direct grant. entity: None for a grant on the entity of the row. is_only: see `Ways.only`."""
+class GrantItem:
+    """The grants of one holder on one entity. privileges: such as `READ, ADMIN`. is_only: one of them is the only path."""
 
-    privilege: str
-    group: PrincipalLink | None
-    entity: AddressLink | None
+    privileges: str
+    entity: AddressLink
     is_only: bool
 
 
 @dataclass(frozen=True, slots=True)
+class HolderItem:
+    """The paths through one holder.
+
+    group: None for direct grants. privileges: held on the entity of the row itself; empty if there are none there.
+    elsewhere: the grants on other entities. total: their number, as text; empty if they are all in `elsewhere` and there is one.
+    """
+
+    group: PrincipalLink | None
+    privileges: str
+    is_only: bool
+    elsewhere: tuple[GrantItem, ...]
+    total: str
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
 class WayRow:
-    """Operations with the same paths. more: how many further paths there are, as text; empty if all are listed."""
+    """Operations with the same paths."""
 
     operations: tuple[str, ...]
-    paths: tuple[PathLink, ...]
-    more: str
+    holders: tuple[HolderItem, ...]
 
 
 def way_rows(ways: Mapping[str, Ways], entity: str, *, linked: bool = True) -> list[WayRow]:
@@ -34,20 +51,27 @@ def way_rows(ways: Mapping[str, Ways], entity: str, *, linked: bool = True) -> l
     operations: dict[tuple, list[str]] = {}
     for operation, way in ways.items():
         operations.setdefault((tuple(way.listed), way.only, way.is_complete), []).append(operation)
-    return [_row(tuple(names), paths, only, is_complete, entity, linked)
+    return [WayRow(tuple(names), tuple(_holder_items(paths, only, is_complete, entity, linked)))
             for (paths, only, is_complete), names in operations.items()]
 
 
-def _row(operations: tuple[str, ...], paths: tuple[Path, ...], only: frozenset[Path], is_complete: bool, entity: str,
-         linked: bool) -> WayRow:
-    # paths that are needed come first, then grants on the entity itself
-    ordered = sorted(paths, key=lambda path: (path not in only, path.entity != entity, path))
-    hidden = len(ordered) - MAX_PATHS
-    more = f"{max(hidden, 0):,} more" if is_complete else f"more than {max(hidden, 0):,} others"
-    links = tuple(_path_link(path, path in only, entity, linked) for path in ordered[:MAX_PATHS])
-    return WayRow(operations, links, more if hidden > 0 or not is_complete else "")
+def _holder_items(paths: Iterable[Path], only: frozenset[Path], is_complete: bool, entity: str,
+                  linked: bool) -> Iterable[HolderItem]:
+    by_holder: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
+    for path in paths:
+        by_holder[path.principal][path.entity].append(path)
+    # direct grants first
+    for principal, by_entity in sorted(by_holder.items(), key=lambda item: (item[0].startswith("group:"), item[0])):
+        own = by_entity.pop(entity, [])
+        items = [GrantItem(_privileges(grants), address_link_to(parse_address(address), linked=linked),
+                           not only.isdisjoint(grants)) for address, grants in by_entity.items()]
+        count = sum(map(len, by_entity.values()))
+        total = f"{quantity(count, 'grant', 'grants')}{'' if is_complete else ' or more'} inside"
+        yield HolderItem(principal_link_from_text(principal) if principal.startswith("group:") else None, _privileges(own),
+                         not only.isdisjoint(own), tuple(items[:MAX_LISTED]), total if len(items) > 1 else "",
+                         len(items) > MAX_LISTED or not is_complete)
 
 
-def _path_link(path: Path, is_only: bool, entity: str, linked: bool) -> PathLink:
-    return PathLink(path.privilege, principal_link_from_text(path.principal) if path.principal.startswith("group:") else None,
-                    None if path.entity == entity else address_link_to(parse_address(path.entity), linked=linked), is_only)
+def _privileges(paths: Iterable[Path]) -> str:
+    held = {path.privilege for path in paths}
+    return ", ".join(privilege for privilege in Privilege if privilege in held)

@@ -22,8 +22,9 @@ def test_people_are_listed_with_operations_and_paths(browse):
     access = section(client, URL)
     assert access["people_total"] == len(access["rows"]) and not access["page"].next_url
     dee = next(row for row in access["rows"] if row["principal"].name == "dee")
-    assert [path.privilege for way in dee["ways"] for path in way.paths] == ["READ"] * len(dee["ways"])
-    assert all(path.is_only and path.group is None and path.entity is None for way in dee["ways"] for path in way.paths)
+    holders = [holder for way in dee["ways"] for holder in way.holders]
+    assert all((holder.privileges, holder.group, holder.elsewhere) == ("READ", None, ()) for holder in holders)
+    assert all(holder.is_only for holder in holders)
     assert {operation for way in dee["ways"] for operation in way.operations} >= {"read", "get", "list"}
     read = next(total for total in access["totals"] if "read" in total.operations)
     assert read.rule == "READ on the entity" and read.total >= 1
@@ -38,7 +39,7 @@ def test_groups_lead_to_their_members(browse):
     assert (row["group"].name, row["group"].members) == ("operators", 1)
     members = section(client, row["url"])
     assert [row["principal"].name for row in members["rows"]] == ["grp"]
-    assert members["rows"][0]["ways"][0].paths[0].group.name == "operators"
+    assert members["rows"][0]["ways"][0].holders[0].group.name == "operators"
 
 
 def test_filters_and_downloads(browse):

@@ -1,0 +1,117 @@
+"""The section with the effective access of a user or group: entities, operations, and the paths by which they are permitted."""
+
+from collections.abc import Collection, Mapping
+from urllib.parse import urlencode
+
+from django.contrib.auth.models import Group
+from django.http import HttpRequest
+from django.urls import reverse
+
+from authzconsole.web.shared.access_ways import way_rows
+from authzconsole.web.shared.links import address_link_to
+from authzconsole.web.shared.paging import Page, url_with
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from entities.address import Address, AddressError, parse_address
+from entities.models import Entity
+from entities.selectors import entities_at
+from entities.vocabulary import KINDS, Privilege, quantity
+from grants.access.entity_pages import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
+from grants.active_generation import active_generation
+from grants.evaluation.entity_filters import visibility_condition
+from grants.models import User
+from grants.policies.explain import join_words
+from grants.policies.policy import Generation
+
+ROWS_PER_PAGE = 20
+# What people do with entities, as (kind, operation, verb), for the sentences on a person's own page.
+PHRASES = (("dataset", "read", "read"), ("dataset", "write", "write to"), ("stream", "read-events", "read"),
+           ("stream", "send-events", "send events to"), ("program", "start", "start"), ("application", "update", "change"),
+           ("namespace", "delete", "delete"))
+FILTERS = ("what", "of", "namespace", "holding", "may")
+COUNT = "count"
+
+
+def effective_access_section(request: HttpRequest, principal: User | Group, generation: Generation, *, is_own: bool) -> dict:
+    """Return the context of the section. is_own: the account lists only entities that it sees or has grants on."""
+    where = _filter(request)
+    subject_type, name = ("user", principal.username) if isinstance(principal, User) else ("group", principal.name)
+    entities = AccessibleEntities.of(subject_type, name, generation, where, visible_in=active_generation() if is_own else None)
+    after = _position(request)
+    page = entities.page(after, ROWS_PER_PAGE)
+    linked = _visible(page.rows, principal, generation) if is_own else None
+    is_counted = entities.is_quickly_counted or COUNT in request.GET
+    counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
+    return {
+        "rows": [_row(row, linked) for row in page.rows],
+        "page": Page(page.rows, f"{len(page.rows):,} on this page", len(page.rows),
+                     url_with(request, **{"what-after": None}) if after else "",
+                     url_with(request, **{"what-after": page.rows[-1].address}) if page.has_more else ""),
+        "form": {"what": where.text, "of": where.kind, "namespace": where.namespace, "holding": where.privilege,
+                 "may": where.operation},
+        "is_filtered": where != EntityFilter(), "clear_url": url_with(request, **dict.fromkeys((*FILTERS, "what-after"))),
+        "kinds": [(kind.name, kind.plural) for kind in KINDS.values() if kind.operations], "operations": _operations(where.kind),
+        "privileges": list(Privilege), "max_counted": MAX_COUNTED,
+        "counts": [(kind, KINDS[kind].plural, count, url_with(request, of=kind, **{"what-after": None}))
+                   for kind, count in counts.items()] if is_counted else None,
+        "count_url": url_with(request, **{COUNT: 1}),
+        "sentences": _sentences(entities, counts) if is_own and not where.operation and entities.is_quickly_counted else [],
+        "downloads": _downloads(f"{subject_type}:{name}", where),
+    }
+
+
+def _filter(request: HttpRequest) -> EntityFilter:
+    return EntityFilter(
+        text=text_parameter(request, "what", max_characters=200), kind=choice_parameter(request, "of", KINDS),
+        namespace=text_parameter(request, "namespace", max_characters=200),
+        privilege=choice_parameter(request, "holding", list(map(str, Privilege))),
+        operation=choice_parameter(request, "may", {name for kind in KINDS.values() for name in kind.operations}))
+
+
+def _operations(kind: str) -> list[str]:
+    """Return the operations of a kind, or those of all kinds, sorted."""
+    return sorted({name for known in KINDS.values() if kind in ("", known.name) for name in known.operations})
+
+
+def _position(request: HttpRequest) -> Address | None:
+    try:
+        return parse_address(request.GET.get("what-after", ""))
+    except AddressError:
+        return None
+
+
+def _visible(rows: list[EntityAccess], principal: User | Group, generation: Generation) -> Collection[Address]:
+    """Return the addresses of rows and paths that the principal can see. Runs one query."""
+    addresses = {row.address for row in rows}
+    addresses |= {parse_address(path.entity) for row in rows for ways in row.ways.values() for path in ways.listed}
+    return entities_at(addresses, Entity.objects.filter(visibility_condition(principal, generation)))
+
+
+def _row(row: EntityAccess, linked: Collection[Address] | None) -> dict:
+    is_linked = linked is None or row.address in linked
+    return {"address_link": address_link_to(row.address, linked=is_linked),
+            "ways": way_rows(row.ways, str(row.address), linked=linked is None)}
+
+
+def _sentences(entities: AccessibleEntities, counts: Mapping[str, int]) -> list[str]:
+    """Return what the account can do, in words, such as `You can read 12 datasets.`"""
+    if not counts:
+        return ["You have no access to data yet."]
+    sentences = []
+    for kind, operation, verb in PHRASES:
+        if kind in counts and (count := entities.count_of(kind, operation)):
+            sentences.append(f"You can {verb} {_quantity(count, kind)}.")
+    found = join_words([_quantity(count, kind) for kind, count in counts.items()], "and")
+    return [f"You have access to {found}.", *sentences]
+
+
+def _quantity(count: int, kind: str) -> str:
+    if count > MAX_COUNTED:
+        return f"more than {MAX_COUNTED:,} {KINDS[kind].plural}"
+    return quantity(count, KINDS[kind].title, KINDS[kind].plural)
+
+
+def _downloads(principal: str, where: EntityFilter) -> list[tuple[str, str]]:
+    query = {"principal": principal, "q": where.text, "kind": where.kind, "namespace": where.namespace,
+             "privilege": where.privilege, "operation": where.operation}
+    text = urlencode({name: value for name, value in query.items() if value}, safe=":")
+    return [("CSV", f"{reverse('rest-what-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-what-can-jsonl')}?{text}")]

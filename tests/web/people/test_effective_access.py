@@ -1,0 +1,100 @@
+"""Test the section with the effective access of a person or group, and the page "My access"."""
+
+import pytest
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from tests.support.cast import SETUP
+
+pytestmark = pytest.mark.django_db
+
+
+def section(client, url: str) -> dict:
+    return client.get(url).context["access"]
+
+
+def operations(row: dict) -> set[str]:
+    return {operation for way in row["ways"] for operation in way.operations}
+
+
+def test_a_person_page_shows_entities_with_operations_and_paths(browse):
+    client = browse("aud")
+    access = section(client, "/people/user:dee")
+    rows = {str(row["address_link"]): row for row in access["rows"]}
+    assert {"namespace:sales", "dataset:sales.orders"} <= set(rows) and "read" in operations(rows["dataset:sales.orders"])
+    holder = next(way for way in rows["namespace:sales"]["ways"] if "list" in way.operations).holders[0]
+    # a grant on a deleted dataset counts too, so neither is the only one
+    assert {(grant.privileges, str(grant.entity), grant.is_only) for grant in holder.elsewhere} == {
+        ("READ", "dataset:sales.orders", False), ("WRITE", "dataset:sales.legacy", False)}
+    assert (holder.group, holder.privileges, holder.total) == (None, "", "2 grants inside")
+    counts = {kind: count for kind, _, count, _ in access["counts"]}
+    assert counts["dataset"] == 1 and sum(counts.values()) == len(rows)
+    # whoever deletes all streams of a namespace without streams needs no grant
+    assert rows["namespace:hr"]["ways"][-1].holders == ()
+    page = client.get("/people/user:dee").content.decode()
+    assert "Effective access" in page and "What you can do" not in page
+
+
+def test_a_second_path_is_not_the_only_one(browse):
+    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "READ"),
+                                       ("user:grp", parse_address("dataset:sales.orders"), "READ")])
+    rows = section(browse("ada"), "/people/user:grp?of=dataset")["rows"]
+    holders = rows[0]["ways"][0].holders
+    assert [holder.group and holder.group.name for holder in holders] == [None, "operators"]
+    assert not any(holder.is_only for holder in holders)
+
+
+def test_a_group_page_shows_what_the_group_can_do(browse):
+    access = section(browse("ada"), "/people/group:operators?of=program")
+    assert [str(row["address_link"]) for row in access["rows"]] == ["program:sales.shop.workflow.daily"]
+    assert "start" in operations(access["rows"][0])
+
+
+def test_filters_pages_and_downloads(browse, monkeypatch):
+    client, url = browse("ada"), "/people/user:ned"
+    for query, matches in (("of=dataset", "dataset:"), ("namespace=sales", "sales"), ("what=orders", "orders")):
+        rows = section(client, f"{url}?{query}")["rows"]
+        assert rows and all(matches in str(row["address_link"]) for row in rows)
+    assert all("drop" in operations(row) for row in section(client, f"{url}?may=drop")["rows"])
+    assert "No matching entities" in client.get(f"{url}?what=nothing").content.decode()
+    expected = [str(row["address_link"]) for row in section(client, url)["rows"]]
+    monkeypatch.setattr("authzconsole.web.people.access.ROWS_PER_PAGE", 2)
+    names, next_url = [], url
+    while next_url:
+        access = section(client, next_url)
+        names += [str(row["address_link"]) for row in access["rows"]]
+        next_url = access["page"].next_url
+    assert names[: len(expected)] == expected and len(names) > 2
+    for _, download in access["downloads"]:
+        assert b"dataset:sales.orders" in client.get(download).getvalue()
+
+
+def test_entities_of_a_principal_with_many_grants_are_counted_on_demand(browse, monkeypatch):
+    monkeypatch.setattr("grants.access.entity_pages.MAX_GRANTS_TO_COUNT", 0)
+    monkeypatch.setattr("grants.access.entity_pages.FEW_GRANTS", 0)
+    client = browse("ada")
+    access = section(client, "/people/user:dee")
+    assert access["counts"] is None and access["rows"]
+    assert sum(count for _, _, count, _ in section(client, access["count_url"])["counts"]) == len(access["rows"])
+
+
+def test_my_access_says_in_words_what_one_can_do(browse):
+    client = browse("dee")
+    page = client.get("/my-access").content.decode()
+    assert "What you can do" in page and "You can read 1 dataset." in page
+    assert "You have access to 1 namespace and 1 dataset." in page
+    rows = section(client, "/my-access")["rows"]
+    assert [str(row["address_link"]) for row in rows] == ["namespace:sales", "dataset:sales.orders"]
+    nothing = browse("out").get("/my-access").content.decode()
+    assert "You have no access to data yet." in nothing
+
+
+def test_my_access_and_its_downloads_have_only_entities_that_the_account_sees(browse):
+    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "READ")])
+    client = browse("grp")
+    rows = section(client, "/my-access")["rows"]
+    assert rows and all(row["address_link"].url for row in rows)
+    assert "/people/group:operators" not in client.get("/my-access").content.decode()
+    for _, download in section(client, "/my-access")["downloads"]:
+        content = client.get(download).getvalue()
+        assert b"dataset:sales.orders" in content and b"namespace:hr" not in content
