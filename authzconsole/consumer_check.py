@@ -1,8 +1,8 @@
 """Reconnect a Celery worker that stopped fetching messages because an acknowledgement failed.
 
 If Redis ends while a worker acknowledges a message, Celery logs the error and continues. The message counts as unfinished, so a
-worker that fetches one message at a time fetches no further one. It does not notice either that its connection is closed, because
-it does not read from it. The message itself is lost with Redis or is delivered again; both do no harm.
+worker that fetches one message at a time fetches no further one. It also does not notice that its connection is closed,
+because it does not read from it. The message itself is lost with Redis or is delivered again; both do no harm.
 """
 
 from typing import Any

@@ -1,11 +1,11 @@
 """Models of the history: the state of the console at every revision, as periods. `grants.history` derives them from the journal.
 
-A row of a period table says what held from the journal line `from_revision` until the line `until_revision`, which ended it. The
-latter is null if it still holds. Users, groups and addresses have ids of their own, because their rows can be deleted and their
-names can change.
+A row of a period table contains a state that began with the journal line `from_revision` and ended with `until_revision`, which
+is null while the state lasts. Users, groups and addresses have separate ids, because their rows can be deleted and their names
+can change.
 
 INVARIANT: these ids are larger than every id of the tables of the present, so an object of the present never meets a condition
-on the past, and the reverse.
+on the past, or vice versa.
 """
 
 from django.db import models

@@ -1,4 +1,4 @@
-"""Run each analysis once without being asked, so that a new console has reports."""
+"""Run each analysis once automatically, so that a new console has reports."""
 
 import logging
 from dataclasses import dataclass

@@ -26,7 +26,7 @@ OperationPosition = tuple[str, str, str | None, str | None]
 class Target:
     """What is accessed: an entity, or with `has_contents` also every live entity inside it.
 
-    kind: of these, only entities of this kind; empty for all kinds.
+    kind: only entities of this kind; empty for all kinds.
     """
 
     address: Address

@@ -252,7 +252,7 @@ class AccessibleEntities:
         return AllOf(tuple(parts)) if len(parts) > 1 else combined
 
     def entities(self, kind: str) -> QuerySet[Entity]:
-        """Return the live entities of this kind that match the filter, whether the principal can do anything with them or not."""
+        """Return the live entities of this kind that match the filter. The grants of the principal do not matter."""
         return self.live_entities().filter(kind=kind)
 
     def live_entities(self) -> QuerySet[Entity]:

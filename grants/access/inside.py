@@ -39,7 +39,7 @@ class InsideLookup:
     """The grants of `holder` on `container` or inside it.
 
     privilege: if it is set, only grants of this privilege on live entities inside the container, but not on the container.
-    kind: of these, only entities of this kind; None for every kind.
+    kind: only entities of this kind; None for every kind.
     """
 
     holder: HolderKey

@@ -39,7 +39,7 @@ class Holders:
         self._kept: set[int] = set()
 
     def held(self, pk: int | None) -> HeldMasks:
-        """Return the holders on a loaded entity; nobody for None."""
+        """Return the holders on a loaded entity; no holders for None."""
         return self._held[pk] if pk is not None else self.nothing
 
     def load(self, pks: Iterable[int]) -> None:
@@ -75,8 +75,8 @@ class Holders:
     def held_on_all_live(self, containers: Sequence[Node], leaf: HasOnAllLive) -> dict[int, list[int]]:
         """Return, for each container and situation, the users with the privilege on all live entities of the kind inside it.
 
-        Who holds it on all holds it on any two of them, so two entities of each container are checked first. Runs three queries,
-        and a few more for each container in which a user passes this check.
+        A user who holds it on all of them holds it on any two, so two entities of each container are checked first. Runs three
+        queries, and a few more for each container in which a user passes this check.
         """
         masks, number = {}, NUMBERS[leaf.privilege]
         samples = self._live_samples(containers, leaf.kind)

@@ -1,4 +1,4 @@
-"""Load entities as small tuples, and keep to the size limits of an evaluation."""
+"""Load entities as small tuples, and enforce the size limits of an evaluation."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

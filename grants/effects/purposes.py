@@ -15,7 +15,7 @@ DELETING_OPERATIONS = ("delete", "drop")
 
 
 class Purpose(Protocol):
-    """The purpose of changes. reference: a generation of which the decisions before the changes are compared; usually None."""
+    """The purpose of changes. reference: a generation with which the decisions before the changes are compared; usually None."""
 
     reference: Generation | None
 
@@ -25,10 +25,10 @@ class Purpose(Protocol):
 
 @dataclass
 class NamedChanges:
-    """Intended are changed decisions about the very addresses that are granted or revoked, for the principals that are named.
+    """Intended are the decisions about the granted or revoked addresses, for the principals of these grants and revocations.
 
-    A change of a membership or an activation intends all that it alone changes. A change of a state intends the decisions about
-    this entity.
+    A change of a membership or an activation intends every decision that it changes alone. A change of a state intends all
+    decisions about this entity.
     """
 
     changes: Iterable[EffectChange]
@@ -53,7 +53,7 @@ class NamedChanges:
 
 @dataclass(frozen=True)
 class AnswerQuestion:
-    """Intended is that one user may perform one operation on one entity. user: a name; empty if the subject is a group."""
+    """The intended change: one user may perform one operation on one entity. user: a name; empty if the subject is a group."""
 
     user: str
     operation: str
@@ -66,7 +66,7 @@ class AnswerQuestion:
 
 @dataclass(frozen=True)
 class DeleteNamespace:
-    """Intended is that one user may delete a namespace and the entities inside it."""
+    """The intended change: one user may delete a namespace and the entities inside it."""
 
     user: str
     namespace: Address
@@ -79,7 +79,7 @@ class DeleteNamespace:
 
 @dataclass(frozen=True)
 class KeepPermissions:
-    """Intended are permissions that users have in another generation."""
+    """The intended changes: users keep the permissions that they have in another generation."""
 
     reference: Generation | None
 

@@ -24,7 +24,7 @@ Held = tuple[Principal, Address, Privilege]
 class Situation:
     """The data before the changes, after them, or after some of them.
 
-    known: the mask of the known subjects. bits: the users to which a grant of each principal gives something.
+    known: the mask of the known subjects. bits: by principal, the mask of the users for whom its grants count.
     added, removed: the grants that differ from the stored ones. states: the states that differ from the stored ones.
     """
 
@@ -145,7 +145,7 @@ def _known(bits: dict[int, int], active: dict[int, bool], principals: set[int]) 
 
 
 def _bits(bits: dict[int, int], pairs: Iterable[tuple[int, int]], groups: Iterable[int]) -> dict[Principal, int]:
-    """Return the users to which the grants of each user and group give something."""
+    """Return, by user and group, the mask of the users for whom its grants count."""
     result = {("user", pk): bit for pk, bit in bits.items()} | {("group", group): 0 for group in groups}
     for user, group in pairs:
         result["group", group] |= bits[user]

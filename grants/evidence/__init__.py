@@ -1,4 +1,4 @@
-"""Who had access to an entity in a period, since when and by which grants, and signed bundles of these rows.
+"""List who had access to an entity in a period, since when and through which grants, and write signed bundles of these rows.
 
-Belongs here: periods of revisions and the access in them. Does not belong here: the tables of the past (`grants.history`).
+This package contains periods of revisions and the access in them. The tables of the past are in `grants.history`.
 """

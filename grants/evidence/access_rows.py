@@ -57,7 +57,7 @@ class AccessPeriods:
         return len(self._holdings.active)
 
     def rows_by_user(self) -> Iterator[list[AccessRow]]:
-        """Yield the rows of each checked user, also if there are none."""
+        """Yield the rows of each checked user; an empty list for a user without rows."""
         names = self._holdings.names
         for user in sorted(self._holdings.active, key=lambda user: (names[user], user)):
             yield self._rows_of_user(user)

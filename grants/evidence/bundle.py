@@ -1,7 +1,7 @@
 """The file of an evidence bundle: a ZIP archive with a manifest, the signature of the manifest, and the listed files.
 
-The comment of the archive, its last 128 bytes, is the signature of all other bytes in hexadecimal digits. So a change of any byte
-is found, also one that changes no file. The signature of the manifest is valid after the files are extracted, too.
+The comment of the archive, its last 128 bytes, is the signature of all other bytes in hexadecimal digits. A change of any byte is
+therefore detected, even if it changes no file. The signature of the manifest is valid after the files are extracted, too.
 """
 
 import hashlib

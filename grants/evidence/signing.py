@@ -1,4 +1,4 @@
-"""Sign evidence with Ed25519, so that an auditor verifies it with the public key, without the keys of the console.
+"""Sign evidence with Ed25519, so that an auditor can verify it with the public key alone.
 
 The private key is derived from the first key of JOURNAL_KEYS. A new journal key therefore gives a new public key.
 """
@@ -31,7 +31,7 @@ def known_public_keys() -> set[str]:
 
 
 def is_signature_valid(key: str, signature: bytes, data: bytes) -> bool:
-    """Return whether `signature` is that of `data`. key: a public key as hexadecimal text."""
+    """Return whether `signature` is a valid signature of `data`. key: a public key as hexadecimal text."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, data)
     except (InvalidSignature, ValueError):

@@ -125,7 +125,7 @@ def _is_at_or_below(address: Address, container: Address) -> bool:
 
 
 def _on_all_live(privilege: Privilege, kind: str | None, user: UserTimeline, target: TargetTimeline) -> MetPeriod:
-    """Return when the user held `privilege` on each entity inside the target that was live at the time."""
+    """Return the revisions in which the user held `privilege` on every live entity inside the target, and by which grants."""
     ranges: Ranges = (target.bounds,)
     paths: list[tuple[HeldPeriod, Ranges]] = []
     for address, live in target.live_inside.items():

@@ -165,7 +165,7 @@ def _author(event: Event) -> str:
 
 
 def _facts(events: Sequence[Event]) -> list[Event]:
-    """Return the events of a key that has no value columns: the fact holds, or does not."""
+    """Return the events in the form for a table without value columns, in which a period only says that a fact holds."""
     return [event._replace(value=() if event.value else None) for event in events]
 
 
@@ -200,7 +200,7 @@ def _write_users(events: Events, ids: dict[str, int], lines: Sequence[tuple]) ->
 
 
 def _account_only(names: set[str]) -> set[str]:
-    """Return the users that are not principals now, and so never were: no line says this of a new account."""
+    """Return the users that are not principals now, and therefore never were. Lines do not say this about new accounts."""
     return {f"user:{name}" for chunk in chunks(name.partition(":")[2] for name in names)
             for name in User.objects.filter(username__in=chunk, is_principal=False).values_list("username", flat=True)}
 

@@ -1,4 +1,4 @@
-"""Give principals and addresses ids of their own, which stay the same when a row is deleted or a principal is renamed.
+"""Assign separate ids to principals and addresses, which stay the same when a row is deleted or a principal is renamed.
 
 The caller holds the lock of the history (grants.history.catch_up).
 """

@@ -1,4 +1,4 @@
-"""Say from when on the state of an address or a principal is known."""
+"""Find the first journal line about an address or a principal. Its earlier state is unknown."""
 
 from dataclasses import dataclass
 from datetime import datetime

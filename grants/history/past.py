@@ -1,4 +1,4 @@
-"""Answer with the state at an earlier revision: inside `as_of`, the names of the tables mean temporary views over the periods.
+"""Query the state at an earlier revision: inside `as_of`, the names of the tables refer to temporary views over the periods.
 
 A temporary view takes precedence over a table of the same name, on PostgreSQL and on SQLite. So every query answers for the past
 unchanged. The views are created in a transaction that is always rolled back, so no other connection and no later query sees them.
@@ -19,7 +19,7 @@ _ATTRIBUTE = "history_revision"
 
 @contextmanager
 def as_of(revision: int) -> Iterator[None]:
-    """Let the queries of this thread answer with the state after the journal line `revision`, until the context exits.
+    """Make the queries of this thread return the state after the journal line `revision`, until the context exits.
 
     Load all users, groups and entities inside: their ids differ from those outside, so rows of the present match nothing.
     Evaluate querysets inside too. Writing inside is an error of the database. Everything inside is rolled back.

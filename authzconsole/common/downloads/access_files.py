@@ -34,7 +34,7 @@ def path_as_json(path: Path) -> dict:
 def ways_as_json(ways: Ways, *, is_complete: bool = False) -> dict:
     """Return the paths of an operation, those without which it is denied, and whether all paths are listed.
 
-    is_complete: list all paths, also if there are more than were loaded.
+    is_complete: list all paths, even if there are more than were loaded.
     """
     paths = list(ways) if is_complete else ways.listed
     return {"paths": [path_as_json(path) for path in paths], "only": [path_as_json(path) for path in paths if path in ways.only],

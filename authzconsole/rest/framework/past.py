@@ -55,7 +55,7 @@ class PastQuery(StrictSerializer):
 def reads_past(method: Callable[..., Response]) -> Callable[..., Response]:
     """Call the method of an endpoint with the state that the parameter `as_of` names. It must return plain data.
 
-    Only administrators and auditors may read the past: the grants of then do not decide what an account may see now.
+    Only administrators and auditors may read the past, because past grants do not decide what an account may see now.
     """
     @wraps(method)
     def read(self, request: Request, *args, **kwargs) -> Response:

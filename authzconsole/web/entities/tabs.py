@@ -50,7 +50,7 @@ def tabs_of(request: HttpRequest, entity: Entity) -> list[Tab]:
 def current_tab(request: HttpRequest, tabs: list[Tab]) -> Tab:
     """Return the tab that the URL names, or else the last one that its parameters belong to, or else the first.
 
-    The last one, because a question is the most specific: the page of a question may also have a page of holders in its URL.
+    The last tab is preferred because a question is the most specific: the URL of a question may also contain a page of holders.
     """
     by_name = {tab.name: tab for tab in tabs}
     if (name := request.GET.get("tab", "")) in by_name:

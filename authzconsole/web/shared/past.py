@@ -42,7 +42,7 @@ def shows_past(subject: Subject) -> Callable:
     """Render the page with the state at the revision or time in the URL parameter `as_of`.
 
     subject: returns the address or principal of the page from the arguments of the view; None if it has none.
-    A revision or time that does not exist is reported above the state of now.
+    If the revision or time does not exist, the page shows the present state with an error message above it.
     """
     def decorate(view):
         @wraps(view)

@@ -23,7 +23,8 @@ GrantKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """All active users: user number i has bit i. bits: the users to which the grants of each user and group give something."""
+    """All active users: user number i has bit i. bits: by user and group, the mask of the users for whom its
+    grants count."""
 
     names: tuple[str, ...]
     bits: dict[tuple[str, int], int]

@@ -1,6 +1,6 @@
 """The applications inside the tiles of the namespaces, coloured by whether they contain what blocks the deletion.
 
-A namespace that nobody can delete is blocked by the entities on which the nearest user is missing ADMIN.
+A namespace that no user can delete is blocked by the entities on which the nearest user lacks ADMIN.
 """
 
 from collections import Counter
