@@ -1,9 +1,12 @@
 """The logging configuration: structlog formats every line and adds the id of the request, or of the task and the run."""
 
+import logging
+from collections.abc import Mapping
 from io import StringIO
 from typing import TextIO
 
 import structlog
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from structlog.typing import EventDict, ExcInfo, Processor
 
@@ -43,6 +46,21 @@ def escape_unprintable_characters(logger: object, method: str, entry: EventDict)
     return entry
 
 
+class RoutineTaskFilter(logging.Filter):
+    """Drop the lines about the start and the success of tasks that the scheduler sends every few seconds or minutes.
+
+    Failures, the lines that a task logs itself, and lines about other tasks remain. LOG_LEVEL=DEBUG keeps everything.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno > logging.INFO or logging.getLogger().isEnabledFor(logging.DEBUG):
+            return True
+        # the scheduler logs the name of its entry and of the task, a worker logs a mapping
+        args = record.args
+        name = args.get("name") if isinstance(args, Mapping) else args[-1] if args else ""
+        return not isinstance(name, str) or name not in {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+
+
 def _write_traceback(stream: TextIO, exception: ExcInfo) -> None:
     text = StringIO()
     structlog.dev.plain_traceback(text, exception)
@@ -73,8 +91,12 @@ def logging_configuration(level: str, log_format: str) -> dict:
             "foreign_pre_chain": [*_SHARED, structlog.stdlib.ExtraAdder()],
             "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(log_format)],
         }},
+        "filters": {"routine": {"()": RoutineTaskFilter}},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "structlog"}},
         "root": {"handlers": ["console"], "level": level},
-        # py4j logs every connection to Java that it opens and closes
-        "loggers": {"py4j": {"level": "WARNING"}},
+        "loggers": {
+            # py4j logs every connection to Java that it opens and closes
+            "py4j": {"level": "WARNING"},
+            **{name: {"filters": ["routine"]} for name in ("celery.beat", "celery.worker.strategy", "celery.app.trace")},
+        },
     }

@@ -17,7 +17,7 @@ from analytics import tasks
 from authzconsole.api.token_fast_path import TokenFastPath
 from authzconsole.celery import add_request_to_message, bind_task, unbind_task
 from authzconsole.common.tokens import create_token
-from authzconsole.logs import logging_configuration
+from authzconsole.logs import RoutineTaskFilter, logging_configuration
 from tests.support.cast import SETUP, create_sample_users
 
 
@@ -199,3 +199,19 @@ def test_an_unknown_format_is_refused():
 
 def test_the_settings_use_the_structlog_configuration():
     assert settings.LOGGING["formatters"]["structlog"]["()"] == "structlog.stdlib.ProcessorFormatter"
+
+
+@pytest.mark.parametrize(("logger", "message", "args", "is_kept"), [
+    ("celery.beat", "Scheduler: Sending due task %s (%s)", ("runs_sweep", "analytics.runs_sweep"), False),
+    ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.runs_sweep"}, False),
+    ("celery.app.trace", "Task %(name)s succeeded", {"name": "authzconsole.webhooks_dispatch"}, False),
+    ("celery.app.trace", "Task %(name)s succeeded", {"name": "analytics.run_execute"}, True),
+    ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.schedule_run"}, True),
+    ("celery.beat", "beat: Starting...", (), True),
+])
+def test_routine_tasks_are_not_logged_at_the_default_level(logger, message, args, is_kept):
+    record = logging.LogRecord(logger, logging.INFO, "", 0, message, (args,) if isinstance(args, dict) else args, None)
+    assert RoutineTaskFilter().filter(record) is is_kept
+    assert logging_configuration("INFO", "text")["loggers"][logger]["filters"] == ["routine"]
+    record.levelno = logging.ERROR
+    assert RoutineTaskFilter().filter(record)
