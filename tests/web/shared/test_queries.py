@@ -22,6 +22,7 @@ PAGES = {
     "/entities/namespace:sales?tab=history": 9,
     "/entities/dataset:sales.orders": 20,
     "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 10,
+    "/ask": 5,
     "/ask?subject=user:dee&operation=delete&entity=namespace:sales": 10,
     "/ask?subject=user:dee&entity=namespace:sales": 6,
     "/ask?subject=user:dwe&operation=drop&entity=dataset:sales.orders": 8,
