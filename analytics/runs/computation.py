@@ -59,7 +59,7 @@ def compute_report(
     """Write the tables of the analysis into `folder`, below SNAPSHOT_URI.
 
     max_detail_rows: the detail table is only written if it has at most this many rows; with None, always.
-    Raise StorageError, SparkUnavailable (SparkKilled if Java was killed), the exceptions of Spark and those of `progress.check`.
+    Raise StorageError, SparkUnavailable (SparkExited if Java ended), the exceptions of Spark and those of `progress.check`.
     """
     if problem := java_problem():
         raise SparkUnavailable(problem)

@@ -11,11 +11,17 @@ from analytics.results.compare import compare_with_previous
 from analytics.results.manifest import write_report_manifest
 from analytics.runs.computation import compute_report
 from analytics.runs.database_retry import retry_database
-from analytics.runs.failure import failure_message, has_python_worker_died, java_lost_message, python_worker_lost_message
+from analytics.runs.failure import (
+    failure_message,
+    has_python_worker_died,
+    java_lost_message,
+    python_worker_lost_message,
+    spark_exited_message,
+)
 from analytics.runs.recovery import requeue_run
 from analytics.runs.services import attempt_folder, claim_run, close_run, new_claim
 from analytics.runs.watch import RunCancelled, RunLost, RunTimedOut, RunWatch
-from analytics.spark.session import SparkKilled, has_session_died
+from analytics.spark.session import SparkExited, has_session_died
 from analytics.storage import discard_folder
 
 logger = logging.getLogger(__name__)
@@ -68,9 +74,9 @@ def _record_failure(run: AnalysisRun, error: Exception) -> None:
         case RunTimedOut():
             logger.warning("%s: %s", run, error)
             close_run(run, RunState.FAILED, error=str(error))
-        case SparkKilled():
-            logger.exception("%s: Spark's Java process was killed while Spark started", run, exc_info=error)
-            requeue_run(run, reason=java_lost_message(run.attempt, "while Spark started"))
+        case SparkExited():
+            logger.exception("%s: Spark's Java process ended while Spark started", run, exc_info=error)
+            requeue_run(run, reason=spark_exited_message(error, run.attempt))
         case _ if has_session_died():
             logger.exception("%s: Spark's Java process ended", run, exc_info=error)
             requeue_run(run, reason=java_lost_message(run.attempt))

@@ -8,7 +8,7 @@ from django.db import DatabaseError, connection
 
 from analytics.analyses import AnalysisError
 from analytics.folders import REMEDIES, ScratchError, folder_problem
-from analytics.spark.session import SparkKilled, SparkUnavailable, first_line, has_session_died
+from analytics.spark.session import SparkExited, SparkKilled, SparkUnavailable, first_line, has_session_died
 from analytics.storage import StorageError, storage_problem, storage_root, without_credentials
 
 MAX_CHARACTERS = 500
@@ -27,8 +27,8 @@ _FULL_BYTES = 1_000_000
 
 def failure_message(error: BaseException, *, details: str = "see the worker's log for details") -> str:
     """Return the message of an error. details: where to find more about an unexpected error."""
-    if isinstance(error, SparkKilled):
-        return java_lost_message(1, "while Spark started")
+    if isinstance(error, SparkExited):
+        return spark_exited_message(error, 1)
     if isinstance(error, USER_ERRORS):
         return str(error)
     if has_session_died():
@@ -97,6 +97,10 @@ def _storage_error(text: str) -> int | None:
 def has_python_worker_died(error: BaseException) -> bool:
     """Return whether a Python worker of Spark was killed or crashed, which ends the Spark job but not Spark."""
     return "Python worker exited unexpectedly" in str(error)
+
+
+def spark_exited_message(error: SparkExited, attempts: int) -> str:
+    return java_lost_message(attempts, "while Spark started") if isinstance(error, SparkKilled) else str(error)
 
 
 def java_lost_message(attempts: int, when: str = "during the run") -> str:

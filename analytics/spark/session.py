@@ -51,8 +51,15 @@ class SparkUnavailable(Exception):
     """Spark did not start. The message names the master and the reason."""
 
 
-class SparkKilled(SparkUnavailable):
-    """The Java process was killed while Spark started. Another attempt may succeed."""
+class SparkExited(SparkUnavailable):
+    """The Java process ended while Spark started. Another attempt may succeed.
+
+    If the program that builds the command of Java is killed, Spark's script ends with the same status as for wrong settings.
+    """
+
+
+class SparkKilled(SparkExited):
+    """The Java process was killed while Spark started."""
 
 
 def spark_session(
@@ -63,8 +70,8 @@ def spark_session(
 
     memory: the memory of the driver, in Spark's notation (`2g`). settings: further Spark settings, by name.
     scratch_parent: where the session creates a folder for its temporary files; by default the folder of the system.
-    Raise ScratchError if that fails, SparkKilled if the Java process is killed, and SparkUnavailable for any other reason, after
-    at most `patience_seconds`. A session that was partly started is stopped, so the next call can try again.
+    Raise ScratchError if that fails, SparkExited if the Java process ends, and SparkUnavailable for any other reason, after at
+    most `patience_seconds`. A session that was partly started is stopped, so the next call can try again.
     """
     global _session, _owner_pid
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
@@ -87,6 +94,9 @@ def spark_session(
             raise SparkUnavailable(_no_answer_message(master, patience_seconds)) from error
         if was_killed:
             raise SparkKilled(_KILLED_MESSAGE) from error
+        if "JAVA_GATEWAY_EXITED" in reason:
+            raise SparkExited(f"Spark did not start with SPARK_MASTER {master}: its Java process ended at once, because it was "
+                              f"killed or because its settings are wrong; the log of the worker has its message.") from error
         raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
     if not is_up:
         was_killed = java.was_killed()

@@ -10,7 +10,7 @@ from django.utils import timezone
 from analytics.models import AnalysisRun, RunState
 from analytics.runs import execution, recovery
 from analytics.runs.processes import has_process_ended, this_process
-from analytics.spark.session import SparkKilled, SparkUnavailable
+from analytics.spark.session import SparkExited, SparkKilled, SparkUnavailable
 from tests.support.runs import create_running_run, create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
@@ -132,6 +132,19 @@ def test_a_run_whose_java_process_is_killed_at_the_start_is_tried_again_and_then
     assert reload_run(run).state == RunState.FAILED
     assert "Java process ended while Spark started, 3 times in a row; the usual reason is that the machine ran out of memory" in (
         reload_run(run).error)
+
+
+def test_a_run_whose_java_process_ends_at_once_is_tried_again_and_then_fails_with_its_message(replace_computation, settings):
+    def fail(progress):
+        raise SparkExited("Java ended at once")
+
+    replace_computation(fail)
+    settings.RUN_ATTEMPTS_MOST = 2
+    run = create_waiting_run()
+    execution.execute_run(run_id=run.pk)
+    assert reload_run(run).state == RunState.WAITING
+    execution.execute_run(run_id=run.pk)
+    assert (reload_run(run).state, reload_run(run).error) == (RunState.FAILED, "Java ended at once")
 
 
 def test_a_run_that_cannot_start_spark_for_another_reason_is_not_tried_again(replace_computation):

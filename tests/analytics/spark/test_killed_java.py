@@ -47,6 +47,18 @@ def test_a_killed_java_process_is_recognized(when):
     assert completed.stdout.strip() == "killed", completed.stderr[-3_000:]
 
 
+@pytest.mark.spark
+def test_a_script_that_ends_before_java_starts_may_be_tried_again():
+    # as if the program that builds the command of Java had been killed
+    script = ("from pyspark import java_gateway; popen = java_gateway.Popen\n"
+              "java_gateway.Popen = lambda command, **options: popen(['sh', '-c', 'exit 1'], **options)\n"
+              "from analytics.spark.session import SparkExited, SparkKilled, spark_session\n"
+              "try: spark_session(master='local[1]', memory='512m')\n"
+              "except SparkExited as error: print(type(error).__name__, error)")
+    completed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=90)
+    assert completed.stdout.startswith("SparkExited Spark did not start with SPARK_MASTER local[1]: its Java"), completed.stderr
+
+
 @pytest.mark.parametrize(("command", "was_killed"), [
     ("kill -9 $$", True), ("exit 137", True), ("exit 1", False), ("exit 0", False)])
 def test_only_a_signal_counts_as_killed(command, was_killed):
