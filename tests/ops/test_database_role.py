@@ -3,6 +3,7 @@
 import io
 
 import pytest
+from django.apps import apps
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
@@ -50,3 +51,37 @@ def test_the_attack_the_role_cannot_change_journal_lines(restricted, statement):
 def test_the_console_works_with_the_role(restricted):
     change_grants(author=Author("the tests"), grant=[("user:alice", parse_address("dataset:sales.orders"), "READ")])
     assert JournalLine.objects.count() == 5 and first_break() is None
+
+
+# tables with fewer rights than SELECT, INSERT, UPDATE and DELETE; each needs a line in the command
+FEWER_RIGHTS = {"grants_journalline": {"SELECT", "INSERT"}, "grants_journalhead": {"SELECT", "INSERT", "UPDATE"},
+                "django_migrations": {"SELECT"}}
+ALL_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"}
+USUAL_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE"}
+
+
+def test_the_role_has_the_rights_on_every_table_of_all_apps_and_no_others(restricted):
+    restricted.execute("SELECT tablename, privilege FROM pg_tables, unnest(%s::text[]) AS privilege WHERE schemaname = 'public' "
+                       "AND has_table_privilege(%s, quote_ident(tablename), privilege)", [sorted(ALL_RIGHTS), ROLE])
+    rights = {}
+    for table, privilege in restricted.fetchall():
+        rights.setdefault(table, set()).add(privilege)
+    tables = {model._meta.db_table for model in apps.get_models(include_auto_created=True)
+              if model._meta.managed and not model._meta.proxy}
+    assert tables - rights.keys() == set()
+    assert rights == {table: FEWER_RIGHTS.get(table, USUAL_RIGHTS) for table in rights}
+
+
+def test_the_role_may_use_every_sequence(restricted):
+    restricted.execute("SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' "
+                       "AND NOT has_sequence_privilege(%s, quote_ident(sequencename), 'USAGE')", [ROLE])
+    assert restricted.fetchall() == []
+
+
+def test_the_role_may_create_temporary_views_and_nothing_else(restricted):
+    restricted.execute("CREATE TEMPORARY VIEW past AS SELECT * FROM grants_journalline")
+    restricted.execute("SELECT count(*) FROM past")
+    assert restricted.fetchone() == (1,)
+    for statement in ("CREATE TABLE more (id int)", "CREATE VIEW more AS SELECT 1"):
+        with pytest.raises(DatabaseError), transaction.atomic():
+            restricted.execute(statement)

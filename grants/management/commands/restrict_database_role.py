@@ -15,6 +15,8 @@ RIGHTS = (
     # the head is updated with each line
     f"REVOKE DELETE, TRUNCATE, REFERENCES, TRIGGER ON {JournalHead._meta.db_table} FROM {{role}}",
     "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
+    # questions about the past use temporary views and tables
+    "GRANT TEMPORARY ON DATABASE {database} TO {role}",
 )
 
 
@@ -28,7 +30,7 @@ class Command(ConsoleCommand):
     def handle(self, *, role, **options):
         if connection.vendor != "postgresql":
             raise CommandError("only PostgreSQL has roles: set DATABASE_URL to a PostgreSQL database")
-        name = connection.ops.quote_name(role)
+        name, database = map(connection.ops.quote_name, (role, connection.settings_dict["NAME"]))
         try:
             with transaction.atomic(), connection.cursor() as cursor:
                 cursor.execute("SELECT rolsuper, rolname = current_user FROM pg_roles WHERE rolname = %s", [role])
@@ -36,9 +38,15 @@ class Command(ConsoleCommand):
                 if row and any(row):
                     raise CommandError(f"{role} is a superuser or owns the tables: choose a role with fewer rights")
                 for statement in (*(() if row else (CREATE,)), *RIGHTS):
-                    cursor.execute(statement.format(role=name))
+                    cursor.execute(statement.format(role=name, database=database))
+                # without the right to grant it, the statement above only causes a warning
+                cursor.execute("SELECT has_database_privilege(%s, current_database(), 'TEMPORARY')", [role])
+                has_temporary = cursor.fetchone()[0]
         except DatabaseError as error:
             raise CommandError(f"the rights of {role} could not be set: {error}") from None
         self.stdout.write(f"{role} can add journal lines, but not change or delete them.")
+        if not has_temporary:
+            self.stderr.write(f"{role} cannot create temporary views, which questions about the past need. As the owner of the "
+                              f"database, execute: GRANT TEMPORARY ON DATABASE {database} TO {name}")
         if not row:
             self.stdout.write(f"Allow it to sign in with: ALTER ROLE {name} LOGIN PASSWORD '...'")
