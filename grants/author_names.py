@@ -1,10 +1,10 @@
-"""The names under which commands, migrations and the sign-in write journal lines. Accounts cannot have these names."""
+"""The names under which commands, migrations, schedules and the sign-in write journal lines. Accounts cannot have these names."""
 
 from django.core.management import get_commands
 
 _APPS_WITH_COMMANDS = ("authzconsole", "grants", "analytics")
 _COMMANDS_WITHOUT_LINES = ("analyze", "backup", "decide")
-_OTHER_AUTHORS = ("migrate", "sign-in")
+_OTHER_AUTHORS = ("migrate", "schedule_run", "sign-in")
 ACCOUNT_SUFFIX = " (account)"
 
 

@@ -21,11 +21,14 @@ from analytics.runs.options import validated_options
 from analytics.runs.services import request_run
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
-from grants.journal import Author, Change, append_to_journal
+from grants.errors import JournalReadOnly
+from grants.journal import Author, Change, append_to_journal, lock_journal
 
 logger = logging.getLogger(__name__)
 
 TASK = "analytics.schedule_run"
+# in the journal lines of scheduled runs; `grants.author_names` reserves it
+SCHEDULE_AUTHOR = "schedule_run"
 # the largest expected difference between the clocks of two machines
 CLOCK_SLACK = timedelta(minutes=1)
 
@@ -70,21 +73,37 @@ def switch_all_schedules(*, author: Author, is_on: bool) -> list[Outcome]:
 
 
 def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
-    """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a failed run."""
-    with transaction.atomic():
-        schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
-        if schedule is None or not _claim_moment(schedule):
-            return None
-        waiting = AnalysisRun.objects.filter(analysis=analysis, is_scheduled=True, state=RunState.WAITING).first()
-        if waiting is not None:
-            logger.info("%s is still waiting; it also counts for this night", waiting)
-            return None
-        return _request_or_record_failure(schedule)
+    """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a failed run.
+
+    While the console is read-only, the moment is not claimed, because the journal could not contain the start of the run.
+    """
+    if not Schedule.objects.filter(analysis=analysis, is_on=True).exists():
+        return None
+    try:
+        with transaction.atomic():
+            # before the row of the schedule, as `change_schedule` does
+            lock_journal()
+            return _request_newest_moment(analysis)
+    except JournalReadOnly as error:
+        logger.warning("The nightly run of %s was not started: %s", analysis, error)
+        return None
+
+
+def _request_newest_moment(analysis: str) -> AnalysisRun | None:
+    schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
+    if schedule is None or not _claim_moment(schedule):
+        return None
+    waiting = AnalysisRun.objects.filter(analysis=analysis, is_scheduled=True, state=RunState.WAITING).first()
+    if waiting is not None:
+        logger.info("%s is still waiting; it also counts for this night", waiting)
+        return None
+    return _request_or_record_failure(schedule)
 
 
 def _request_or_record_failure(schedule: Schedule) -> AnalysisRun:
     try:
-        return request_run(analysis=schedule.analysis, options=schedule.options, requested_by=None, is_scheduled=True)
+        return request_run(analysis=schedule.analysis, options=schedule.options, requested_by=None, is_scheduled=True,
+                           author=Author(SCHEDULE_AUTHOR, reason="nightly run"))
     except AnalysisError as error:
         return AnalysisRun.objects.create(
             analysis=schedule.analysis, options=schedule.options, is_scheduled=True, finished_at=timezone.now(),

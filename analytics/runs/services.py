@@ -34,7 +34,7 @@ def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_s
                 author: Author | None = None) -> AnalysisRun:
     """Store a waiting run and send it to the worker when the transaction commits.
 
-    author: the author of the journal line; None for a scheduled run, which the journal line of its schedule covers.
+    author: the author of the journal line; None for the first run of an analysis, which has no line.
     Raise AnalysisError for an unknown analysis or invalid options, NotAdministrator if the author may not write.
     """
     known_analysis = analysis_by_name(analysis)

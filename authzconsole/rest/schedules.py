@@ -16,6 +16,7 @@ from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Boolean, Choice, ErrorMessages, StrictSerializer, Text, reason_field
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
+from grants.changes.authority import administrator_transaction
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Analyses"
@@ -95,13 +96,17 @@ class ScheduleDetail(Endpoint):
         responses={200: ScheduleSerializer}, response_example=SCHEDULE_EXAMPLE, errors=[404, 412],
         parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])
     def put(self, request: Request, analysis: str) -> Response:
-        schedule = _schedule(analysis)
+        _schedule(analysis)
         data = self.body(SwitchSerializer)
-        check_match(request, _etag(schedule), is_required=False)
-        at = time.fromisoformat(data["at"]) if "at" in data else schedule.at
+        author = author_of(request, data["reason"])
         options = {name: data[name] for name in ("generation", "to_generation", "namespace") if name in data}
-        change_schedule(author=author_of(request, data["reason"]), analysis=analysis, is_on=data["on"], at=at, options=options)
-        return _response(_schedule(analysis))
+        # locked, so that the schedule cannot change between the check and the change
+        with administrator_transaction(author):
+            schedule = _schedule(analysis)
+            check_match(request, _etag(schedule), is_required=False)
+            at = time.fromisoformat(data["at"]) if "at" in data else schedule.at
+            change_schedule(author=author, analysis=analysis, is_on=data["on"], at=at, options=options)
+            return _response(_schedule(analysis))
 
 
 def _schedule(analysis: str) -> Schedule:

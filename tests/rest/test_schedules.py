@@ -1,10 +1,15 @@
 """Schedules over REST."""
 
+from datetime import time
+
 import pytest
 
 from analytics.analyses import ANALYSES
 from analytics.models import Schedule
+from analytics.runs.schedules import change_schedule
+from grants.journal import lock_journal
 from tests.rest.conftest import problem
+from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +48,22 @@ def test_a_change_with_an_outdated_etag_is_refused(ada):
     etag = ada.get(PATH)["ETag"]
     assert ada.put(PATH, {"on": True}, If_Match=etag).status_code == 200
     problem(ada.put(PATH, {"on": False}, If_Match=etag), 412)
+
+
+def test_the_etag_is_compared_after_the_wait_for_the_lock(ada, monkeypatch):
+    etag = ada.get(PATH)["ETag"]
+    locks = []
+
+    def lock_after_another_change():
+        head = lock_journal()
+        if not locks:
+            locks.append(head)
+            change_schedule(author=SETUP, analysis="delete-readiness", is_on=True, at=time(3, 0), options={})
+        return head
+
+    monkeypatch.setattr("grants.changes.authority.lock_journal", lock_after_another_change)
+    problem(ada.put(PATH, {"on": True, "at": "04:00"}, If_Match=etag), 412)
+    assert locks and not Schedule.objects.exists()
 
 
 def test_an_unknown_schedule_is_refused_with_the_valid_names(ada):

@@ -15,6 +15,7 @@ from analytics.runs import schedules
 from analytics.runs.beat import Scheduler
 from authzconsole.celery import app
 from entities.models import Entity, State
+from grants.author_names import is_reserved_name
 from grants.errors import NotAdministrator
 from grants.journal import Author
 from grants.models import JournalLine
@@ -144,6 +145,24 @@ def test_schedule_changes_are_journaled_and_repetitions_are_not():
         ("schedule-on", "ada", "delete-readiness, nightly at 02:30 UTC, generation core", "for Monday"),
         ("schedule-change", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday"),
         ("schedule-off", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday")]
+
+
+def test_a_scheduled_run_has_a_journal_line_by_a_reserved_author():
+    switch()
+    move_back_one_day()
+    run = schedules.request_scheduled_run(analysis=READINESS)
+    line = JournalLine.objects.latest("revision")
+    assert (line.actor, line.action, line.reason) == ("schedule_run", "run-start", "nightly run")
+    assert str(run.pk) in line.detail and is_reserved_name("schedule_run")
+
+
+def test_a_read_only_console_starts_the_run_when_it_can_write_again(settings):
+    switch()
+    move_back_one_day()
+    keys, settings.JOURNAL_KEYS = settings.JOURNAL_KEYS, []
+    assert schedules.request_scheduled_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
+    settings.JOURNAL_KEYS = keys
+    assert schedules.request_scheduled_run(analysis=READINESS) is not None
 
 
 def test_only_administrators_change_schedules():
