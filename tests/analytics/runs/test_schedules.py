@@ -24,7 +24,7 @@ from tests.support.cast import SETUP, create_sample_users
 pytestmark = pytest.mark.django_db(transaction=True)
 
 READINESS = "delete-readiness"
-FIXED_ENTRIES = {"history_catch_up", "journal_verify", "runs_sweep", "results_clean",
+FIXED_ENTRIES = {"evidence_sweep", "history_catch_up", "journal_verify", "runs_sweep", "results_clean",
                  "security_events_clean", "sessions_clean", "webhooks_dispatch"}
 
 
