@@ -58,8 +58,6 @@ PAGES = {
     "second-factor-app": "/second-factor/app",
     "second-factor-passkey": "/second-factor/passkey",
     "reauthenticate": "/reauthenticate",
-    "accounts": "/accounts/",
-    "account": "/accounts/user:{user}",
     "account-deactivate": "/accounts/change/user:{leaver}?change=activity&active=no",
     "account-password": "/accounts/password/user:{user}",
     "account-sessions": "/accounts/sessions/user:{user}",
@@ -93,6 +91,8 @@ SIGNED_OUT = {"sign-in": "/sign-in"}
 
 _CHANGES = "only accepts POST and redirects to another page"
 NO_PAGE = {
+    "accounts": "redirects to the list of users",
+    "account": "redirects to the page of the user",
     "healthz": "the health check",
     "readyz": "the readiness check",
     "metrics": "metrics for Prometheus",

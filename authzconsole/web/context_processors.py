@@ -25,13 +25,13 @@ NAV_ITEMS = (
     NavItem("Explorer", "explorer", "namespace", ENTITY_URL_NAMES),
     NavItem("Ask", "ask", "ask", ("ask",)),
     NavItem("My access", "my-access", "securekey", ("my-access",)),
-    NavItem("Users and groups", "people", "group", ("people", "person", "membership"), is_for_every_role=False),
+    NavItem("Users and groups", "people", "group", ("people", "person", "membership", "account", "token"),
+            is_for_every_role=False),
     NavItem("Plans", "plans", "plans", ("plan",), is_for_every_role=False),
     NavItem("Policies", "policies", "policies", ("policies", "generation")),
     NavItem("Analyses", "analyses", "analyses", ("analys",), is_for_every_role=False),
     NavItem("Journal", "journal", "journal", ("journal",), is_for_every_role=False),
     NavItem("Status", "status", "check", ("status",), is_for_every_role=False),
-    NavItem("Accounts", "accounts", "user", ("account", "token"), is_for_every_role=False),
 )
 
 

@@ -24,9 +24,10 @@ from grants.journal import Author, Change, append_to_journal
 from grants.models import JournalHead, Role, User
 from grants.principal_names import control_character_fault, name_fault
 from grants.principals.access_ending import end_access
-from grants.principals.new_names import new_name_fault
+from grants.principals.new_names import invisible_character_fault, new_name_fault
 
 MAX_EMAIL_CHARACTERS = 254
+MAX_FULL_NAME_CHARACTERS = 150
 PASSWORD_BYTES = 12
 
 
@@ -87,6 +88,23 @@ def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
             return record(None, f"{user} has that email already: nothing changed")
         User.objects.filter(pk=user.pk).update(email=email)
         return record(Change("user-change", principal=str(user), detail=f"email: {email}"), f"the email of {user} is changed")
+
+
+def set_full_name(*, author: Author, name: str, full_name: str) -> Outcome:
+    """Change the full name of a user. An empty string removes it."""
+    full_name = " ".join(full_name.split())
+    if len(full_name) > MAX_FULL_NAME_CHARACTERS:
+        raise PrincipalError(f"the full name has {len(full_name):,} characters; {MAX_FULL_NAME_CHARACTERS} are allowed")
+    if fault := control_character_fault("the full name", full_name) or invisible_character_fault(full_name):
+        raise PrincipalError(fault)
+    with _journal_recorder(author, allows_provisioner=True) as record:
+        user = _user(name)
+        if user.get_full_name() == full_name:
+            return record(None, f"{user} has that full name already: nothing changed")
+        first_name, _, last_name = full_name.rpartition(" ")
+        User.objects.filter(pk=user.pk).update(first_name=first_name, last_name=last_name)
+        return record(Change("user-change", principal=str(user), detail=f"full name: {full_name}"),
+                      f"the full name of {user} is changed")
 
 
 def set_user_role(*, author: Author, name: str, role: str) -> Outcome:

@@ -24,7 +24,9 @@ from grants.principals.removal import remove_user
 from grants.principals.renaming import rename_user
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
+    MAX_FULL_NAME_CHARACTERS,
     add_user,
+    set_full_name,
     set_user_active,
     set_user_email,
     set_user_role,
@@ -39,6 +41,7 @@ class UserSerializer(serializers.Serializer):
     name = serializers.CharField()
     active = serializers.BooleanField(help_text="An inactive user cannot sign in and is denied everything.")
     email = serializers.CharField()
+    full_name = serializers.CharField(help_text="The name of the person; empty if it is not known.")
     role = serializers.ChoiceField(Role.values, help_text="The console role of the account. It grants no access to data.")
     is_principal = serializers.BooleanField(help_text="False for an account that is not a principal. Decisions treat it as an "
                                                       "unknown subject.")
@@ -84,6 +87,8 @@ class UserChangeSerializer(StrictSerializer):
     name = NameText(required=False, help_text="The new name. Grants, memberships, tokens and sessions follow.")
     email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS,
                  help_text="The e-mail address; empty if there is none.")
+    full_name = Text(required=False, allow_blank=True, max_length=MAX_FULL_NAME_CHARACTERS,
+                     help_text="The name of the person; empty if it is not known.")
     active = Boolean(required=False, help_text="Whether the user can sign in and be permitted anything.")
     role = Choice(choices=Role.values, required=False,
                   help_text="The console role of the account. It grants no access to data.")
@@ -91,10 +96,10 @@ class UserChangeSerializer(StrictSerializer):
 
 
 USER_EXAMPLE = {
-    "name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "role": "ordinary",
-    "is_principal": True, "is_service": False,
+    "name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "full_name": "Sofia Lindqvist",
+    "role": "ordinary", "is_principal": True, "is_service": False,
 }
-NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com"}
+NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com", "full_name": ""}
 OUTCOME_EXAMPLE = {
     "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812,
 }
@@ -149,7 +154,7 @@ class UserDetail(Endpoint):
 
     @api_operation(
         "users_change", TAG, "Change a user",
-        "Changes `name`, `active`, `role` or `email`. The journal keeps the old name. The last active administrator "
+        "Changes `name`, `full_name`, `active`, `role` or `email`. The journal keeps the old name. The last active administrator "
         "cannot be deactivated and keeps the role.",
         request=UserChangeSerializer, request_example={"active": False, "reason": "left the company"},
         responses={200: UserSerializer}, response_example=USER_EXAMPLE | {"active": False}, errors=[404, 409, 412, 428],
@@ -161,7 +166,7 @@ class UserDetail(Endpoint):
         data = self.body(UserChangeSerializer)
         author = author_of(request, data.pop("reason"))
         if not data:
-            raise Problem(400, "nothing to change: send `name`, `active`, `role` or `email`")
+            raise Problem(400, "nothing to change: send `name`, `full_name`, `active`, `role` or `email`")
         with transaction.atomic():
             lock_journal()
             check_match(request, _user_etag(_user_or_404(name)))
@@ -190,7 +195,8 @@ def outcome_as_json(outcome: Outcome) -> dict:
 
 
 def user_as_json(user: User) -> dict:
-    return {"name": user.username, "active": user.is_active, "email": user.email, "role": str(user.role),
+    return {"name": user.username, "active": user.is_active, "email": user.email, "full_name": user.get_full_name(),
+            "role": str(user.role),
             "is_principal": user.is_principal, "is_service": user.is_service}
 
 
@@ -201,6 +207,8 @@ def _change_user(author: Author, name: str, data: dict) -> None:
         set_user_active(author=author, name=name, active=data["active"])
     if "email" in data:
         set_user_email(author=author, name=name, email=data["email"])
+    if "full_name" in data:
+        set_full_name(author=author, name=name, full_name=data["full_name"])
     if "name" in data:
         rename_user(author=author, name=name, new_name=data["name"])
 

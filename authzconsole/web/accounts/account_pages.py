@@ -1,11 +1,13 @@
-"""The list of accounts, the page of one account, and the forms that change its role, email, activity and password."""
+"""The section of the account on the page of a user, and the forms that change its role, names, email, activity and password."""
 
 from collections.abc import Callable, Mapping
 
 from django.conf import settings
 from django.contrib import messages
-from django.db.models import OuterRef
 from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.loader import render_to_string
+from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -17,46 +19,38 @@ from authzconsole.web.accounts.reauthentication import recent_authentication_req
 from authzconsole.web.accounts.tokens import token_form, token_row
 from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
-from authzconsole.web.shared.paging import paginate_names, url_with
-from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.paging import url_with_query
+from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.models import User
-from grants.principals.principal_lists import MAX_COUNTED, capped_count_subquery
-from grants.principals.services import renew_user_password, set_user_active, set_user_email, set_user_role
+from grants.principals.services import renew_user_password, set_full_name, set_user_active, set_user_email, set_user_role
 
-ROWS_PER_PAGE = 25
 MAX_TOKENS = 20
-URL_NAMES = {"change": "account-change", "password": "account-password", "off_board": "person-off-board",
+URL_NAMES = {"change": "account-change", "password": "account-password",
              "sessions": "account-sessions", "second_factor": "account-second-factor"}
 
 
 @require_safe
 @auditor_required
 def account_list(request: HttpRequest) -> HttpResponse:
-    find, role = text_parameter(request, "find", max_characters=150), choice_parameter(request, "role", ROLE_LABELS)
-    rows = User.objects.filter(username__icontains=find, **({"role": role} if role else {}))
-    total_tokens = capped_count_subquery(ApiToken.objects.active().filter(owner=OuterRef("pk")))
-    page = paginate_names(request, rows.annotate(total_tokens=total_tokens), "username", max_rows=ROWS_PER_PAGE)
-    first_page = {"after": None, "before": None}
-    template = "accounts/_list.html" if requested_section(request) == "accounts" else "accounts/list.html"
-    return render_page(request, template, {
-        "page": page, "find": find, "role": role, "url": request.path, "can_change": request.user.can_administer,
-        "max_counted": MAX_COUNTED,
-        "rows": [{"user": user, "role": ROLE_LABELS[user.role], "url": principal_url("account", str(user))}
-                 for user in page.rows],
-        "roles": [("", "All", url_with(request, role=None, **first_page)),
-                  *((value, title, url_with(request, role=value, **first_page)) for value, title in ROLE_CHOICES)],
-    })
+    """Redirect to the list of users, which has all accounts."""
+    return redirect(url_with_query("people", {name: text_parameter(request, name) for name in ("find", "role")}))
 
 
 @require_safe
 @auditor_required
 def account_page(request: HttpRequest, principal: str) -> HttpResponse:
-    return _page_response(request, account_or_404(principal))
+    """Redirect to the section of the account on the page of the user."""
+    return redirect(f"{principal_url('person', str(account_or_404(principal)))}#account")
+
+
+def account_section(request: HttpRequest, user: User) -> SafeString:
+    """Render the section of the account for the page of the user. Runs three queries."""
+    return render_to_string("accounts/_account.html", _context(request, user), request)
 
 
 def account_or_404(principal: str) -> User:
@@ -69,12 +63,18 @@ def account_or_404(principal: str) -> User:
 
 def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None,
                    password: str = "", status: int = 200) -> HttpResponse:
-    """Render the page. email: the refused values of the email form. password: a new password, which is shown once."""
-    form = email or {"email": user.email, "reason": ""}
+    """Render the answer to a form. email: the refused values of the form of the details. password: shown once."""
+    context = _context(request, user, fault=fault, email=email, password=password)
+    return render_page(request, "accounts/account.html", context, status=status)
+
+
+def _context(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None,
+             password: str = "") -> dict:
+    form = email or {"email": user.email, "full_name": user.get_full_name(), "reason": ""}
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
-    return render_page(request, "accounts/account.html", {
+    return {
         "account": user, "principal": principal_link(user), "url": principal_url("account", str(user)), "fault": fault,
-        "email": form.get("email", ""), "email_reason": form.get("reason", ""),
+        "email": form.get("email", ""), "full_name": form.get("full_name", ""), "email_reason": form.get("reason", ""),
         "password": password, "first_password_hours": settings.FIRST_PASSWORD_HOURS,
         "roles": ROLE_CHOICES, "role_label": ROLE_LABELS[user.role],
         "can_sign_in": user.has_usable_password(), "has_providers": bool(settings.SIGN_IN_PROVIDERS),
@@ -83,7 +83,7 @@ def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: 
         "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "has_more_tokens": len(tokens) > MAX_TOKENS,
         "can_create_token": request.user.can_administer and user.is_active and (user.is_service or user.pk == request.user.pk),
         "token_form": token_form({"owner": user.username}), "identities": identity_rows(user),
-    }, status=status)
+    }
 
 
 def _set_role(author: Author, name: str, form: dict):
@@ -94,12 +94,16 @@ def _set_email(author: Author, name: str, form: dict):
     return set_user_email(author=author, name=name, email=email_from_form(form))
 
 
+def _set_full_name(author: Author, name: str, form: dict):
+    return set_full_name(author=author, name=name, full_name=form.get("full_name", ""))
+
+
 def _set_active(author: Author, name: str, form: dict):
     return set_user_active(author=author, name=name, active=form.get("active") == "yes")
 
 
 # by the field `change` of a form
-CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "activity": _set_active}
+CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "full-name": _set_full_name, "activity": _set_active}
 
 
 def _confirmation_response(request: HttpRequest, user: User, forecast: AccountForecast) -> HttpResponse:
@@ -122,7 +126,8 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     try:
         outcome = CHANGES[name](request_author(request, form.get("reason", "").strip()), user.username, form)
     except GrantError as error:
-        return _page_response(request, user, fault=f"{error}.", email=form if name == "email" else None, status=400)
+        refused = form if name in ("email", "full-name") else None
+        return _page_response(request, user, fault=f"{error}.", email=refused, status=400)
     messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
     return see_other(principal_url("account", principal))
 

@@ -44,6 +44,8 @@ def change_forecast(user: User, change: str, form: Mapping[str, str]) -> Account
         return _activity_forecast(user, active=form.get("active") == "yes")
     if change == "email":
         return _email_forecast(user, form.get("email", "").replace("\0", "").strip())
+    if change == "full-name":
+        return _full_name_forecast(user, form.get("full_name", "").replace("\0", "").strip())
     if form.get("role") not in Role.values:
         raise Http404("there is no such role")
     return _role_forecast(user, Role(form["role"]))
@@ -85,6 +87,12 @@ def _role_forecast(user: User, role: Role) -> AccountForecast:
 def _email_forecast(user: User, email: str) -> AccountForecast:
     effect = f"The email changes from {user.email or 'empty'} to {email or 'empty'}."
     return AccountForecast(f"Change the email of {user}", "Save email", [effect], {"change": "email", "email": email})
+
+
+def _full_name_forecast(user: User, full_name: str) -> AccountForecast:
+    effect = f"The full name changes from {user.get_full_name() or 'empty'} to {full_name or 'empty'}."
+    return AccountForecast(f"Change the full name of {user}", "Save full name", [effect],
+                           {"change": "full-name", "full_name": full_name})
 
 
 def password_forecast(user: User) -> AccountForecast:

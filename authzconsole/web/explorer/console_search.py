@@ -94,7 +94,7 @@ def _people(text: str, max_hits: int) -> HitGroup:
     for word in text.split():
         condition |= Q(first_name__icontains=word) | Q(last_name__icontains=word)
     rows = list(User.objects.filter(condition).order_by("username")[: max_hits + 1])
-    hits = [SearchHit(row.username, principal_url("person" if row.is_principal else "account", f"user:{row.username}"), "user",
+    hits = [SearchHit(row.username, principal_url("person", f"user:{row.username}"), "user",
                       row.get_full_name() or ("" if row.is_active else "inactive")) for row in rows[:max_hits]]
     return HitGroup("people", "People", hits, url_with_query("people", {"find": text}) if len(rows) > max_hits else "")
 

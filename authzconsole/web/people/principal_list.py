@@ -1,7 +1,12 @@
 """The list of users and groups with their counts, and the form that adds one."""
 
+from functools import reduce
+from operator import and_
+
 from django.contrib import messages
 from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods, require_safe
 
@@ -15,25 +20,32 @@ from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError, PrincipalError
-from grants.models import Role, User
+from grants.models import Role, User, UserGrant
 from grants.principal_rows import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
-from grants.principals.services import add_group, add_user
+from grants.principals.services import add_group, add_user, set_full_name
+from grants.querysets import memberships
 
 ROWS_PER_PAGE = 25
 TYPES = {"user": "Users", "group": "Groups"}
-# filter value -> value of is_active
-ACTIVITY = {"active": True, "inactive": False}
-FORM_FIELDS = ("type", "name", "email", "role", "is_service", "like", "reason")
+# (parameter, label, (value, label) of each choice)
+FILTER_CHOICES = (
+    ("activity", "Any status", (("active", "Active"), ("inactive", "Inactive"))),
+    ("role", "Any console role", tuple(ROLE_CHOICES)),
+    ("account", "People and services", (("person", "People"), ("service", "Service accounts"), ("only", "No principals"))),
+    ("holds", "With or without grants", (("yes", "With direct grants"), ("no", "Without direct grants"))),
+)
+FORM_FIELDS = ("type", "name", "full_name", "email", "role", "is_service", "like", "reason")
 
 
 @require_safe
 @auditor_required
 def principal_list(request: HttpRequest) -> HttpResponse:
+    """Show all users, who include all accounts, or all groups. Runs one query, and one for the names of groups in the filter."""
     type_ = choice_parameter(request, "type", TYPES) or "user"
-    find, activity = text_parameter(request, "find", max_characters=150), choice_parameter(request, "activity", ACTIVITY)
+    find, filters = text_parameter(request, "find", max_characters=150), _filters(request) if type_ == "user" else {}
     if type_ == "user":
-        page = paginate_names(request, _users(find, activity), "username", max_rows=ROWS_PER_PAGE)
+        page = paginate_names(request, _users(find, filters), "username", max_rows=ROWS_PER_PAGE)
     else:
         groups = groups_with_counts(Group.objects.filter(name__icontains=find))
         page = paginate_names(request, groups, "name", max_rows=ROWS_PER_PAGE)
@@ -41,17 +53,38 @@ def principal_list(request: HttpRequest) -> HttpResponse:
              "role": ROLE_LABELS[principal.role] if type_ == "user" else ""} for principal in page.rows]
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
-        "page": page, "rows": rows, "type": type_, "find": find,
-        "activity": activity, "activities": list(ACTIVITY), "url": request.path, "can_change": request.user.can_administer,
-        "max_counted": MAX_COUNTED,
+        "page": page, "rows": rows, "type": type_, "find": find, "filters": filters, "choices": FILTER_CHOICES,
+        "group": filters.get("group", ""), "is_filtered": bool(find or any(filters.values())), "url": request.path,
+        "can_change": request.user.can_administer, "max_counted": MAX_COUNTED,
         "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
     })
 
 
-def _users(find: str, activity: str):
-    """Return the users that are principals. Accounts that can only sign in are listed on the page of accounts."""
-    rows = User.objects.principals().filter(username__icontains=find)
-    return users_with_counts(rows.filter(is_active=ACTIVITY[activity]) if activity else rows)
+def _filters(request: HttpRequest) -> dict[str, str]:
+    """Return the value of each filter; empty if it is not set."""
+    filters = {name: choice_parameter(request, name, dict(choices)) for name, _, choices in FILTER_CHOICES}
+    return filters | {"group": name_from_input(text_parameter(request, "group", max_characters=150), "group")}
+
+
+def _users(find: str, filters: dict[str, str]) -> QuerySet[User]:
+    rows = User.objects.all()
+    if find:
+        condition = Q(username__icontains=find) | Q(email__icontains=find)
+        rows = rows.filter(condition | reduce(and_, (Q(first_name__icontains=word) | Q(last_name__icontains=word)
+                                                     for word in find.split()), Q()) if find.split() else condition)
+    if activity := filters["activity"]:
+        rows = rows.filter(is_active=activity == "active")
+    if role := filters["role"]:
+        rows = rows.filter(role=role)
+    if account := filters["account"]:
+        rows = rows.filter(**{"service": {"is_service": True}, "person": {"is_service": False},
+                              "only": {"is_principal": False}}[account])
+    if holds := filters["holds"]:
+        has_grants = Exists(UserGrant.objects.filter(user=OuterRef("pk")))
+        rows = rows.filter(has_grants if holds == "yes" else ~has_grants)
+    if group := filters["group"]:
+        rows = rows.filter(Exists(memberships().filter(user=OuterRef("pk"), group__name=group)))
+    return users_with_counts(rows)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -81,12 +114,16 @@ def add_principal(request: HttpRequest) -> HttpResponse:
 def _add_from_form(author, form: dict):
     if form["type"] == "group":
         return add_group(author=author, name=form["name"])
-    return add_user(author=author, name=form["name"], email=email_from_form(form), role=form["role"] or Role.ORDINARY,
-                    is_principal=form["type"] != "account",
-                    is_service=form["type"] == "account" and form["is_service"] == "yes")
+    with transaction.atomic():
+        outcome = add_user(author=author, name=form["name"], email=email_from_form(form), role=form["role"] or Role.ORDINARY,
+                           is_principal=form["type"] != "account",
+                           is_service=form["type"] == "account" and form["is_service"] == "yes")
+        if form["full_name"].strip() and outcome.has_changed:
+            set_full_name(author=author, name=form["name"], full_name=form["full_name"])
+    return outcome
 
 
 def _form_response(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
     title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add user")
-    back = ("accounts", "Accounts") if form["type"] == "account" else ("people", "Users and groups")
+    back = ("people", "Users and groups")
     return render_page(request, "people/add.html", {**form, "title": title, "roles": ROLE_CHOICES, "back": back}, status=status)

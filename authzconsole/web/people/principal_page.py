@@ -13,6 +13,7 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from authzconsole.web.accounts.account_pages import account_section
 from authzconsole.web.journal.history import latest_journal_lines
 from authzconsole.web.people.access import effective_access_section
 from authzconsole.web.people.visibility_tree import visibility_section
@@ -103,10 +104,15 @@ def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
     return render_page(request, "people/page.html", context | {
         "hints": list(_hints(profile)), "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
         "off_board_url": principal_url("person-off-board", profile.address),
-        "account_url": principal_url("account", profile.address),
+        "account": account_section(request, profile.principal) if _shows_account(request, profile) else "",
         "rename_url": principal_url("person-rename", profile.address),
         "remove_url": principal_url("person-remove", profile.address),
     })
+
+
+def _shows_account(request: HttpRequest, profile: Profile) -> bool:
+    """Return whether the page has the section of the account: on pages of users, unless they show the past."""
+    return profile.is_user and not profile.is_own and getattr(request, "past", None) is None
 
 
 def _hints(profile: Profile) -> Iterator[tuple[str, str]]:

@@ -19,7 +19,7 @@ def test_a_user_is_added_once(ada):
     created = ada.post("/users", {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor"})
     assert created.status_code == 201 and created["Location"] == "/api/v1/users/new%2Fone%20two"
     expected = {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor", "is_principal": True,
-                "is_service": False}
+                "is_service": False, "full_name": ""}
     assert created.json() == ada.client.get(created["Location"]).json() == expected
     assert ada.client.get(created["Location"])["ETag"] == created["ETag"]
     assert "already exists" in problem(ada.post("/users", {"name": "new/one two"}), 409)["detail"]
@@ -42,7 +42,7 @@ def test_changing_a_user_requires_the_current_etag_and_is_journaled(ada):
     problem(ada.patch("/users/ned", {"active": False}), 428)
     changed = ada.patch("/users/ned", {"active": False, "role": "auditor", "email": "n@example.com"}, If_Match=first_read["ETag"])
     assert changed.json() == {"name": "ned", "active": False, "role": "auditor", "email": "n@example.com", "is_principal": True,
-                              "is_service": False}
+                              "is_service": False, "full_name": ""}
     assert [line[0] for line in lines_after(revision)] == ["role-set", "user-deactivate", "user-change"]
     problem(ada.patch("/users/ned", {"active": True}, If_Match=first_read["ETag"]), 412)
     assert ada.get("/users/ned").json()["active"] is False

@@ -15,8 +15,8 @@ from tests.support.pages import page_html
 ACCOUNTS = ("ada", "aud", "ned", "out")
 PAGES = [
     # page, then the status for: ada, aud, ned, out
-    ("/accounts/", 200, 200, 404, 404),
-    ("/accounts/user:dee", 200, 200, 404, 404),
+    ("/accounts/", 302, 302, 404, 404),
+    ("/accounts/user:dee", 302, 302, 404, 404),
     ("/accounts/user:nobody", 404, 404, 404, 404),
     ("/accounts/group:operators", 404, 404, 404, 404),
     ("/accounts/tokens/", 200, 200, 404, 404),
@@ -66,7 +66,7 @@ def test_a_token_is_shown_once_and_never_again(browse):
     secret = re.search(r"azc_[\w-]{40,}", page_html(response))[0]
     assert verify_token(secret).scopes == {"decide", "read"} and "no-store" in response["Cache-Control"]
     assert JournalLine.objects.get(action="token-add").reason == "for the job"
-    for url in ("/accounts/tokens/", "/accounts/user:dee", "/accounts/tokens/new"):
+    for url in ("/accounts/tokens/", "/people/user:dee", "/accounts/tokens/new"):
         text = page_html(client.get(url))
         assert "azc_" not in text and ("nightly job" in text or url.endswith("new"))
 
@@ -90,10 +90,10 @@ def test_a_service_account_is_added_and_has_no_password_form(browse):
     client.post("/people/add", {"type": "account", "name": "robot", "role": "auditor", "is_service": "yes"})
     assert User.objects.get(username="robot").is_service
     assert JournalLine.objects.latest("revision").detail == "role: auditor, service account"
-    text = page_html(client.get("/accounts/user:robot"))
+    text = page_html(client.get("/people/user:robot"))
     assert "A service account uses API tokens" in text and "/accounts/tokens/new?owner=robot" in text
     assert client.post("/accounts/password/user:robot").status_code == 400
-    assert "/accounts/tokens/new?owner=dee" not in page_html(client.get("/accounts/user:dee"))
+    assert "/accounts/tokens/new?owner=dee" not in page_html(client.get("/people/user:dee"))
 
 
 def test_a_token_is_revoked_after_confirmation(browse, issued, htmx):
@@ -132,7 +132,7 @@ def test_a_new_password_is_shown_once_works_and_ends_sessions(browse):
     page = client.post("/accounts/password/user:dee", {"reason": "forgotten"})
     password = page.context["password"]
     assert password in page_html(page) and "no-store" in page["Cache-Control"]
-    assert password not in page_html(client.get("/accounts/user:dee"))
+    assert password not in page_html(client.get("/people/user:dee"))
     assert session.get("/").status_code == 302 and Client().login(username="dee", password=password)
     line = JournalLine.objects.get(action="password-set")
     assert (line.principal, line.reason, password in line.detail) == ("user:dee", "forgotten", False)
@@ -146,12 +146,32 @@ def test_a_console_only_account_is_not_a_principal(browse):
 
 def test_accounts_are_filtered_by_name_and_role(browse):
     client = browse("aud")
-    assert [row["user"].username for row in client.get("/accounts/?role=administrator").context["rows"]] == ["ada"]
-    assert [row["user"].username for row in client.get("/accounts/?find=gr").context["rows"]] == ["grp"]
-    assert 'method="post"' not in page_html(client.get("/accounts/user:dee")).replace('"/sign-out" method="post"', "")
+    for query, name in (("role=administrator", "ada"), ("find=gr", "grp")):
+        rows = client.get(f"/accounts/?{query}", follow=True).context["rows"]
+        assert [row["principal"].username for row in rows] == [name]
+    assert "/accounts/change/" not in page_html(client.get("/people/user:dee"))
+    assert "/accounts/change/" in page_html(browse("ada").get("/people/user:dee"))
 
 
-@pytest.mark.parametrize(("url", "max_queries"), {"/accounts/": 3, "/accounts/user:dee": 5, "/accounts/tokens/": 4}.items())
+def test_the_old_addresses_lead_to_the_users(browse):
+    client = browse("aud")
+    assert client.get("/accounts/?role=auditor&find=a")["Location"] == "/people/?find=a&role=auditor"
+    assert client.get("/accounts/user:dee")["Location"] == "/people/user:dee#account"
+
+
+def test_the_full_name_is_edited_shown_and_found(browse):
+    client, url = browse("ada"), "/accounts/change/user:dee"
+    assert client.post(url, {"change": "full-name", "full_name": " Dorothea  van Dee "}).status_code == 303
+    assert User.objects.get(username="dee").get_full_name() == "Dorothea van Dee"
+    page = page_html(client.get("/people/user:dee"))
+    assert "Dorothea van Dee." in page and 'value="Dorothea van Dee"' in page
+    assert [row["principal"].username for row in client.get("/people/?find=dorothea dee").context["rows"]] == ["dee"]
+    refused = client.post(url, {"change": "full-name", "full_name": "Dee\u202e"})
+    assert refused.status_code == 400 and "invisible character" in page_html(refused)
+    assert "The full name changes from Dorothea van Dee to empty." in page_html(client.get(f"{url}?change=full-name"))
+
+
+@pytest.mark.parametrize(("url", "max_queries"), {"/accounts/": 2, "/accounts/user:dee": 3, "/accounts/tokens/": 4}.items())
 def test_the_number_of_queries_does_not_grow_with_the_data(url, max_queries, browse, issued, django_assert_max_num_queries):
     for number in range(30):
         User.objects.create(username=f"more{number}")

@@ -156,7 +156,7 @@ def test_every_reset_requires_another_change(sign_in_with_reset_password, browse
     change_password(client, password)
     browse("ada").post("/accounts/password/user:dee", {"reason": "forgotten"})
     assert User.objects.get(username="dee").must_change_password
-    assert "Must change the password at the next sign-in" in page_html(browse("aud").get("/accounts/user:dee"))
+    assert "Must change the password at the next sign-in" in page_html(browse("aud").get("/people/user:dee"))
 
 
 def test_impersonating_such_a_user_requires_no_change(browse, cast):

@@ -24,6 +24,13 @@ def test_a_user_is_renamed_after_the_effect_was_shown_and_the_old_address_leads_
     assert ada.get("/people/user:nobody").status_code == 404
 
 
+def test_the_past_of_a_person_has_no_account_section_and_no_changes(browse):
+    ada = browse("ada")
+    page = page_html(ada.get("/people/user:dee?as_of=1"))
+    assert 'id="account"' not in page and "/people/rename/" not in page
+    assert 'id="account"' in page_html(ada.get("/people/user:dee"))
+
+
 def test_a_lookalike_name_shows_the_form_again(browse):
     response = browse("ada").post("/people/rename/user:dee", {"name": "NED"})
     assert response.status_code == 400 and "looks like the existing user:ned" in page_html(response)
