@@ -43,8 +43,12 @@
     const list = event.detail.target;
     if (!list.matches(".suggestions[role=listbox]")) return;
     const field = fieldOf(list);
+    const text = field.value.trim();
+    // a complete value needs no suggestions, and the list would cover the next fields
+    const isComplete =
+      "fillsField" in field.dataset && optionsOf(field).some((option) => option.dataset.value === text);
     // a late response must not open the list of a field that was left or emptied
-    show(field, document.activeElement === field && field.value.trim() !== "" && list.childElementCount > 0);
+    show(field, document.activeElement === field && text !== "" && !isComplete && list.childElementCount > 0);
   });
 
   document.addEventListener("input", (event) => {
