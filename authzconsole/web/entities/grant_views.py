@@ -6,6 +6,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
+from authzconsole.web.plans.change_effect import change_effect_context
 from authzconsole.web.shared.guard import administrable_address_or_404, request_author
 from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
@@ -14,9 +15,11 @@ from authzconsole.web.shared.stranding_warning import revocation_warning
 from entities.address import Address
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.changes.outcomes import ChangeOutcome
-from grants.changes.services import change_grants
-from grants.errors import ChangeRefused, GrantError
+from grants.effects.changes import GrantChange
+from grants.effects.single_changes import change_grants_as_shown
+from grants.errors import ChangeRefused, EffectChanged, GrantError
 from grants.grant_attributes import GrantAttributes
+from grants.principal_names import format_principal
 
 # id of the form on a separate page. It is sent without htmx, because that page has no sections to refresh.
 PAGE_FORM_ID = "change-form-standalone"
@@ -40,8 +43,12 @@ def revoke(request: HttpRequest, address: str) -> HttpResponse:
 
 def _submit(request: HttpRequest, target: Address, verb: str) -> HttpResponse:
     fields = _form_fields(request.POST)
+    if "preview" in request.POST:
+        return _form_response(request, verb, target, fields)
     try:
         outcome = _change(request, target, verb, fields)
+    except EffectChanged as error:
+        return _form_response(request, verb, target, fields | {"fault": f"Nothing was changed: {error}."}, status=409)
     except (GrantError, VocabularyError) as error:
         return _form_response(request, verb, target,
                               fields | {"fault": _error_text(error), "invalid_field": _invalid_field(fields, error)}, status=400)
@@ -57,7 +64,20 @@ def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> C
         raise GrantError("no principal is named: write user:NAME or group:NAME")
     items = [(fields["principal"], target, privilege_by_name(name)) for name in fields["privileges"]]
     attributes = {name: fields[name] for name in GrantAttributes._fields}
-    return change_grants(author=request_author(request, fields["reason"]), attributes=attributes, **{verb: items})
+    return change_grants_as_shown(author=request_author(request, fields["reason"]), attributes=attributes,
+                                  digest=request.POST.get("effect", ""), **{verb: items})
+
+
+def _effect(verb: str, target: Address, fields: dict) -> dict | None:
+    """Return the effect of the change in the form; None while the form is incomplete or invalid."""
+    if not fields["principal"] or not fields["privileges"]:
+        return None
+    try:
+        changes = [GrantChange(format_principal(fields["principal"]), target, privilege_by_name(name), verb == "grant")
+                   for name in fields["privileges"]]
+        return change_effect_context(changes)
+    except (GrantError, VocabularyError):
+        return None
 
 
 def _form_fields(data) -> dict:
@@ -116,5 +136,6 @@ def _form_response(request: HttpRequest, verb: str, target: Address, fields: dic
         "action": address_url(verb, target), "back": entity_tab_url(target, "access"), "all_privileges": list(Privilege),
         "principal_link": principal_link_from_text(fields["principal"]),
         "form_id": {"": PAGE_FORM_ID, "dialog": f"{verb}-form-dialog"}.get(section, section), "page_form_id": PAGE_FORM_ID,
+        "effect": _effect(verb, target, fields),
         "stranding": revocation_warning(fields["principal"], target, fields["privileges"]) if verb == "revoke" else None,
     }, status=status)

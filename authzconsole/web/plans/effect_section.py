@@ -3,13 +3,14 @@
 from django.http import HttpRequest
 from django.urls import reverse
 
+from authzconsole.web.plans.change_effect import effect_sentence
 from authzconsole.web.shared.links import address_link_to, principal_link_from_text
 from authzconsole.web.shared.paging import numbered_page, page_number
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from entities.address import parse_address
 from entities.vocabulary import quantity
 from grants.active_generation import active_generation
-from grants.effects.effect import Effect, EffectRow, RowFilter, Tally
+from grants.effects.effect import EffectRow, RowFilter, Tally
 from grants.errors import EffectTooLarge
 from grants.models import Plan
 from grants.plans.permission_effect import TOO_LARGE, generation_of_plan, plan_effect
@@ -71,20 +72,6 @@ def _numbers(tally: Tally) -> str:
     parts = [f"{quantity(gained, 'permission', 'permissions')} gained" if gained else "",
              f"{f'{lost:,}' if gained else quantity(lost, 'permission', 'permissions')} lost" if lost else ""]
     return f": {', '.join(filter(None, parts))}" if any(parts) else ""
-
-
-def effect_sentence(effect: Effect) -> str:
-    """Return a sentence such as `Gives 8 permissions and takes 1 permission; beyond its purpose, it gives 4.`"""
-    tally = effect.tally
-    if not effect.has_effect:
-        return "Changes no permission."
-    gained, lost = tally.gained_for + tally.gained_beyond, tally.lost_for + tally.lost_beyond
-    parts = [f"gives {quantity(gained, 'permission', 'permissions')}" if gained else "",
-             f"takes {quantity(lost, 'permission', 'permissions')}" if lost else ""]
-    beyond = [f"{tally.gained_beyond:,} given" if tally.gained_beyond else "",
-              f"{tally.lost_beyond:,} taken" if tally.lost_beyond else ""]
-    text = " and ".join(filter(None, parts)).capitalize()
-    return f"{text}, of which {' and '.join(filter(None, beyond))} beyond its purpose." if tally.beyond else f"{text}."
 
 
 def tally_phrases(tally: Tally) -> str:
