@@ -149,7 +149,7 @@ def _role_changes(options: LdapOptions, members: DirectoryMembers) -> tuple[list
 
 
 def _missing_accounts(options: LdapOptions, members: DirectoryMembers) -> tuple[list[str], int]:
-    """Return the active linked accounts whose identifier the directory does not have, and the number of active linked accounts.
+    """Return the active linked accounts that the directory no longer has, and the number of active linked accounts.
 
     Runs one query, only with LDAP_DEACTIVATE_MISSING. An account that is linked to several entries needs one of them.
     """

@@ -20,7 +20,7 @@ CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
 CSV_COLUMNS = ("user", "operation", "entity", "from_revision", "from_time", "to_revision", "to_time", "through", "granted_on",
            "privilege", "granted_at", "granted_by", "grant_reason", "revoked_at", "revoked_by", "member_since", "member_added_by",
            "member_until", "member_removed_by")
-# columns of a path whose names in JSON are those of a row, too
+# columns of a path that have the same names in JSON as columns of a row
 PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
 # a page with more users is slow in a browser; the other files have all of them
 MAX_USERS_ON_PAGE = 2_000

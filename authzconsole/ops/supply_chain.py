@@ -45,7 +45,7 @@ def installed_licences(names: Sequence[str]) -> dict[str, str]:
 
 
 def licence_problems(licences: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each package whose licence is not permitted."""
+    """Return a sentence for each package without a permitted licence."""
     problems = []
     for name, licence in sorted(licences.items()):
         parts = [part.strip(" ()") if part.strip() not in ALLOWED_LICENCES else part.strip()

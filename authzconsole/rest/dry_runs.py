@@ -15,7 +15,7 @@ class PlanEffectSerializer(serializers.Serializer):
     leaves = serializers.IntegerField(help_text="Memberships that the plan removes.")
     activations = serializers.IntegerField(help_text="Users that the plan activates.")
     deactivations = serializers.IntegerField(help_text="Users that the plan deactivates.")
-    principals = serializers.IntegerField(help_text="Users and groups whose direct grants, memberships or status change.")
+    principals = serializers.IntegerField(help_text="Users and groups with changed direct grants, memberships or status.")
     planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
     stranded_none = serializers.IntegerField(help_text="Live entities without an active administrator afterwards.")
     stranded_one = serializers.IntegerField(help_text="Live entities with one active administrator afterwards.")

@@ -1,4 +1,4 @@
-"""What a new name or a removal of a user or group means for sign-in, tokens, provisioning and the directory.
+"""Check renames and removals of users and groups against sign-in, provisioning and the directory, and remove tokens.
 
 Other systems know some principals by name: break-glass accounts and mapped groups are named in the settings, and the directory
 and provisioning services compare names. Such principals keep their names.

@@ -11,7 +11,7 @@ from grants.access.what_can import kinds_in_byte_order
 from grants.access.who_can import UserAccess, access_of_users
 from grants.policies.policy import Generation
 
-# A page of a set ends after this many entities, so that its cost is limited also if nobody can access them.
+# A page of a set ends after this many entities, so that its cost is limited even if no user can access them.
 MAX_ENTITIES_PER_PAGE = 100
 KEYS_PER_QUERY = 100
 USERS_PER_PAGE = 10

@@ -109,7 +109,7 @@ class PeopleWithAccess:
             grouped.values(), 1) for operation in operations})
 
     def groups(self) -> QuerySet[Group]:
-        """Return the groups to whose members an operation is permitted. Only the filter of operations counts."""
+        """Return the groups that permit their members an operation. Only the filter of operations counts."""
         if self._combined in (AnyOf(()), Always()):
             return Group.objects.none()
         question = replace(self._question, subject_type="group")

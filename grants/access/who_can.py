@@ -18,7 +18,7 @@ from grants.policies.grammar import AnyOf
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
-# Users whose paths are loaded together.
+# The number of users for which paths are loaded together.
 USERS_PER_BATCH = 200
 
 

@@ -1,4 +1,4 @@
-"""Define the changes whose effect is evaluated, and read the changes of a plan.
+"""Define the changes that can be evaluated, and read the changes of a plan.
 
 Principals are written in full, such as `user:alice`; users and groups of memberships are plain names. A change that has no effect
 on the stored data, such as a grant that exists already, is allowed and is ignored.

@@ -37,7 +37,7 @@ class Tally(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """The users for whom the decision about one operation on one entity changes, in the order of `Tally`."""
+    """The users with a changed decision about one operation on one entity, in the order of `Tally`."""
 
     address: Address
     operation: str

@@ -30,7 +30,7 @@ from grants.policies.policy import Generation
 class OperationEffect:
     """The users that gain and lose operations with the same requirement.
 
-    personal: the users for whom the decision is the same if only memberships and activations change.
+    personal: the users with the same decision if only memberships and activations change.
     reference: the users that the reference generation permits the operations before the changes.
     """
 
@@ -121,7 +121,7 @@ class _Evaluator:
         return affected
 
     def _nodes_of_changed_principals(self) -> Iterator[Node]:
-        """Yield the entities with a grant of a group whose members change, or of a user that is activated or deactivated."""
+        """Yield the entities with a grant of a group with changed members, or of an activated or deactivated user."""
         for principal_type, (model, _) in GRANT_TABLES.items():
             principals = [pk for type_, pk in self.cast.changed if type_ == principal_type]
             if principals:

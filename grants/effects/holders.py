@@ -91,8 +91,8 @@ class Holders:
         return masks
 
     def _check_all(self, container: Node, leaf: HasOnAllLive, masks: list[int], number: int) -> None:
-        """Remove the users without the privilege on some live entity from the masks. Stop when nobody is left."""
-        # an entity whose state changes is inside in some situations only
+        """Remove the users without the privilege on some live entity from the masks. Stop when no user is left."""
+        # an entity with a changed state is inside in some situations only
         changed = {node.pk: node for situation in self.situations for address in situation.states
                    if (node := self._nodes.by_address[address])}
         inside = [pk for pk, node in changed.items() if _is_inside(node, container) and leaf.kind in (None, node.kind)]

@@ -18,7 +18,7 @@ class KindRules:
     """The rules of one kind.
 
     rules: each requirement once, with its operations. is_below: whether grants inside the entity count.
-    container_kinds: the kinds of containers whose grants count for an entity of the kind.
+    container_kinds: grants on containers of these kinds count for an entity of the kind.
     all_live: the requirements over all live entities inside it. is_open: whether some requirement can be met without grants.
     """
 

@@ -36,7 +36,7 @@ class MaskSource(Protocol):
 
 
 def users_meeting(expression: Expression, source: MaskSource) -> int:
-    """Return the mask of the users whose grants meet `expression`."""
+    """Return the mask of the users that meet `expression` with their grants."""
     match expression:
         case Has(privileges, scope):
             return source.holders(scope, privileges)

@@ -20,7 +20,7 @@ class Purpose(Protocol):
     reference: Generation | None
 
     def intended(self, cast: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
-        """Return the mask of the users for whom a changed decision is intended."""
+        """Return the mask of the users with an intended change of this decision."""
 
 
 @dataclass

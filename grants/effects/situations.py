@@ -40,7 +40,7 @@ class AffectedUsers:
     """The users that changes can affect: user number i has bit i.
 
     names: sorted. before, after: all changes. personal: only the changes of memberships and activations; None if there are none.
-    groups: the groups of the users. changed: the users whose memberships or activation change, and their groups.
+    groups: the groups of the users. changed: the users with changed memberships or activation, and their groups.
     is_known_changed: whether a user becomes a known subject, or stops being one.
     """
 

@@ -36,7 +36,7 @@ def generation_of_plan(plan: Plan) -> Generation:
 
 
 def purpose_of_plan(plan: Plan) -> Purpose | None:
-    """Return the purpose of a plan; None for plans whose purpose is the changed grants themselves."""
+    """Return the purpose of a plan; None if the changed grants themselves are the purpose."""
     recipe = plan.recipe
     match plan.origin:
         case PlanOrigin.READINESS:

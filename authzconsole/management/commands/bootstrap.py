@@ -78,7 +78,7 @@ class Command(BaseCommand):
             if not settings.PRODUCTION and not Entity.objects.exists():
                 self._load_demo_tenant()
         finally:
-            # even if the demo tenant cannot be loaded, because somebody must be able to sign in
+            # even if the demo tenant cannot be loaded, because an administrator must be able to sign in
             if credentials := create_first_administrator():
                 self._print_credentials(*credentials)
 

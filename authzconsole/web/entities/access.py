@@ -122,7 +122,7 @@ def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> l
 
 
 def _groups(request: HttpRequest, people: PeopleWithAccess) -> dict:
-    """Return the first groups whose members have access, each with the URL that lists its members."""
+    """Return the first groups that give their members access, each with the URL that lists its members."""
     rows = people.groups().order_by("name").annotate(members=Count("user"))
     groups = list(rows[: MAX_GROUPS + 1])
     return {"rows": [{"group": PrincipalLink("group", group.name, members=group.members),

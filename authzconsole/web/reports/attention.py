@@ -166,7 +166,7 @@ def _console_items() -> Iterator[AttentionItem]:
 
 
 def _failed_run_items() -> Iterator[AttentionItem]:
-    """Yield the analyses whose newest finished run failed. Runs one query."""
+    """Yield the analyses if their newest finished run failed. Runs one query."""
     for run in latest_finished_runs():
         if run.state == RunState.FAILED:
             yield AttentionItem("warning", f"The last run of {ANALYSES[run.analysis].title} failed", _url(run))

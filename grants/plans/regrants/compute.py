@@ -113,7 +113,7 @@ class _Planner:
         return self.result
 
     def _admissible_on_instance(self) -> dict[int, int]:
-        """Return, by number of the privilege, the users to whom it may be granted on the instance.
+        """Return, by number of the privilege, the users that may get it on the instance.
 
         A grant on the instance counts in all namespaces, so this reads all of them, unless no requirement refers to the instance.
         """
@@ -211,7 +211,7 @@ class _Planner:
                 if (missing := mask & ~stage.holders(pk)[number])}
 
     def _single_side_effects(self, stage: Stage, candidates: Mapping[GrantKey, int]) -> dict[GrantKey, int]:
-        """Return the users for whom each candidate alone has a side effect."""
+        """Return, by candidate, the users for which it alone has a side effect."""
         bad: dict[GrantKey, int] = defaultdict(int)
         stored, inside = ExtraGrants(stage, {}), _inside_candidates(stage, candidates)
         of_containers = {key: ExtraGrants(stage, {key: mask}) for key, mask in candidates.items()

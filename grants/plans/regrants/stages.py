@@ -13,7 +13,7 @@ from grants.models import GRANT_TABLES, User, permission_ids
 from grants.policies.grammar import Scope
 from grants.querysets import effective_memberships
 
-NOBODY = (0,) * len(ANY)
+NO_USERS = (0,) * len(ANY)
 ROWS_PER_READ = 10_000
 _COLUMNS = ("pk", "kind", "key", "state", "parent_id", "namespace_id", "application_id")
 
@@ -77,7 +77,7 @@ class Stage:
     def holders(self, pk: int | None) -> tuple[int, ...] | list[int]:
         if pk == self.instance:
             return self.instance_held
-        return self.held.get(pk, NOBODY) if pk is not None else NOBODY
+        return self.held.get(pk, NO_USERS) if pk is not None else NO_USERS
 
     def live_inside(self, container: Node, kind: str | None) -> Iterator[Node]:
         """Yield the live entities inside a container, without the container."""
@@ -95,10 +95,10 @@ def _union(masks: list[int]) -> int:
 
 def stages(subjects: Subjects) -> Iterator[Stage]:
     """Yield everything outside of namespaces, then each namespace by name. Runs three queries for each."""
-    outside = _load_stage(subjects, None, "", 0, NOBODY)
+    outside = _load_stage(subjects, None, "", 0, NO_USERS)
     instance = outside.by_address.get(instance_address())
     outside.instance = instance.pk if instance else 0
-    outside.instance_held = outside.held.get(outside.instance, NOBODY)
+    outside.instance_held = outside.held.get(outside.instance, NO_USERS)
     yield outside
     for pk, name in Entity.objects.filter(kind="namespace").order_by("key").values_list("pk", "key"):
         yield _load_stage(subjects, pk, name, outside.instance, outside.instance_held)
