@@ -55,7 +55,7 @@ def measure() -> bool:
     reference = reference_milliseconds(callers[-1].user)
     # measure every page, also after one that is too slow
     is_within_limits = [measure_page(name, address, caller, reference) for name, address in PAGES.items() for caller in callers]
-    return all(is_within_limits)
+    return all([*is_within_limits, *measure_access(callers[0].user, callers[-1].user, reference)])
 
 
 def vacuum() -> None:
@@ -205,6 +205,39 @@ def measure_page(name: str, address: str, caller: Caller, reference: float) -> b
         durations = sorted(_milliseconds(lambda url=url: _get_page(client, url)) for url in urls[1:])
     percentile_95 = statistics.quantiles(durations, n=20, method="inclusive")[-1]
     return _print_page(f"{name}, {caller.title}", percentile_95, reference, slowest)
+
+
+def measure_access(administrator, watcher, reference: float) -> Iterator[bool]:
+    """Measure the first pages of an entity with 10,000 readers, and of what a user can do who sees nearly everything."""
+    address, watched = create_entity_with_readers(10_000), f"user:{watcher.username}"
+    names = {"entity with 10,000 readers": f"/entities/{address}?tab=access", "who-can": f"/api/v1/who-can?entity={address}",
+             "who-can with direct paths": f"/api/v1/who-can?entity={address}&path=direct",
+             "person who sees nearly everything": f"/people/{watched}", "what-can": f"/api/v1/what-can?principal={watched}",
+             "what-can, datasets": f"/api/v1/what-can?principal={watched}&kind=dataset"}
+    caller = Caller("an administrator", administrator, [{} for _ in range(TIMES + 1)])
+    for name, url in names.items():
+        yield measure_page(name, url, caller, reference)
+
+
+def create_entity_with_readers(readers: int) -> str:
+    """Give READ on a dataset to half of the users directly, and to the other half through a group. Return its address."""
+    from django.contrib.auth.models import Group
+    from django.utils import timezone
+
+    from entities.models import Entity
+    from entities.vocabulary import Privilege
+    from grants.models import GroupGrant, User, UserGrant, permission_ids
+
+    entity = Entity.objects.filter(kind="dataset", state="live").order_by("pk")[1_000]
+    group = Group.objects.create(name="readers")
+    users = list(User.objects.active_principals().order_by("pk").values_list("pk", flat=True)[:readers])
+    columns = {"content_object": entity, "permission_id": permission_ids()[Privilege.READ], "granted_at": timezone.now(),
+               "namespace_id": entity.namespace_id, "application_id": entity.application_id}
+    UserGrant.objects.bulk_create((UserGrant(user_id=pk, **columns) for pk in users[: readers // 2]), ignore_conflicts=True)
+    User.groups.through.objects.bulk_create(User.groups.through(user_id=pk, group=group) for pk in users[readers // 2 :])
+    GroupGrant.objects.create(group=group, **columns)
+    vacuum()
+    return str(entity.address)
 
 
 def example_urls(address: str, caller: Caller) -> Iterator[str]:

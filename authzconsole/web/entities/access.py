@@ -11,6 +11,7 @@ from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.links import PrincipalLink, address_link_to
 from authzconsole.web.shared.paging import Page, url_with
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
+from authzconsole.web.shared.past import past_revision_of
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
@@ -60,7 +61,7 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
         "sort_url": url_with(request, **{"order-by": None if access.is_descending else "-name"}, **FIRST_PAGE),
         "is_descending": access.is_descending, "operations": _operations(entity, target), "privileges": list(Privilege),
         "path_kinds": PATHS, "kinds": sorted(KINDS) if target.has_contents else [],
-        "is_container": entity.kind in CONTAINER_KINDS, "downloads": _downloads(target, where),
+        "is_container": entity.kind in CONTAINER_KINDS, "downloads": _downloads(request, target, where),
     }
     if target.has_contents:
         return context | {"entity_total": target.count()}
@@ -130,9 +131,9 @@ def _groups(request: HttpRequest, people: PeopleWithAccess) -> dict:
                      for group in groups[:MAX_GROUPS]], "is_cut": len(groups) > MAX_GROUPS, "max_groups": MAX_GROUPS}
 
 
-def _downloads(target: Target, where: PeopleFilter) -> list[tuple[str, str]]:
+def _downloads(request: HttpRequest, target: Target, where: PeopleFilter) -> list[tuple[str, str]]:
     query = {"entity": str(target.address), "contents": "true" if target.has_contents else "", "kind": target.kind,
              "operation": where.operation, "privilege": where.privilege, "q": where.text, "group": where.group,
-             "path": where.path_kind}
+             "path": where.path_kind, "as_of": past_revision_of(request)}
     text = urlencode({name: value for name, value in query.items() if value}, safe=":")
     return [("CSV", f"{reverse('rest-who-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-who-can-jsonl')}?{text}")]

@@ -11,6 +11,7 @@ from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.links import address_link_to
 from authzconsole.web.shared.paging import Page, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.past import past_revision_of
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
@@ -55,7 +56,7 @@ def effective_access_section(request: HttpRequest, principal: User | Group, gene
                    for kind, count in counts.items()] if is_counted else None,
         "count_url": url_with(request, **{COUNT: 1}),
         "sentences": _sentences(entities, counts) if is_own and not where.operation and entities.is_quickly_counted else [],
-        "downloads": _downloads(f"{subject_type}:{name}", where),
+        "downloads": _downloads(request, f"{subject_type}:{name}", where),
     }
 
 
@@ -83,7 +84,7 @@ def _visible(rows: list[EntityAccess], principal: User | Group, generation: Gene
     """Return the addresses of rows and paths that the principal can see. Runs one query."""
     addresses = {row.address for row in rows}
     addresses |= {parse_address(path.entity) for row in rows for ways in row.ways.values() for path in ways.listed}
-    return entities_at(addresses, Entity.objects.filter(visibility_condition(principal, generation)))
+    return entities_at(addresses, Entity.objects.filter(visibility_condition(principal, generation, row_by_row=True)))
 
 
 def _row(row: EntityAccess, linked: Collection[Address] | None) -> dict:
@@ -110,8 +111,9 @@ def _quantity(count: int, kind: str) -> str:
     return quantity(count, KINDS[kind].title, KINDS[kind].plural)
 
 
-def _downloads(principal: str, where: EntityFilter) -> list[tuple[str, str]]:
+def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> list[tuple[str, str]]:
     query = {"principal": principal, "q": where.text, "kind": where.kind, "namespace": where.namespace,
-             "privilege": where.privilege, "operation": where.operation}
+             "privilege": where.privilege, "operation": where.operation,
+             "as_of": past_revision_of(request)}
     text = urlencode({name: value for name, value in query.items() if value}, safe=":")
     return [("CSV", f"{reverse('rest-what-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-what-can-jsonl')}?{text}")]

@@ -38,6 +38,12 @@ class Past:
         return self.known is not None and self.revision < self.known.revision
 
 
+def past_revision_of(request: HttpRequest) -> str:
+    """Return the revision that the page shows, as text; empty for the present."""
+    past = getattr(request, "past", None)
+    return str(past.revision) if past else ""
+
+
 def shows_past(subject: Subject) -> Callable:
     """Render the page with the state at the revision or time in the URL parameter `as_of`.
 

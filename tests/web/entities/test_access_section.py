@@ -5,7 +5,9 @@ import pytest
 from entities.address import parse_address
 from entities.models import Entity
 from grants.changes.services import change_grants
+from grants.journal import current_revision
 from grants.models import User
+from grants.principals.services import add_user
 from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
@@ -75,6 +77,22 @@ def test_pages_follow_each_other(browse, monkeypatch):
         names += [row["principal"].name for row in access["rows"]]
         url = access["page"].next_url
     assert names == expected and len(names) > 5
+
+
+def test_the_page_of_an_earlier_state_shows_who_could_access_then(browse):
+    add_user(author=SETUP, name="zed")
+    orders = parse_address("dataset:sales.orders")
+    change_grants(author=SETUP, grant=[("user:zed", orders, "READ")])
+    revision = current_revision()
+    change_grants(author=SETUP, revoke=[("user:zed", orders, "READ")])
+    client = browse("aud")
+    assert "zed" not in {row["principal"].name for row in section(client, URL)["rows"]}
+    access = section(client, f"{URL}&as_of={revision}")
+    assert "zed" in {row["principal"].name for row in access["rows"]}
+    assert all(b"zed" in client.get(url).getvalue() for _, url in access["downloads"])
+    person = client.get(f"/people/user:zed?as_of={revision}")
+    assert "dataset:sales.orders" in {str(row["address_link"]) for row in person.context["access"]["rows"]}
+    assert f'name="as_of" value="{revision}"' in person.content.decode()
 
 
 def test_an_ordinary_account_learns_nothing_about_others(browse):
