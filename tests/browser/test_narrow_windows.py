@@ -20,7 +20,8 @@ def test_a_button_with_two_names_is_not_wider_than_its_card(width, page_of):
     change_grants(author=SETUP, grant=[(f"user:{one}", parse_address("dataset:sales.orders"), "READ")])
     page = page_of("ada", width=width)
     page.goto(f"/people/compare?one={one}&other={other}")
-    block, button = page.locator("[aria-labelledby=copy-title]"), page.get_by_role("button", name=f"Copy from {one} to {other}")
+    block = page.locator("[aria-labelledby=alike-title]")
+    button = block.get_by_role("link", name=f"Give {other} access like {one}")
     inside, whole = button.bounding_box(), block.bounding_box()
     assert inside["x"] + inside["width"] < whole["x"] + whole["width"] <= width
 

@@ -41,7 +41,7 @@ def test_missing_grants_are_found_granted_by_a_plan_and_revoked_by_undoing_it(pa
     expect(page.locator(".decision.denied")).to_contain_text("Nothing is deleted")
     page.get_by_role("button", name="Create plan").click()
     expect(page.locator("#items tbody tr")).to_have_count(3)
-    apply_plan(page, "she takes over logistics", "is applied: 3 granted.")
+    apply_plan(page, "she takes over logistics", "is applied: 3 grants.")
     page.get_by_role("link", name=NEXT_STEP).click()
     expect(report.locator(".decision.allowed")).to_contain_text("sofia.lindqvist can delete it")
     open_overview(page)
@@ -55,7 +55,7 @@ def test_missing_grants_are_found_granted_by_a_plan_and_revoked_by_undoing_it(pa
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Plans").click()
     page.get_by_role("link", name="Let user:sofia.lindqvist delete namespace:logistics").click()
     page.get_by_role("button", name="Undo with a plan").click()
-    apply_plan(page, "the handover is off", "is applied: 3 revoked.")
+    apply_plan(page, "the handover is off", "is applied: 3 revocations.")
     page.get_by_role("link", name=NEXT_STEP).click()
     expect(report.locator(".decision.denied")).to_contain_text("51 are held")
 

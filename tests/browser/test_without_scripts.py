@@ -59,7 +59,7 @@ def test_missing_grants_are_granted_through_a_plan_and_undone_without_scripts(pa
     page.get_by_label("Reason", exact=True).fill("she takes over")
     page.get_by_label("beyond its purpose").check()
     page.get_by_role("button", name="Apply plan").click()
-    expect(page.locator("#notices")).to_contain_text("is applied: 6 granted.")
+    expect(page.locator("#notices")).to_contain_text("is applied: 6 grants.")
     page.goto("/forecast/namespace:sales?deleter=dee")
     expect(page.locator(".decision")).to_contain_text("Everything is deleted: 5 live entities")
     page.goto(plan)
@@ -67,7 +67,7 @@ def test_missing_grants_are_granted_through_a_plan_and_undone_without_scripts(pa
     page.get_by_label("Reason", exact=True).fill("back again")
     page.get_by_label("Accept").check()
     page.get_by_role("button", name="Apply plan").click()
-    expect(page.locator("#notices")).to_contain_text("is applied: 6 revoked.")
+    expect(page.locator("#notices")).to_contain_text("is applied: 6 revocations.")
 
 
 def test_plans_for_selected_entities_and_from_pasted_changes_work_without_scripts(page_of):
