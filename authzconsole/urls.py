@@ -29,6 +29,7 @@ from authzconsole.web.entities.namespace_deletion import forecast_page
 from authzconsole.web.entities.page import entity_page
 from authzconsole.web.explorer.page import explorer, explorer_inside
 from authzconsole.web.explorer.search import search_page, suggest_principals
+from authzconsole.web.journal.differences import differences_page
 from authzconsole.web.journal.evidence import download_evidence, evidence_list, evidence_page
 from authzconsole.web.journal.page import download_journal, journal_page, verify_journal
 from authzconsole.web.journal.security_events import download_security_events, security_event_page
@@ -150,6 +151,7 @@ urlpatterns = [
     # journal
     path("journal/", journal_page, name="journal"),
     path("journal/proof", verify_journal, name="journal-proof"),
+    path("journal/differences", differences_page, name="journal-differences"),
     path("journal/security-events", security_event_page, name="journal-security-events"),
     path("journal/security-events.<slug:extension>", download_security_events, name="journal-security-events-file"),
     path("journal/webhooks", webhook_list, name="journal-webhooks"),

@@ -75,6 +75,7 @@ PAGES = {
     "generation-activate": "/policies/existing/activate",
     "journal": "/journal/",
     "journal-proof": "/journal/proof",
+    "differences": "/journal/differences?of={dataset}&since=1",
     "security-events": "/journal/security-events",
     "evidence-list": "/journal/evidence?entity={dataset}",
     "webhooks": "/journal/webhooks",

@@ -18,6 +18,7 @@ from authzconsole.rest.analyses import (
 )
 from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
+from authzconsole.rest.differences import Differences, DifferencesCsv, DifferencesJsonLines
 from authzconsole.rest.effects.plan_effects import EffectRowsCsv, EffectRowsJsonLines, PlanEffect
 from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
 from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceList
@@ -67,6 +68,9 @@ urlpatterns = [
     path("what-can", WhatCan.as_view(), name="rest-what-can"),
     path("what-can.csv", WhatCanCsv.as_view(), name="rest-what-can-csv"),
     path("what-can.jsonl", WhatCanJsonLines.as_view(), name="rest-what-can-jsonl"),
+    path("differences", Differences.as_view(), name="rest-differences"),
+    path("differences.csv", DifferencesCsv.as_view(), name="rest-differences-csv"),
+    path("differences.jsonl", DifferencesJsonLines.as_view(), name="rest-differences-jsonl"),
     path("members", Members.as_view(), name="rest-members"),
     path("memberships", MembershipChanges.as_view(), name="rest-memberships"),
     path("grants", Grants.as_view(), name="rest-grants"),

@@ -20,10 +20,11 @@ QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"}
             "resource": {"type": "dataset", "id": "sales.orders"}}
 WHO_CAN = [f"/who-can{extension}?entity=dataset:sales.orders" for extension in ("", ".csv", ".jsonl")]
 WHAT_CAN = [f"/what-can{extension}?principal=user:ned" for extension in ("", ".csv", ".jsonl")]
+DIFFERENCES = [f"/differences{extension}?entity=dataset:sales.orders&since=1" for extension in ("", ".csv", ".jsonl")]
 READS = ["/entities", "/entities/dataset:sales.orders", "/users", "/users/ned", "/groups", "/groups/operators", "/members",
          "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/schedules",
          "/schedules/visibility", "/runs", "/journal", "/journal/proof", "/security-events",
-         "/evidence", "/plans", "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *WHAT_CAN]
+         "/evidence", "/plans", "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *WHAT_CAN, *DIFFERENCES]
 WRITES = [
     ("POST", "/entities", {"address": "dataset:sales.new"}),
     ("POST", "/entities/recreate", {"address": "dataset:sales.legacy"}),
@@ -57,7 +58,7 @@ DECISIONS = ("POST", "/decisions", QUESTION)
 FOR_ADMINISTRATORS_AND_AUDITORS = {"/schedules", "/schedules/visibility",
                  "/runs", "/journal", "/journal/proof", "/security-events", "/evidence",
                  "/plans",
-                 "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN}
+                 "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *DIFFERENCES}
 
 # It needs a finished run. tests/rest/test_plans.py covers its access, and that of paths with the number of a plan or a run.
 NEEDS_A_RUN = {("POST", "rest-plans-impact")}

@@ -76,6 +76,7 @@ PAGES = [
     ("/policies/core/activate", 200, 403, 404, 404, 404, 404),
     ("/journal/", 200, 200, 404, 404, 404, 404),
     ("/journal/proof", 200, 200, 404, 404, 404, 404),
+    ("/journal/differences?of=dataset:sales.orders&since=1", 200, 200, 404, 404, 404, 404),
     ("/journal.csv", 200, 200, 404, 404, 404, 404),
     ("/journal/evidence", 200, 200, 404, 404, 404, 404),
     ("/journal/evidence/1/", 404, 404, 404, 404, 404, 404),
