@@ -115,4 +115,6 @@ def _read_only(user: User) -> User:
     """Return the account without the right to change anything, for the checks of pages and templates. It is never stored."""
     reader = copy.copy(user)
     reader.role = Role.AUDITOR
+    # the page names the role that the account has
+    setattr(reader, "get_role_display", user.get_role_display)  # noqa: B010
     return reader
