@@ -23,8 +23,11 @@ MAX_ENTITIES_LISTED = 5
 MAX_OPTIONS = 10
 # form fields that take `user:NAME` or `group:NAME`
 PRINCIPAL_FIELDS = ("principal", "subject", "creator", "source", "target")
+# form fields for several principals, separated by commas; their names go on with an address
+HEIR_FIELD_PREFIXES = ("entity-", "inside-")
 # form fields that take the name of one type of principal
-NAME_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "group": "group"}
+NAME_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "like": "user",
+               "group": "group"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,15 +81,25 @@ def _result_row(entity: Entity, linked: bool) -> dict:
 @auditor_required
 def suggest_principals(request: HttpRequest) -> HttpResponse:
     """Render the options of a principal field. Ordinary accounts get 404, because they may not list names."""
-    field = next((name for name in (*PRINCIPAL_FIELDS, *NAME_FIELDS) if name in request.GET), "")
-    text = text_parameter(request, field, max_characters=150)
+    field = next((name for name in request.GET if name in PRINCIPAL_FIELDS or name in NAME_FIELDS or _has_several(name)), "")
+    text, kept = text_parameter(request, field, max_characters=1_000), ""
+    if _has_several(field) and "," in text:
+        kept, _, text = text.rpartition(",")
+        kept, text = f"{kept}, ", text.lstrip()
+    text = text[:150]
     type_, colon, name = text.partition(":")
     has_type, only_type = bool(colon) and type_ in ("user", "group"), NAME_FIELDS.get(field)
     types = {only_type} if only_type else {type_} if has_type else {"user", "group"}
     names = _matching_principals(types, name if has_type else f"{type_}{colon}{name}")
-    options = [{"type": name.partition(":")[0], "value": name.partition(":")[2] if only_type else name} for name in names]
+    options = [{"type": name.partition(":")[0], "value": name.partition(":")[2] if only_type else f"{kept}{name}"}
+               for name in names]
     return render_page(request, "shared/forms/options.html", {"options": options, "searched": text,
                                                               "list_id": requested_section(request)})
+
+
+def _has_several(field: str) -> bool:
+    """Return whether a form field takes several principals, separated by commas."""
+    return field == "stranded_to" or field.startswith(HEIR_FIELD_PREFIXES)
 
 
 def _matching_principals(types: set[str], text: str) -> list[str]:

@@ -99,6 +99,8 @@ def test_principals_are_suggested_by_type_and_part_of_the_name(browse):
     assert options("subject=group:op") == ["group:operators"]
     assert "group:operators" in options("principal=o") and "user:out" in options("principal=o")
     assert options("deleter=ne") == ["ned"]
+    assert options("like=ne") == ["ned"] and options("stranded_to=user:dee, ne") == ["user:dee, user:ned"]
+    assert options("entity-dataset:sales.orders=ne") == ["user:ned"] and options("inside-namespace:sales=a,b") == []
     assert options("principal=%25") == [] and options("principal=%00zzz") == []
 
 
