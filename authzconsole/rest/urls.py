@@ -30,6 +30,7 @@ from authzconsole.rest.openapi.document import openapi
 from authzconsole.rest.openapi.pages import redoc, root, swagger
 from authzconsole.rest.people.groups import GroupDetail, Groups
 from authzconsole.rest.people.memberships import Members, MembershipChanges
+from authzconsole.rest.people.plans import LikePlans, OffBoardingPlans
 from authzconsole.rest.people.users import UserDetail, Users
 from authzconsole.rest.plans import (
     CopiedPlans,
@@ -79,6 +80,8 @@ urlpatterns = [
     path("plans/ghosts", GhostPlans.as_view(), name="rest-plans-ghosts"),
     path("plans/import", FilePlans.as_view(), name="rest-plans-import"),
     path("plans/many", PlansForMany.as_view(), name="rest-plans-many"),
+    path("plans/like", LikePlans.as_view(), name="rest-plans-like"),
+    path("plans/off-boarding", OffBoardingPlans.as_view(), name="rest-plans-off-boarding"),
     path("plans/policy-impact", ImpactPlans.as_view(), name="rest-plans-impact"),
     path("plans/readiness", ReadinessPlans.as_view(), name="rest-plans-readiness"),
     path("plans/<int:number>", PlanDetail.as_view(), name="rest-plan"),

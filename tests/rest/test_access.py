@@ -42,6 +42,8 @@ WRITES = [
     ("POST", "/plans/readiness", {"namespace": "namespace:sales", "user": "dee", "generation": "final"}),
     ("POST", "/plans/many", {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"], "within": "namespace:sales"}),
     ("POST", "/plans/ghosts", {}),
+    ("POST", "/plans/like", {"source": "ned", "target": "dee"}),
+    ("POST", "/plans/off-boarding", {"user": "dee"}),
     ("POST", "/plans/import", {"document": "verb,principal,entity,privilege\ngrant,user:out,dataset:sales.orders,READ"}),
     ("PUT", "/policies/active", {"name": "core"}),
     ("POST", "/runs", {"analysis": "delete-readiness"}),
