@@ -101,12 +101,16 @@ class PeopleWithAccess:
         grouped = self._grouped
         if not grouped:
             return PeopleCounts(0, {})
-        queries = [self._users, *(self._filtered(requirement) for requirement in grouped)]
+        # many operations have rules that mean the same here, such as rules that differ only in their parameters
+        parts = {requirement: any_of_requirements([requirement], self.address.kind) for requirement in grouped}
+        distinct = list(dict.fromkeys([self._combined, *parts.values()]))
+        queries = [self._filtered(requirement) for requirement in distinct]
         totals = [rows.order_by().annotate(part=Value(part)).values("part").annotate(total=Count("pk"))
                   .values_list("part", "total") for part, rows in enumerate(queries)]
         counts = dict(totals[0].union(*totals[1:], all=True))
-        return PeopleCounts(counts.get(0, 0), {operation: counts.get(part, 0) for part, operations in enumerate(
-            grouped.values(), 1) for operation in operations})
+        return PeopleCounts(counts.get(0, 0), {
+            operation: counts.get(distinct.index(parts[requirement]), 0)
+            for requirement, operations in grouped.items() for operation in operations})
 
     def groups(self) -> QuerySet[Group]:
         """Return the groups that permit their members an operation. Only the filter of operations counts."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege, clip
-from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has, HasAtOrBelow, Scope, leaves
+from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Given, Has, HasAtOrBelow, Scope, leaves
 from grants.policies.policy import Generation
 
 OperationsByRequirement = dict[Expression, list[str]]
@@ -38,13 +38,14 @@ def check_operation(kind: str, operation: str) -> str:
 def any_of_requirements(requirements: Iterable[Expression], kind: str) -> Expression:
     """Return one requirement that is met if any of these is met, with as few parts as possible.
 
-    The database then reads the grants on an address once, and not once for each operation.
+    The database then reads the grants on an address once, and not once for each operation. Only for questions without parameters.
     """
     privileges: dict[Scope, set[Privilege]] = {}
     others: list[Expression] = []
+    requirements = list(requirements)
+    for requirement in requirements:
+        list(leaves(requirement))  # raises for an unknown node
     for part in _alternatives(requirements):
-        for _ in leaves(part):  # raises for an unknown node
-            pass
         if isinstance(part, HasAtOrBelow) and kind not in CONTAINER_KINDS:
             part = Has(ANY)
         if isinstance(part, Always):
@@ -65,8 +66,18 @@ def _alternatives(requirements: Iterable[Expression]) -> Sequence[Expression]:
     """Return the parts of nested `AnyOf` nodes and all other nodes, as one list."""
     found: list[Expression] = []
     for requirement in requirements:
-        found += _alternatives(requirement.parts) if isinstance(requirement, AnyOf) else [requirement]
+        found += _alternatives(requirement.parts) if isinstance(requirement, AnyOf) else [_without_parameters(requirement)]
     return found
+
+
+def _without_parameters(requirement: Expression) -> Expression:
+    """Return the requirement for a question without parameters, in which `Given` is met."""
+    if isinstance(requirement, Given):
+        return Always()
+    if not isinstance(requirement, AllOf):
+        return requirement
+    parts = tuple(part for part in map(_without_parameters, requirement.parts) if not isinstance(part, Always))
+    return parts[0] if len(parts) == 1 else AllOf(parts) if parts else Always()
 
 
 def _is_implied(part: Expression, has: Sequence[Has], others: Sequence[Expression]) -> bool:

@@ -107,6 +107,7 @@ AFTER_A_WALKER = {
     "grants.access.loading._load_all_live": "grants.policies.grammar.leaves",
     "grants.access.requirements._alternatives": "grants.policies.grammar.leaves",
     "grants.access.requirements._is_implied": "grants.policies.grammar.leaves",
+    "grants.access.requirements._without_parameters": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants.permitting_container": "grants.policies.grammar.leaves",
     "grants.plans.minimal_grants._all_live_leaves": "grants.policies.grammar.leaves",
     "grants.effects.kind_rules._kind_rules": "grants.policies.grammar.leaves",
