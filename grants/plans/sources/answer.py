@@ -1,23 +1,91 @@
 """Create plans with the missing grants of a denied question."""
 
+from typing import NamedTuple, cast
+
+from grants.effects.changes import GrantChange
+from grants.effects.effect import effect_of
+from grants.effects.purposes import AnswerQuestion
+from grants.errors import EffectTooLarge
+from grants.evaluation.engine import check_summary
+from grants.evaluation.facts import gather_facts
 from grants.journal import Author, current_revision
 from grants.lifecycle.missing_grants import missing_grants_of
 from grants.models import Plan
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, changes_from_grants, create_plan
+from grants.plans.minimal_grants import grant_order
+from grants.policies.catalogue import generation_by_name
+from grants.policies.explain import MissingGrant, minimal_grant_sets
 from grants.policies.question import Question
+
+# only short alternatives are compared
+MAX_GRANTS_TO_COMPARE, MAX_ALTERNATIVES = 20, 16
+
+GrantsOnly = frozenset[MissingGrant]
+
+
+class Alternative(NamedTuple):
+    """One way to permit a question. beyond: how many other permissions the grants give."""
+
+    beyond: int
+    grants: tuple[MissingGrant, ...]
+
+    @property
+    def words(self) -> str:
+        return " and ".join(f"{privilege} on {address}" for address, privilege in self.grants)
 
 
 def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
-    """Create a plan of the fewest grants that permit a denied question.
+    """Create a plan of grants that permit a denied question: those that give the fewest other permissions.
 
+    Alternatives are compared if they are short; otherwise the plan has the fewest grants. `recipe` lists the alternatives.
     Raise PlanError if no grants would permit it, or if more than MAX_PLAN_ITEMS grants are missing.
     """
     # read before the missing grants, so that a change in between makes the plan stale
     revision = current_revision()
-    missing = missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
+    alternatives = alternatives_of(question)
+    missing = alternatives[0].grants if alternatives else missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
+    recipe = {"subject": question.principal, "operation": question.operation, "entity": str(question.target),
+              "generation": question.generation}
+    if len(alternatives) > 1:
+        recipe |= {"note": _note(alternatives), "alternatives": [
+            {"grants": [f"{privilege} {address}" for address, privilege in alternative.grants], "beyond": alternative.beyond}
+            for alternative in alternatives]}
     return create_plan(author=author, draft=PlanDraft(
         title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
-        origin=PlanOrigin.CHANGE_SET, base_revision=revision, changes=changes_from_grants(question.principal, missing),
-        recipe={"subject": question.principal, "operation": question.operation, "entity": str(question.target),
-                "generation": question.generation},
+        origin=PlanOrigin.CHANGE_SET, base_revision=revision, recipe=recipe,
+        changes=changes_from_grants(question.principal, missing),
         empty_message="nothing is missing that a grant could give"))
+
+
+def alternatives_of(question: Question) -> list[Alternative]:
+    """Return the ways to permit a denied question, the narrowest first; an empty list if they are too long to be compared."""
+    summary = check_summary(question, max_listed=1)
+    total = len(summary.missing_grants or ()) + summary.unlisted_count
+    requirement = question.policy.requirement if question.policy else None
+    if requirement is None or not 0 < total <= min(MAX_GRANTS_TO_COMPARE, MAX_PLAN_ITEMS):
+        return []
+    facts = gather_facts([question], explained=True)[0]
+    sets = sorted(minimal_grant_sets(requirement, question, facts), key=len)[:MAX_ALTERNATIVES]
+    if len(sets) < 2:
+        return []
+    try:
+        # explained facts list every missing grant
+        alternatives = [_alternative(question, tuple(sorted(cast(GrantsOnly, grants), key=grant_order))) for grants in sets]
+    except EffectTooLarge:
+        return []
+    return sorted(alternatives, key=lambda way: (way.beyond, len(way.grants), [grant_order(grant) for grant in way.grants]))
+
+
+def _alternative(question: Question, grants: tuple[MissingGrant, ...]) -> Alternative:
+    user = question.subject if question.subject_type == "user" else ""
+    purpose = AnswerQuestion(user, question.operation, question.known_target)
+    changes = [GrantChange(question.principal, address, privilege) for address, privilege in grants]
+    return Alternative(effect_of(changes, generation_by_name(question.generation), purpose).tally.gained_beyond, grants)
+
+
+def _note(alternatives: list[Alternative]) -> str:
+    """Return the alternatives side by side as text."""
+    chosen, *others = alternatives
+    ways = "; ".join(f"{way.words} ({len(way.grants):,} in all, {way.beyond:,} beyond)" if len(way.grants) > 1
+                     else f"{way.words} ({way.beyond:,} beyond)" for way in others[:4])
+    return f"This plan gives {chosen.beyond:,} permissions beyond its purpose, the fewest of all ways. Other ways: {ways}."
