@@ -26,6 +26,8 @@ from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.framework.endpoint import unknown_path
 from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, Proof
+from authzconsole.rest.monitoring.security_events import SecurityEvents
+from authzconsole.rest.monitoring.webhooks import DeadLetters, Redelivery, WebhookDetail, Webhooks
 from authzconsole.rest.openapi.document import openapi
 from authzconsole.rest.openapi.pages import redoc, root, swagger
 from authzconsole.rest.people.groups import GroupDetail, Groups
@@ -47,7 +49,6 @@ from authzconsole.rest.plans import (
 )
 from authzconsole.rest.policies import ActiveGeneration, Catalogue, Generations
 from authzconsole.rest.schedules import ScheduleDetail, Schedules
-from authzconsole.rest.security_events import SecurityEvents
 
 urlpatterns = [
     # the only path with a trailing slash; Django redirects to it
@@ -114,6 +115,10 @@ urlpatterns = [
     path("evidence/<int:number>", EvidenceDetail.as_view(), name="rest-evidence"),
     path("evidence/<int:number>/file", EvidenceFile.as_view(), name="rest-evidence-file"),
     path("security-events", SecurityEvents.as_view(), name="rest-security-events"),
+    path("webhooks", Webhooks.as_view(), name="rest-webhooks"),
+    path("webhooks/<int:number>", WebhookDetail.as_view(), name="rest-webhook"),
+    path("webhooks/<int:number>/dead-letters", DeadLetters.as_view(), name="rest-dead-letters"),
+    path("webhooks/<int:number>/redeliver", Redelivery.as_view(), name="rest-redelivery"),
     path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
     # without this, Django would answer with an HTML page or a redirect to the sign-in page
     re_path(r"", csrf_exempt(login_not_required(unknown_path))),

@@ -24,7 +24,7 @@ DIFFERENCES = [f"/differences{extension}?entity=dataset:sales.orders&since=1" fo
 READS = ["/entities", "/entities/dataset:sales.orders", "/users", "/users/ned", "/groups", "/groups/operators", "/members",
          "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/schedules",
          "/schedules/visibility", "/runs", "/journal", "/journal/proof", "/security-events",
-         "/evidence", "/plans", "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *WHAT_CAN, *DIFFERENCES]
+         "/webhooks", "/evidence", "/plans", "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *WHAT_CAN, *DIFFERENCES]
 WRITES = [
     ("POST", "/entities", {"address": "dataset:sales.new"}),
     ("POST", "/entities/recreate", {"address": "dataset:sales.legacy"}),
@@ -49,6 +49,7 @@ WRITES = [
     ("POST", "/runs", {"analysis": "delete-readiness"}),
     ("POST", "/runs/1/cancel", None),
     ("PUT", "/schedules/visibility", {"on": True}),
+    ("POST", "/webhooks", {"url": "https://receiver.example/hook"}),
     ("POST", "/evidence", {"entity": "dataset:sales.orders", "since": "1"}),
     ("PATCH", "/groups/operators", {"name": "operations"}),
     ("DELETE", "/groups/operations?revoke_grants=true", None),
@@ -59,7 +60,7 @@ FOR_AUDITORS_TOO = {"/evidence"}
 DECISIONS = ("POST", "/decisions", QUESTION)
 FOR_ADMINISTRATORS_AND_AUDITORS = {"/schedules", "/schedules/visibility",
                  "/runs", "/journal", "/journal/proof", "/security-events", "/evidence",
-                 "/plans",
+                 "/plans", "/webhooks",
                  "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *DIFFERENCES}
 
 # It needs a finished run. tests/rest/test_plans.py covers its access, and that of paths with the number of a plan or a run.

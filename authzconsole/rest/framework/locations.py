@@ -33,6 +33,10 @@ def evidence_location(number: int) -> str:
     return f"{ROOT}/evidence/{number}"
 
 
+def webhook_location(number: int) -> str:
+    return f"{ROOT}/webhooks/{number}"
+
+
 def address_or_404(text: str) -> Address:
     try:
         return parse_address(text)
