@@ -24,7 +24,8 @@ DIFFERENCES = [f"/differences{extension}?entity=dataset:sales.orders&since=1" fo
 READS = ["/entities", "/entities/dataset:sales.orders", "/users", "/users/ned", "/groups", "/groups/operators", "/members",
          "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/schedules",
          "/schedules/visibility", "/runs", "/journal", "/journal/proof", "/security-events",
-         "/webhooks", "/evidence", "/plans", "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *WHAT_CAN, *DIFFERENCES]
+         "/webhooks", "/evidence", "/plans",
+         "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *WHAT_CAN, *DIFFERENCES]
 WRITES = [
     ("POST", "/entities", {"address": "dataset:sales.new"}),
     ("POST", "/entities/recreate", {"address": "dataset:sales.legacy"}),
