@@ -85,7 +85,10 @@ def _visit(browser, url: str, folder: Path, cookies: list, pages: dict[str, str]
     context.add_cookies(cookies)
     page = context.new_page()
     for name, page_url in pages.items():
+        page.set_viewport_size(WINDOWS["wide"])
         page.goto(page_url, wait_until="networkidle")
+        # the tree of entities, which htmx loads when it is visible
+        page.wait_for_selector("[hx-trigger^=intersect]", state="detached")
         for width, window in WINDOWS.items():
             page.set_viewport_size(window)
             for scheme in SCHEMES:
