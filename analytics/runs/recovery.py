@@ -49,7 +49,9 @@ def requeue_lost_runs() -> None:
 
 def resend_waiting_runs() -> None:
     """Resend the waiting runs that were not sent within RESEND_AFTER, oldest first. Stop if Redis does not accept a run."""
-    not_sent_recently = Q(sent_at__isnull=True) | Q(sent_at__lt=timezone.now() - RESEND_AFTER)
+    now = timezone.now()
+    # a time in the future: the clock was set back after the run was sent
+    not_sent_recently = Q(sent_at__isnull=True) | Q(sent_at__lt=now - RESEND_AFTER) | Q(sent_at__gt=now + RESEND_AFTER)
     for run in AnalysisRun.objects.filter(not_sent_recently, state=RunState.WAITING).order_by("requested_at", "pk"):
         if not send_run(run):
             return

@@ -104,6 +104,12 @@ def test_a_recently_sent_run_is_not_sent_again(sent_tasks):
     assert len(sent_tasks) == 1
 
 
+def test_a_run_that_was_sent_before_the_clock_was_set_back_is_sent_again(sent_tasks):
+    create_waiting_run(sent_at=timezone.now() + 2 * recovery.RESEND_AFTER)
+    recovery.sweep_runs()
+    assert len(sent_tasks) == 1
+
+
 def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(replace_computation, monkeypatch, settings):
     def fail(progress):
         raise ConnectionRefusedError
