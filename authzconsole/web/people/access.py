@@ -52,7 +52,8 @@ def effective_access_section(request: HttpRequest, principal: User | Group, gene
         "is_filtered": where != EntityFilter(), "clear_url": url_with(request, **dict.fromkeys((*FILTERS, "what-after"))),
         "kinds": [(kind.name, kind.plural) for kind in KINDS.values() if kind.operations], "operations": _operations(where.kind),
         "privileges": list(Privilege), "max_counted": MAX_COUNTED,
-        "counts": [(kind, KINDS[kind].plural, count, url_with(request, of=kind, **{"what-after": None}))
+        "counts": [(kind, KINDS[kind].title if count == 1 else KINDS[kind].plural, count,
+                    url_with(request, of=kind, **{"what-after": None}))
                    for kind, count in counts.items()] if is_counted else None,
         "count_url": url_with(request, **{COUNT: 1}),
         "sentences": _sentences(entities, counts) if is_own and not where.operation and entities.is_quickly_counted else [],
