@@ -136,6 +136,7 @@ def _form_response(request: HttpRequest, verb: str, target: Address, fields: dic
         "action": address_url(verb, target), "back": entity_tab_url(target, "access"), "all_privileges": list(Privilege),
         "principal_link": principal_link_from_text(fields["principal"]),
         "form_id": {"": PAGE_FORM_ID, "dialog": f"{verb}-form-dialog"}.get(section, section), "page_form_id": PAGE_FORM_ID,
-        "effect": _effect(verb, target, fields),
+        # an input with an error will change, and so will its effect
+        "effect": None if status == 400 else _effect(verb, target, fields),
         "stranding": revocation_warning(fields["principal"], target, fields["privileges"]) if verb == "revoke" else None,
     }, status=status)
