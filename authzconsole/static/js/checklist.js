@@ -2,11 +2,13 @@
 "use strict";
 
 (() => {
-  const boxesOf = (list) => [...list.querySelectorAll("input[type=checkbox][data-item]")].filter((box) => !box.disabled);
+  const boxesOf = (list) =>
+    [...list.querySelectorAll("input[type=checkbox][data-item]")].filter((box) => !box.disabled);
   const updateCounts = () => {
     for (const list of document.querySelectorAll("[data-checklist]")) {
       const total = boxesOf(list).reduce((sum, box) => sum + (box.checked ? Number(box.dataset.item) : 0), 0);
-      for (const count of list.querySelectorAll("[data-checked-count]")) count.textContent = total.toLocaleString("en");
+      for (const count of list.querySelectorAll("[data-checked-count]"))
+        count.textContent = total.toLocaleString("en");
     }
   };
   document.addEventListener("change", (event) => event.target.closest("[data-checklist]") && updateCounts());
