@@ -23,7 +23,7 @@ USE_RESOLUTION = timedelta(minutes=1)
 MAX_USER_AGENT_CHARACTERS = 200
 MAX_EXPIRED_DELETED = 1_000
 # the ids of the sections that htmx reloads at intervals (`hx-trigger="every ..."`)
-POLLING_SECTIONS = ("run", "attention")
+POLLING_SECTIONS = ("run", "attention", "evidence")
 
 
 def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
