@@ -10,7 +10,7 @@ from grants.models import JournalLine
 
 # by the stored action of a line; stored actions never change
 ACTION_LABELS = {
-    "grant": "Granted", "revoke": "Revoked", "plan": "Plan created", "plan-apply": "Plan applied",
+    "grant": "Granted", "revoke": "Revoked", "plan": "Registered as planned", "plan-apply": "Plan applied",
     "plan-discard": "Plan discarded",
     "register": "Registered", "delete": "Deleted", "recreate": "Recreated", "describe": "Description changed",
     "user-add": "User added", "user-activate": "User activated", "user-deactivate": "User deactivated",
