@@ -36,10 +36,11 @@ class Command(ConsoleCommand):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
     def _answer_all(self, file: str) -> None:
+        generation = active_generation().name
         with _open_input(file) as stream:
             lines = lines_of(stream)
             while batch := [read_body(line) for line in islice(lines, BATCH_SIZE)]:
-                answers = answers_in_order(batch)
+                answers = answers_in_order(batch, generation)
                 self.stdout.write("\n".join(json.dumps(answer, ensure_ascii=False) for answer in answers))
 
 
@@ -73,16 +74,19 @@ def read_body(line: bytes | None) -> object:
         return QuestionError(str(error))
 
 
-def answers_in_order(bodies: list) -> list[dict]:
-    """Return the answers to requests, in order. Requests about the same revision are answered together."""
+def answers_in_order(bodies: list, generation: str) -> list[dict]:
+    """Return the answers to requests, in order. Requests about the same revision are answered together.
+
+    generation: the active one of the present.
+    """
     positions, errors = group_by_revision(bodies, max_revisions=None)
     if positions.keys() - {None}:
         catch_up()
     answers = dict(zip(errors, answer_batch(list(errors.values())), strict=True))
     for revision, group in positions.items():
         with as_of(revision) if revision is not None else nullcontext():
-            generation = active_generation().name
-            questions = [_question(bodies[position], generation) for position in group]
+            of_revision = generation if revision is None else active_generation().name
+            questions = [_question(bodies[position], of_revision) for position in group]
             group_answers = list(answer_batch(questions))
         if revision is not None:
             group_answers = [answer | {"context": {**answer.get("context", {}), "as_of": revision}} for answer in group_answers]
