@@ -17,6 +17,8 @@ from grants.evidence.timeline import Change, HeldPeriod
 from grants.models import JournalLine
 
 CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
+# the page refers to it
+STYLE = Path(__file__).parent / "report.css"
 CSV_COLUMNS = ("user", "operation", "entity", "from_revision", "from_time", "to_revision", "to_time", "through", "granted_on",
            "privilege", "granted_at", "granted_by", "grant_reason", "revoked_at", "revoked_by", "member_since", "member_added_by",
            "member_until", "member_removed_by")
@@ -55,7 +57,7 @@ def write_files(folder: Path, evidence: Evidence, periods: AccessPeriods, progre
         figures = {"users": users, "rows": row_count, "users_checked": periods.user_count}
         for output in outputs:
             output.finish(figures)
-    return EvidenceFiles(paths, figures)
+    return EvidenceFiles(paths | {STYLE.name: STYLE}, figures)
 
 
 class RevisionTimes:

@@ -70,7 +70,7 @@ class WebhookCreationSerializer(StrictSerializer):
 class WebhookChangeSerializer(StrictSerializer):
     """The new state of a webhook. An enabled webhook continues where it stopped."""
 
-    enabled = Boolean()
+    enabled = Boolean(help_text="Whether the webhook sends lines.")
     reason = reason_field()
 
 

@@ -8,6 +8,7 @@ from django.test import Client
 
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
 from authzconsole.common.tokens import create_token
+from authzconsole.models import Webhook
 from authzconsole.rest.openapi.document import document
 from entities.address import parse_address
 from grants.models import Plan
@@ -87,6 +88,7 @@ def send(db):
     create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("namespace:sales"), "READ")])
     secret = create_token(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
     client = Client(headers={"Authorization": f"Bearer {secret}"})
+    Webhook.objects.create(pk=Plan.objects.latest("pk").pk, url="https://example.com/hook", nonce="x", created_by="ada")
     in_path = IN_PATH | {"number": str(Plan.objects.latest("pk").pk)}
 
     def send_request(path, method, *, body=None, query=None, **headers):

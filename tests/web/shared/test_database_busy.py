@@ -18,7 +18,7 @@ def fail_changes(monkeypatch, message):
     def change_grants(**_):
         raise OperationalError(message)
 
-    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants", change_grants)
+    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants_as_shown", change_grants)
 
 
 def test_a_locked_database_returns_503_with_retry_after(browse, monkeypatch):
