@@ -60,13 +60,13 @@ def permissions() -> set[tuple[str, str, str]]:
 
 
 def create_plan(client, run: AnalysisRun, **scope) -> Plan:
-    page = client.post(f"/plans/policy-impact/{run.pk}", scope, follow=True)
+    page = client.post(f"/plans/policy-impact/{run.pk}", {"prefer": "fewest"} | scope, follow=True)
     assert "the smallest set of grants" in page.content.decode() or "would not be enough" in page.content.decode()
     return page.context["plan"]
 
 
 def apply_plan(client, plan: Plan) -> None:
-    page = client.post(f"/plans/{plan.pk}/apply", {"reason": "keeps current permissions"}, follow=True)
+    page = client.post(f"/plans/{plan.pk}/apply", {"reason": "keeps current permissions", "beyond": "yes"}, follow=True)
     plan.refresh_from_db()
     assert f"Plan {plan.pk} is applied" in page.content.decode() and plan.state == PlanState.APPLIED
 

@@ -65,7 +65,7 @@ def open_overview(page):
 
 
 def tile(page, namespace):
-    return page.get_by_role("link", name=re.compile(f"^namespace:{namespace}:"))
+    return page.get_by_role("link", name=re.compile(rf"^namespace:{namespace}: \d+ live entit"))
 
 
 def wait_for_report(page):
