@@ -25,6 +25,11 @@ def active_principal_sql(alias: str) -> str:
     return f"{alias}.is_active AND {alias}.is_principal"
 
 
+def principal_sql(alias: str) -> str:
+    """Return the SQL condition that a user is a principal, active or not. alias: the alias of the user table."""
+    return f"{alias}.is_principal"
+
+
 class UserQuerySet(QuerySet):
     """Users, with filters for active principals."""
 

@@ -4,7 +4,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from django.contrib.auth.models import Group
-from django.db.models import Q
 
 from entities.address import Address
 from entities.models import State
@@ -120,7 +119,7 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
     members = memberships().filter(group__pk__among=granted_ids).values("user_id")
     rows = User.objects.order_by("username").only("pk", "username", "is_active", "is_principal")
     if is_for_all:
-        rows = rows.filter(Q(is_principal=True) | Q(username__among=list(users))) if users else rows.principals()
+        rows = rows.principals() | rows.filter(username__among=list(users)) if users else rows.principals()
     else:
         named = rows.filter(username__among=list(users)) if users else rows.none()
         rows = named | rows.filter(pk__in=members) if granted_ids else named

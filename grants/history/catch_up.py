@@ -193,7 +193,7 @@ def _write_users(events: Events, ids: dict[str, int], lines: Sequence[tuple]) ->
     late = late_principals(lines)
     for name, revision in late.items():
         # the table of users may have contained the change before the periods did
-        UserPeriod.objects.filter(user=ids[name], from_revision__lt=revision, is_principal=True).update(is_principal=False)
+        UserPeriod.objects.filter(user=ids[name], from_revision__lt=revision).update(is_principal=False)
     account_only = {ids[name] for name in _account_only(new_users(lines)) | late.keys()}
     names = {ids[name]: name.partition(":")[2] for (name,) in events["user"]}
     _user_table(names, account_only).write({(ids[name],): key_events for (name,), key_events in events["user"].items()})

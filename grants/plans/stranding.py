@@ -13,12 +13,12 @@ from entities.models import Entity, State
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.bulk_rows import chunks, insert_rows
 from grants.models import GroupGrant, Plan, PlanItem, PlanStranding, PlanVerb, User, UserGrant, permission_ids
-from grants.querysets import active_principal_sql
+from grants.querysets import active_principal_sql, principal_sql
 
 _ITEM, _ENTITY = PlanItem._meta.db_table, Entity._meta.db_table
 _USER, _MEMBER = User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
-_IS_ACTIVE_PRINCIPAL = active_principal_sql("u")
+_IS_ACTIVE_PRINCIPAL, _IS_PRINCIPAL = active_principal_sql("u"), principal_sql("u")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class _PlanSql:
         is_revoked = f"EXISTS (SELECT 1 FROM {_ITEM} i WHERE {{}})"
         group_revoked = is_revoked.format(self._is_grant_item("revoke", "group", "o.name"))
         rows = [
-            f"SELECT u.id {self._direct_grants()} AND {self._is_active_after()} AND u.is_principal "
+            f"SELECT u.id {self._direct_grants()} AND {self._is_active_after()} AND {_IS_PRINCIPAL} "
             f"AND NOT {is_revoked.format(self._is_grant_item('revoke', 'user', 'u.username'))}",
             f"SELECT u.id {self._group_grants()} AND {self._is_member_after()} AND NOT {group_revoked}",
             # a user becomes a principal with the grant
@@ -151,7 +151,7 @@ class _PlanSql:
         """Return the condition that membership `m` of `u` in `o` counts after the plan."""
         if not self.changes_members:
             return _IS_ACTIVE_PRINCIPAL
-        return (f"u.is_principal AND {self._is_active_after()} "
+        return (f"{_IS_PRINCIPAL} AND {self._is_active_after()} "
                 f"AND NOT {self._user_item('leave', 'AND x.group_name = o.name')}")
 
     def _user_item(self, verb: str, condition: str = "") -> str:

@@ -107,6 +107,7 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.FACTOR_REMOVE: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
     EventKind.FACTOR_RESET: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),
     EventKind.IDENTITY_LINK: _account("Link identity"),
+    EventKind.IDENTITY_UNLINK: _account("Unlink identity"),
     EventKind.GENERATION_ACTIVATE: _entity(UPDATE, "active generation"),
     EventKind.SCHEDULE_ON: _entity(UPDATE, "schedule"),
     EventKind.SCHEDULE_OFF: _entity(UPDATE, "schedule"),

@@ -14,8 +14,8 @@ from grants.models import User
 from tests.support.cast import SETUP
 
 PAGES = {
-    "/": 23,
-    "/?colour=exposure": 24,
+    "/": 27,
+    "/?colour=exposure": 28,
     "/entities/namespace:sales": 12,
     "/entities/namespace:sales?tab=access": 32,
     "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 24,
