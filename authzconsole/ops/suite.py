@@ -57,9 +57,10 @@ FULL = (
 )
 # The lanes run in parallel, the passes of a lane one after the other. On two cores, the lanes take about the same time.
 LANES = (FULL[:1], FULL[1:2], FULL[2:])
-# The rules, the addresses, the changes of grants, and one page of each area: a minute on two cores.
+# The rules, the addresses, the changes of grants and their effects, the past, and one page of each area: a minute on two cores.
 QUICK = (Pass("quick", "sqlite", "not spark and not browser and not worker and not slow", paths=(
-    "tests/entities", "tests/grants/changes", "tests/grants/policies", "tests/grants/principals",
+    "tests/entities", "tests/grants/changes", "tests/grants/effects", "tests/grants/evidence", "tests/grants/history",
+    "tests/grants/policies", "tests/grants/principals",
     "tests/grants/tenant/test_tenant_import.py", "tests/grants/test_active_generation.py", "tests/grants/test_journal.py",
     "tests/web/test_areas.py", "tests/web/accounts/test_sign_in.py", "tests/web/policies", "tests/api/test_token_fast_path.py",
     "tests/rest/test_grants.py", "tests/ops/test_architecture.py", "tests/ops/test_settings.py", "tests/ops/test_suite.py",
