@@ -1,7 +1,7 @@
 PYTHON ?= python3
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check upgrade-check sbom audit licences bench soak screenshots
+.PHONY: help run test test-quick coverage lint format hooks setup lock deploy-check image-check upgrade-check sbom audit licences bench soak screenshots
 
 # authzconsole/ops is started as the top-level package `ops`, because authzconsole imports Django, which may be missing yet
 OPS = cd authzconsole && exec $(PYTHON) -m ops
@@ -16,7 +16,7 @@ run:  ## install what is missing and start the console at http://127.0.0.1:8000 
 	@$(OPS).run
 
 test:  ## install what is missing and run every test, on SQLite and on PostgreSQL
-	@$(OPS).suite
+	@$(OPS).suite $(TEST_OPTIONS)
 
 test-quick:  ## run the tests of the rules, the addresses and one page of each area, in a minute
 	@$(OPS).suite --quick
@@ -71,6 +71,11 @@ lock:  ## write requirements/ from pyproject.toml (LOCK_OPTIONS=--upgrade: the n
 deploy-check:  ## install the console from the package index with deploy/install.sh, and test it behind nginx
 	@$(OPS).setup --for test
 	CONSOLE_FULL_INSTALL=1 .venv/bin/python -m pytest -q tests/deploy/test_install.py tests/deploy/test_nginx.py
+
+image-check:  ## test an image that was built from deploy/Containerfile, with podman or docker (CONSOLE_IMAGE=NAME)
+	@test -n "$(CONSOLE_IMAGE)" || { echo "CONSOLE_IMAGE names the image, such as authzconsole:1.1.0"; exit 2; }
+	@$(OPS).setup --for quick
+	CONSOLE_IMAGE=$(CONSOLE_IMAGE) .venv/bin/python -m pytest -q tests/deploy/test_image.py
 
 upgrade-check:  ## upgrade a database with 100,000 entities while the released version answers reads
 	@$(OPS).setup --for test

@@ -15,6 +15,7 @@ from analytics.tables import (
     IMPACT,
     IMPACT_DETAIL,
     IMPACT_OPERATIONS,
+    PLAN_EFFECT_TABLES,
     READINESS,
     READINESS_DETAIL,
     READINESS_NAMESPACES,
@@ -78,7 +79,7 @@ class Analysis:
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
     """
 
-    name: AnalysisName
+    name: AnalysisName | str
     title: str
     question: str
     options: tuple[str, ...]
@@ -232,3 +233,36 @@ def analysis_by_name(name: str) -> Analysis:
     if name in ANALYSES:
         return ANALYSES[name]
     raise AnalysisError(f"`{name}` is not an analysis; the analyses are {', '.join(ANALYSES)}", field="analysis")
+
+
+# the names of the runs that compute the effect of a plan, the effect of single changes, and the items of a review
+PLAN_EFFECT, CHANGE_EFFECT, REVIEW_ITEMS = "plan-effect", "change-effect", "review-items"
+# These are requested for one object, such as a plan, and shown on its page. They are in no list of analyses.
+INTERNAL_ANALYSES: dict[str, Analysis] = {
+    PLAN_EFFECT: Analysis(
+        name=PLAN_EFFECT,
+        title="Effect of a plan",
+        question="Which decisions does a plan change?",
+        options=("plan", "generation"),
+        outputs=tuple(Output(table, "", "Which decisions change?") for table in PLAN_EFFECT_TABLES),
+        figures=MappingProxyType({}),
+    ),
+    CHANGE_EFFECT: Analysis(
+        name=CHANGE_EFFECT,
+        title="Effect of a change",
+        question="Which decisions does a change change?",
+        # changes: one on each line, as `change_as_text` writes them; active: the name of the active generation
+        options=("changes", "generation", "active"),
+        outputs=tuple(Output(table, "", "Which decisions change?") for table in PLAN_EFFECT_TABLES),
+        figures=MappingProxyType({}),
+    ),
+    # its tables are those of `analytics.review_items`, which only that package reads
+    REVIEW_ITEMS: Analysis(
+        name=REVIEW_ITEMS, title="Items of a review", question="Which grants and memberships are reviewed?", options=("review",),
+        outputs=(), figures=MappingProxyType({})),
+}
+
+
+def analysis_of_run(name: str) -> Analysis:
+    """Return the analysis that a run names, also an internal one. Raise AnalysisError."""
+    return INTERNAL_ANALYSES[name] if name in INTERNAL_ANALYSES else analysis_by_name(name)

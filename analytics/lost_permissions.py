@@ -4,7 +4,7 @@ The files of a report can be changed outside the console. A plan is therefore on
 gives the answers of the report.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class LostPermissions:
     after: Generation
     left_out: int = 0
 
-    def confirmed(self, rows: Iterable[Row]) -> Iterator[LostPermission]:
+    def confirmed_losses(self, rows: Iterable[Row]) -> Iterator[LostPermission]:
         """Yield the rows that the rule engine confirms. rows: (user, entity, operation)."""
         remaining = iter(rows)
         while batch := list(islice(remaining, ROWS_PER_BATCH)):
@@ -100,7 +100,7 @@ def _permitted_keys(permissions: list[LostPermission], generation: Generation) -
     return permitted
 
 
-def lost_rows(run: AnalysisRun, names: set[str] | None) -> Iterator[Row]:
+def lost_rows(run: AnalysisRun, names: Collection[str] | None) -> Iterator[Row]:
     """Yield each row of the detail table that is a lost permission. names: of these users only; None for all."""
     table = analysis_by_name(AnalysisName.POLICY_IMPACT).table("detail")
     for batch in result_batches(table, run.result_folder, manifest=report_manifest(run)):

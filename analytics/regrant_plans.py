@@ -7,24 +7,24 @@ permissions to members who lose nothing.
 
 import logging
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
-
-from django.contrib.auth.models import Group
 
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.lost_permissions import LostPermission, LostPermissions, Row, lost_rows
 from analytics.models import AnalysisRun, RunState
 from analytics.results.read import result_page
 from entities.address import Address, AddressError, parse_address
-from entities.vocabulary import quantity
+from entities.vocabulary import Privilege, quantity
 from grants.errors import PlanError
 from grants.journal import Author
-from grants.models import Plan, PlanBreadth, User
-from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, changes_from_grants, create_plan
-from grants.plans.minimal_grants import MinimalGrants, minimal_grants
-from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants
+from grants.models import Plan, PlanBreadth
+from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.minimal_grants import minimal_grants
+from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants, count_regrants
+from grants.plans.regrants.create import kept_not_recipe
+from grants.plans.regrants.scope import regrant_scope
 from grants.plans.staleness import first_relevant_line_since, line_summary
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
@@ -35,35 +35,21 @@ MAX_LOST_PERMISSIONS = 1_000_000
 
 
 @dataclass(slots=True)
-class _Regrant:
-    """The grants of the plan.
+class Regrant:
+    """The grants of a plan, and their effect.
 
-    kept: the number of permissions that they keep. left_out: the number of rows of the report that the rule engine does not
-    confirm. The other fields are as in `MinimalGrants`.
+    effect: see `Regrants`. kept: the number of lost permissions that the grants keep. left_out: the number of rows of the
+    report that the rule engine does not confirm. has_side_effects: whether the grants may give other permissions too.
     """
 
-    changes: list[PlanChange] = field(default_factory=list)
+    effect: Regrants
     kept: int = 0
-    only_way: int = 0
-    is_smallest: bool = True
     left_out: int = 0
-    kept_not: int = 0
     has_side_effects: bool = True
 
-    def take(self, regrants: Regrants, scope: str) -> None:
-        """Use the narrowest grants. Raise PlanError if no permission can be kept without others."""
-        if regrants.lost and not regrants.grants:
-            count = quantity(regrants.lost, "lost permission", "lost permissions")
-            raise PlanError(f"none of the {count}{scope.rstrip(',')} can be kept without also giving others: "
-                            f"prefer the fewest grants, and review the effect of the plan")
-        self.changes = [("grant", f"user:{user}", address, privilege) for user, address, privilege in regrants.grants]
-        self.only_way, self.is_smallest, self.has_side_effects = regrants.only_way, regrants.is_smallest, False
-        self.kept, self.kept_not = regrants.lost - regrants.kept_not, regrants.kept_not
-
-    def add(self, user: str, minimal: MinimalGrants) -> None:
-        self.changes += changes_from_grants(f"user:{user}", minimal.grants)
-        self.only_way += minimal.only_way
-        self.is_smallest = self.is_smallest and minimal.is_smallest
+    @property
+    def changes(self) -> list[PlanChange]:
+        return [("grant", f"user:{user}", address, privilege) for user, address, privilege in self.effect.grants]
 
     @property
     def note(self) -> str:
@@ -74,11 +60,11 @@ class _Regrant:
         if self.has_side_effects:
             return ""
         text = " The grants give nothing else."
-        if not self.kept_not:
+        if not self.effect.kept_not:
             return text
-        count = quantity(self.kept_not, "permission", "permissions")
-        return (f"{text} {count} cannot be kept without also giving others and {'is' if self.kept_not == 1 else 'are'} left "
-                f"out.")
+        count = quantity(self.effect.kept_not, "permission", "permissions")
+        return (f"{text} {count} cannot be kept without also giving others and {'is' if self.effect.kept_not == 1 else 'are'} "
+                f"left out.")
 
     @property
     def _left_out_note(self) -> str:
@@ -90,15 +76,69 @@ class _Regrant:
 
     @property
     def _choice_note(self) -> str:
-        total, with_choice = len(self.changes), len(self.changes) - self.only_way
+        total, with_choice = len(self.effect.grants), len(self.effect.grants) - self.effect.only_way
         kept = f"It keeps {self.kept:,} permission{'' if self.kept == 1 else 's'} that would be lost"
         if not with_choice:
             return f"{kept}. There is no other way to keep them: it is the smallest set of grants."
-        text = (f"{kept}. {self.only_way:,} of its {total:,} grants are the only way; {with_choice:,} keep permissions that "
-                f"could be kept in several ways")
-        if self.is_smallest:
+        text = (f"{kept}. {self.effect.only_way:,} of its {total:,} grants are the only way; {with_choice:,} keep permissions "
+                f"that could be kept in several ways")
+        if self.effect.is_smallest:
             return f"{text}, and fewer would not be enough."
         return f"{text}: none of them can be left out, but another choice might need fewer."
+
+
+def compute_regrant(run: AnalysisRun, *, user: str = "", group: str = "", namespace: str = "",
+                    prefer: Prefer = Prefer.NARROWEST) -> Regrant:
+    """Return the grants of a plan from the report of a policy-impact run, without creating it.
+
+    The arguments, errors and costs are those of `create_regrant_plan`. Reads the tenant once to count the effect.
+    """
+    before, after = _validated_generations(run)
+    scope = regrant_scope(user, group, namespace)
+    permissions, confirmed_total = LostPermissions(before, after), 0
+    grants: list[tuple[str, Address, Privilege]] = []
+    only_way, is_smallest = 0, True
+    confirmed = permissions.confirmed_losses(_rows_in_namespace(lost_rows(run, scope.users), namespace))
+    for name, lost in _permissions_by_user(confirmed):
+        confirmed_total += len(lost)
+        if prefer == Prefer.FEWEST:
+            minimal = minimal_grants(name, lost, after, max_grants=MAX_PLAN_ITEMS - len(grants))
+            grants += ((name, *grant) for grant in minimal.grants)
+            only_way, is_smallest = only_way + minimal.only_way, is_smallest and minimal.is_smallest
+    if prefer == Prefer.NARROWEST and confirmed_total:
+        regrant = _narrowest(before, after, scope, _scope_text(user, group, namespace))
+    else:
+        effect = count_regrants(before, after, grants, scope=scope) if grants else Regrants()
+        effect.only_way, effect.is_smallest = only_way, is_smallest
+        regrant = Regrant(effect, kept=confirmed_total)
+    regrant.left_out = permissions.left_out
+    return regrant
+
+
+@dataclass(frozen=True, slots=True)
+class RegrantWay:
+    """The effect of one preference for the grants. fault: why there is no such plan; otherwise None, and the effect is known."""
+
+    prefer: Prefer
+    effect: Regrants | None = None
+    fault: str = ""
+
+
+def regrant_ways(run: AnalysisRun, *, user: str = "", group: str = "", namespace: str = "") -> list[RegrantWay]:
+    """Return the effect of the plan for each preference, without creating a plan.
+
+    The arguments, errors and costs are those of `compute_regrant`, except that a preference without a plan returns its fault.
+    """
+    _validated_generations(run)
+    regrant_scope(user, group, namespace)
+    ways = []
+    for prefer in Prefer:
+        try:
+            regrant = compute_regrant(run, user=user, group=group, namespace=namespace, prefer=prefer)
+            ways.append(RegrantWay(prefer, regrant.effect))
+        except PlanError as error:
+            ways.append(RegrantWay(prefer, fault=str(error)))
+    return ways
 
 
 def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", group: str = "", namespace: str = "",
@@ -114,36 +154,35 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
     about each lost permission; those that it does not confirm are left out and counted.
     """
     before, after = _validated_generations(run)
-    names = _user_names(user, group)
-    regrant, permissions = _Regrant(), LostPermissions(before, after)
-    confirmed = permissions.confirmed(_rows_in_namespace(lost_rows(run, names), namespace))
-    for name, lost in _permissions_by_user(confirmed):
-        regrant.kept += len(lost)
-        if prefer == Prefer.FEWEST:
-            regrant.add(name, minimal_grants(name, lost, after, max_grants=MAX_PLAN_ITEMS - len(regrant.changes)))
-    if prefer == Prefer.NARROWEST and regrant.kept:
-        regrant.take(_narrowest(before, after, names, namespace), _scope_text(user, group, namespace))
-    regrant.left_out = permissions.left_out
+    regrant = compute_regrant(run, user=user, group=group, namespace=namespace, prefer=Prefer(prefer))
     if regrant.left_out:
         logger.warning("The rule engine does not confirm %s rows of the report of run %s", regrant.left_out, run.pk)
     scope = _scope_text(user, group, namespace)
     recipe = {"run": run.pk, "generation": before.name, "to_generation": after.name, "user": user, "group": group,
-              "namespace": namespace, "prefer": str(prefer), "kept_not": regrant.kept_not, "answers": regrant.kept,
-              "only_way": regrant.only_way, "left_out": regrant.left_out,
-              "is_smallest": regrant.is_smallest, "note": regrant.note}
+              "namespace": namespace, "prefer": str(prefer), "kept_not": regrant.effect.kept_not, "answers": regrant.kept,
+              "only_way": regrant.effect.only_way, "left_out": regrant.left_out, **kept_not_recipe(regrant.effect),
+              "is_smallest": regrant.effect.is_smallest, "note": regrant.note}
     return create_plan(author=author, draft=PlanDraft(
         title=f"Keep current permissions, from {before.name} to {after.name}{scope}", origin=PlanOrigin.POLICY_IMPACT,
         changes=regrant.changes, base_revision=run.revision, recipe=recipe, breadth=PlanBreadth.NAMESPACES,
         empty_message=_empty_message(before, after, scope, regrant.left_out)))
 
 
-def _narrowest(before: Generation, after: Generation, names: set[str] | None, namespace: str) -> Regrants:
-    scope = RegrantScope(None if names is None else frozenset(names), namespace)
-    return compute_regrants(before, after, scope=scope, max_grants=MAX_PLAN_ITEMS)
+def _narrowest(before: Generation, after: Generation, scope: RegrantScope, scope_text: str) -> Regrant:
+    """Return the grants that give nothing else. Raise PlanError if no permission can be kept without others."""
+    regrants = compute_regrants(before, after, scope=scope, max_grants=MAX_PLAN_ITEMS)
+    if regrants.lost and not regrants.grants:
+        count = quantity(regrants.lost, "lost permission", "lost permissions")
+        raise PlanError(f"none of the {count}{scope_text.rstrip(',')} can be kept without also giving others: "
+                        f"prefer the fewest grants, and review the effect of the plan")
+    return Regrant(regrants, kept=regrants.lost - regrants.kept_not, has_side_effects=False)
 
 
 def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
-    """Return the two generations of the run after checking that its report can be used. Raise as `create_regrant_plan`."""
+    """Return the two generations of the run after checking that its report can be used.
+
+    Raise the errors of `create_regrant_plan`.
+    """
     if run.analysis != AnalysisName.POLICY_IMPACT:
         raise AnalysisError(f"run {run.pk} is a run of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} contains "
                             f"the lost permissions")
@@ -158,19 +197,6 @@ def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
         raise PlanError(f"run {run.pk} is for revision {run.revision:,}, and the data has changed since: {line_summary(line)}; "
                         f"run {AnalysisName.POLICY_IMPACT} again, and create a plan from its new report")
     return generation_by_name(run.options["generation"]), generation_by_name(run.options["to_generation"])
-
-
-def _user_names(user: str, group: str) -> set[str] | None:
-    """Return the names of the users that the plan is for; None for all users."""
-    if user and not User.objects.filter(username=user).exists():
-        raise PlanError(f"user:{user} does not exist: add it first, or correct the name")
-    if not group:
-        return {user} if user else None
-    row = Group.objects.filter(name=group).first()
-    if row is None:
-        raise PlanError(f"group:{group} does not exist: add it first, or correct the name")
-    members = set(row.user_set.values_list("username", flat=True))
-    return members & {user} if user else members
 
 
 def _permissions_by_user(permissions: Iterable[LostPermission]) -> Iterator[tuple[str, list[tuple[Address, str]]]]:

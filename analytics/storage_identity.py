@@ -37,7 +37,7 @@ def change_storage_identity(*, author: Author) -> tuple[str, str]:
 
 
 def deletable_prefix() -> str:
-    """Return the beginning of the report folders that this console may delete, below SNAPSHOT_URI. Runs at most one query."""
+    """Return the prefix of the paths, below SNAPSHOT_URI, that this console may delete. Runs at most one query."""
     return "results/" if is_storage_private() else f"results/{storage_identity()}/"
 
 

@@ -20,12 +20,15 @@ class ConsoleConfig(AppConfig):
         from authzconsole.common import recent_authentication
         from authzconsole.common.security_events.sources import connect_sources
         from authzconsole.sessions import account_removal, services, store
+        from authzconsole.sessions.token_persons import service_accounts_of, token_creators
+        from grants.changes.persons import register_token_lookups
         from grants.principals.access_ending import register_access_ender
         from grants.principals.removal_hooks import register_account_cleaner, register_name_guard
 
         user_logged_in.connect(recent_authentication.record_sign_in)
         user_logged_in.connect(store.record_sign_in)
-        register_access_ender(services.end_access)
+        register_access_ender(services.end_access, services.count_access)
+        register_token_lookups(token_creators, service_accounts_of)
         register_account_cleaner(account_removal.remove_account_data)
         register_name_guard(account_removal.name_guard)
         connect_sources()

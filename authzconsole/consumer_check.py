@@ -14,7 +14,7 @@ CHECK_SECONDS = 2.0
 
 
 class ConsumerCheck(bootsteps.StartStopStep):
-    """A step of the consumer that connects it again if it waits for the end of tasks that have ended."""
+    """A step of the consumer. It reconnects the consumer if the consumer waits for tasks that have already ended."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -35,9 +35,9 @@ class ConsumerCheck(bootsteps.StartStopStep):
     shutdown = stop
 
     def _check(self, consumer: Any) -> None:
-        """Raise ConnectionResetError, after which Celery connects again, if two checks find the same blocking messages.
+        """Raise ConnectionResetError if two checks find the same blocking messages. Celery then connects again.
 
-        Two, because a task ends shortly before its message is acknowledged.
+        One check is not enough, because a task ends shortly before its message is acknowledged.
         """
         blocking, self._blocking = self._blocking, _blocking_messages(consumer)
         if self._blocking and self._blocking == blocking:

@@ -25,12 +25,12 @@ class TokenScope(models.TextChoices):
 class ApiTokenQuerySet(models.QuerySet["ApiToken"]):
     """Queries for tokens by their state."""
 
-    def unexpired(self) -> "ApiTokenQuerySet":
+    def unexpired_tokens(self) -> "ApiTokenQuerySet":
         now = timezone.now()
         return self.filter(expires_at__gt=now, limit_starts_at__gt=now - max_token_lifetime())
 
     def active(self) -> "ApiTokenQuerySet":
-        return self.unexpired().filter(revoked_at=None)
+        return self.unexpired_tokens().filter(revoked_at=None)
 
 
 def max_token_lifetime() -> timedelta:
@@ -162,13 +162,17 @@ class SecurityEventTarget(models.Model):
 
 
 class AccountSession(AbstractBaseSession):
-    """A session (see authzconsole.sessions). account: None before the sign-in. created_at: the time of the sign-in."""
+    """A session (see authzconsole.sessions). account: None before the sign-in. created_at: the time of the sign-in.
+
+    provider_name: the digest of the name that a sign-in provider uses in a single logout; empty for other sessions.
+    """
 
     account = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")
     created_at = models.DateTimeField()
     last_used_at = models.DateTimeField()
     address = models.CharField(max_length=64, blank=True, default="")
     user_agent = models.CharField(max_length=200, blank=True, default="")
+    provider_name = models.CharField(max_length=64, blank=True, default="", db_default="", db_index=True)
 
     class Meta(AbstractBaseSession.Meta):
         abstract = False
@@ -179,8 +183,9 @@ class Webhook(models.Model):
     """An endpoint that receives journal lines. Changed only by `authzconsole.common.webhooks.services` and `delivery`.
 
     actions: journal actions, separated by spaces; empty means all. nonce: the secret is derived from it and SECRET_KEY.
-    position: the revision of the last line that was delivered, skipped or given up. attempts: failed attempts for the next line,
-    or for `replayed`, the dead letter that is sent again. claimed_until: until then, one task delivers lines, and other
+    position: the revision of the last line that was delivered, skipped or given up. attempts: failed attempts for the next
+    line, or for `replayed`: the dead letter that is being sent again. claimed_until: until then, one task delivers lines,
+    and other
     tasks skip the webhook. retry_at: no attempt is made before this time.
     """
 
@@ -254,14 +259,18 @@ class EvidenceState(models.TextChoices):
 class Evidence(models.Model):
     """A request for evidence: who had access to an entity in a period. `authzconsole.evidence` writes its bundle.
 
-    entity: an address, registered or not. from_revision, to_revision: the states at both, and all between them, are part of it.
+    entity: an address, registered or not. contents: whether the evidence is also about everything inside it.
+    kind: limits it to one kind; empty for all.
+    from_revision, to_revision: the states at both, and all between them, are part of it.
     since, until: the requested times; null if revisions were requested.
     sent_at: when it was last sent to the worker; null if that failed. heartbeat_at, attempt: of the task that
-    writes it. users_done, users_total: its progress. figures: the counts in its manifest.
+    writes it. users_done, users_total: its progress; with contents, in entities. figures: the counts in its manifest.
     path: the file of the bundle below SNAPSHOT_URI; empty if there is none, or after it was deleted.
     """
 
     entity = models.CharField(max_length=600)
+    contents = models.BooleanField(default=False, db_default=False)
+    kind = models.CharField(max_length=63, blank=True, default="", db_default="")
     since = models.DateTimeField(null=True)
     until = models.DateTimeField(null=True)
     from_revision = models.BigIntegerField()

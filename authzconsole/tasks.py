@@ -9,8 +9,13 @@ from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.security_events.shipping import ship_security_events
 from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
 from authzconsole.evidence import execution, services
+from authzconsole.mail.break_glass_mail import send_break_glass_mail
+from authzconsole.mail.request_mail import sweep_requests
 from authzconsole.models import MaintenanceTask
+from authzconsole.reviews import execution as reviews
 from authzconsole.sessions.store import delete_expired_sessions
+from grants.changes.period_lines import write_period_lines
+from grants.errors import JournalReadOnly
 from grants.history.catch_up import catch_up
 from grants.journal import current_revision
 from grants.verification.anchor import anchor_journal
@@ -44,6 +49,12 @@ def clean_events():
     clean_security_events()
 
 
+@shared_task(name="authzconsole.access_requests_sweep", ignore_result=True)
+def sweep_access_requests():
+    send_break_glass_mail()
+    sweep_requests()
+
+
 @shared_task(name="authzconsole.sessions_clean", ignore_result=True)
 def clean_sessions():
     """Delete all expired sessions, also those of visitors who never signed in."""
@@ -55,6 +66,15 @@ def clean_sessions():
 def catch_up_history():
     """Add the new journal lines to the history, so that questions about the past need not wait for it."""
     catch_up()
+
+
+@shared_task(name="authzconsole.period_lines", ignore_result=True)
+def write_lines_of_periods():
+    """Write the journal lines about periods that began or ended. They take effect without these lines."""
+    try:
+        write_period_lines()
+    except JournalReadOnly as error:
+        logger.warning("the journal lines about periods wait: %s", error)
 
 
 @shared_task(name="authzconsole.webhooks_dispatch", ignore_result=True)
@@ -75,3 +95,18 @@ def write_evidence_bundle(number):
 @shared_task(name="authzconsole.evidence_sweep", ignore_result=True)
 def sweep_evidence_requests():
     services.sweep_evidence()
+
+
+@shared_task(name=reviews.PREPARE_TASK, ignore_result=True)
+def prepare_review(number):
+    reviews.execute_preparation(number=number)
+
+
+@shared_task(name=reviews.FINISH_TASK, ignore_result=True)
+def write_review_result(number):
+    reviews.execute_finish(number=number)
+
+
+@shared_task(name="authzconsole.reviews_sweep", ignore_result=True)
+def sweep_access_reviews():
+    reviews.sweep_reviews()

@@ -3,6 +3,11 @@
 import os
 import random
 import sys
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import cache
+
+from django.utils import timezone
 
 from authzconsole.ops.postgres import postgresql
 from benchmarks.size import Size
@@ -33,7 +38,7 @@ def measure() -> int:
     pairs = read_pairs(rng)
     guardian = guardian_task(pairs)
     results = [measure_single(pairs, guardian), measure_batch(rng, guardian), measure_namespaces(rng, guardian),
-               measure_first_pages(), measure_over_http(pairs)]
+               measure_periods(pairs), measure_recorder(pairs), measure_first_pages(), measure_over_http(pairs)]
     return 0 if all(results) else 1
 
 
@@ -125,6 +130,87 @@ def measure_namespaces(rng: random.Random, guardian) -> bool:
         is_within_limits &= compare(f"`{operation}` of a namespace (final)", guardian,
                         Task("engine", lambda questions=questions: one_by_one(questions), len(questions)), min_ratio=10)
     return is_within_limits
+
+
+def measure_periods(pairs: list) -> bool:
+    """Measure what validity periods cost: their conditions in the statement, and 100,000 grants that end at the same second."""
+    from benchmarks.ratios import Task, compare
+    from grants.models import UserGrant
+    from grants.policies.question import Question
+    from grants.validity import at_time
+
+    questions = [Question("user", user.username, "read", dataset.address, "final") for user, dataset in pairs]
+    assert without_periods(lambda: one_by_one(questions)) == one_by_one(questions)
+    reference = Task("decisions without the conditions", lambda: without_periods(lambda: one_by_one(questions)), len(questions))
+    is_within_limits = compare("decisions with validity periods", reference,
+                               Task("decisions", lambda: one_by_one(questions), len(questions)), min_ratio=1 / 1.1, rounds=15)
+    end = (timezone.now() + timedelta(days=1)).replace(microsecond=0)
+    # the pairs are among the first grants
+    UserGrant.objects.filter(pk__lt=UserGrant.objects.order_by("pk")[100_000].pk).update(valid_until=end)
+    analyze_tables()
+
+    def decide_at(moment: datetime) -> list[bool]:
+        with at_time(moment):
+            return one_by_one(questions)
+
+    before = Task("decisions before that second", lambda: decide_at(end - timedelta(microseconds=1)), len(questions))
+    ended = Task("decisions after it", lambda: decide_at(end), len(questions))
+    assert sum(ended.call()) < sum(before.call())
+    is_within_limits &= compare("100,000 grants ended at the same second", before, ended, min_ratio=1 / 1.1, rounds=15)
+    UserGrant.objects.filter(valid_until=end).update(valid_until=None)
+    analyze_tables()
+    return is_within_limits
+
+
+def measure_recorder(pairs: list) -> bool:
+    """Measure what recording uses costs if every permitted decision is about another user and entity, so that each has a row."""
+    from benchmarks.ratios import Task, compare
+    from grants.evaluation.engine import answer_questions
+    from grants.policies.question import Question
+    from grants.usage.recording import UsageRecorder
+
+    questions = [Question("user", user.username, "read", dataset.address, "final") for user, dataset in pairs]
+    recorder = UsageRecorder(writes_in_thread=False)
+
+    def decide() -> list[Question]:
+        return [question for question in questions for answer in answer_questions([question]) if answer["decision"]]
+
+    def decide_and_record() -> None:
+        for question in questions:
+            for answer in answer_questions([question]):
+                if answer["decision"]:
+                    recorder.count((question,))
+        assert recorder.write() > CHECKS // 3
+
+    return compare("decisions with records of use, each of another entity", Task("decisions without", decide, len(questions)),
+                   Task("decisions", decide_and_record, len(questions)), min_ratio=1 / 1.1, rounds=15)
+
+
+def without_periods(call: Callable[[], list]) -> list:
+    """Call with statements that do not compare the periods of grants and memberships."""
+    from grants.evaluation import facts, facts_sql
+
+    facts.statement = statement_without_periods
+    try:
+        return call()
+    finally:
+        facts.statement = facts_sql.statement
+
+
+@cache
+def statement_without_periods(*arguments) -> str:
+    from grants.evaluation import facts_sql
+    from grants.validity import in_force_sql
+
+    text = facts_sql.statement(*arguments)
+    return text.replace(in_force_sql("g", "a.at"), "TRUE").replace(in_force_sql("m", "a.at"), "TRUE")
+
+
+def analyze_tables() -> None:
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE grants_usergrant")
 
 
 def measure_first_pages() -> bool:

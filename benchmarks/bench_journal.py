@@ -53,7 +53,8 @@ def main() -> int:
 
 
 def write_journal(lines: int) -> None:
-    """Append the lines of the tenant in the database, and lines of grants that were revoked again, up to `lines` in total."""
+    """Append lines for the tenant in the database, then lines for grants and their revocations, until there are `lines`
+    lines."""
     from django.db import transaction
 
     from grants.journal import Author, append_to_journal, lock_journal

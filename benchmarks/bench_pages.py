@@ -232,7 +232,7 @@ def create_entity_with_readers(readers: int) -> str:
     group = Group.objects.create(name="readers")
     users = list(User.objects.active_principals().order_by("pk").values_list("pk", flat=True)[:readers])
     columns = {"content_object": entity, "permission_id": permission_ids()[Privilege.READ], "granted_at": timezone.now(),
-               "namespace_id": entity.namespace_id, "application_id": entity.application_id}
+               "namespace_id": entity.namespace_id, "application_id": entity.application_id, "entity_kind": entity.kind}
     UserGrant.objects.bulk_create((UserGrant(user_id=pk, **columns) for pk in users[: readers // 2]), ignore_conflicts=True)
     User.groups.through.objects.bulk_create(User.groups.through(user_id=pk, group=group) for pk in users[readers // 2 :])
     GroupGrant.objects.create(group=group, **columns)

@@ -36,7 +36,7 @@ def write_tenant(size: Size, *, seed: int = 7) -> None:
     with connection.cursor() as cursor:
         for model in (UserGrant, GroupGrant):
             cursor.execute(f"UPDATE {model._meta.db_table} g "
-                           f"SET namespace_id = e.namespace_id, application_id = e.application_id "
+                           f"SET namespace_id = e.namespace_id, application_id = e.application_id, entity_kind = e.kind "
                            f"FROM {Entity._meta.db_table} e WHERE e.id = g.content_object_id")
         # VACUUM FULL compacts the tables, but only a plain VACUUM sets the visibility map for index-only scans
         cursor.execute("VACUUM FULL")
@@ -49,8 +49,9 @@ def create_user_who_sees_nearly_everything(kind: str) -> User:
     user.groups.add(group)
     read = permission_ids()[Privilege.READ]
     rows = Entity.objects.filter(kind=kind).order_by("pk").values_list("pk", "namespace_id", "application_id")
-    columns = "group_id", "content_object_id", "namespace_id", "application_id", "permission_id", "granted_at", "reason"
-    _copy(GroupGrant, columns, [(group.pk, *row, read, WHEN, "") for index, row in enumerate(rows) if index % 20])
+    columns = ("group_id", "content_object_id", "namespace_id", "application_id", "entity_kind", "permission_id", "granted_at",
+               "reason")
+    _copy(GroupGrant, columns, [(group.pk, *row, kind, read, WHEN, "") for index, row in enumerate(rows) if index % 20])
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return user

@@ -67,4 +67,6 @@ cd "$prefix/app"
 # without the environment of the caller, which may have the settings of a console
 env -i PATH="$PATH" STATE_DIR="$tools/state" STATIC_ROOT="$prefix/static" "$prefix/venv/bin/python" manage.py collectstatic \
     --noinput --verbosity 0
+# manage.py creates files that only their owner can read, but the programs run with another account
+chmod -R u=rwX,go=rX "$prefix/static"
 echo "The console is installed in $prefix."

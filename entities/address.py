@@ -137,7 +137,7 @@ def _check_key(kind: Kind, key: str) -> None:
 def _check_program(kind: Kind, key: str) -> None:
     parts = key.split(".")
     if len(parts) != 4:
-        raise AddressError(f"`program:{clip(key)}` has {len(parts)} parts where a program has 4: "
+        raise AddressError(f"`program:{clip(key)}` has {len(parts)} parts, but a program has 4: "
                            f"it is written {address_format('program')}")
     namespace, application, program_type, name = parts
     _check_name(KINDS["namespace"], "the namespace", namespace)

@@ -1,4 +1,4 @@
-"""Configure the app of entities: its instance name, the deployment's own kinds and the lookup `among`."""
+"""Configure the app of entities: its instance name, the deployment's own kinds and the lookups of many values."""
 
 from pathlib import Path
 
@@ -13,10 +13,11 @@ class EntitiesConfig(AppConfig):
     def ready(self) -> None:
         from entities.address import set_instance_name
         from entities.kinds_file import register_kinds
-        from entities.lookups import Among, AmongTexts
+        from entities.lookups import Among, AmongMany, AmongTexts
 
         for field in (AutoField, BigAutoField):
             field.register_lookup(Among)
+            field.register_lookup(AmongMany)
         CharField.register_lookup(AmongTexts)
         set_instance_name(settings.INSTANCE_NAME)
         if settings.KINDS_FILE:

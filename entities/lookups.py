@@ -23,18 +23,31 @@ class Among(Lookup):
     array_type = "bigint"
 
     def as_sql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:  # type: ignore[override]
-        left, parameters = self._left(compiler, connection)
+        left, parameters = self._left_side(compiler, connection)
         return f"{left} IN (SELECT value FROM json_each(%s))", (*parameters, json.dumps(list(self.rhs)))
 
     def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
-        left, parameters = self._left(compiler, connection)
+        left, parameters = self._left_side(compiler, connection)
         return f"{left} = ANY(%s::{self.array_type}[])", (*parameters, list(self.rhs))
 
-    def _left(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
+    def _left_side(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
         if not self.rhs:
             # Django then executes no query, as with an empty `pk__in`
             raise EmptyResultSet
         return self.process_lhs(compiler, connection)
+
+
+class AmongMany(Among):
+    """`pk__among_many=[...]` selects the same rows as `pk__among`.
+
+    With a query plan for all parameters, PostgreSQL compares each row with each id of an array. It hashes the rows of a subquery.
+    """
+
+    lookup_name = "among_many"
+
+    def as_postgresql(self, compiler: SQLCompiler, connection: BaseDatabaseWrapper) -> Statement:
+        left, parameters = self._left_side(compiler, connection)
+        return f"{left} IN (SELECT unnest(%s::{self.array_type}[]))", (*parameters, list(self.rhs))
 
 
 class AmongTexts(Among):

@@ -72,7 +72,7 @@ def _missing_states(states: Mapping[Address, str], rows: Mapping[Address, Entity
 
 
 def _create_rows(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> Iterable[tuple[Address, Entity]]:
-    """Create the rows of one depth; `rows` contains all rows above."""
+    """Create the rows of one level; `rows` already contains the rows of all levels above."""
     created = [_row(address, state, rows) for address, state in states.items()]
     Entity.objects.bulk_create(created, batch_size=BATCH_SIZE)
     for kind in ("namespace", "application"):

@@ -9,11 +9,11 @@ def storage_fault(text: str, max_characters: int | None = None) -> str:
     if max_characters is not None and len(text) > max_characters:
         return f"it has {len(text):,} characters; {max_characters:,} are allowed"
     if "\0" in text:
-        return r"it holds the character \u0000, which no database keeps"
+        return r"it contains the character \u0000, which databases cannot store"
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "it holds half of a surrogate pair, which is no character"
+        return "it contains half of a surrogate pair, which is not a character"
     return ""
 
 

@@ -1,15 +1,27 @@
 """Read and change the active generation, which pages and decisions use unless a request names another generation."""
 
+from datetime import timedelta
+
 from django.conf import settings
 from django.db import connection
+from django.utils import timezone
 
+from grants.author_names import ACCOUNT_SUFFIX
 from grants.changes.authority import administrator_transaction
+from grants.changes.four_eyes import is_restricted
 from grants.changes.outcomes import Outcome
+from grants.changes.persons import accounts_of, are_one_person
+from grants.errors import SecondPersonRequired
 from grants.journal import Author, Change, append_to_journal
-from grants.models import ActiveGeneration
+from grants.models import ActiveGeneration, JournalLine, User
 from grants.policies.catalogue import generation_by_name
-from grants.policies.policy import Generation
+from grants.policies.policy import Generation, rules_digest
+from grants.roles.capabilities import Capability
 
+# for so long, another person can activate a proposed generation (FOUR_EYES)
+PROPOSAL_DAYS = 7
+# in the detail of a proposal, before the digest of the proposed rules
+_RULES = "; rules "
 # SQL, because this query runs before every decision, and the ORM takes longer to build it than the database to run it.
 ACTIVE_GENERATION_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
 
@@ -31,13 +43,81 @@ def generation_or_default(name: str | None) -> Generation:
 
 
 def activate_generation(*, author: Author, name: str) -> Outcome:
-    """Make `name` the active generation. Raise UnknownGeneration if there is no such generation."""
+    """Make `name` the active generation.
+
+    Raise UnknownGeneration if there is no such generation, SecondPersonRequired if another person must propose it first
+    (FOUR_EYES).
+    """
     generation = generation_by_name(name)
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         before = active_generation()
         if before == generation:
             return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)
+        if fault := activation_fault(author, name):
+            raise SecondPersonRequired(fault)
         ActiveGeneration.objects.update_or_create(pk=1, defaults={"name": name})
         change = Change("generation-activate", detail=f"from {before.name} to {name}")
         revision = append_to_journal(head, [change], author=author)
     return Outcome(True, f"`{name}` is the active generation now; it was `{before.name}`", revision)
+
+
+def propose_generation(*, author: Author, name: str) -> Outcome:
+    """Propose that another administrator makes `name` the active generation. Raise UnknownGeneration if there is none."""
+    generation = generation_by_name(name)
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
+        before = active_generation()
+        if before == generation:
+            return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)
+        change = Change("generation-propose", detail=f"from {before.name} to {name}{_RULES}{rules_digest(generation)}")
+        revision = append_to_journal(head, [change], author=author)
+    return Outcome(True, f"`{name}` is proposed; another administrator can activate it within {PROPOSAL_DAYS} days", revision)
+
+
+def activation_fault(author: Author, name: str) -> str:
+    """Return why the person of the author may not activate the generation; empty if it may.
+
+    With FOUR_EYES, another person must have proposed it within PROPOSAL_DAYS. Nothing else may have been proposed or activated
+    since, and another version of the console may not have changed its rules. Runs no query unless FOUR_EYES is on.
+    """
+    if not is_restricted(author):
+        return ""
+    line = latest_proposal()
+    if line is None or proposed_name(line) != name:
+        return f"one person cannot activate `{name}`: propose it, and let another administrator activate it"
+    if line.detail.rpartition(_RULES)[2] != rules_digest(generation_by_name(name)):
+        return f"the rules of `{name}` have changed since {line.actor} proposed it: propose it again"
+    # an account that no longer exists cannot be compared
+    proposers = set(User.objects.filter(username__in=_current_names(line)).values_list("pk", flat=True))
+    if not proposers or are_one_person(accounts_of(author), proposers):
+        return f"another person must activate `{name}`, because {line.actor} proposed it"
+    return ""
+
+
+def proposed_name(line: JournalLine) -> str:
+    """Return the name of the generation that a journal line proposes."""
+    return line.detail.partition(_RULES)[0].rpartition(" to ")[2]
+
+
+def latest_proposal() -> JournalLine | None:
+    """Return the journal line of the open proposal; None if there is none. Runs one query if FOUR_EYES is on."""
+    if not settings.FOUR_EYES:
+        return None
+    lines = JournalLine.objects.filter(action__in=("generation-propose", "generation-activate"))
+    line = lines.order_by("-revision").first()
+    if line is None or line.action != "generation-propose" or line.at < timezone.now() - timedelta(days=PROPOSAL_DAYS):
+        return None
+    return line
+
+
+def _current_names(line: JournalLine) -> set[str]:
+    """Return the present names of the accounts that wrote a line: another account may have got one of these names since.
+
+    Runs one query.
+    """
+    names = {name for name in (line.actor.removesuffix(ACCOUNT_SUFFIX), line.issuer) if name}
+    later = JournalLine.objects.filter(action__in=("user-rename", "user-remove"), revision__gt=line.revision)
+    for principal, detail in later.order_by("revision").values_list("principal", "detail"):
+        if (name := principal.removeprefix("user:")) in names:
+            names.remove(name)
+            names.update([detail.removeprefix("user:")] if detail else [])
+    return names

@@ -3,6 +3,7 @@
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models import BigAutoField
 from django.db.models.signals import post_migrate
 
 
@@ -11,8 +12,10 @@ class GrantsConfig(AppConfig):
 
     def ready(self):
         from grants.models import clear_permission_ids
+        from grants.models.validity_columns import InForce
         from grants.policies.catalogue import UnknownGeneration, generation_by_name
 
+        BigAutoField.register_lookup(InForce)
         try:
             generation_by_name(settings.DEFAULT_GENERATION)
         except UnknownGeneration as error:
@@ -28,4 +31,8 @@ class GrantsConfig(AppConfig):
         for fault in filter(None, map(place_fault, settings.JOURNAL_ANCHOR)):
             raise ImproperlyConfigured(f"JOURNAL_ANCHOR: {fault}")
 
+        from grants.principals.removal_hooks import register_account_cleaner
+        from grants.requests.expiry import cancel_requests_of
+
+        register_account_cleaner(cancel_requests_of)
         post_migrate.connect(lambda **_: clear_permission_ids(), weak=False, dispatch_uid="grants.clear_permission_ids")

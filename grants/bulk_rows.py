@@ -15,19 +15,19 @@ from django.utils import timezone
 ROWS_PER_STATEMENT = 900
 
 
-def chunks(items: Iterable) -> Iterator[list]:
-    """Yield lists of at most ROWS_PER_STATEMENT items."""
+def chunks(items: Iterable, size: int = ROWS_PER_STATEMENT) -> Iterator[list]:
+    """Yield lists of at most `size` items."""
     items = iter(items)
-    while chunk := list(islice(items, ROWS_PER_STATEMENT)):
+    while chunk := list(islice(items, size)):
         yield chunk
 
 
-def database_time(time: datetime) -> datetime | str:
-    """Return a time in the form of a parameter of an SQL statement."""
+def database_time(time: datetime | None) -> datetime | str | None:
+    """Return a time in the form of a parameter of an SQL statement; None for None."""
     return connection.ops.adapt_datetimefield_value(time)
 
 
-def database_now() -> datetime | str:
+def database_now() -> datetime | str | None:
     return database_time(timezone.now())
 
 
@@ -54,7 +54,8 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
     table = connection.ops.quote_name(model._meta.db_table)
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            with cursor.copy(f"COPY {table} ({column_list}) FROM STDIN") as copy:
+            # Django turns the errors of psycopg into its own only for its methods of cursors
+            with connection.wrap_database_errors, cursor.copy(f"COPY {table} ({column_list}) FROM STDIN") as copy:
                 for row in rows:
                     copy.write_row(row)
         else:

@@ -13,6 +13,14 @@ class NotAdministrator(GrantError):
     """The author is not an administrator of this console."""
 
 
+class ReasonMissing(GrantError):
+    """The change needs a reason (REASON_REQUIRED)."""
+
+
+class SecondPersonRequired(GrantError):
+    """The change needs a plan that another person applies (FOUR_EYES), or the plan was made by the person who applies it."""
+
+
 class StaleBase(GrantError):
     """The change is based on a revision that is no longer the newest."""
 
@@ -38,6 +46,10 @@ class PrincipalError(GrantError):
         super().__init__(message)
 
 
+class StewardError(GrantError):
+    """A data steward cannot be assigned."""
+
+
 class LifecycleError(GrantError):
     """An entity cannot be registered, deleted or recreated now."""
 
@@ -55,21 +67,71 @@ class StalePlan(StaleBase):
                      f"renew the plan, review the new one, and apply that",)
 
 
+class RequestError(GrantError):
+    """A request for access cannot be created or answered. The message says why."""
+
+
+class AlreadyPermitted(RequestError):
+    """The requested access exists already."""
+
+
+class DuplicateRequest(RequestError):
+    """The same access was requested before, and this request is still pending. request_id: its number."""
+
+    def __init__(self, message: str, request_id: int):
+        self.request_id = request_id
+        super().__init__(message)
+
+
+class RequestClosed(RequestError):
+    """The request is no longer pending."""
+
+
+class NotApprover(RequestError):
+    """The account may not decide about this request, or not about this part of it."""
+
+
 class EffectTooLarge(GrantError):
-    """The effect of a change is too large to be computed. counted: `entities` or `grants`. limit: how many are allowed."""
+    """The effect of a change is too large to be computed.
+
+    counted: `entities`, `grants`, or `pairs` of users and entities; the attribute is in words. limit: how many are allowed.
+    """
 
     def __init__(self, counted: str, limit: int):
-        self.counted, self.limit = counted, limit
-        super().__init__(f"the effect cannot be computed: the change reaches more than {limit:,} {counted}, which is the limit "
-                         f"of this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones")
+        self.counted, self.limit = "pairs of users and entities" if counted == "pairs" else counted, limit
+        super().__init__(f"the effect cannot be computed: the change reaches more than {limit:,} {self.counted}, which is the "
+                         f"limit of this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones")
 
 
 class EffectChanged(GrantError):
-    """The effect of a change is no longer the one that was shown. change: such as `plan 7`."""
+    """The effect of a change is no longer the one that was shown.
 
-    def __init__(self, change: str):
+    change: such as `plan 7`. preview: the change with its new effect, if known.
+    """
+
+    def __init__(self, change: str, preview: object = None):
+        self.preview = preview
         super().__init__(f"the effect of {change} has changed since it was shown: look at the new effect, and confirm it")
+
+
+class EffectNotShown(GrantError):
+    """The effect of a change was not shown, although it goes beyond the purpose of the change or is too large to be computed.
+
+    preview: the change with its effect.
+    """
+
+    def __init__(self, preview: object):
+        self.preview = preview
+        super().__init__("nothing was changed yet: look at the effect, and confirm it")
 
 
 class EffectUnconfirmed(GrantError):
     """A change gives permissions beyond its purpose, and this was not confirmed."""
+
+
+class DelegationError(GrantError):
+    """The limits of delegation are invalid. field: `privileges`, `kinds` or `max_days`."""
+
+    def __init__(self, message: str, *, field: str):
+        self.field = field
+        super().__init__(message)

@@ -19,18 +19,27 @@ from grants.models import JournalHead, JournalLine, line_hash
 
 # Actions that change neither data nor settings: a snapshot and a plan stay current after them.
 RUN_ACTIONS = ("run-start", "run-cancel")
+# Steps of access requests. The grants of an approved request have lines of their own.
+REQUEST_ACTIONS = ("request-create", "request-approve", "request-deny", "request-ask", "request-answer", "request-cancel",
+                   "request-expire")
+REVIEW_ACTIONS = ("review-start", "review-answer", "review-assign", "review-sign-off", "review-finish", "review-cancel",
+                  "review-retry")
+BREAK_GLASS_ACTIONS = ("break-glass-start", "break-glass-end", "break-glass-review")
 ACTIONS = (
-    "grant", "revoke", "plan", "register", "delete", "recreate", "describe", "user-add", "user-activate", "user-deactivate",
+    "grant", "revoke", "begin", "expire", "plan", "register", "delete", "recreate", "describe", "user-add",
+    "user-activate", "user-deactivate",
     "user-change", "role-set", "password-set", "principal-add", "group-add", "group-change", "group-remove", "member-add",
     "member-remove", "generation-activate",
     "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
     "plan-discard", "identity-link", "identity-unlink", "factor-add", "factor-remove", "factor-reset",
     "user-rename", "user-remove", "group-rename", "token-remove",
     "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change", "webhook-delete",
-    *RUN_ACTIONS,
+    *BREAK_GLASS_ACTIONS, *REQUEST_ACTIONS, "approvers-set", "delegation-set", "generation-propose",
+    "steward-add", "steward-remove", *REVIEW_ACTIONS, *RUN_ACTIONS,
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
-DECISION_ACTIONS = {"grant", "revoke", "register", "delete", "recreate", "user-activate", "user-deactivate", "principal-add",
+DECISION_ACTIONS = {"grant", "revoke", "begin", "expire", "register", "delete", "recreate", "user-activate",
+            "user-deactivate", "principal-add",
             "member-add", "member-remove", "user-rename", "user-remove", "group-rename", "group-remove"}
 SEAL = "seal"
 # This signal is sent with each batch of lines, in the transaction of the change.
@@ -272,7 +281,7 @@ class _ChainVerifier:
         """Return a break if lines before `head` are missing, or if the last line was changed."""
         if self.revision < head.revision:
             missing = self.revision + 1
-            return ChainBreak(missing, f"line {missing} is missing: the journal ends at line {self.revision} where its head says "
+            return ChainBreak(missing, f"line {missing} is missing: the journal ends at line {self.revision}, but its head says "
                                        f"{head.revision}")
         if self.revision == head.revision and self.hash != head.hash:
             return ChainBreak(self.revision, f"line {self.revision} was changed after it was written: its hash is not the head's")

@@ -27,7 +27,7 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
                   until: datetime | None = None) -> QuerySet[JournalLine]:
     """Return the lines that match all filters, newest first.
 
-    since, until: lines at or after, and lines before this time. Each of them takes one query.
+    since: only lines at or after this time. until: only lines before this time. Each of the two takes one query.
     The annotation `place` is the sort key for keyset pages. It equals the revision, and is written as an expression that makes
     PostgreSQL use the index of the filter (see `JournalLine`).
     """
@@ -46,9 +46,9 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
 
 
 def entities_changed_since(since: int | datetime) -> QuerySet[Entity]:
-    """Return the entities of which the state or the description changed, according to the journal.
+    """Return the entities whose state or description changed, according to the journal.
 
-    since: a revision, after which they changed, or a time, at or after which they changed (one query).
+    since: only changes after this revision, or at or after this time. A time takes one query.
     """
     if isinstance(since, datetime):
         first_revision = _revision_at("at", at__gte=since)

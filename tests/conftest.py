@@ -9,21 +9,19 @@ from authzconsole.ops.address import free_port
 from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.vocabulary import KINDS
+from tests.passes import TESTS_WITHOUT_PASS, add_marks, passes_of
 from tests.support.workers import run_celery_worker, run_redis
 
 # Spark's Java processes live for minutes at most: optimized machine code takes longer to compile than it saves.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
-DATABASE_FIXTURES = {"db", "transactional_db", "live_server"}
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Mark the tests that use the database or Spark. The marks determine the passes of a test (authzconsole.ops.suite)."""
+def pytest_collection_modifyitems(config, items):
+    """Mark the tests, and remember those that no pass runs: before pytest deselects the tests of other passes."""
     for item in items:
-        if "spark" in item.fixturenames:
-            item.add_marker("spark")
-        if item.get_closest_marker("django_db") or DATABASE_FIXTURES.intersection(item.fixturenames):
-            item.add_marker("database")
+        add_marks(item)
+    config.stash[TESTS_WITHOUT_PASS] = [item.nodeid for item in items if not passes_of(item)]
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +62,7 @@ def worker(redis_server, django_db_setup, worker_place):
 
 @pytest.fixture
 def worker_console(worker, redis_server, settings, worker_place, monkeypatch):
-    """This process asks the worker's Redis and reads the worker's folder, as the web process would."""
+    """Let this process use the Redis and the folder of the worker, as the web process does."""
     settings.REDIS_URL = redis_server
     settings.SNAPSHOT_URI = str(worker_place / "snapshots")
     monkeypatch.setattr(app.conf, "broker_url", redis_server)

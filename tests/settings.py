@@ -1,4 +1,4 @@
-"""The console's settings, kept away from the state of a console that somebody runs in this checkout.
+"""The settings of the console for tests. They use no state of a console that runs in this checkout.
 
 A process that a test starts (a worker) inherits CONSOLE_TEST_STATE and so the same folder and database file.
 """
@@ -25,9 +25,11 @@ if DATABASES["default"]["ENGINE"] == "django.db.backends.sqlite3":
 STORAGES = {**STORAGES, "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"}}
 WHITENOISE_AUTOREFRESH = True
 WHITENOISE_USE_FINDERS = True
-# whatever Redis listens at its usual port is not the tests'
+# the tests must not use a Redis server at the usual port
 CACHES = {**CACHES, "shared": CACHES["default"] | {"LOCATION": "shared"}}
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# a thread of the recorder would write beside the transactions of tests
+RECORD_USAGE = False
 # only the tests of the first runs switch them on, because they take the worker for half a minute
 FIRST_ANALYSES = False
 CELERY_BEAT_SCHEDULE.pop("first_runs")

@@ -25,8 +25,8 @@ Batches = Iterable[pa.RecordBatch]
 WriteBatch = Callable[[pa.RecordBatch], object]
 
 _CSV_FLAGS = {True: "true", False: "false", None: ""}
-# A spreadsheet treats a cell that begins with one of these characters as a formula.
-FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r")
+# A spreadsheet treats a cell that begins with one of these characters as a formula; some also with the wide ones of East Asia.
+FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 class ExportFailed(AnalysisError):
@@ -57,7 +57,7 @@ def _open_csv(file: IO[bytes], schema: pa.Schema, *, is_for_spreadsheets: bool =
 
 
 class _LineFeeds:
-    """Replaces the line ends of csv.writer with line feeds.
+    """A file that replaces the line ends of csv.writer with line feeds.
 
     csv.writer quotes a value with a carriage return only if its line ends contain one too, so they cannot be changed there.
     """

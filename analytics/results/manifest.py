@@ -84,7 +84,7 @@ class ReportManifest:
         if _verified_versions.get(info.path) == version:
             return
         if file_hash(filesystem, info.path) != expected.sha256:
-            raise ReportChanged(f"{path} has another content")
+            raise ReportChanged(f"{path} has different content")
         if len(_verified_versions) >= MAX_CACHED_FILES:
             _verified_versions.clear()
         _verified_versions[info.path] = version
@@ -125,12 +125,12 @@ def write_report_manifest(run: AnalysisRun, folder: str, revision: int, *, check
     stored = sorted((info for info in infos if info.type == FileType.File and is_report_file(info.base_name)),
                     key=lambda info: info.path)
 
-    def hashed(info: FileInfo) -> dict:
+    def file_entry(info: FileInfo) -> dict:
         check()
         return {"path": info.path.removeprefix(f"{path}/"), "bytes": info.size, "sha256": file_hash(filesystem, info.path)}
 
     with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
-        files = list(threads.map(hashed, stored))
+        files = list(threads.map(file_entry, stored))
     data = signed_manifest(PURPOSE, {**_identity(run, folder, revision), "files": files})
     filesystem.create_dir(path)
     write_manifest_file(filesystem, path, data)

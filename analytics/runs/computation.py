@@ -2,55 +2,23 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol
-
-from django.conf import settings
-from pyspark import SparkContext
-from pyspark.sql import SparkSession
 
 from analytics.analyses import Analysis, Output
 from analytics.java import java_problem
 from analytics.models import RunStage
+from analytics.report import ComputedReport, Progress
 from analytics.results.files import write_index
 from analytics.results.read import figures, sum_of_rows
 from analytics.runs.database_retry import retry_database
-from analytics.snapshots.snapshot import Snapshot, lease_snapshot
+from analytics.snapshots.snapshot import lease_snapshot
+from analytics.snapshots.spark_tables import tables_of_snapshot
 from analytics.spark.analysis_input import AnalysisInput
 from analytics.spark.engine import release_broadcasts
-from analytics.spark.schemas import read_snapshot, read_table, write_table
-from analytics.spark.session import SparkUnavailable, session_for_small_tenant, spark_session
+from analytics.spark.schemas import read_table, write_table
+from analytics.spark.session import SparkUnavailable
 from analytics.storage import spark_uri, storage_path
-
-# A snapshot of at most this size has some hundred thousand rows, which one core reads in well under a second.
-SMALL_SNAPSHOT_BYTES = 1_000_000
-
-
-class Progress(Protocol):
-    """Receives the progress of an analysis, and can end it."""
-
-    def begin_stage(self, stage: RunStage) -> None:
-        """Record that the analysis begins this stage."""
-
-    def check(self) -> None:
-        """Raise the exception that ends the analysis, if its end was requested."""
-
-    def track_jobs(self, context: SparkContext) -> None:
-        """Treat all Spark jobs that this thread starts after this call as jobs of this analysis."""
-
-
-@dataclass(frozen=True, slots=True)
-class ComputedReport:
-    """A report that was computed from a snapshot.
-
-    revision: the revision of the snapshot.
-    summary: the figures of the report, `detail_rows` and `detail_is_written`, and `snapshot_fault` if an earlier snapshot of the
-    revision was damaged.
-    """
-
-    revision: int
-    summary: dict
+from grants.policies.times import format_time
 
 
 def compute_report(
@@ -66,13 +34,10 @@ def compute_report(
     progress.begin_stage(RunStage.SNAPSHOT)
     with ExitStack() as stack:
         snapshot = retry_database(lambda: stack.enter_context(lease_snapshot(check=progress.check)), check=progress.check)
-        progress.begin_stage(RunStage.SPARK)
-        spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY, settings=settings.SPARK_CONF,
-                              patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS),
-                              scratch_parent=settings.TEMP_DIR)
-        progress.track_jobs(spark.sparkContext)
+        tables = tables_of_snapshot(snapshot, progress)
         progress.begin_stage(RunStage.COMPUTING)
-        analysis_input = _analysis_input(spark, snapshot, options)
+        analysis_input = AnalysisInput(tables, options.get("generation", ""), options.get("to_generation", ""),
+                                       options.get("namespace", ""))
         for output in analysis.outputs:
             progress.check()
             _write_output(output, analysis_input, folder)
@@ -82,20 +47,11 @@ def compute_report(
         detail_is_written = analysis.detail is not None and (max_detail_rows is None or detail_rows <= max_detail_rows)
         if detail_is_written and analysis.detail is not None:
             _write_output(analysis.detail, analysis_input, folder)
-    summary = figures(analysis, folder) | {"detail_rows": detail_rows, "detail_is_written": detail_is_written}
+    summary = figures(analysis, folder) | {"detail_rows": detail_rows, "detail_is_written": detail_is_written,
+                                             "at": format_time(snapshot.at)}
     if snapshot.replaced_fault:
         summary["snapshot_fault"] = snapshot.replaced_fault
     return ComputedReport(snapshot.revision, summary)
-
-
-def _analysis_input(spark: SparkSession, snapshot: Snapshot, options: Mapping[str, str]) -> AnalysisInput:
-    is_small = snapshot.size_bytes <= SMALL_SNAPSHOT_BYTES
-    return AnalysisInput(
-        tables=read_snapshot(session_for_small_tenant(spark) if is_small else spark, snapshot.uri, is_small=is_small),
-        generation=options.get("generation", ""),
-        to_generation=options.get("to_generation", ""),
-        namespace=options.get("namespace", ""),
-    )
 
 
 def _write_output(output: Output, analysis_input: AnalysisInput, folder: str) -> None:

@@ -5,10 +5,15 @@ import logging
 from django.conf import settings
 from django.db.models import F
 
-from analytics.analyses import analysis_by_name
+from analytics.analyses import CHANGE_EFFECT, INTERNAL_ANALYSES, PLAN_EFFECT, REVIEW_ITEMS, analysis_by_name
 from analytics.models import AnalysisRun, RunState
+from analytics.plan_effects.compute import compute_effect
+from analytics.plan_effects.sources import PlanSource
+from analytics.plan_effects.stored import single_changes_source
+from analytics.report import ComputedReport
 from analytics.results.compare import compare_with_previous
 from analytics.results.manifest import write_report_manifest
+from analytics.review_items.compute import compute_review_items
 from analytics.runs.computation import compute_report
 from analytics.runs.database_retry import retry_database
 from analytics.runs.failure import (
@@ -40,14 +45,12 @@ def execute_claimed_run(run: AnalysisRun) -> None:
     with RunWatch(run) as watch:
         folder = retry_database(lambda: attempt_folder(run))
         try:
-            outcome = compute_report(
-                analysis=analysis_by_name(run.analysis), options=run.options, folder=folder,
-                max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch,
-            )
-            comparison = retry_database(lambda: compare_with_previous(run, folder, check=watch.check), check=watch.check)
+            outcome = _compute(run, folder, watch)
+            summary = outcome.summary
+            if run.analysis not in INTERNAL_ANALYSES:
+                summary |= retry_database(lambda: compare_with_previous(run, folder, check=watch.check), check=watch.check)
             # the comparison treats an interrupted query as an unreadable report
             watch.check()
-            summary = outcome.summary | comparison
             manifest_hash = write_report_manifest(run, folder, outcome.revision, check=watch.check)
             is_done = retry_database(lambda: close_run(
                 run, RunState.DONE, revision=outcome.revision, summary=summary, result_folder=folder,
@@ -58,6 +61,17 @@ def execute_claimed_run(run: AnalysisRun) -> None:
             is_done = False
     if not is_done:
         discard_folder(folder)
+
+
+def _compute(run: AnalysisRun, folder: str, watch: RunWatch) -> ComputedReport:
+    if run.analysis in (PLAN_EFFECT, CHANGE_EFFECT):
+        source = PlanSource(int(run.options["plan"]), run.options["generation"]) if run.analysis == PLAN_EFFECT \
+            else single_changes_source(run)
+        return compute_effect(source, folder=folder, max_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch)
+    if run.analysis == REVIEW_ITEMS:
+        return compute_review_items(number=int(run.options["review"]), folder=folder, progress=watch)
+    return compute_report(analysis=analysis_by_name(run.analysis), options=run.options, folder=folder,
+                          max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch)
 
 
 def _record_failure(run: AnalysisRun, error: Exception) -> None:

@@ -37,7 +37,7 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
         return python_worker_lost_message(1)
     text = str(error)
     if isinstance(error, DatabaseError):
-        return _database_problem(error) or _unexpected(error, details)
+        return _database_problem(error) or _unexpected_error_message(error, details)
     if "No space left on device" in text or isinstance(error, OSError) and error.errno == errno.ENOSPC:
         return full_disk_message(text)
     if (number := _storage_error(text)) is not None:
@@ -47,17 +47,17 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
                 f"or point SPARK_MASTER at a cluster.")
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return storage_problem(error)
-    return _unexpected(error, details)
+    return _unexpected_error_message(error, details)
 
 
-def _unexpected(error: BaseException, details: str) -> str:
+def _unexpected_error_message(error: BaseException, details: str) -> str:
     return f"{type(error).__name__}: {without_credentials(first_line(error))[:MAX_CHARACTERS]} ({details})"
 
 
 def full_disk_message(text: str) -> str:
     """Return a message that names the full folder: the one for temporary files, or the one for snapshots and results.
 
-    text: the text of the error. If neither its paths nor its stack trace identifies the folder, the free space of both does.
+    text: the text of the error. If its paths and its stack trace do not tell which folder is full, their free space does.
     """
     error, scratch = OSError(errno.ENOSPC, text), str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text)))
     if str(settings.TEMP_DIR) in text or any(marker in text for marker in _SCRATCH_MARKERS):
@@ -110,7 +110,7 @@ def java_lost_message(attempts: int, when: str = "during the run") -> str:
 
 
 def python_worker_lost_message(attempts: int) -> str:
-    """Return the message of a run that lost a Python worker, of which Spark has one for each parallel task."""
+    """Return the message of a run that lost a Python worker. Spark has one for each parallel task."""
     master = settings.SPARK_MASTER
     remedy = (f"Free some, allow fewer parallel tasks with SPARK_MASTER (local[1]; now {master}), lower SPARK_DRIVER_MEMORY "
               f"(now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster." if master.startswith("local") else

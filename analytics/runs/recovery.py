@@ -34,7 +34,7 @@ def sweep_runs() -> None:
 
 
 def requeue_lost_runs() -> None:
-    """Requeue the running runs with an ended process on this machine, and those on any machine without a heartbeat."""
+    """Requeue lost runs: the process on this machine has ended, or the heartbeat on another machine is not recent."""
     silent = []
     for run in AnalysisRun.objects.filter(state=RunState.RUNNING).order_by("pk"):
         if has_process_ended(run.process):
@@ -58,12 +58,12 @@ def resend_waiting_runs() -> None:
 
 
 def _is_silent(run: AnalysisRun) -> bool:
-    """Return whether the heartbeat is too old. A heartbeat in the future also is: the clock was set back after it."""
+    """Return whether the heartbeat is too old, or too far in the future because the clock was set back."""
     return abs(timezone.now() - run.heartbeat_at) > timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS)
 
 
 def _wait_for_heartbeats(runs: Sequence[AnalysisRun]) -> None:
-    """Wait until the database accepts writes, and then CONFIRM_SECONDS. Raise OperationalError if it does not accept any."""
+    """Wait until the database accepts writes, and for CONFIRM_SECONDS after that. Raise OperationalError if it accepts none."""
     AnalysisRun.objects.filter(pk__in=[run.pk for run in runs]).update(claim=F("claim"))
     time.sleep(CONFIRM_SECONDS)
 

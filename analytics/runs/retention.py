@@ -61,7 +61,7 @@ def _mark_surplus_reports() -> None:
 
 
 def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
-    """Delete the files of reports that were marked before READER_GRACE_PERIOD.
+    """Delete the files of reports that were marked as removed at least READER_GRACE_PERIOD ago.
 
     On a shared storage, folders of version 1.0 and of other identities are kept, because another console may use them.
     """
@@ -85,7 +85,7 @@ def _delete_former_folders(filesystem: FileSystem, root: str) -> None:
 
 
 def _delete_abandoned_folders(filesystem: FileSystem, folder: str) -> None:
-    """Delete the folders of killed processes: no run needs them, and they are unchanged for ABANDONED_AFTER."""
+    """Delete the folders of killed processes: no run needs them, and they have not changed for ABANDONED_AFTER."""
     names = folder_names(filesystem, folder)
     for start in range(0, len(names), RUNS_AT_ONCE):
         chunk = names[start : start + RUNS_AT_ONCE]

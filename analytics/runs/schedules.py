@@ -23,6 +23,7 @@ from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import JournalReadOnly
 from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.roles.capabilities import Capability
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
     # a schedule that is switched off keeps its options even if they are no longer valid
     if is_on:
         validated_options(known_analysis, non_empty_options)
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.RUN_ANALYSES) as head:
         schedule = Schedule.objects.filter(analysis=known_analysis.name).first() or Schedule(analysis=known_analysis.name)
         before = (schedule.is_on, schedule.at, schedule.options)
         if schedule.pk and before == (is_on, at, non_empty_options):
@@ -65,7 +66,7 @@ def switch_all_schedules(*, author: Author, is_on: bool) -> list[Outcome]:
 
     A schedule keeps its time and its options. Analyses that need options get those of `default_options`.
     """
-    with administrator_transaction(author):
+    with administrator_transaction(author, capability=Capability.RUN_ANALYSES):
         changed = [schedule for schedule in all_schedules() if schedule.is_on != is_on]
         return [change_schedule(author=author, analysis=schedule.analysis, is_on=is_on, at=schedule.at,
                                 options=default_options(ANALYSES[schedule.analysis]) | schedule.options)

@@ -1,15 +1,21 @@
-"""Find runs, and explain why a run does not start."""
+"""Find runs, describe the progress of a run, and explain why a run does not start."""
 
 import redis
+from django.conf import settings
 from django.db.models import Max, Q
 from django.utils import timezone
 
-from analytics.analyses import ANALYSES
-from analytics.models import AnalysisRun, RunState
+from analytics.analyses import ANALYSES, CHANGE_EFFECT, PLAN_EFFECT, REVIEW_ITEMS
+from analytics.models import AnalysisRun, RunStage, RunState
 from analytics.runs.presence import is_worker_present, redis_problem
+from grants.journal import decision_changes_after
+from grants.policies.times import parse_time
+from grants.validity import has_change_of_time
 
 # a running run normally has a heartbeat every second
 SILENT_AFTER_SECONDS = 5
+# Runs without a report. The items of a review are stored after its run.
+_LAST_STAGES = {PLAN_EFFECT: "Writing the effect", CHANGE_EFFECT: "Writing the effect", REVIEW_ITEMS: "Storing the items"}
 
 
 def latest_run(analysis: str, namespace: str | None = None, *, generation: str | None = None) -> AnalysisRun | None:
@@ -32,6 +38,18 @@ def latest_finished_runs() -> list[AnalysisRun]:
     return list(AnalysisRun.objects.filter(pk__in=newest, analysis__in=ANALYSES).order_by("analysis"))
 
 
+def changes_since(run: AnalysisRun | None) -> int:
+    """Return how many changes since the snapshot of a run can change a decision; 0 without a run or a snapshot.
+
+    Periods that have begun or ended since the snapshot count too. Until the journal has their lines, they count as one change.
+    Runs at most two queries, three if there are very many changes.
+    """
+    if run is None or run.revision is None:
+        return 0
+    changes, at = decision_changes_after(run.revision), run.summary.get("at")
+    return changes or int(bool(at) and has_change_of_time(parse_time(at), timezone.now()))
+
+
 def run_silent_seconds(run: AnalysisRun) -> int | None:
     """Return the seconds since the last heartbeat of a running run; None for any other run."""
     if run.state != RunState.RUNNING or run.heartbeat_at is None:
@@ -41,15 +59,18 @@ def run_silent_seconds(run: AnalysisRun) -> int | None:
 
 def run_waiting_reason(run: AnalysisRun) -> str:
     """Return why a waiting run does not run yet; empty for any other run."""
-    if run.state != RunState.WAITING:
-        return ""
+    return waiting_reason("The run", excluded=run.pk) if run.state == RunState.WAITING else ""
+
+
+def waiting_reason(task: str, *, excluded: int | None = None) -> str:
+    """Return why a task of the queue of runs does not start yet. task: in the text. excluded: a run to ignore."""
     if problem := redis_problem():
-        return f"{problem}. The run is kept and starts when it does."
+        return f"{problem}. {task} is kept and starts when it does."
     if not _has_present_worker():
-        return "No worker is running. The run is kept and starts with the next worker."
-    running = AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=run.pk).order_by("started_at").first()
+        return f"No worker is running. {task} is kept and starts with the next worker."
+    running = AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=excluded).order_by("started_at").first()
     if running is not None:
-        return f"The worker is busy with run {running.pk}. This one starts after it."
+        return f"The worker is busy with run {running.pk}. {task} starts after it."
     return "It starts within seconds."
 
 
@@ -58,3 +79,33 @@ def _has_present_worker() -> bool:
         return is_worker_present()
     except redis.RedisError:
         return False
+
+
+def run_progress(run: AnalysisRun) -> dict:
+    """Return the context of `reports/_run_progress.html`. Queries Redis while the run waits.
+
+    progress, max_progress: the filled part of the progress bar and its full length.
+    """
+    stages = list(RunStage.values)
+    current = stages.index(run.stage) if run.stage in stages else -1
+    labels = [_LAST_STAGES.get(run.analysis, stage.label) if stage == RunStage.WRITING else stage.label for stage in RunStage]
+    return {
+        "waiting_reason": run_waiting_reason(run), "silence_warning": _silence_warning(run),
+        "progress": _progress(run, current), "max_progress": 100 * len(stages),
+        "stages": [(label, "past" if i < current else "present" if i == current else "next")
+                   for i, label in enumerate(labels)],
+        "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
+    }
+
+
+def _silence_warning(run: AnalysisRun) -> str:
+    silent = run_silent_seconds(run)
+    if silent is None or silent < SILENT_AFTER_SECONDS:
+        return ""
+    return (f"The worker has not responded for {silent:,} s. If it has stopped, the run restarts within "
+            f"{settings.RUN_LOST_AFTER_SECONDS:,} s of its last response, or sooner.")
+
+
+def _progress(run: AnalysisRun, stage: int) -> int:
+    percent_of_stage = 100 * run.tasks_done // run.tasks_total if run.tasks_total else 0
+    return max(stage, 0) * 100 + min(percent_of_stage, 100)

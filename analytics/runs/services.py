@@ -8,7 +8,7 @@ process. So a message that arrives twice changes nothing, and a process that has
 
 import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 
 import kombu.exceptions
@@ -18,14 +18,23 @@ from django.db import transaction
 from django.db.models import Case, F, Model, Q, Value, When
 from django.utils import timezone
 
-from analytics.analyses import analysis_by_name
+from analytics.analyses import CHANGE_EFFECT, PLAN_EFFECT, REVIEW_ITEMS, analysis_by_name
 from analytics.models import AnalysisRun, RunState
+from analytics.plan_effects.stored import change_effect_options, latest_run, newest_run
+from analytics.review_items.stored import items_run
 from analytics.runs.options import validated_options
 from analytics.runs.presence import redis_problem
 from analytics.runs.processes import this_process
 from analytics.storage_identity import storage_identity
 from grants.changes.authority import administrator_transaction
+from grants.effects.changes import GenerationChange
+from grants.effects.single_changes import Deletion, Removal, SingleChange, UnknownChange, capability_to_make, change_as_text
+from grants.errors import PlanError
 from grants.journal import Author, Change, append_to_journal
+from grants.models import Plan
+from grants.models.reviews import Campaign
+from grants.plans.permission_effect import generation_of_plan
+from grants.roles.capabilities import Capability
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +47,63 @@ def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_s
     Raise AnalysisError for an unknown analysis or invalid options, NotAdministrator if the author may not write.
     """
     known_analysis = analysis_by_name(analysis)
-    options = validated_options(known_analysis, options)
-    with administrator_transaction(author) if author else nullcontext() as head:
+    return store_run(analysis=known_analysis.name, options=validated_options(known_analysis, options), requested_by=requested_by,
+                     is_scheduled=is_scheduled, author=author)
+
+
+def store_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False,
+              author: Author | None = None, capability: Capability = Capability.RUN_ANALYSES) -> AnalysisRun:
+    """Store a waiting run with valid options; see `request_run`. capability: what the author must be allowed to do."""
+    with administrator_transaction(author, capability=capability) if author else nullcontext() as head:
         run = AnalysisRun.objects.create(
-            analysis=known_analysis.name, options=options, requested_by=requested_by, is_scheduled=is_scheduled)
+            analysis=analysis, options=dict(options), requested_by=requested_by, is_scheduled=is_scheduled)
         if author:
             append_to_journal(head, [Change("run-start", detail=_run_text(run))], author=author)
         transaction.on_commit(lambda: send_run(run))
     return run
+
+
+def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, requested_by) -> AnalysisRun:
+    """Request the run that computes the effect of a proposed plan. Return the run that is waiting or running already, if any.
+
+    generation: by default, the one for which the plan was created. Raise PlanError, NotAdministrator or UnknownGeneration.
+    """
+    if not plan.is_proposed:
+        raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
+    generation = generation or generation_of_plan(plan).name
+    run = latest_run(plan, generation)
+    if run is not None and not run.is_finished:
+        return run
+    return store_run(analysis=PLAN_EFFECT, options={"plan": str(plan.pk), "generation": generation}, requested_by=requested_by,
+                     author=author, capability=Capability.CHANGE_GRANTS)
+
+
+def request_change_effect(*, changes: Sequence[SingleChange], generation: str, author: Author, requested_by) -> AnalysisRun:
+    """Request the run that computes the effect of single changes. Return the run that is waiting or running already, if any.
+
+    generation: a name. Raise UnknownChange for changes that cannot be evaluated together, because the effect would depend on
+    their order; NotAdministrator.
+    """
+    if len(changes) > 1 and any(isinstance(change, Deletion | Removal | GenerationChange) for change in changes):
+        raise UnknownChange("deletions, removals and another active generation are evaluated without other changes")
+    options = change_effect_options([change_as_text(change) for change in changes], generation)
+    run = newest_run(CHANGE_EFFECT, options)
+    if run is not None and not run.is_finished:
+        return run
+    return store_run(analysis=CHANGE_EFFECT, options=options, requested_by=requested_by,
+                     author=author, capability=capability_to_make(changes[0]))
+
+
+def request_review_items(campaign: Campaign, *, is_retry: bool = False) -> AnalysisRun:
+    """Return the run that computes the items of a review, and request it if there is none. It has no journal line.
+
+    is_retry: request another run, because the one before it failed.
+    """
+    with transaction.atomic():
+        # two messages about the same review must not request two runs
+        Campaign.objects.select_for_update().get(pk=campaign.pk)
+        run = None if is_retry else items_run(campaign)
+        return run or store_run(analysis=REVIEW_ITEMS, options={"review": str(campaign.pk)}, requested_by=None)
 
 
 def _run_text(run: AnalysisRun) -> str:
@@ -85,7 +143,7 @@ def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
     """
     if author is None:
         return _cancel_unfinished_run(run)
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.RUN_ANALYSES) as head:
         is_cancelled = _cancel_unfinished_run(run)
         if is_cancelled:
             append_to_journal(head, [Change("run-cancel", detail=_run_text(run))], author=author)

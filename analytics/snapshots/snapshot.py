@@ -1,26 +1,22 @@
 """Copy the database to Parquet at one consistent revision.
 
-A snapshot is a folder `<identity>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of the
-journal's hash at that revision, so that a database with a replaced history does not reuse an older snapshot.
+A snapshot is a folder `<identity>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of a
+hash that covers the journal, so that a database with a replaced history does not reuse an older snapshot, and the last time at
+which a grant or membership began or ended. A snapshot contains only the grants and memberships that are in force.
 INVARIANT: the manifest is written last and deleted first, a snapshot without it is never read, and a complete snapshot does not
 change. A snapshot is verified against its manifest before it is read, and its file names and sizes are compared again afterwards.
 INVARIANT: a snapshot in use contains a lease file and is not deleted. A reader first creates its lease and then reads the
 manifest; the cleaner first deletes the manifest and then looks for leases. So one of them notices the other.
 """
 
-import io
+import hashlib
 import logging
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from itertools import chain, islice
 
-import psycopg
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db import connection, transaction
@@ -30,6 +26,7 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 from analytics.arrow import arrow_schema
 from analytics.manifests import MANIFEST_NAME, ManifestError, has_signing_key
 from analytics.snapshots.manifest import LEASE_PREFIX, SnapshotFile, check_files, verified_files, write_snapshot_manifest
+from analytics.snapshots.parquet import write_rows
 from analytics.storage import (
     StorageError,
     discard_path,
@@ -44,13 +41,12 @@ from entities.models import Entity
 from grants.grant_attributes import GrantAttributes
 from grants.journal import RUN_ACTIONS
 from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant, clear_permission_ids, permission_ids
+from grants.policies.times import format_time
 from grants.querysets import effective_memberships
+from grants.validity import at_time, in_force, last_change_of_time
 
 logger = logging.getLogger(__name__)
 
-ROWS_PER_GROUP = 100_000
-BLOCK_BYTES = 8_000_000
-ROWS_PER_FILE = 500_000
 # a lease or an incomplete snapshot that is older than this belongs to a process that was killed
 ABANDONED_AFTER = timedelta(hours=24)
 
@@ -60,12 +56,14 @@ class Snapshot:
     """A complete snapshot.
 
     path: its folder in the file system of the storage. files: as its manifest lists them.
+    at: the time at which its grants and memberships are in force.
     replaced_fault: why an earlier snapshot of the same revision was not used; empty if there was none.
     """
 
     path: str
     revision: int
     files: tuple[SnapshotFile, ...]
+    at: datetime = field(compare=False)
     replaced_fault: str = ""
 
     @property
@@ -74,21 +72,27 @@ class Snapshot:
         return spark_uri(self.path)
 
     @property
+    def state(self) -> str:
+        """The name of the state of the data: another snapshot of the same state has the same name."""
+        return self.path.rpartition("/")[2].rpartition("-")[0]
+
+    @property
     def size_bytes(self) -> int:
         return sum(file.bytes for file in self.files)
 
 
 @contextmanager
-def lease_snapshot(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
+def lease_snapshot(*, check: Callable[[], None] = lambda: None, read: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
     """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is no intact one.
 
-    check: called between batches of rows; its exceptions end the writing. Raise StorageError, also at the end of the block if
-    files of the snapshot were changed in the meantime.
+    check: called between batches of rows; its exceptions end the writing.
+    read: called in a transaction that reads the same state of the database, at the same time (`at_time`).
+    Raise StorageError, also at the end of the block if files of the snapshot were changed in the meantime.
     """
     filesystem, root = storage_root()
     folder = f"{root}/{storage_identity()}"
     try:
-        snapshot, lease = _lease_newest(filesystem, folder, check)
+        snapshot, lease = _lease_newest(filesystem, folder, check, read)
     except OSError as error:
         raise StorageError(storage_problem(error)) from error
     try:
@@ -110,22 +114,32 @@ def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
                            f"wrong. Run the analysis again.") from None
 
 
-def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> tuple[Snapshot, str]:
-    """Return a snapshot of the newest revision and the path of its lease."""
-    with _consistent_read():
+def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None],
+                  read: Callable[[], None]) -> tuple[Snapshot, str]:
+    """Return a snapshot of the newest revision and the path of its lease. read: see `lease_snapshot`."""
+    with consistent_read(), at_time() as at:
+        read()
         head = _data_head()
-        stem = f"revision={head.revision:020}-{head.hash[:12]}"
+        stem = f"revision={head.revision:020}-{_chain(head.hash, at)}"
         fault = ""
         for name in folder_names(filesystem, folder):
             if name.startswith(stem):
                 try:
-                    if leased := _lease_intact(filesystem, f"{folder}/{name}", head.revision):
+                    if leased := _lease_intact(filesystem, f"{folder}/{name}", head.revision, at):
                         return leased
                 except ManifestError as error:
                     fault = str(error)
         path = f"{folder}/{stem}-{secrets.token_hex(4)}"
         files, lease = _write_snapshot(filesystem, path, head.revision, check)
-    return Snapshot(path, head.revision, files, fault), lease
+    return Snapshot(path, head.revision, files, at, fault), lease
+
+
+def _chain(journal_hash: str, at: datetime) -> str:
+    """Return the text that identifies the state of the data at a time, together with its revision."""
+    last_change = last_change_of_time(at)
+    if last_change is None:
+        return journal_hash[:12]
+    return hashlib.sha256(f"{journal_hash} {format_time(last_change)}".encode()).hexdigest()[:12]
 
 
 def _data_head() -> JournalHead | JournalLine:
@@ -136,7 +150,7 @@ def _data_head() -> JournalHead | JournalLine:
     return head
 
 
-def _lease_intact(filesystem: FileSystem, path: str, revision: int) -> tuple[Snapshot, str] | None:
+def _lease_intact(filesystem: FileSystem, path: str, revision: int, at: datetime) -> tuple[Snapshot, str] | None:
     """Lease a stored snapshot and verify it. Return None if it is incomplete, or was deleted in the meantime.
 
     Raise ManifestError if it is damaged; then it is never used again. Without a journal key, no snapshot can be verified.
@@ -146,7 +160,7 @@ def _lease_intact(filesystem: FileSystem, path: str, revision: int) -> tuple[Sna
     lease = ""
     try:
         lease = _create_lease(filesystem, path)
-        snapshot = Snapshot(path, revision, verified_files(filesystem, path, revision))
+        snapshot = Snapshot(path, revision, verified_files(filesystem, path, revision), at)
     except FileNotFoundError:
         _release(filesystem, lease)
         return None
@@ -181,7 +195,7 @@ def _invalidate(filesystem: FileSystem, path: str) -> None:
 
 
 @contextmanager
-def _consistent_read() -> Iterator[None]:
+def consistent_read() -> Iterator[None]:
     """Open a transaction that reads one state of the database and does not block writers."""
     if connection.vendor == "sqlite":
         connection.ensure_connection()
@@ -208,8 +222,7 @@ def _write_snapshot(
         lease = _create_lease(filesystem, path)
         rows_by_path: dict[str, int] = {}
         for table, parts in _table_rows():
-            filesystem.create_dir(f"{path}/{table.name}")
-            rows_by_path |= _write_table(filesystem, path, table, parts, check)
+            rows_by_path |= write_rows(filesystem, path, table.name, arrow_schema(table), parts, check)
         return write_snapshot_manifest(filesystem, path, revision, rows_by_path), lease
     except BaseException:
         discard_path(filesystem, path)
@@ -217,7 +230,7 @@ def _write_snapshot(
 
 
 def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
-    """Yield each table with the querysets of its rows. Their values have the order of the columns."""
+    """Yield each table with the querysets of its rows at the time of the question, with values in the order of the columns."""
     yield ENTITIES, (Entity.objects.values_list(*ENTITIES.column_names),)
     yield USERS, (User.objects.active_principals().values_list("id", "username"),)
     yield GROUPS, (Group.objects.values_list("id", "name"),)
@@ -227,103 +240,10 @@ def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
     privilege = Case(*(When(permission_id=pk, then=Value(privilege.value)) for privilege, pk in permission_ids().items()),
                      output_field=CharField())
     yield GRANTS, tuple(
-        model.objects.annotate(kind=Value(kind), privilege_name=privilege).order_by()
+        model.objects.filter(**in_force()).annotate(kind=Value(kind), privilege_name=privilege).order_by()
         .values_list("kind", f"{kind}_id", "content_object_id", "privilege_name", *GrantAttributes._fields)
         for kind, model in (("user", UserGrant), ("group", GroupGrant))
     )
-
-
-def _batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    return _copy_batches(rows, schema) if connection.vendor == "postgresql" else _fetch_batches(rows, schema)
-
-
-def _fetch_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    remaining = rows.iterator(chunk_size=ROWS_PER_GROUP // 10)
-    while batch := list(islice(remaining, ROWS_PER_GROUP)):
-        columns = zip(zip(*batch, strict=True), schema.types, strict=True)
-        yield pa.record_batch([pa.array(column, data_type) for column, data_type in columns], schema=schema)
-
-
-def _copy_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Read rows with COPY as CSV, which is several times as fast as creating Python objects."""
-    statement = psycopg.ClientCursor(connection.connection).mogrify(*rows.query.sql_with_params())
-    with connection.cursor() as cursor, cursor.copy(f"COPY ({statement}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')") as copy:
-        try:
-            for batch in _read_csv(_CopyFile(copy), schema):
-                for first in range(0, batch.num_rows, ROWS_PER_GROUP):
-                    yield batch.slice(first, ROWS_PER_GROUP)
-        except pa.ArrowInvalid as error:
-            if "Empty CSV file" not in str(error):
-                raise
-
-
-def _read_csv(file: io.RawIOBase, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    # PostgreSQL writes null as an empty field, and an empty string as two quotation marks
-    return pa.csv.open_csv(
-        file, read_options=pa.csv.ReadOptions(column_names=schema.names, block_size=BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(column_types=schema, null_values=[""], strings_can_be_null=True,
-                                              quoted_strings_can_be_null=False),
-    )
-
-
-class _CopyFile(io.RawIOBase):
-    """A file object that reads the output of a running COPY."""
-
-    def __init__(self, copy: psycopg.Copy):
-        self._copy, self._buffered = copy, b""
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        blocks, length = [self._buffered], len(self._buffered)
-        while size < 0 or length < size:
-            block = bytes(self._copy.read())
-            if not block:
-                break
-            blocks.append(block)
-            length += len(block)
-        data = b"".join(blocks)
-        size = len(data) if size < 0 else size
-        self._buffered = data[size:]
-        return data[:size]
-
-
-def _write_table(
-    filesystem: FileSystem, snapshot: str, table: Table, parts: tuple[QuerySet, ...], check: Callable[[], None]
-) -> dict[str, int]:
-    """Write several files, so that Spark reads them in parallel; an empty table has one file without rows.
-
-    Return the number of rows of each file, by its path within the snapshot.
-    """
-    schema = arrow_schema(table)
-    writer, rows_by_path, path = None, {}, ""
-    try:
-        for batch in chain.from_iterable(_batches(rows, schema) for rows in parts):
-            check()
-            if writer is None or rows_by_path[path] >= ROWS_PER_FILE:
-                if writer is not None:
-                    writer.close()
-                path = _part_path(table, len(rows_by_path))
-                writer, rows_by_path[path] = _writer(filesystem, f"{snapshot}/{path}", schema), 0
-            writer.write_batch(batch.cast(schema))
-            rows_by_path[path] += batch.num_rows
-        if writer is None:
-            path = _part_path(table, 0)
-            writer, rows_by_path[path] = _writer(filesystem, f"{snapshot}/{path}", schema), 0
-    finally:
-        if writer is not None:
-            writer.close()
-    return rows_by_path
-
-
-def _part_path(table: Table, number: int) -> str:
-    return f"{table.name}/part-{number:05}.parquet"
-
-
-def _writer(filesystem: FileSystem, path: str, schema: pa.Schema) -> pq.ParquetWriter:
-    return pq.ParquetWriter(path, schema, filesystem=filesystem, compression="zstd")
 
 
 def _delete_old_snapshots_or_warn(filesystem: FileSystem, folder: str) -> None:

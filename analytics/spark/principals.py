@@ -1,4 +1,4 @@
-"""The active users that a grant reaches: the user itself, or the members of a group. A snapshot holds no inactive users."""
+"""The active users that a grant applies to: the user itself, or the members of a group. A snapshot contains no inactive users."""
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,9 +12,9 @@ def user_names(tables: Tables) -> DataFrame:
 
 
 def first_and_last_users(tables: Tables) -> DataFrame:
-    """Return principal_type, principal_id, first_user and last_user of every principal that reaches a user.
+    """Return principal_type, principal_id, first_user and last_user of every user, and of every group with active members.
 
-    first_user, last_user: the lowest and the highest user id; equal if the principal reaches only one user.
+    first_user, last_user: the lowest and the highest id of the users that its grants apply to; equal for a single user.
     """
     users = _user_principals(tables, first_user=F.col("id"), last_user=F.col("id"))
     return users.unionByName(_group_principals(tables, first_user=F.min("user_id"), last_user=F.max("user_id")))

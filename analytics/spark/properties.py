@@ -30,7 +30,7 @@ def _unicode_escapes(character: str) -> str:
 
 @contextmanager
 def properties_argument(path: Path) -> Iterator[None]:
-    """Let PySpark start Java with this properties file; the settings of spark-defaults.conf still count."""
+    """Let PySpark start Java with this properties file; the settings of spark-defaults.conf still apply."""
     previous = os.environ.get(_ARGUMENTS)
     arguments = f"--load-spark-defaults --properties-file {shlex.quote(str(path))} {previous or 'pyspark-shell'}"
     os.environ[_ARGUMENTS] = arguments

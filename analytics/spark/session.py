@@ -133,7 +133,7 @@ def _no_answer_message(master: str, seconds: float) -> str:
 def _kill_java_after(seconds: float, java: LaunchedJava) -> Iterator[Callable[[], bool]]:
     """Kill the Java process if the block takes longer. The thread in the block cannot do it, because it waits for that process.
 
-    Yield a function that returns whether the time is over.
+    Yield a function that tells whether the time has passed.
     """
     is_started, is_over = threading.Event(), threading.Event()
 

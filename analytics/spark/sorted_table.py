@@ -114,7 +114,7 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
 
 
 def _without_dictionaries(rows: BatchFunction) -> BatchFunction:
-    """Return a function that builds the same rows with plain texts, in batches of BATCH_ROWS for Spark."""
+    """Return a function that builds the same rows without dictionary-encoded columns, in batches of BATCH_ROWS for Spark."""
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in rows(batches):
             for first in range(0, batch.num_rows, BATCH_ROWS):

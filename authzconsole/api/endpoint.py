@@ -47,7 +47,7 @@ def endpoint(scope: str) -> Callable:
             except RequestRefused as refusal:
                 return json_response(refusal.message, status=refusal.status, headers=refusal.headers)
             except Exception as error:
-                return _server_error_response(request, error)
+                return server_error_response(request, error)
 
         # requests with a token need no CSRF check; `authenticate_caller` makes it for sessions
         return csrf_exempt(login_not_required(view))
@@ -69,7 +69,7 @@ def _retry_lost_connection(handle: Callable[[HttpRequest], HttpResponse], reques
         return handle(request)
 
 
-def _server_error_response(request: HttpRequest, error: Exception) -> HttpResponse:
+def server_error_response(request: HttpRequest, error: Exception) -> HttpResponse:
     if is_database_locked(error):
         return json_response(f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds",
                              status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})

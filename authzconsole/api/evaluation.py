@@ -2,17 +2,20 @@
 
 from collections.abc import Iterable, Iterator
 
+from authzconsole.api.denials import with_offers
 from authzconsole.api.endpoint import endpoint
-from authzconsole.api.past import caller_in_past, with_revision
+from authzconsole.api.past import caller_at, with_revision
 from authzconsole.common.api_caller import Caller
 from authzconsole.common.monitoring.metrics import count_decision
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.models import TokenScope
 from entities.address import Address
-from grants.evaluation.engine import answer_questions
-from grants.history.questions import as_of_member, group_by_revision, revision_of
+from grants.evaluation.engine import ListedEntities, answer_questions
+from grants.history import NOW
+from grants.history.questions import group_by_moment, has_moment, moment_of
 from grants.policies.disclosure import redact_all
 from grants.policies.question import Question, QuestionError, question_from_json
+from grants.usage.recording import record_use
 
 MAX_EVALUATIONS = 1_000
 MEMBERS = ("subject", "action", "resource", "context")
@@ -38,37 +41,38 @@ def evaluate_request(caller: Caller, body: dict) -> dict:
     defaults = {member: body[member] for member in MEMBERS if member in body}
     _check_defaults(defaults, caller.generation)
     bodies = [_with_defaults(defaults, item) for item in items]
-    if any(as_of_member(item) is not None for item in bodies):
-        answers = _answers_about_revisions(caller, bodies)
+    if any(map(has_moment, bodies)):
+        answers = _answers_at_moments(caller, bodies)
     else:
-        answers = list(_answers(caller, _questions(enumerate(bodies), caller.generation)))
-    return {"evaluations": _evaluations_until(stop_decision, answers)}
+        answers = list(_answers(caller, _questions(enumerate(bodies), caller.generation), are_uses=True))
+    return {"evaluations": _evaluations_until(stop_decision, with_offers(caller, bodies, answers))}
 
 
 def _evaluate_one(caller: Caller, body: dict) -> dict:
     question = question_from_json(body, active_generation=caller.generation)
-    revision = revision_of(body)
-    if revision is None:
-        return next(_answers(caller, [question]))
-    with caller_in_past(caller, revision, _targets([question])) as past:
-        question = question_from_json(body, active_generation=past.generation)
-        return with_revision(next(_answers(past, [question])), revision)
+    moment = moment_of(body)
+    if moment == NOW:
+        return with_offers(caller, [body], list(_answers(caller, [question], are_uses=True)))[0]
+    with caller_at(caller, moment, _targets([question])) as caller_then:
+        question = question_from_json(body, active_generation=caller_then.generation)
+        return with_revision(next(_answers(caller_then, [question])), moment.revision)
 
 
-def _answers_about_revisions(caller: Caller, bodies: list) -> list[dict]:
-    """Return the answers to requests of which some ask about the past, in order."""
-    positions, errors = group_by_revision(bodies)
+def _answers_at_moments(caller: Caller, bodies: list) -> list[dict]:
+    """Return the answers in order. Some requests ask about another time or about the past."""
+    positions, errors = group_by_moment(bodies)
+    listed = ListedEntities()
     answers = dict(zip(errors, _answers(caller, list(errors.values())), strict=True))
-    for revision, group in positions.items():
+    for moment, group in positions.items():
         requests = [(position, bodies[position]) for position in group]
         questions = _questions(requests, caller.generation)
-        if revision is None:
-            answers.update(zip(group, _answers(caller, questions), strict=True))
+        if moment == NOW:
+            answers.update(zip(group, _answers(caller, questions, listed, are_uses=True), strict=True))
             continue
-        with caller_in_past(caller, revision, _targets(questions)) as past:
-            past_answers = _answers(past, _questions(requests, past.generation))
-            answers.update((position, with_revision(answer, revision))
-                           for position, answer in zip(group, past_answers, strict=True))
+        with caller_at(caller, moment, _targets(questions)) as caller_then:
+            answers_then = _answers(caller_then, _questions(requests, caller_then.generation), listed)
+            answers.update((position, with_revision(answer, moment.revision))
+                           for position, answer in zip(group, answers_then, strict=True))
     return [answers[position] for position in range(len(bodies))]
 
 
@@ -76,21 +80,30 @@ def _targets(questions: Iterable[Question | QuestionError]) -> set[Address]:
     return {question.target for question in questions if isinstance(question, Question) and question.target is not None}
 
 
-def _answers(caller: Caller, questions: list[Question | QuestionError]) -> Iterator[dict]:
+def _answers(caller: Caller, questions: list[Question | QuestionError], listed: ListedEntities | None = None, *,
+             are_uses: bool = False) -> Iterator[dict]:
+    """Yield the answers. Raise QuestionError if their explanations are too long together.
+
+    listed: what earlier explanations of the same request list. are_uses: record permitted decisions as use; decisions about
+    another time do not count as use.
+    """
+    listed = listed or ListedEntities()
     for question in questions:
         if isinstance(question, Question):
             caller.check_can_ask(question)
     if caller.can_ask_about_all:
-        return _count_decisions(questions, answer_questions(questions))
+        return _count_decisions(questions, answer_questions(questions, listed=listed), are_uses)
     return _count_decisions(questions, answer_questions(questions, redact=redact_all, states=caller.visible_states,
-                                                      known_containers=caller.known_containers))
+                                                        known_containers=caller.known_containers, listed=listed), are_uses)
 
 
-def _count_decisions(questions: list[Question | QuestionError], answers: Iterator[dict]) -> Iterator[dict]:
-    """Yield the answers, and count the decisions for the metrics."""
+def _count_decisions(questions: list[Question | QuestionError], answers: Iterator[dict], are_uses: bool) -> Iterator[dict]:
+    """Yield the answers, count the decisions for the metrics, and record uses."""
     for question, answer in zip(questions, answers, strict=True):
         if isinstance(question, Question):
             count_decision(question.generation, answer["decision"])
+            if are_uses and answer["decision"]:
+                record_use((question,))
         yield answer
 
 

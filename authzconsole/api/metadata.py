@@ -15,6 +15,9 @@ PATHS = {
     "search_resource_endpoint": "access/v1/search/resource",
     "search_action_endpoint": "access/v1/search/action",
 }
+# the access request profile of AuthZEN, which is a draft
+REQUEST_PATH = "access/v1/requests"
+CAPABILITIES = ["urn:openid:authzen:capability:access-request"]
 
 
 # a wrong method gets 405 instead of the page for a failed CSRF check
@@ -27,4 +30,6 @@ def configuration(request: HttpRequest) -> HttpResponse:
         return json_response(refusal.message, status=refusal.status, headers=refusal.headers)
     # from the setting, because the caller controls the Host header
     base = settings.PUBLIC_URL
-    return json_response({"policy_decision_point": base, **{name: f"{base}/{path}" for name, path in PATHS.items()}})
+    return json_response({
+        "policy_decision_point": base, **{name: f"{base}/{path}" for name, path in PATHS.items()},
+        "access_request_endpoint": f"{base}/{REQUEST_PATH}", "capabilities": CAPABILITIES})

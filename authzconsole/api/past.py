@@ -1,7 +1,7 @@
-"""Answer AuthZEN requests with `context.as_of`: evaluate them with the state at an earlier revision.
+"""Answer AuthZEN requests with `context.at` or `context.as_of`: evaluate them at another time, or with an earlier state.
 
-A caller that may only ask about itself may ask the same about the past. Its explanations show the entities that it sees now, and
-rules over all live entities read the containers that it knows now.
+A caller that may only ask about itself may do so for other times, too. Its explanations show the entities that it sees now,
+and rules over all live entities read the containers that it knows now.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from authzconsole.common.refusal import RequestRefused
 from entities.address import Address
 from grants.active_generation import active_generation
 from grants.evaluation.engine import entity_states
-from grants.history import HistoryNotReady, as_of
+from grants.history import HistoryNotReady, Moment, at_moment
 
 RETRY_AFTER_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class PastCaller(Caller):
-    """The caller of questions about the past. generation: the one that was active then.
+class CallerThen(Caller):
+    """The caller of questions about another time. generation: the active one in that state.
 
     visible, known: the addresses of the questions that the caller sees, and the containers that it knows, in the present.
     """
@@ -36,8 +36,8 @@ class PastCaller(Caller):
 
 
 @contextmanager
-def caller_in_past(caller: Caller, revision: int, targets: set[Address]) -> Iterator[Caller]:
-    """Read the state at this revision, and yield the caller of questions about it. Compute all answers inside.
+def caller_at(caller: Caller, moment: Moment, targets: set[Address]) -> Iterator[Caller]:
+    """Answer questions for the state and the time of the moment. Yield their caller. Compute all answers inside.
 
     targets: the addresses of the questions. Raise RequestRefused (503) if the history is not ready.
     """
@@ -45,12 +45,13 @@ def caller_in_past(caller: Caller, revision: int, targets: set[Address]) -> Iter
     visible = frozenset(caller.visible_states(targets)) if is_limited else frozenset()
     known = frozenset(caller.known_containers(targets)) if is_limited else frozenset()
     try:
-        with as_of(revision):
-            yield PastCaller(active_generation().name, caller.can_ask_about_all, caller.name, caller.user, visible, known)
+        with at_moment(moment):
+            generation = caller.generation if moment.revision is None else active_generation().name
+            yield CallerThen(generation, caller.can_ask_about_all, caller.name, caller.user, visible, known)
     except HistoryNotReady as error:
         raise RequestRefused(503, str(error), Retry_After=str(RETRY_AFTER_SECONDS)) from None
 
 
-def with_revision(answer: dict, revision: int) -> dict:
-    """Return an answer that names the revision that it is about."""
-    return answer | {"context": {**answer.get("context", {}), "as_of": revision}}
+def with_revision(answer: dict, revision: int | None) -> dict:
+    """Return the answer with the revision that it is about; unchanged for None, the present."""
+    return answer if revision is None else answer | {"context": {**answer.get("context", {}), "as_of": revision}}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 
 from django.core.exceptions import DisallowedHost
 from django.core.handlers.wsgi import WSGIRequest
-from django.db import connection
+from django.db import DEFAULT_DB_ALIAS, connections
 from django.http import HttpRequest, HttpResponse
 from django.middleware.security import SecurityMiddleware
 from django.urls import set_script_prefix
@@ -60,7 +60,8 @@ def _renew_connection() -> None:
 
     If the connection was lost, the endpoint repeats the request.
     """
+    database = connections[DEFAULT_DB_ALIAS]
     # a caller inside a transaction (a test) keeps its connection
-    if not connection.in_atomic_block:
-        connection.close_if_unusable_or_obsolete()
-        connection.health_check_done = True
+    if not database.in_atomic_block:
+        database.close_if_unusable_or_obsolete()
+        database.health_check_done = True

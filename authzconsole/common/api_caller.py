@@ -25,7 +25,7 @@ from entities.models import Entity
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
-from grants.evaluation.hidden_containers import known_condition
+from grants.evaluation.hidden_containers import containers_known_to
 from grants.models import User
 from grants.policies.catalogue import generation_by_name
 from grants.policies.question import Question
@@ -61,8 +61,7 @@ class Caller:
 
     def known_containers(self, addresses: set[Address]) -> set[Address]:
         """Return the containers that the user sees or has a grant on. Others look empty, whether they exist or not."""
-        known = Entity.objects.filter(known_condition(self.user, generation_by_name(self.generation)))
-        return set(entities_at(addresses, queryset=known))
+        return containers_known_to(self.user, generation_by_name(self.generation), addresses)
 
 
 def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
@@ -70,7 +69,7 @@ def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
 
     Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint, 429 above a rate limit.
     """
-    if "Authorization" in request.headers:
+    if "HTTP_AUTHORIZATION" in request.META:
         return caller_of_token(authenticate_token(request, scope))
     if not request.user.is_authenticated:
         raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
@@ -91,7 +90,7 @@ def caller_of_token(token: ValidToken) -> Caller:
 
 def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     """Return the token of the Authorization header, which must be present. Raise RequestRefused (401, 403 or 429)."""
-    scheme, _, secret = request.headers["Authorization"].partition(" ")
+    scheme, _, secret = request.META["HTTP_AUTHORIZATION"].partition(" ")
     if scheme.lower() != "bearer":
         raise RequestRefused(401, "the Authorization header must be `Bearer TOKEN`", WWW_Authenticate=REALM)
     try:

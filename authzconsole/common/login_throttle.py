@@ -58,8 +58,8 @@ class FailureCounter:
     """One count of failures.
 
     subject: a description of the counted failures. value: the name or the address. limit: the number of failures in a window
-    after which further attempts have to wait. account: a clearance of this account also clears this counter; empty if only a
-    clearance of all accounts does.
+    after which further attempts have to wait. account: the account with which this counter is cleared; empty if it is only
+    cleared together with those of all accounts.
     """
 
     subject: str

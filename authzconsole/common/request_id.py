@@ -44,7 +44,8 @@ class RequestIdMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        sent_id = request.headers.get("X-Request-ID", "")
+        # `request.headers` copies all headers first
+        sent_id = request.META.get("HTTP_X_REQUEST_ID", "")
         request.id = uuid.uuid4().hex
         request.caller_id = CONTROL_CHARACTERS.sub("", sent_id)[:MAX_CALLER_ID_CHARACTERS]
         request.echoed_id = sent_id if sent_id and not _NOT_IN_HEADERS.search(sent_id) else request.id

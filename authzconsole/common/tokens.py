@@ -16,17 +16,20 @@ from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
 from grants.bulk_rows import database_time
-from grants.changes.authority import administrator_transaction
+from grants.changes.authority import administrator_transaction, check_can_manage, check_capability
 from grants.changes.outcomes import Outcome
 from grants.evaluation.raw_statement import fetch_rows
 from grants.journal import Author, Change, append_to_journal
-from grants.models import Role, User
+from grants.models import User
 from grants.principal_names import control_character_fault
+from grants.roles.capabilities import CHANGING_CAPABILITIES, Capability, capabilities_of
 
 # lets secret scanners recognize leaked tokens
 PREFIX = "azc_"
 MAX_NAME_CHARACTERS = 100
 LAST_USE_RESOLUTION = timedelta(minutes=1)
+# Of a service account, these scopes allow more than its console role. Only an account that may do the same can give them.
+SERVICE_SCOPES = {TokenScope.DECIDE: Capability.READ_ALL, TokenScope.PROVISION: Capability.CHANGE_GRANTS}
 _OWNER_COLUMNS = ("id", "username", "is_active", "role", "is_principal", "is_service")
 
 
@@ -84,7 +87,8 @@ class ValidToken:
         behalf of a program, so the scope decides.
         """
         _, _, _, role, _, is_service = self.owner_values
-        return TokenScope.DECIDE in self.scopes and (is_service or self.is_unlimited or role != Role.ORDINARY)
+        can_read_all = is_service or self.is_unlimited or Capability.READ_ALL in capabilities_of(role)
+        return TokenScope.DECIDE in self.scopes and can_read_all
 
 
 def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str], days: int) -> IssuedToken:
@@ -94,7 +98,7 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
     TOKEN_MAX_DAYS. Raise TokenError if a value is invalid, NotAdministrator if the author may not write.
     """
     scopes = _checked_scopes(name, scopes, days)
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_TOKENS) as head:
         user = None if storage_fault(owner) else User.objects.filter(username=owner).first()
         _check_owner(owner, user, scopes, author)
         secret, now = PREFIX + secrets.token_urlsafe(32), timezone.now()
@@ -108,8 +112,8 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
 
 
 def revoke_token(*, author: Author, number: int) -> Outcome:
-    """Revoke a token immediately; its row is kept. Raise TokenError if there is none, NotAdministrator as `create_token`."""
-    with administrator_transaction(author) as head:
+    """Revoke a token immediately; its row is kept. Raise TokenError if there is none, NotAdministrator like `create_token`."""
+    with administrator_transaction(author, capability=Capability.MANAGE_TOKENS) as head:
         token = ApiToken.objects.select_related("owner").filter(pk=number).first()
         if token is None:
             raise TokenError(f"there is no token with the number {number}")
@@ -178,6 +182,10 @@ def _check_owner(name: str, user: User | None, scopes: list[str], author: Author
     if TokenScope.PROVISION in scopes and not user.is_service:
         raise TokenError(f"{user} is not a service account: only tokens of service accounts can have the scope "
                          f"`{TokenScope.PROVISION}`")
-    if TokenScope.ADMINISTER in scopes and not user.can_administer:
+    if TokenScope.ADMINISTER in scopes and not user.can(*CHANGING_CAPABILITIES):
         raise TokenError(f"{user} is not an administrator of this console, so its tokens cannot have the scope "
                          f"`{TokenScope.ADMINISTER}`")
+    check_can_manage(author, user.role)
+    for scope, capability in SERVICE_SCOPES.items():
+        if user.is_service and scope in scopes:
+            check_capability(author, capability)

@@ -1,18 +1,29 @@
-"""Create example data that a tenant document cannot contain: reports, plans and a token."""
+"""Create example data that a tenant document cannot contain: reports, plans, reviews, evidence and a token."""
 
 from collections.abc import Callable
+from datetime import timedelta
+
+from django.utils import timezone
 
 from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.common.tokens import create_token
+from authzconsole.demo.history.requests import create_pending_requests
 from authzconsole.demo.pages import EXAMPLES
-from authzconsole.models import TokenScope
+from authzconsole.evidence.execution import execute_evidence
+from authzconsole.models import Evidence, TokenScope
+from authzconsole.reviews.execution import execute_finish
 from entities.address import parse_address
-from grants.journal import Author
-from grants.models import Plan, User
+from grants.journal import Author, current_revision
+from grants.models import AccessRequest, BreakGlassUse, Plan, RequestState, User
+from grants.models.reviews import Answer, Campaign, Recurrence, ReviewerRule
 from grants.plans.apply import apply_plan
 from grants.plans.sources.readiness import create_readiness_plan
+from grants.reviews.answers import ItemSelection, answer_items
+from grants.reviews.campaigns import CampaignOptions, create_campaign
+from grants.reviews.finishing import request_finish
+from grants.reviews.preparation import claim_preparation, prepare_campaign
 
 OPTIONS = {"generation": "final", "to_generation": "existing"}
 
@@ -25,9 +36,55 @@ def create_demo_examples(administrator: User, finish_run: Callable[[AnalysisRun]
     apply_plan(author=author, plan_id=applied.pk)
     reports = create_reports(administrator, finish_run)
     plan = _create_plan(author, EXAMPLES["namespace"], EXAMPLES["user"])
+    review, finished = (_create_review(author, namespace) for namespace in ("logistics", "marketing"))
+    _finish_review(author, finished)
+    request = _pending_request()
     issued = create_token(author=author, owner=administrator.username, name="nightly export", scopes=[TokenScope.READ], days=90)
-    return EXAMPLES | reports | {"plan": str(plan.pk), "applied": str(applied.pk), "token": str(issued.token.pk),
+    return EXAMPLES | reports | {"plan": str(plan.pk), "applied": str(applied.pk), "review": str(review.pk),
+                                 "finished": str(finished.pk), "evidence": str(_create_evidence(administrator).pk),
+                                 "request": str(request.pk), "use": str(_create_break_glass_use(administrator).pk),
+                                 "token": str(issued.token.pk),
                                  "changed": reports[AnalysisName.DELETE_READINESS]}
+
+
+def _create_review(author: Author, namespace: str) -> Campaign:
+    """Create a review of a namespace, by the holders of ADMIN on its entities."""
+    campaign = create_campaign(author=author, options=CampaignOptions(
+        title=f"Quarterly review of {namespace}", deadline=timezone.now() + timedelta(days=14), scope={"namespace": namespace},
+        reviewer_rule=ReviewerRule.ADMIN_HOLDERS, recurrence=Recurrence.QUARTERLY))
+    claimed = claim_preparation(campaign.pk)
+    return prepare_campaign(claimed) if claimed else campaign
+
+
+def _finish_review(author: Author, campaign: Campaign) -> None:
+    """Answer items of a review, and finish it."""
+    for answer, count in ((Answer.REVOKE, 3), (Answer.KEEP, 20)):
+        numbers = campaign.items.filter(answer=Answer.OPEN).order_by("pk").values_list("pk", flat=True)[:count]
+        answer_items(author=author, campaign=campaign, selection=ItemSelection(numbers=list(numbers)), answer=answer)
+    request_finish(author=author, number=campaign.pk)
+    execute_finish(number=campaign.pk)
+
+
+def _create_evidence(administrator: User) -> Evidence:
+    """Create evidence about a dataset, since the first line of the journal."""
+    evidence = Evidence.objects.create(entity=EXAMPLES["dataset"], from_revision=1, to_revision=current_revision(),
+                                       requested_by=administrator, sent_at=timezone.now())
+    execute_evidence(number=evidence.pk)
+    return evidence
+
+
+def _pending_request() -> AccessRequest:
+    """Return a pending access request: one from the history of the demo tenant, or a new one if the tenant was imported."""
+    pending = AccessRequest.objects.filter(state=RequestState.PENDING).order_by("pk").first()
+    return pending or create_pending_requests(timezone.now().replace(hour=0, minute=0, second=0, microsecond=0))[0]
+
+
+def _create_break_glass_use(administrator: User) -> BreakGlassUse:
+    """Create a use that has ended and waits for its review. The console has no BREAK_GLASS_ACCOUNTS, so no page announces it."""
+    started = timezone.now() - timedelta(hours=2)
+    return BreakGlassUse.objects.create(
+        account=administrator, account_name=administrator.username, reason="the nightly load failed", started_at=started,
+        ends_at=started + timedelta(hours=1), first_revision=current_revision())
 
 
 def _create_plan(author: Author, namespace: str, user: str) -> Plan:

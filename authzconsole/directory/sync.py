@@ -22,6 +22,7 @@ from grants.models import Role, User
 from grants.principals.memberships import change_members
 from grants.principals.services import set_user_active, set_user_role
 from grants.querysets import memberships
+from grants.validity import in_force_condition
 
 NAMES_PER_STATEMENT = 10_000
 MEMBERS_PER_CHANGE = 5_000
@@ -71,7 +72,9 @@ def plan_sync(options: LdapOptions, members: DirectoryMembers) -> SyncPlan:
     for name in sorted(groups):
         wanted_names = {user for dn, group in mapping.items() if group == name for user in members.names[dn]}
         wanted = set(_user_ids(wanted_names))
-        present = set(memberships().filter(group_id=groups[name], user__is_service=False).values_list("user_id", flat=True))
+        # a membership that is not in force is added again, without limits
+        members_now = memberships().filter(in_force_condition(), group_id=groups[name], user__is_service=False)
+        present = set(members_now.values_list("user_id", flat=True))
         plans.append(GroupPlan(name, len(present), len(wanted_names), len(wanted_names) - len(wanted), sorted(wanted - present),
                                sorted(present - wanted)))
     return SyncPlan(plans, *_role_changes(options, members), *_missing_accounts(options, members))
@@ -132,7 +135,7 @@ def _user_ids(names: Iterable[str]) -> Iterator[int]:
 
 
 def _role_changes(options: LdapOptions, members: DirectoryMembers) -> tuple[list[tuple[str, str, str]], set[str]]:
-    """Return the role changes of the accounts that are linked to the directory, and the roles that it gives to no account."""
+    """Return the role changes of accounts that are linked to the directory, and the roles in the settings that no user gets."""
     if not options.provider.roles:
         return [], set()
     wanted: dict[str, str] = {}

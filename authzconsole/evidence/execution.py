@@ -13,13 +13,16 @@ from analytics.runs.database_retry import retry_database
 from analytics.storage import StorageError, storage_problem, storage_root
 from analytics.storage_identity import storage_identity
 from authzconsole.backup.archive import copy_stream
+from authzconsole.common.messages import as_sentence
 from authzconsole.evidence.files import EvidenceFiles, write_files
 from authzconsole.evidence.services import claim_evidence, update_claimed
 from authzconsole.models import Evidence, EvidenceState
 from entities.address import parse_address
 from grants.errors import GrantError
-from grants.evidence.access_rows import AccessPeriods
+from grants.evidence.access_rows import access_periods
 from grants.evidence.bundle import write_bundle
+from grants.evidence.contents import content_count, contents_of
+from grants.evidence.holdings import read_users
 from grants.history.catch_up import catch_up
 from grants.journal import current_head
 
@@ -51,18 +54,22 @@ def _write(evidence: Evidence) -> dict:
     """Write the bundle into the storage. Return the columns of the finished request."""
     catch_up()
     head, entity = current_head(), parse_address(evidence.entity)
-    periods = AccessPeriods(entity, (evidence.from_revision, evidence.to_revision + 1), settings.DEFAULT_GENERATION)
+    bounds = (evidence.from_revision, evidence.to_revision + 1)
+    users = read_users(bounds)
+    total = content_count(entity, evidence.kind, bounds) if evidence.contents else len(users.active)
+    entities = contents_of(entity, evidence.kind, bounds) if evidence.contents else iter([entity])
+    periods = access_periods(entities, bounds, settings.DEFAULT_GENERATION, users)
     with scratch_folder(settings.TEMP_DIR) as folder:
-        files = write_files(Path(folder), evidence, periods, _progress(evidence, periods.user_count))
+        files = write_files(Path(folder), evidence, periods, len(users.active), _progress(evidence, total))
         bundle = Path(folder) / "bundle.zip"
         manifest = write_bundle(bundle, _manifest_contents(evidence, files, head), files.paths)
         path, sha256 = _store(evidence, bundle)
-    return {"state": EvidenceState.DONE, "path": path, "sha256": sha256, "users_done": periods.user_count,
+    return {"state": EvidenceState.DONE, "path": path, "sha256": sha256, "users_done": total,
             "figures": manifest["figures"]}
 
 
 def _progress(evidence: Evidence, users_total: int) -> Callable[[int], None]:
-    """Return a function that stores how many users are done, at most every SECONDS_BETWEEN_HEARTBEATS."""
+    """Return a function that stores how many users or entities are done, at most every SECONDS_BETWEEN_HEARTBEATS."""
     last = 0.0
 
     def store(users_done: int) -> None:
@@ -78,7 +85,8 @@ def _progress(evidence: Evidence, users_total: int) -> Callable[[int], None]:
 
 def _manifest_contents(evidence: Evidence, files: EvidenceFiles, head) -> dict:
     return {
-        "instance": settings.INSTANCE_NAME, "entity": evidence.entity, "from_revision": evidence.from_revision,
+        "instance": settings.INSTANCE_NAME, "entity": evidence.entity, "contents": evidence.contents, "kind": evidence.kind,
+        "from_revision": evidence.from_revision,
         "to_revision": evidence.to_revision, "since": _text(evidence.since), "until": _text(evidence.until),
         "created_at": _text(timezone.now()), "requested_by": str(evidence.requested_by or ""), "figures": files.figures,
         "journal_head": {"revision": head.revision, "hash": head.hash, "at": _text(head.at)},
@@ -102,8 +110,7 @@ def _store(evidence: Evidence, bundle: Path) -> tuple[str, str]:
 
 def _failure_message(error: Exception) -> str:
     if isinstance(error, GrantError | StorageError | ScratchError):
-        text = str(error)
-        return f"{text[0].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
+        return as_sentence(error)
     if isinstance(error, OSError):
         return storage_problem(error)
     return "The bundle could not be written because of an unexpected error. The worker's log contains more details."

@@ -2,18 +2,19 @@
 
 import csv
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from django.conf import settings
 from django.template.loader import render_to_string
 
 from analytics.results.export import FORMULA_BEGINNINGS
 from authzconsole.models import Evidence
-from grants.evidence.access_rows import AccessPeriods, AccessRow
-from grants.evidence.timeline import Change, HeldPeriod
+from grants.evidence.access_rows import AccessPeriods, AccessRow, active_generations
+from grants.evidence.timeline import BoundaryLine, HeldPeriod
 from grants.models import JournalLine
 
 CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
@@ -26,35 +27,56 @@ CSV_COLUMNS = ("user", "operation", "entity", "from_revision", "from_time", "to_
 PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
 # a page with more users is slow in a browser; the other files have all of them
 MAX_USERS_ON_PAGE = 2_000
-TIMES_AT_ONCE = 1_000
+# times of revisions are read together, and kept up to a limit
+TIMES_AT_ONCE, MAX_TIMES = 1_000, 200_000
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceFiles:
-    """The written files by their names in the bundle, and their figures: users, rows and revisions."""
+    """The written files by their names in the bundle, and their figures: the numbers of users, rows and checked users.
+
+    With contents, the figures also have the numbers of entities with rows and of checked entities.
+    """
 
     paths: Mapping[str, Path]
     figures: Mapping[str, Any]
 
 
-def write_files(folder: Path, evidence: Evidence, periods: AccessPeriods, progress: Callable[[int], None]) -> EvidenceFiles:
-    """Write all files of the bundle in one pass over the users. progress: called with the number of users that are done."""
+def write_files(folder: Path, evidence: Evidence, periods: Iterable[AccessPeriods], users_checked: int,
+                progress: Callable[[int], None]) -> EvidenceFiles:
+    """Write all files of the bundle in one pass: entity by entity, and user by user.
+
+    periods: of each entity. progress: called with the number of users that are done, or, with
+    contents, the number of entities.
+    """
     paths = {name: folder / name for name in (CSV_NAME, JSON_NAME, PAGE_NAME)}
-    times = RevisionTimes(periods.bounds[1])
+    times = RevisionTimes(evidence.to_revision + 1)
+    users: set[str] = set()
+    entity_count = entities_checked = row_count = 0
     with ExitStack() as stack:
         files = {name: stack.enter_context(path.open("w", encoding="utf-8", newline="")) for name, path in paths.items()}
+        generations = list(active_generations((evidence.from_revision, evidence.to_revision + 1), settings.DEFAULT_GENERATION))
         outputs = [CsvOutput(files[CSV_NAME]), JsonOutput(files[JSON_NAME], evidence),
-                   PageOutput(files[PAGE_NAME], evidence, list(periods.generations))]
-        users = row_count = 0
-        for done, rows in enumerate(periods.rows_by_user(), 1):
-            progress(done)
-            if not rows:
-                continue
-            users, row_count = users + 1, row_count + len(rows)
-            described = [describe_row(row, periods, times) for row in rows]
-            for output in outputs:
-                output.write_user(described)
-        figures = {"users": users, "rows": row_count, "users_checked": periods.user_count}
+                   PageOutput(files[PAGE_NAME], evidence, generations)]
+        for of_entity in periods:
+            rows_before = row_count
+            if evidence.contents:
+                # also for entities without users, because it is the heartbeat of the task
+                progress(entities_checked)
+            for done, rows in enumerate(of_entity.rows_by_user(), 1):
+                if not evidence.contents:
+                    progress(done)
+                if rows:
+                    users.add(rows[0].user)
+                    row_count += len(rows)
+                    described = describe_rows(rows, of_entity, times)
+                    for output in outputs:
+                        output.write_user(described)
+            entities_checked += 1
+            entity_count += row_count > rows_before
+        figures = {"users": len(users), "rows": row_count, "users_checked": users_checked}
+        if evidence.contents:
+            figures |= {"entities": entity_count, "entities_checked": entities_checked}
         for output in outputs:
             output.finish(figures)
     return EvidenceFiles(paths | {STYLE.name: STYLE}, figures)
@@ -67,14 +89,29 @@ class RevisionTimes:
         self.end, self._times = end, dict[int, str]()
 
     def __getitem__(self, revision: int) -> str:
-        """Return the time of a revision; an empty string before the first line. Runs a query for an unknown revision."""
+        """Return the time of a revision; an empty string before the first line. Runs a query for TIMES_AT_ONCE revisions."""
         if revision not in self._times:
-            at = JournalLine.objects.filter(revision=revision).values_list("at", flat=True).first()
-            self._times[revision] = at.isoformat(timespec="seconds").replace("+00:00", "Z") if at else ""
+            if len(self._times) > MAX_TIMES:
+                self._times.clear()
+            first = revision - revision % TIMES_AT_ONCE
+            lines = JournalLine.objects.filter(revision__gte=first, revision__lt=first + TIMES_AT_ONCE)
+            self._times |= {revision: at.isoformat(timespec="seconds").replace("+00:00", "Z")
+                            for revision, at in lines.values_list("revision", "at")}
+            self._times.setdefault(revision, "")
         return self._times[revision]
 
 
-def describe_row(row: AccessRow, periods: AccessPeriods, times: RevisionTimes) -> dict[str, Any]:
+def describe_rows(rows: Sequence[AccessRow], periods: AccessPeriods, times: RevisionTimes) -> list[dict[str, Any]]:
+    """Return the rows of one user for the files."""
+    # operations with the same rules share the list of their paths
+    paths: dict[int, list[dict[str, Any]]] = {}
+    for row in rows:
+        if id(row.paths) not in paths:
+            paths[id(row.paths)] = [_describe_path(held) for held in sorted(row.paths, key=_path_order)]
+    return [_describe_row(row, periods, times, paths[id(row.paths)]) for row in rows]
+
+
+def _describe_row(row: AccessRow, periods: AccessPeriods, times: RevisionTimes, paths: list[dict[str, Any]]) -> dict[str, Any]:
     """Return a row for the files. `to_revision` and `to_time` are null if the access had not ended in the period."""
     start, end = row.range
     is_open = end >= times.end
@@ -82,7 +119,7 @@ def describe_row(row: AccessRow, periods: AccessPeriods, times: RevisionTimes) -
         "user": row.user, "operation": row.operation, "entity": str(periods.entity),
         "from_revision": start, "from_time": times[start],
         "to_revision": None if is_open else end, "to_time": None if is_open else times[end],
-        "paths": [_describe_path(held) for held in sorted(row.paths, key=_path_order)],
+        "paths": paths,
     }
 
 
@@ -92,8 +129,8 @@ def _path_order(held: HeldPeriod) -> tuple:
 
 def _describe_path(held: HeldPeriod) -> dict[str, Any]:
     path = {"principal": held.principal, "entity": str(held.entity), "privilege": held.privilege.value,
-            **_described("granted", held.grant.started), "grant_reason": held.grant.started.reason,
-            **_described("revoked", held.grant.ended)}
+            **_change_members("granted", held.grant.started), "grant_reason": held.grant.started.reason,
+            **_change_members("revoked", held.grant.ended)}
     if held.membership is not None:
         path |= {"member_since": held.membership.started.at, "member_added_by": held.membership.started.actor,
                 "member_until": held.membership.ended.at if held.membership.ended else None,
@@ -101,7 +138,7 @@ def _describe_path(held: HeldPeriod) -> dict[str, Any]:
     return path
 
 
-def _described(name: str, change: Change | None) -> dict[str, str | None]:
+def _change_members(name: str, change: BoundaryLine | None) -> dict[str, str | None]:
     return {f"{name}_at": change.at if change else None, f"{name}_by": change.actor if change else None}
 
 
@@ -133,7 +170,8 @@ class JsonOutput:
 
     def __init__(self, file: TextIO, evidence: Evidence):
         self._file, self._is_first = file, True
-        file.write(f'{{"entity": {json.dumps(evidence.entity)}, "from_revision": {evidence.from_revision}, '
+        file.write(f'{{"entity": {json.dumps(evidence.entity)}, "contents": {json.dumps(evidence.contents)}, '
+                   f'"kind": {json.dumps(evidence.kind)}, "from_revision": {evidence.from_revision}, '
                    f'"to_revision": {evidence.to_revision}, "rows": [')
 
     def write_user(self, rows: Sequence[dict]) -> None:
@@ -149,14 +187,19 @@ class PageOutput:
     """A page without scripts and without other files."""
 
     def __init__(self, file: TextIO, evidence: Evidence, generations: list[str]):
-        self._file, self._users = file, 0
+        self._file, self._users, self._entity = file, 0, ""
+        self._has_contents = evidence.contents
         self._context = {"evidence": evidence, "generations": generations}
         file.write(render_to_string("journal/evidence/report_head.html", self._context))
 
     def write_user(self, rows: Sequence[dict]) -> None:
         self._users += 1
         if self._users <= MAX_USERS_ON_PAGE:
-            self._file.write(render_to_string("journal/evidence/report_user.html", {"user": rows[0]["user"], "rows": rows}))
+            is_new = self._has_contents and rows[0]["entity"] != self._entity
+            self._entity = rows[0]["entity"]
+            self._file.write(render_to_string("journal/evidence/report_user.html", {
+                "user": rows[0]["user"], "rows": rows, "new_entity": self._entity if is_new else "",
+                "has_contents": self._has_contents}))
 
     def finish(self, figures: Mapping) -> None:
         left_out = max(0, self._users - MAX_USERS_ON_PAGE)

@@ -12,7 +12,7 @@ def main() -> int:
     interrupt_on_signals()
     benchmarks = sorted((ROOT / "benchmarks").glob("bench_*.py"))
     if not benchmarks:
-        print("There is no benchmark: benchmarks/ holds no bench_*.py.")
+        print("There is no benchmark: benchmarks/ contains no bench_*.py.")
         return 0
     try:
         setup("test")

@@ -26,6 +26,7 @@ def die_with_parent(signum: int, parent: int | None = None) -> Callable[[], None
             return
         # a shell starts background jobs with SIGINT and SIGQUIT ignored, and their children inherit that
         signal.signal(signum, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
         _libc.prctl(PR_SET_PDEATHSIG, signum, 0, 0, 0)
         if os.getppid() != parent:
             os.kill(os.getpid(), signum)
@@ -51,6 +52,16 @@ def interrupt_on_signals() -> None:
 
     for signum in STOPPING:
         signal.signal(signum, interrupt)
+
+
+@contextlib.contextmanager
+def delay_signals() -> Iterator[None]:
+    """Deliver SIGINT, SIGTERM and SIGHUP after the block instead of during it. A child process inherits the delay."""
+    previous = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
 
 
 def session_members(session: int) -> Iterator[int]:
@@ -90,18 +101,23 @@ def run_command(command: Sequence[str | Path], *, patience_seconds: float = 30.0
 
     On an interruption, send SIGINT to the command, wait until it has cleaned up, at most `patience_seconds`, and raise.
     """
-    process = subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT), **options)
+    process = None
     try:
+        # an interruption while the child starts would leave a child that nothing waits for
+        with delay_signals():
+            process = subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT), **options)
         code = process.wait()
         return code if code >= 0 else 128 - code
     except KeyboardInterrupt:
-        process.send_signal(signal.SIGINT)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(patience_seconds)
+        if process:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience_seconds)
         raise
     finally:
-        end_session(process.pid)
-        process.wait()
+        if process:
+            end_session(process.pid)
+            process.wait()
 
 
 class ParentMake:

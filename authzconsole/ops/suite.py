@@ -6,8 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -47,24 +48,40 @@ class Pass:
         return REPORTS / f"{self.name}.log"
 
 
-# Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore run on SQLite only,
-# and browser tests on PostgreSQL only. Tests without a database run once, in the pass `sqlite`.
-FULL = (
-    Pass("sqlite", "sqlite", "not spark and not browser"),
-    Pass("postgresql", "postgresql", "database and not spark and not browser"),
-    Pass("spark", "sqlite", "spark"),
-    Pass("browser", "postgresql", "browser and not spark"),
-)
-# The lanes run in parallel, the passes of a lane one after the other. On two cores, the lanes take about the same time.
-LANES = (FULL[:1], FULL[1:2], FULL[2:])
-# The rules, the addresses, the changes of grants and their effects, the past, and one page of each area: a minute on two cores.
-QUICK = (Pass("quick", "sqlite", "not spark and not browser and not worker and not slow", paths=(
-    "tests/entities", "tests/grants/changes", "tests/grants/effects", "tests/grants/evidence", "tests/grants/history",
-    "tests/grants/policies", "tests/grants/principals",
+# The rules, the addresses, the changes of grants and their effects, reviews and requests, the past, and one page of each area: a
+# minute on two cores. tests/passes.py marks them `quick`, except those that start processes or take long.
+QUICK_PATHS = (
+    "tests/entities", "tests/grants/authority", "tests/grants/changes", "tests/grants/effects", "tests/grants/evidence",
+    "tests/grants/history", "tests/grants/policies", "tests/grants/principals", "tests/grants/requests", "tests/grants/reviews",
+    "tests/grants/stewards", "tests/grants/usage",
     "tests/grants/tenant/test_tenant_import.py", "tests/grants/test_active_generation.py", "tests/grants/test_journal.py",
     "tests/web/test_areas.py", "tests/web/accounts/test_sign_in.py", "tests/web/policies", "tests/api/test_token_fast_path.py",
     "tests/rest/test_grants.py", "tests/ops/test_architecture.py", "tests/ops/test_settings.py", "tests/ops/test_suite.py",
-), processes=2),)
+)
+# Tests of pages, interfaces and files: what they add to the services below does not depend on the database.
+PAGE_FOLDERS = ("tests/web",)
+INTERFACE_FOLDERS = ("tests/analytics/results", "tests/api", "tests/directory", "tests/observability", "tests/rest", "tests/scim")
+# Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore run on SQLite only,
+# and browser tests on PostgreSQL only. So do the tests of pages, REST, AuthZEN and SCIM: the services below them run on
+# both databases, and so do the tests that call every page and every endpoint, except for what the quick tests repeat on SQLite.
+# Tests without a database run once, on SQLite. The pass `sqlite` collects all tests, so that one of them can check that each
+# test belongs to a pass (tests/ops/test_passes.py). Passes with paths collect less, because collecting all takes 15 seconds.
+QUICK = Pass("quick", "sqlite", "quick", QUICK_PATHS)
+# the longest pass first, so that the last ones end at about the same time
+FULL = (
+    Pass("sqlite", "sqlite", "not spark and not browser and not page and not interface and not quick"),
+    Pass("postgresql", "postgresql", "database and not spark and not browser and not page and not interface"),
+    Pass("spark", "sqlite", "spark", ("tests/analytics", "tests/browser")),
+    Pass("browser", "postgresql", "browser and not spark", ("tests/browser",)),
+    Pass("interfaces", "postgresql", "interface and not spark and not browser", INTERFACE_FOLDERS),
+    Pass("pages", "postgresql", "page and not spark and not browser", PAGE_FOLDERS),
+    QUICK,
+)
+QUICK_IN_PARALLEL = replace(QUICK, processes=2)
+MEASURED = replace(QUICK, measures_coverage=True)
+# more than the cores of a small machine, because many tests wait for servers and their deadlines
+PARALLEL_PASSES = 3
+POLL_SECONDS = 0.2
 
 
 def executed_test_count(report: Path) -> int:
@@ -89,6 +106,8 @@ def _environment(url: str) -> dict[str, str]:
     environment = {**os.environ, **spark_environment()}
     for name in CONSOLE_SETTINGS:
         environment.pop(name, None)
+    # otherwise pytest and every process that tests start compile all modules again
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if url:
         environment["DATABASE_URL"] = url
     if browser := machine.chromium():
@@ -114,60 +133,62 @@ def run_pass(test_pass: Pass, options: list[str]) -> bool:
     return code == 0 and executed_test_count(test_pass.report) > 0
 
 
-def run_lane(lane: Sequence[Pass], options: Sequence[str]) -> bool:
-    """Run the passes one after the other. Return whether all passed. All run, so that the output is complete."""
-    results = [run_pass(test_pass, list(options)) for test_pass in lane]
+def run_in_parallel(passes: Sequence[Pass], options: Sequence[str]) -> bool:
+    """Run the passes in processes, PARALLEL_PASSES at a time. Return whether all passed. All run to their end.
+
+    The output of a pass is in its log, and is printed when the pass ends.
+    """
+    waiting, running, results = list(passes), {}, []
+    with contextlib.ExitStack() as stack:
+        while waiting or running:
+            while waiting and len(running) < PARALLEL_PASSES:
+                test_pass = waiting.pop(0)
+                running[test_pass] = stack.enter_context(background_pass(test_pass, options))
+            ended = [test_pass for test_pass, process in running.items() if process.poll() is not None]
+            for test_pass in ended:
+                results.append(running.pop(test_pass).returncode == 0)
+                print(test_pass.log.read_text(), end="", flush=True)
+            if not ended:
+                time.sleep(POLL_SECONDS)
     return all(results)
 
 
 @contextlib.contextmanager
-def background_lane(lane: Sequence[Pass], options: Sequence[str]) -> Iterator[Callable[[], bool]]:
-    """Run a lane in a separate process. Yield a function that waits for it, prints its output and returns whether it passed."""
-    log_path = lane[0].log
-    log_path.parent.mkdir(parents=True, exist_ok=True)
-    with log_path.open("w+") as log:
-        selection = [argument for test_pass in lane for argument in ("--only", test_pass.name)]
+def background_pass(test_pass: Pass, options: Sequence[str]) -> Iterator[subprocess.Popen]:
+    """Run a pass in a separate process that writes to the log of the pass. Interrupt it if it still runs at the end."""
+    test_pass.log.parent.mkdir(parents=True, exist_ok=True)
+    print(f"== {test_pass.name} begins; its output is in {test_pass.log.relative_to(ROOT)}", flush=True)
+    with test_pass.log.open("w") as log:
+        selection = ["--coverage"] if test_pass.measures_coverage else ["--only", test_pass.name]
         command = [sys.executable, "-m", "ops.suite", *selection, *options]
         process = subprocess.Popen(command, cwd=ROOT / "authzconsole", stdin=subprocess.DEVNULL, stdout=log,
                                    stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT))
-
-        def wait_for_result() -> bool:
-            code = process.wait()
-            print(log_path.read_text(), end="", flush=True)
-            return code == 0
-
-        try:
-            yield wait_for_result
-        finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-                process.wait()
-
-
-def run_lanes(lanes: Sequence[Sequence[Pass]], options: Sequence[str]) -> bool:
-    """Run the first lane in this process and the others in parallel. Return whether all passed. All run to their end."""
-    with contextlib.ExitStack() as stack:
-        wait_functions = [stack.enter_context(background_lane(lane, options)) for lane in lanes[1:]]
-        return all([run_lane(lanes[0], options), *(wait() for wait in wait_functions)])
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
     parser.add_argument("--coverage", action="store_true", help="the quick tests, in one process that measures coverage")
-    parser.add_argument("--only", action="append", choices=[test_pass.name for test_pass in FULL], help="these passes alone")
+    parser.add_argument("--with-coverage", action="store_true", help="every test; the quick tests measure coverage")
+    parser.add_argument("--only", choices=[test_pass.name for test_pass in FULL], help="this pass alone")
     arguments, options = parser.parse_known_args()
     interrupt_on_signals()
     try:
-        is_quick = arguments.quick or arguments.coverage
-        setup("quick" if is_quick else "test")
+        setup("quick" if arguments.quick or arguments.coverage else "test")
         if arguments.coverage:
-            lanes = [[replace(test_pass, processes=0, measures_coverage=True) for test_pass in QUICK]]
-        elif is_quick:
-            lanes = [QUICK]
+            is_success = run_pass(MEASURED, options)
+        elif arguments.quick:
+            is_success = run_pass(QUICK_IN_PARALLEL, options)
+        elif arguments.only:
+            is_success = run_pass(next(test_pass for test_pass in FULL if test_pass.name == arguments.only), options)
         else:
-            lanes = [[test_pass for test_pass in FULL if test_pass.name in arguments.only]] if arguments.only else LANES
-        is_success = run_lanes(lanes, options)
+            is_success = run_in_parallel([*FULL[:-1], MEASURED] if arguments.with_coverage else FULL, options)
     except Refusal as refusal:
         print(refusal, file=sys.stderr)
         return 1

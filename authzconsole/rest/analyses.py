@@ -5,7 +5,6 @@ from pathlib import Path
 from django.conf import settings
 from django.http import FileResponse, Http404
 from rest_framework import serializers
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -20,7 +19,7 @@ from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, r
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_can_see_all
+from authzconsole.rest.framework.callers import any_account, author_of, changeable_with, check_report_reader
 from authzconsole.rest.framework.cursors import (
     ListPart,
     PageQuery,
@@ -34,8 +33,10 @@ from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.fields import MAX_INTEGER, Choice, NameText, StrictSerializer, Text
 from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer, ParquetRenderer
 from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation, path_parameter
 from grants.policies.catalogue import GENERATIONS
+from grants.roles.capabilities import Capability
 
 TAG = "Analyses"
 RUN_PATH = path_parameter("number", "The number of the run.", int)
@@ -124,20 +125,6 @@ class ResultsQuery(PageQuery):
     change = Choice(choices=list(CHANGES), required=False, help_text="Only rows with this change, for the table `changes`.")
 
 
-class CsvRenderer(BaseRenderer):
-    """Declare the media type for content negotiation and for the OpenAPI document. The view writes the file itself."""
-
-    media_type, format = "text/csv", "csv"
-
-
-class ParquetRenderer(CsvRenderer):
-    media_type, format = "application/vnd.apache.parquet", "parquet"
-
-
-class JsonLinesRenderer(CsvRenderer):
-    media_type, format = "application/x-ndjson", "jsonl"
-
-
 RUN_EXAMPLE = {
     "number": 7, "analysis": AnalysisName.DELETE_READINESS.value, "options": {"generation": "final", "namespace": ""},
     "state": "waiting", "stage": "", "cancel_requested": False, "tasks_done": 0, "tasks_total": 0,
@@ -167,7 +154,7 @@ class Analyses(Endpoint):
 
 
 class Runs(Endpoint):
-    rules = {"GET": check_can_see_all, "POST": check_administrator}
+    rules = {"GET": check_report_reader, "POST": changeable_with(Capability.RUN_ANALYSES)}
     queries = {"GET": RunsQuery}
 
     @api_operation(
@@ -194,7 +181,7 @@ class Runs(Endpoint):
 
 
 class RunDetail(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_report_reader}
 
     @api_operation(
         "runs_retrieve", TAG, "Follow a run",
@@ -205,7 +192,7 @@ class RunDetail(Endpoint):
 
 
 class RunCancellation(Endpoint):
-    rules = {"POST": check_administrator}
+    rules = {"POST": changeable_with(Capability.RUN_ANALYSES)}
 
     @api_operation(
         "runs_cancel", TAG, "Cancel a run",
@@ -221,7 +208,7 @@ class RunCancellation(Endpoint):
 
 
 class Results(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_report_reader}
     queries = {"GET": ResultsQuery}
 
     @api_operation(
@@ -244,7 +231,7 @@ class Results(Endpoint):
 class _TableDownload(Endpoint):
     """Send a table as one file. The file is complete before the first byte is sent, so that an error has an error status."""
 
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_report_reader}
 
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         run, result_table = _finished_run(request, number, table)
@@ -299,7 +286,7 @@ def _run_or_404(number: int) -> AnalysisRun:
 
 def _finished_run(request: Request, number: int, table: str) -> tuple[AnalysisRun, Table]:
     """Return the run and the table. Raise Http404 if they do not exist, Problem if the run has no report."""
-    check_can_see_all(request)
+    check_report_reader(request)
     run = _run_or_404(number)
     try:
         result_table = analysis_by_name(run.analysis).table(table)

@@ -18,11 +18,12 @@ from authzconsole.rest.framework.fields import (
     Text,
     privilege_list,
 )
+from authzconsole.rest.framework.periods import PeriodSerializer
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation
 from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
-from grants.models import GRANT_VERBS
+from grants.models import GRANT_VERBS, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
 from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
@@ -31,15 +32,16 @@ from grants.plans.sources.ghosts import create_ghost_plan
 from grants.tenant.faults import Fault
 
 
-class ForManySerializer(StrictSerializer):
-    """A bulk change, either on everything in `within` or on the listed `entities`."""
+class ForManySerializer(PeriodSerializer):
+    """A bulk change, either on everything in `within` or on the listed `entities`. Only a grant has a period."""
 
     verb = Choice(choices=[verb.value for verb in GRANT_VERBS], help_text="Whether the privileges are granted or revoked.")
     principals = List(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS,
                       help_text="Principals, written `user:NAME` or `group:NAME`.")
     privileges = privilege_list()
-    within = AddressText(required=False, help_text="The instance, a namespace or an application: all live entities inside it.")
-    kinds = List(child=KindText(), required=False,
+    within = AddressText(required=False, help_text="The instance, a namespace or an application: all live entities inside "
+                                                   "it; to revoke, also planned and deleted ones.")
+    kinds = List(child=KindText(), required=False, max_length=1_000,
                  help_text="With `within`: only these kinds; by default all.")
     itself = Boolean(required=False, help_text="With `within`: include the container itself; true by default.")
     entities = List(child=AddressText(), required=False, min_length=1, max_length=MAX_SELECTED,
@@ -50,6 +52,9 @@ class ForManySerializer(StrictSerializer):
             raise serializers.ValidationError("send either `within` or `entities`, not both")
         if "entities" in data and (dependent_members := [name for name in ("kinds", "itself") if name in data]):
             raise serializers.ValidationError({name: ["this requires `within`"] for name in dependent_members})
+        data = super().validate(data)
+        if data["validity"].is_limited and data["verb"] != PlanVerb.GRANT:
+            raise serializers.ValidationError("only a grant has a period: leave out `valid_from` and `valid_until`")
         return data
 
 
@@ -63,7 +68,8 @@ class ChangeFileSerializer(StrictSerializer):
     """A file with changes, as text."""
 
     document = Text(max_length=MAX_DOCUMENT_CHARACTERS,
-                    help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these members, one change per line.")
+                    help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these members, one change per line. "
+                              "`valid_from` and `valid_until` can be added.")
     title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH,
                  help_text="The title of the plan; by default it says what the plan changes.")
 
@@ -94,7 +100,8 @@ class PlansForMany(Endpoint):
         response_example=_plan_example("subtree", BULK_CHANGE_EXAMPLE), errors=[409], parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         data, author = self.body(ForManySerializer), author_of(request)
-        change = parse_bulk_change(verb=data["verb"], principals=data["principals"], privileges=data["privileges"])
+        change = parse_bulk_change(verb=data["verb"], principals=data["principals"], privileges=data["privileges"],
+                                   validity=data["validity"])
         if "entities" in data:
             plan = create_selection_plan(author=author, change=change, addresses=data["entities"])
         else:

@@ -9,10 +9,11 @@ from authzconsole.common.api_caller import Caller, caller_of_token
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.openapi.authzen_document import STATE
+from authzconsole.rest.openapi.authzen_document import NOT_IN_FORCE, STATE
 from authzconsole.rest.openapi.operations import api_operation
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
+from grants.evaluation.engine import MAX_LISTED_ENTITIES
 from grants.policies.catalogue import GENERATIONS
 
 TAG = "Decisions"
@@ -43,8 +44,11 @@ class ContextSerializer(serializers.Serializer):
 
     generation = serializers.ChoiceField(list(GENERATIONS), required=False, help_text="By default the active generation.")
     as_of = serializers.CharField(
-        required=False, help_text="A revision, as a number or a text, or a time in the past with a zone: the answer is of then.")
-    at = serializers.DateTimeField(required=False, help_text="The time that the question is about. No rule depends on it yet.")
+        required=False,
+        help_text="A revision, as a number or a text, or a time in the past with a zone. The answer is about that state.")
+    at = serializers.DateTimeField(required=False, help_text="The time that the question is about; now by default. Grants "
+                                                             "and memberships that are valid then count.")
+    access_request = serializers.BooleanField(required=False, help_text="Whether a denial says how access is requested.")
     artifact = serializers.CharField(required=False, help_text="For `deploy`: the address of the artifact.")
     artifact_is_new = serializers.BooleanField(required=False, help_text="Whether the artifact is added by the same request.")
     dataset_type = serializers.CharField(required=False, help_text="For `create` of a dataset: the address of its custom type.")
@@ -62,7 +66,7 @@ class EvaluationSerializer(serializers.Serializer):
 
 
 class OptionsSerializer(serializers.Serializer):
-    """How several questions are answered."""
+    """Options for a request with several questions."""
 
     evaluations_semantic = serializers.ChoiceField(
         list(STOP_DECISIONS), required=False, help_text="After which decision the other questions are not answered.")
@@ -84,7 +88,11 @@ class ReasonsSerializer(serializers.Serializer):
     source = serializers.DictField(required=False, help_text="Document, table and row of the policy.")
     missing = serializers.ListField(child=serializers.DictField(), required=False,
                                     help_text="The smallest set of grants that would turn a denial into a permission.")
+    not_in_force = serializers.ListField(child=serializers.DictField(), required=False, help_text=NOT_IN_FORCE)
     reason = serializers.CharField(required=False)
+    evaluation_id = serializers.CharField(required=False, help_text="Binds an access request to this denial.")
+    evaluated_at = serializers.DateTimeField(required=False)
+    access_request = serializers.DictField(required=False, help_text="Where and until when access can be requested.")
     error = serializers.DictField(required=False)
 
 
@@ -127,7 +135,8 @@ class Decisions(Endpoint):
         f"Accepts the requests of the AuthZEN Authorization API, with one question or up to {MAX_EVALUATIONS:,}. A token "
         "with the scope `decide` of an administrator, auditor or service account can ask about any subject. A token with the "
         "scope `self`, and an account with the role `ordinary` and its tokens, can only ask about the account itself. Unknown "
-        "members are ignored, as AuthZEN requires.",
+        "members are ignored, as AuthZEN requires. The explanations of a request with several questions list at most "
+        f"{MAX_LISTED_ENTITIES:,} missing grants together.",
         request=DecisionsSerializer, request_example=QUESTION_EXAMPLE, responses={200: DecisionAnswerSerializer},
         response_example=ANSWER_EXAMPLE)
     def post(self, request: Request) -> Response:

@@ -6,12 +6,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.downloads.difference_files import difference_as_json, difference_file
-from authzconsole.rest.analyses import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.framework.callers import check_can_see_all
+from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, PrincipalText, QueryBoolean, StrictSerializer
 from authzconsole.rest.framework.past import AsOf
+from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.openapi.operations import FILE, api_operation
 from grants.history.differences import GAINED, LOST, Span, all_differences, as_differences, difference_parts
 from grants.journal import current_revision
@@ -61,7 +61,7 @@ EXAMPLE = {
 
 
 class Differences(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_journal_reader}
     queries = {"GET": DifferencesQuery}
 
     @api_operation(
@@ -77,7 +77,7 @@ class Differences(Endpoint):
 
 
 class _DifferencesFile(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_journal_reader}
     queries = {"GET": DifferencesFilters}
 
     def get(self, request: Request) -> StreamingHttpResponse:

@@ -9,17 +9,22 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.rest.dry_runs import (
+    NO_FORECAST,
+    ChangeForecastSerializer,
+    ForecastQuery,
+    ForecastRequestSerializer,
+    forecast_as_json,
+)
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, visible_entities, visible_entity
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import (
     AddressText,
-    Boolean,
     Choice,
     KindText,
     NameText,
-    QueryBoolean,
     StrictSerializer,
     Text,
     TimeOrRevision,
@@ -29,11 +34,13 @@ from authzconsole.rest.framework.locations import address_or_404, entity_locatio
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, api_operation, path_parameter
+from authzconsole.rest.permission_effects import check_effect_digest
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, matching_entities, subtree_of
 from entities.vocabulary import Privilege
 from grants.changes.outcomes import Outcome
+from grants.effects.single_changes import Deletion, Registration
 from grants.journal import current_revision, lock_journal
 from grants.journal_queries import custom_query_plan, entities_changed_since
 from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
@@ -74,10 +81,9 @@ class ForecastSerializer(serializers.Serializer):
     creator_receives = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
 
 
-class LifecycleSerializer(serializers.Serializer):
-    """The changes that the request made, or for a dry run would make."""
+class LifecycleSerializer(ChangeForecastSerializer):
+    """The changes that the request made, or for a dry run would make. A dry run that changes nothing has no effect."""
 
-    dry_run = serializers.BooleanField()
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
     revision = serializers.IntegerField(help_text="The newest revision of the journal.")
@@ -94,11 +100,11 @@ class EntitiesQuery(PageQuery, PastQuery):
     kind = KindText(required=False, help_text="Only entities of this kind, such as `dataset`.")
     state = Choice(choices=State.values, required=False)
     changed_since = TimeOrRevision(
-        required=False, help_text="Only entities of which the state or the description changed at or after this time, such as "
+        required=False, help_text="Only entities with a change of state or description at or after this time, such as "
                                   "`2026-02-01T08:00:00Z`, or after this revision of the journal, such as `812`.")
 
 
-class RegisterSerializer(StrictSerializer):
+class RegisterSerializer(ForecastRequestSerializer):
     """An address that becomes live."""
 
     address = AddressText()
@@ -106,7 +112,6 @@ class RegisterSerializer(StrictSerializer):
                        help_text="What the entity is, for readers.")
     creator = NameText(required=False, help_text="The user who gets the privileges of a creator in the active generation.")
     reason = reason_field()
-    dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
 class DescribeSerializer(StrictSerializer):
@@ -116,9 +121,8 @@ class DescribeSerializer(StrictSerializer):
     reason = reason_field()
 
 
-class DeleteQuery(StrictSerializer):
+class DeleteQuery(ForecastQuery):
     reason = reason_field()
-    dry_run = QueryBoolean(required=False, default=False, help_text="Report the effect without changing anything.")
 
 
 ENTITY_EXAMPLE = {
@@ -127,7 +131,7 @@ ENTITY_EXAMPLE = {
     "changed_at": "2026-02-01T08:00:00Z",
 }
 OUTCOME_EXAMPLE = {
-    "dry_run": False, "changed": True, "sentence": "dataset:sales.orders is live now", "revision": 812,
+    **NO_FORECAST, "changed": True, "sentence": "dataset:sales.orders is live now", "revision": 812,
     "entity": ENTITY_EXAMPLE, "forecast": None,
 }
 DELETION_EXAMPLE = OUTCOME_EXAMPLE | {
@@ -219,6 +223,8 @@ class EntityDetail(Endpoint):
             _check_match(request, entity_address, is_required=False)
             if self.query["dry_run"]:
                 return Response(_deletion_forecast(entity_address))
+            if digest := self.query.get("effect_digest"):
+                check_effect_digest([Deletion(entity_address)], digest, shows_effect=True)
             outcome = delete_entity(author=author_of(request, self.query["reason"]), address=entity_address)
         return Response(_outcome_as_json(outcome, entity_at(entity_address)))
 
@@ -257,8 +263,14 @@ def _make_live(endpoint: Endpoint, request: Request, verb: str, service: Callabl
     data = endpoint.body(RegisterSerializer)
     address, creator = data["address"], f"user:{data['creator']}" if "creator" in data else None
     # a dry run makes the change and rolls it back, so that the same errors are reported
+    changes, members = [Registration(address, creator or "")], NO_FORECAST | {"dry_run": data["dry_run"]}
     with transaction.atomic():
+        lock_journal()
         forecast = lifecycle_forecast(address, verb) if data["dry_run"] else None
+        if forecast and not forecast.refusal:
+            members = forecast_as_json(changes)
+        if digest := data.get("effect_digest"):
+            check_effect_digest(changes, digest, shows_effect=True)
         revision_before = current_revision()
         outcome = service(author=author_of(request, data["reason"]), address=address, description=data["description"],
                           creator=creator)
@@ -268,7 +280,8 @@ def _make_live(endpoint: Endpoint, request: Request, verb: str, service: Callabl
     if data["dry_run"]:
         sentence = _dry_run_sentence(forecast, creator) if outcome.has_changed else outcome.sentence
         outcome = Outcome(outcome.has_changed, sentence, revision_before)
-        return Response(_outcome_as_json(outcome, None, forecast if outcome.has_changed else None, dry_run=True))
+        content = _outcome_as_json(outcome, None, forecast if outcome.has_changed else None)
+        return Response(content | (members if outcome.has_changed else NO_FORECAST | {"dry_run": True}))
     content = _outcome_as_json(outcome, entity)
     return created_response(content, entity_location(address)) if outcome.has_changed else Response(content)
 
@@ -276,7 +289,7 @@ def _make_live(endpoint: Endpoint, request: Request, verb: str, service: Callabl
 def _dry_run_sentence(forecast: LifecycleForecast, creator: str | None) -> str:
     participle = {"register": "registered", "recreate": "recreated"}[forecast.verb]
     parts = [f"{forecast.address} would be {participle}"]
-    if count := forecast.grants_applying:
+    if count := forecast.applying_grant_count:
         parts.append(f"{count:,} {'grant' if count == 1 else 'grants'} on it would start to count")
     if creator and forecast.creator_receives:
         parts.append(f"{creator} would get {', '.join(forecast.creator_receives)} on it as its creator")
@@ -289,13 +302,13 @@ def _deletion_forecast(address: Address) -> dict:
         raise Problem(409, forecast.refusal)
     noun = "entity" if forecast.entities_total == 1 else "entities"
     sentence = f"{address} would be deleted, {forecast.entities_total:,} {noun} in total; nothing was changed"
-    return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast, dry_run=True)
+    return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast) | forecast_as_json([Deletion(address)])
 
 
-def _outcome_as_json(outcome: Outcome, entity: Entity | None, forecast: LifecycleForecast | None = None, *,
-                     dry_run: bool = False) -> dict:
-    return {"dry_run": dry_run, "changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision,
-            "entity": entity_as_json(entity) if entity else None, "forecast": _forecast_as_json(forecast) if forecast else None}
+def _outcome_as_json(outcome: Outcome, entity: Entity | None, forecast: LifecycleForecast | None = None) -> dict:
+    return NO_FORECAST | {
+        "changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision,
+        "entity": entity_as_json(entity) if entity else None, "forecast": _forecast_as_json(forecast) if forecast else None}
 
 
 def _forecast_as_json(forecast: LifecycleForecast) -> dict:

@@ -1,22 +1,23 @@
 """The REST resource `evidence`: request signed bundles about the access to an entity, follow and download them."""
 
-from django.http import FileResponse, Http404
+from django.http import Http404, StreamingHttpResponse
 from django.utils import timezone
 from rest_framework import serializers
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.storage import StorageError, storage_root
-from authzconsole.evidence.services import EvidenceError, request_evidence
+from analytics.storage import StorageError
+from authzconsole.common.downloads.zip_files import zip_response
+from authzconsole.evidence.services import EvidenceError, bundle_chunks, request_evidence
 from authzconsole.models import Evidence, EvidenceState
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_can_see_all
+from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import MAX_INTEGER, AddressText, StrictSerializer, Text
+from authzconsole.rest.framework.fields import MAX_INTEGER, AddressText, Boolean, KindText, StrictSerializer, Text
 from authzconsole.rest.framework.locations import evidence_location
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.framework.renderers import ZipRenderer
 from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation, path_parameter
 from grants.history.errors import AsOfError
 from grants.history.moments import parse_as_of, revision_time
@@ -29,16 +30,19 @@ MOMENT_HELP = "A revision, or an RFC 3339 time with a time zone."
 class EvidenceSerializer(serializers.Serializer):
     number = serializers.IntegerField()
     entity = serializers.CharField()
+    contents = serializers.BooleanField(help_text="Whether it is also about everything inside the entity.")
+    kind = serializers.CharField(help_text="The only kind of entities that it is about; empty for all.")
     from_revision = serializers.IntegerField()
     to_revision = serializers.IntegerField()
     state = serializers.ChoiceField(EvidenceState.values)
-    users_done = serializers.IntegerField(help_text="The number of users that are checked so far.")
+    users_done = serializers.IntegerField(help_text="The number of users that are checked so far; with contents, of entities.")
     users_total = serializers.IntegerField()
     requested_by = serializers.CharField(allow_null=True)
     requested_at = serializers.DateTimeField()
     finished_at = serializers.DateTimeField(allow_null=True)
     error = serializers.CharField()
-    figures = serializers.DictField(help_text="The numbers of users with access, of rows, and of checked users.")
+    figures = serializers.DictField(help_text="The numbers of users with access, of rows, and of checked users; with "
+                                              "contents, also of entities.")
     has_file = serializers.BooleanField(help_text="Whether the bundle can be downloaded.")
     sha256 = serializers.CharField(help_text="The SHA-256 hash of the bundle; empty until it is done.")
 
@@ -47,25 +51,23 @@ class EvidenceRequestSerializer(StrictSerializer):
     """An entity and a period."""
 
     entity = AddressText(help_text="An address, registered or not.")
+    contents = Boolean(required=False, default=False, help_text="Also about everything that was live inside the namespace or "
+                                                                 "application in the period, entity by entity.")
+    kind = KindText(required=False, help_text="Only about entities of this kind; needs `contents`.")
     since = Text(max_length=40, help_text=f"The start of the period. {MOMENT_HELP}")
     until = Text(required=False, max_length=40, help_text=f"The end of the period, by default now. {MOMENT_HELP}")
 
 
-class ZipRenderer(BaseRenderer):
-    """Declare the media type for content negotiation and for the OpenAPI document. The view writes the file itself."""
-
-    media_type, format = "application/zip", "zip"
-
-
 EXAMPLE = {
-    "number": 3, "entity": "dataset:sales.customers", "from_revision": 120, "to_revision": 4711, "state": "waiting",
+    "number": 3, "entity": "dataset:sales.customers", "contents": False, "kind": "", "from_revision": 120,
+    "to_revision": 4711, "state": "waiting",
     "users_done": 0, "users_total": 0, "requested_by": "auditor", "requested_at": "2026-02-01T08:00:00Z", "finished_at": None,
     "error": "", "figures": {}, "has_file": False, "sha256": "",
 }
 
 
 class EvidenceList(Endpoint):
-    rules = {"GET": check_can_see_all, "POST": check_can_see_all}
+    rules = {"GET": check_journal_reader, "POST": check_journal_reader}
     queries = {"GET": PageQuery}
 
     @api_operation(
@@ -88,7 +90,8 @@ class EvidenceList(Endpoint):
         start, end = (_revision(data.get(name) or timezone.now().isoformat(), name) for name in ("since", "until"))
         try:
             evidence = request_evidence(entity=data["entity"], from_revision=start, to_revision=end, since=revision_time(start),
-                                        until=revision_time(end), requested_by=request.user)
+                                        until=revision_time(end), contents=data["contents"],
+                                        kind=data.get("kind", ""), requested_by=request.user)
         except EvidenceError as error:
             raise Problem(409, str(error)) from None
         response = created_response(_evidence_as_json(evidence), evidence_location(evidence.pk))
@@ -97,7 +100,7 @@ class EvidenceList(Endpoint):
 
 
 class EvidenceDetail(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_journal_reader}
 
     @api_operation(
         "evidence_retrieve", TAG, "Follow evidence", "Returns the progress and, when it is done, the figures.",
@@ -107,7 +110,7 @@ class EvidenceDetail(Endpoint):
 
 
 class EvidenceFile(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_journal_reader}
     renderer_classes = [ZipRenderer]
 
     @api_operation(
@@ -115,18 +118,17 @@ class EvidenceFile(Endpoint):
         "The ZIP file. `manage.py verify_evidence` verifies it without a database. Returns 409 until it is done, and 410 after "
         "the file was deleted.",
         responses={(200, "application/zip"): FILE}, errors=[404, 409, 410], parameters=[EVIDENCE_PATH])
-    def get(self, request: Request, number: int) -> FileResponse:
+    def get(self, request: Request, number: int) -> StreamingHttpResponse:
         evidence = _evidence_or_404(number)
         if evidence.state != EvidenceState.DONE:
             raise Problem(409, f"evidence {number} is {evidence.state}, so it has no file")
         if not evidence.path:
             raise Problem(410, f"the file of evidence {number} was deleted: request it again")
         try:
-            filesystem, root = storage_root()
-            file = filesystem.open_input_stream(f"{root}/{evidence.path}", compression=None)
+            chunks = bundle_chunks(evidence)
         except (StorageError, OSError):
             raise Problem(410, f"the file of evidence {number} cannot be read: request it again") from None
-        return FileResponse(file, as_attachment=True, filename=f"evidence-{number}.zip", content_type=ZipRenderer.media_type)
+        return zip_response(chunks, f"evidence-{number}")
 
 
 def _revision(text: str, field: str) -> int:
@@ -144,7 +146,8 @@ def _evidence_or_404(number: int) -> Evidence:
 
 
 def _evidence_as_json(evidence: Evidence) -> dict:
-    return {"number": evidence.pk, "entity": evidence.entity, "from_revision": evidence.from_revision,
+    return {"number": evidence.pk, "entity": evidence.entity, "contents": evidence.contents,
+            "kind": evidence.kind, "from_revision": evidence.from_revision,
             "to_revision": evidence.to_revision, "state": str(evidence.state), "users_done": evidence.users_done,
             "users_total": evidence.users_total,
             "requested_by": evidence.requested_by.username if evidence.requested_by else None,

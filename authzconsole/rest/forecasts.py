@@ -8,7 +8,7 @@ from authzconsole.rest.framework.callers import check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, NameText
-from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer
+from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer, granted_as_json
 from authzconsole.rest.openapi.operations import api_operation
 from authzconsole.rest.policies import SourceSerializer
 from grants.active_generation import active_generation
@@ -82,7 +82,8 @@ FORECAST_EXAMPLE = {
     "steps": [{"kinds": {"application": 1, "program": 1}, "live": 2, "missing": 0, "gone": 2, "remains": 0, "outcome": "goes"},
               {"kinds": {"dataset": 3}, "live": 3, "missing": 1, "gone": 0, "remains": 3, "outcome": "stops"}],
     "heirs": [{"privilege": "ADMIN", "users": 1, "groups": 0, "grants": 3}],
-    "ghosts": [{"principal": "user:sofia.lindqvist", "entity": "application:sales.shop", "privilege": "ADMIN"}],
+    "ghosts": [{"principal": "user:sofia.lindqvist", "entity": "application:sales.shop", "privilege": "ADMIN",
+                "valid_from": None, "valid_until": None}],
     "missing": 1, "items": ["dataset:sales.customers"], "next": None,
 }
 
@@ -116,8 +117,7 @@ def _forecast_as_json(forecast: DeletionForecast) -> dict:
         "source": forecast.generation.deletion.source.as_json(), "steps": list(map(_step_as_json, forecast.steps)),
         "heirs": [{"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}
                   for row in forecast.heirs],
-        "ghosts": [{"principal": item.principal, "entity": str(item.address), "privilege": str(item.privilege)}
-                   for item in forecast.ghosts]}
+        "ghosts": list(map(granted_as_json, forecast.ghosts))}
 
 
 def _step_as_json(step: DeletionStep) -> dict:

@@ -5,15 +5,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from django.db import transaction
 from django.db.models import QuerySet
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.dry_runs import DryRunSerializer, dry_run_as_json
+from authzconsole.rest.dry_runs import DryRunSerializer, apply_or_forecast
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.callers import any_account, author_of, check_grant_changer
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, validated_data
 from authzconsole.rest.framework.fields import (
@@ -30,20 +29,33 @@ from authzconsole.rest.framework.fields import (
     reason_field,
 )
 from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.periods import (
+    NO_LIMITS,
+    PeriodSerializer,
+    ShownPeriodSerializer,
+    period_as_json,
+    period_condition_of,
+    period_filter,
+)
 from authzconsole.rest.framework.problems import Problem, field_errors
 from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.rest.permission_effects import effect_digest_field
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
-from grants.changes.outcomes import ChangeItem, ChangeOutcome
+from grants.authority.rights import can_see_holders
+from grants.changes.outcomes import ChangeItem, ChangeOutcome, GrantKey
 from grants.changes.services import change_grants
+from grants.effects.changes import GrantChange
 from grants.errors import ChangeRefused, GrantError
 from grants.grant_attributes import GrantAttributes
-from grants.journal import current_revision, lock_journal
+from grants.journal import current_revision
 from grants.journal_queries import custom_query_plan
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.plans.dry_run import dry_run
 from grants.principal_names import parse_principal
+from grants.querysets import groups_of, memberships_in_force
+from grants.validity import Validity
 
 T = TypeVar("T")
 
@@ -53,7 +65,7 @@ LISTS = ("grant", "revoke")
 PRIVILEGES = list(map(str, Privilege))
 
 
-class GrantSerializer(serializers.Serializer):
+class GrantSerializer(ShownPeriodSerializer):
     """One privilege of one principal on one address."""
 
     principal = serializers.CharField(help_text="`user:NAME` or `group:NAME`.")
@@ -65,7 +77,7 @@ class GrantSerializer(serializers.Serializer):
     reason = serializers.CharField()
 
 
-class GrantedSerializer(serializers.Serializer):
+class GrantedSerializer(ShownPeriodSerializer):
     principal = serializers.CharField()
     entity = serializers.CharField()
     privilege = serializers.ChoiceField(PRIVILEGES)
@@ -79,24 +91,30 @@ class GrantsQuery(PageQuery, PastQuery):
     privilege = Choice(choices=PRIVILEGES, required=False, help_text="Only grants of this privilege.")
     state = Choice(choices=State.values, required=False, help_text="Only grants on addresses in this state.")
     granted_by = NameText(required=False, help_text="Only grants that this account made.")
+    valid = period_filter()
 
 
 class ChangeItemSerializer(StrictSerializer):
-    """Privileges that a principal gets or loses on an address."""
+    """Privileges that a principal loses on an address."""
 
     principal = PrincipalText()
     entity = AddressText()
     privileges = privilege_list()
 
 
+class GrantItemSerializer(ChangeItemSerializer, PeriodSerializer):
+    """Privileges that a principal gets on an address, in a period. An existing grant gets this period."""
+
+
 class ChangeSetSerializer(StrictSerializer):
     """Grants and revocations that are applied together or not at all."""
 
-    grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    grant = GrantItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     reason = reason_field()
     base_revision = Integer(required=False, help_text="Refuse (409) if the journal has a newer revision.")
     dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
+    effect_digest = effect_digest_field()
 
 
 class ChangeSetEnvelope(ChangeSetSerializer):
@@ -116,6 +134,7 @@ class ChangeSerializer(DryRunSerializer):
         help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
     granted = GrantedSerializer(many=True)
     revoked = GrantedSerializer(many=True)
+    changed_periods = GrantedSerializer(many=True, help_text="Existing grants that got another period.")
     unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")
     planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that were registered as planned for a "
                                                                              "grant.")
@@ -127,18 +146,21 @@ class ChangeSerializer(DryRunSerializer):
                   "grant has no effect yet.")
 
 
-GRANTED_EXAMPLE = {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ"}
+GRANTED_EXAMPLE = {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ", **NO_LIMITS}
+UNTIL_EXAMPLE = {"valid_until": "2126-12-05T17:00:00Z"}
 GRANT_EXAMPLE = GRANTED_EXAMPLE | {
     "state": "live", "granted_by": "admin", "granted_at": "2026-02-01T08:00:00Z", "reason": "quarterly close",
 }
 CHANGE_SET_EXAMPLE = {
-    "grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"]}],
+    "grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"],
+               "valid_until": "2126-12-05T17:00:00Z"}],
     "revoke": [{"principal": "group:contractors", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
     "reason": "quarterly close",
 }
 CHANGE_EXAMPLE = {
     "dry_run": False, "changed": True, "sentence": "granted 2, 1 unchanged", "revision": 812, "revoked": [],
-    "granted": [GRANTED_EXAMPLE, GRANTED_EXAMPLE | {"privilege": "WRITE"}],
+    "granted": [GRANTED_EXAMPLE | UNTIL_EXAMPLE, GRANTED_EXAMPLE | UNTIL_EXAMPLE | {"privilege": "WRITE"}],
+    "changed_periods": [],
     "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
     "planned": [], "principals": [], "notices": [], "effect": None, "stranded": [],
 }
@@ -147,13 +169,14 @@ REVISION_FIELD = {"revision": serializers.IntegerField(
 
 
 class Grants(Endpoint):
-    rules = {"GET": any_account, "POST": check_administrator}
+    rules = {"GET": any_account, "POST": check_grant_changer}
     queries = {"GET": GrantsQuery}
 
     @api_operation(
         "grants_list", TAG, "List grants",
         "All grants, or those of a principal, on an entity, or both. Grants of users come first. Accounts with the role "
-        "`ordinary` can only read their own grants and those of their groups (otherwise 403).",
+        "`ordinary` can only read their own grants and those of their groups (otherwise 403), and with delegation all grants on "
+        "an `entity` on which, or on a container of which, they hold ADMIN.",
         query=GrantsQuery, responses={200: page_serializer(GrantSerializer, **REVISION_FIELD)},
         response_example={"items": [GRANT_EXAMPLE], "next": None, "revision": 812})
     @reads_past
@@ -163,44 +186,48 @@ class Grants(Endpoint):
         revision = current_revision()
         grant_filter = _grant_filter(query)
         conditions = _entity_filter(query) | grant_filter
-        parts = [ListPart(rows.filter(**conditions).select_related("content_object", "granted_by", relation),
+        period = period_condition_of(query)
+        parts = [ListPart(rows.filter(period, **conditions).select_related("content_object", "granted_by", relation),
                           (f"{relation}_id", "content_object_id", "permission_id"))
                  for relation, rows in _readable_grants(request, query)]
         # a query plan for a frequent value would read all grants to find a rare one
-        with custom_query_plan() if grant_filter else nullcontext():
+        with custom_query_plan() if grant_filter or "valid" in query else nullcontext():
             page = page_of(parts, _grant_as_json, query=query, identity=list_identity("grants", query))
         return Response(page | {"revision": revision})
 
     @api_operation(
         "grants_change", TAG, "Grant and revoke",
         f"Accepts a change set of up to {MAX_ITEMS:,} items in both lists together. It is applied as a whole or not at all. "
-        "Applying it again changes nothing. Every error names its list and index. A grant on an address that is not "
-        "registered registers it as planned; the response lists such addresses. `privileges` is required and has no default.",
+        "Applying it again changes nothing. A grant that exists with another period gets the new period. "
+        "Every error names its list and index. A grant on an address that is not "
+        "registered registers it as planned; the response lists such addresses. `privileges` is required and has no default. "
+        "With delegation, holders of ADMIN change grants in their session; they get no `effect`.",
         request=ChangeSetSerializer, request_example=CHANGE_SET_EXAMPLE, responses={200: ChangeSerializer},
         response_example=CHANGE_EXAMPLE, errors=[409])
     def post(self, request: Request) -> Response:
         data = self.body(ChangeSetEnvelope)
         change_set = ChangeSet.parse(data)
         author = author_of(request, data["reason"])
-        with transaction.atomic():
-            revision_before = lock_journal().revision
-            forecast = change_set.apply_with(dry_run, author=author) if data["dry_run"] else None
-            outcome = change_set.apply_with(change_grants, author=author, base_revision=data.get("base_revision"),
-                                            attributes={name: data[name] for name in GrantAttributes._fields})
-            if data["dry_run"]:
-                transaction.set_rollback(True)
-        revision = revision_before if data["dry_run"] else outcome.revision
-        return Response(_change_as_json(outcome, revision, dry_run=data["dry_run"]) | dry_run_as_json(forecast))
+        outcome, members = apply_or_forecast(
+            is_dry_run=data["dry_run"],
+            # delegates learn nothing about other entities
+            forecast=lambda: change_set.apply_with(dry_run, author=author) if request.user.can_administer else None,
+            changes=change_set.effect_changes, effect_digest=data.get("effect_digest"), shows_effect=request.user.can_administer,
+            apply=lambda: change_set.apply_with(change_grants, author=author, base_revision=data.get("base_revision"),
+                                                attributes={name: data[name] for name in GrantAttributes._fields}))
+        return Response(_change_as_json(outcome) | members)
 
 
 @dataclass
 class ChangeSet:
     """The validated items of a change set.
 
-    changes: by list, each change with the index of its item. errors: one or more for each invalid item.
+    changes: by list, each change with the index of its item. positions: the item of each change, such as `grant[2]`.
+    errors: one or more for each invalid item.
     """
 
     changes: dict[str, list[tuple[int, ChangeItem]]] = field(default_factory=lambda: {name: [] for name in LISTS})
+    positions: dict[GrantKey, str] = field(default_factory=dict)
     errors: list[dict] = field(default_factory=list)
 
     @classmethod
@@ -211,16 +238,22 @@ class ChangeSet:
             raise Problem(400, "nothing to change: put items into `grant` or `revoke`")
         if count > MAX_ITEMS:
             raise Problem(400, f"the change set contains {count:,} items; the limit is {MAX_ITEMS:,}")
-        change_set, positions = cls(), {}
+        change_set = cls()
         for name in LISTS:
             for index, raw in enumerate(data[name]):
-                change_set._add_item(name, index, raw, positions)
+                change_set._add_item(name, index, raw)
         return change_set
 
     def add_error(self, name: str, index: int, message: str) -> None:
         error = {"list": name, "index": index, "message": message}
         if error not in self.errors[-len(Privilege):]:
             self.errors.append(error)
+
+    @property
+    def effect_changes(self) -> list[GrantChange]:
+        """The valid changes, for the evaluation of their effect."""
+        return [GrantChange(item.principal, item.address, item.privilege, name == "grant", item.validity)
+                for name in LISTS for _, item in self.changes[name]]
 
     def changes_of(self, name: str) -> list[ChangeItem]:
         return [item for _, item in self.changes[name]]
@@ -251,22 +284,23 @@ class ChangeSet:
             raise Problem(400, f"{len(errors):,} items are invalid, so nothing was changed; the first is "
                                f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
 
-    def _add_item(self, name: str, index: int, raw: object, positions: dict[ChangeItem, str]) -> None:
-        """Validate one item and add its changes. `positions` has the item of each change so far, such as `grant[2]`."""
+    def _add_item(self, name: str, index: int, raw: object) -> None:
+        """Validate one item and add its changes."""
         if not isinstance(raw, dict):
             self.add_error(name, index, "an item must be an object with `principal`, `entity` and `privileges`")
             return
         try:
-            item_data = validated_data(ChangeItemSerializer, raw)
+            item_data = validated_data(GrantItemSerializer if name == "grant" else ChangeItemSerializer, raw)
         except serializers.ValidationError as error:
             self.add_error(name, index, "; ".join(_error_sentences(error)))
             return
         for privilege in item_data["privileges"]:
-            item = ChangeItem(item_data["principal"], item_data["entity"], Privilege[privilege])
-            if item in positions:
-                self.add_error(name, index, f"{item} repeats {positions[item]}: keep one of the two")
+            item = ChangeItem(item_data["principal"], item_data["entity"], Privilege[privilege],
+                              item_data.get("validity", Validity()))
+            if item.key in self.positions:
+                self.add_error(name, index, f"{item} repeats {self.positions[item.key]}: keep one of the two")
             else:
-                positions[item] = f"{name}[{index}]"
+                self.positions[item.key] = f"{name}[{index}]"
                 self.changes[name].append((index, item))
 
 
@@ -277,19 +311,24 @@ def _error_sentences(error: serializers.ValidationError) -> Iterator[str]:
 
 def _readable_grants(request: Request, query: dict) -> Iterator[tuple[str, QuerySet]]:
     """Yield "user" and "group" with the grants that the caller can read. Raise Problem (403) for other principals."""
+    sees_holders = "entity" in query and can_see_holders(request.user, query["entity"])
     if "principal" in query:
-        yield from _grants_of(request, *parse_principal(query["principal"]), query["through_groups"])
+        yield from _grants_of(request, *parse_principal(query["principal"]), query["through_groups"], sees_holders)
         return
     user_grants, group_grants = UserGrant.objects.all(), GroupGrant.objects.all()
-    if not request.user.can_see_all:
-        user_grants, group_grants = user_grants.filter(user=request.user), group_grants.filter(group__user=request.user)
+    if not (request.user.can_see_all or sees_holders):
+        user_grants = user_grants.filter(user=request.user)
+        group_grants = group_grants.filter(group__in=groups_of(request.user).order_by().values("pk"))
     yield "user", user_grants
     yield "group", group_grants
 
 
-def _grants_of(request: Request, kind: str, name: str, through_groups: bool) -> Iterator[tuple[str, QuerySet]]:
-    can_read = request.user.can_see_all or (kind == "user" and name == request.user.username) or (
-        kind == "group" and request.user.groups.filter(name=name).exists())
+def _grants_of(request: Request, kind: str, name: str, through_groups: bool,
+               sees_holders: bool) -> Iterator[tuple[str, QuerySet]]:
+    # the groups of a user are not part of the holders
+    can_read = request.user.can_see_all or (sees_holders and not through_groups) or (
+        kind == "user" and name == request.user.username) or (
+        kind == "group" and groups_of(request.user).filter(name=name).exists())
     if not can_read:
         raise Problem(403, "your account can only read its own grants and those of its groups")
     if kind == "group":
@@ -298,7 +337,7 @@ def _grants_of(request: Request, kind: str, name: str, through_groups: bool) -> 
     yield "user", UserGrant.objects.filter(user__username=name)
     if through_groups:
         # a subquery, because a join would repeat each group for each of its members
-        groups = User.groups.through.objects.filter(user__username=name).values("group_id")
+        groups = memberships_in_force().filter(user__username=name).values("group_id")
         yield "group", GroupGrant.objects.filter(group_id__in=groups)
 
 
@@ -335,18 +374,18 @@ def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
     principal = str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}"
     return {"principal": principal, "entity": str(grant.content_object), "state": str(grant.content_object.state),
             "privilege": str(grant.privilege), "granted_by": grant.granted_by.username if grant.granted_by else None,
-            "granted_at": as_json_time(grant.granted_at),
+            "granted_at": as_json_time(grant.granted_at), **period_as_json(grant.validity),
             **{name: getattr(grant, name) for name in GrantAttributes._fields}}
 
 
-def _change_as_json(outcome: ChangeOutcome, revision: int, *, dry_run: bool) -> dict:
-    return {"dry_run": dry_run, "changed": outcome.has_changed, "revision": revision,
-            "sentence": outcome.forecast_sentence if dry_run else outcome.sentence,
-            "granted": [_item_as_json(item) for item in outcome.granted],
-            "revoked": [_item_as_json(item) for item in outcome.revoked],
-            "unchanged": list(outcome.unchanged), "planned": [str(address) for address in outcome.planned],
-            "principals": list(outcome.principals), "notices": list(outcome.notices)}
+def _change_as_json(outcome: ChangeOutcome) -> dict:
+    return {"granted": [granted_as_json(item) for item in outcome.granted],
+            "revoked": [granted_as_json(item, outcome.periods_before[item.key]) for item in outcome.revoked],
+            "changed_periods": [granted_as_json(item) for item in outcome.changed],
+            "planned": [str(address) for address in outcome.planned], "notices": list(outcome.notices)}
 
 
-def _item_as_json(item: ChangeItem) -> dict:
-    return {"principal": item.principal, "entity": str(item.address), "privilege": str(item.privilege)}
+def granted_as_json(item: ChangeItem, validity: Validity | None = None) -> dict:
+    """Return the members of GrantedSerializer. validity: the period to show; by default that of the item."""
+    return {"principal": item.principal, "entity": str(item.address), "privilege": str(item.privilege),
+            **period_as_json(item.validity if validity is None else validity)}

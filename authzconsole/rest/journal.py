@@ -5,12 +5,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import check_can_see_all
+from authzconsole.rest.framework.callers import any_account, check_journal_reader
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, PrincipalText, QueryInteger, StrictSerializer, Text, Time
 from authzconsole.rest.openapi.operations import api_operation
 from authzconsole.server.waiting import CAN_WAIT, WAIT_HEADER
+from grants.authority.rights import can_read_history
 from grants.journal import ACTIONS, MAX_LINES_PER_PROOF, current_head, read_only_reason, verify_part
 from grants.journal_queries import custom_query_plan, journal_lines
 from grants.models import JournalLine
@@ -94,16 +95,18 @@ LINE_EXAMPLE = {
 
 
 class Journal(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": any_account}
     queries = {"GET": JournalQuery}
 
     @api_operation(
         "journal_list", TAG, "Read the journal",
         "Newest first, or with `after` oldest first. To follow the journal, send the last revision as `after` with `wait`. For "
-        "administrators and auditors.",
+        "administrators and auditors; data stewards read the lines about one `entity` in their namespaces.",
         query=JournalQuery, responses={200: page_serializer(LineSerializer)},
         response_example={"items": [LINE_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
+        if "entity" not in self.query or not can_read_history(request.user, self.query["entity"]):
+            check_journal_reader(request)
         query = {name: value for name, value in self.query.items() if name != "wait"}
         # read before the lines, so that no line is missed while the request waits
         revision = current_head().revision if self.query.get("wait") else 0
@@ -120,8 +123,8 @@ class Journal(Endpoint):
         return response
 
 
-class Proof(Endpoint):
-    rules = {"GET": check_can_see_all}
+class JournalProof(Endpoint):
+    rules = {"GET": check_journal_reader}
     queries = {"GET": ProofQuery}
 
     @api_operation(

@@ -16,7 +16,8 @@ from authzconsole.rest.framework.fields import (
     Text,
     reason_field,
 )
-from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer
+from authzconsole.rest.framework.periods import NO_LIMITS, PeriodSerializer, ShownPeriodSerializer
+from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer, GrantItemSerializer
 from grants.models import PlanState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
 from grants.plans.dry_run import MAX_STRANDED
@@ -51,7 +52,7 @@ class PlanDetailSerializer(PlanSerializer):
     stranded = StrandedSerializer(many=True, help_text=f"The first {MAX_STRANDED} entities that the plan strands.")
 
 
-class PlanItemSerializer(serializers.Serializer):
+class PlanItemSerializer(ShownPeriodSerializer):
     position = serializers.IntegerField()
     verb = serializers.ChoiceField(PlanVerb.values)
     principal = serializers.CharField()
@@ -59,6 +60,9 @@ class PlanItemSerializer(serializers.Serializer):
     privilege = serializers.ChoiceField(PRIVILEGES, allow_null=True, help_text="Null unless the item grants or revokes.")
     group = serializers.CharField(allow_null=True, help_text="The group that a user joins or leaves; otherwise null.")
     already = serializers.BooleanField(help_text="Whether the item changes nothing.")
+    changes_period = serializers.BooleanField(
+        help_text="Whether the item only changes the period of an existing grant or membership.")
+    before = ShownPeriodSerializer(help_text="The period before the change.")
 
 
 class TallySerializer(serializers.Serializer):
@@ -90,12 +94,17 @@ class MembershipItemSerializer(StrictSerializer):
     group = NameText(help_text="The name of the group.")
 
 
-class MakePlanSerializer(StrictSerializer):
-    """The changes of a new plan, at least one, and at most 1,000 in `grant` and `revoke` together and in each other list."""
+class NewMembershipSerializer(MembershipItemSerializer, PeriodSerializer):
+    """A user in a group, both by name, in a period. An existing membership gets this period."""
 
-    grant = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+
+class MakePlanSerializer(StrictSerializer):
+    """The changes of a new plan, at least one. `grant` and `revoke` together, and each other list, have at most 1,000
+    items."""
+
+    grant = GrantItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    join = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    join = NewMembershipSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     activate = List(child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users.")
     deactivate = List(child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users.")
@@ -182,7 +191,7 @@ APPLIED_EXAMPLE = PLAN_EXAMPLE | {
 }
 ITEM_EXAMPLE = {
     "position": 1, "verb": "grant", "principal": "user:sofia.lindqvist", "entity": "dataset:logistics.tracking.events",
-    "privilege": "ADMIN", "group": None, "already": False,
+    "privilege": "ADMIN", "group": None, "already": False, "changes_period": False, **NO_LIMITS, "before": NO_LIMITS,
 }
 PRINCIPAL_EXAMPLE = {
     "principal": "user:sofia.lindqvist", "members": None, "losses": [], "joins": 0, "leaves": 0, "activation": None,

@@ -7,6 +7,7 @@ from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun, RunState
+from analytics.plan_effects.stored import computed_effect
 from analytics.regrant_plans import create_regrant_plan
 from analytics.results.manifest import ReportChanged
 from analytics.storage import StorageError
@@ -24,6 +25,7 @@ from authzconsole.rest.framework.cursors import (
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.fields import MAX_INTEGER
 from authzconsole.rest.framework.locations import plan_location
+from authzconsole.rest.framework.periods import period_as_json
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import LISTS, MAX_ITEMS, ChangeSet
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
@@ -48,7 +50,7 @@ from authzconsole.rest.plan_serializers import (
     PlansQuery,
 )
 from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, Plan, PlanItem
-from grants.plans.apply import EffectReview, apply_plan, create_inverse_plan, discard_plan
+from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
 from grants.plans.dry_run import MAX_STRANDED
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, plan_counts
@@ -216,8 +218,9 @@ class PlanApplication(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         data = self.body(ApplySerializer)
-        review = EffectReview(data.get("effect"), confirms_beyond=data["confirm_beyond"])
-        return Response(_plan_as_json(apply_plan(author=author_of(request, data["reason"]), plan_id=plan.pk, review=review)))
+        confirmation = EffectConfirmation(data.get("effect"), confirms_beyond=data["confirm_beyond"], computed=computed_effect)
+        applied = apply_plan(author=author_of(request, data["reason"]), plan_id=plan.pk, confirmation=confirmation)
+        return Response(_plan_as_json(applied))
 
 
 class PlanDiscard(Endpoint):
@@ -288,7 +291,8 @@ def _item_as_json(item: PlanItem) -> dict:
     is_grant = item.verb in GRANT_VERBS
     return {"position": item.position, "verb": str(item.verb), "principal": item.principal,
             "entity": str(item.address) if is_grant else None, "privilege": str(item.privilege) if is_grant else None,
-            "group": item.group_name or None, "already": item.is_noop}
+            "group": item.group_name or None, "already": item.is_noop, "changes_period": item.changes_period,
+            **period_as_json(item.validity), "before": period_as_json(item.validity_before)}
 
 
 def _effect_as_json(effect: PrincipalEffect) -> dict:

@@ -7,19 +7,22 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_recent_authentication
+from authzconsole.rest.dry_runs import ForecastRequestSerializer, ResourceForecastSerializer, make_or_forecast
+from authzconsole.rest.framework.callers import any_account, author_of, changeable_with, check_recent_authentication
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Choice, KindText, StrictSerializer, reason_field
+from authzconsole.rest.framework.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, api_operation, path_parameter
 from entities.vocabulary import KINDS, Privilege
-from grants.active_generation import activate_generation, active_generation
+from grants.active_generation import activate_generation, active_generation, latest_proposal, propose_generation, proposed_name
+from grants.effects.changes import GenerationChange
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.policies.policy import Generation, Policy
 from grants.policies.wording import requirement_in_words
+from grants.roles.capabilities import Capability
 
 TAG = "Policies"
 OPERATIONS = list(dict.fromkeys(operation for kind in KINDS.values() for operation in kind.operations))
@@ -77,6 +80,7 @@ class CatalogueSerializer(GenerationSerializer):
 
 class ActiveSerializer(serializers.Serializer):
     name = serializers.ChoiceField(list(GENERATIONS))
+    proposed = serializers.CharField(required=False, help_text="With four eyes: the generation that an administrator proposed.")
 
 
 class CatalogueQuery(StrictSerializer):
@@ -84,10 +88,16 @@ class CatalogueQuery(StrictSerializer):
     operation = Choice(choices=OPERATIONS, required=False, help_text="Only policies of this operation.")
 
 
-class ActivateSerializer(StrictSerializer):
+class ActivatedSerializer(ResourceForecastSerializer, ActiveSerializer):
+    """The active generation."""
+
+
+class ActivateSerializer(ForecastRequestSerializer):
     """The generation of rules that decides from now on."""
 
     name = Choice(choices=list(GENERATIONS), help_text="The name of the generation.")
+    propose = Boolean(required=False, default=False, help_text="Only propose it. With four eyes, another administrator must have "
+                      "proposed the generation that is activated.")
     reason = reason_field()
 
 
@@ -131,8 +141,8 @@ class Catalogue(Endpoint):
         return Response(_generation_as_json(selected, active_generation()) | {"policies": rows})
 
 
-class ActiveGeneration(Endpoint):
-    rules = {"GET": any_account, "PUT": check_administrator}
+class ActiveGenerationDetail(Endpoint):
+    rules = {"GET": any_account, "PUT": changeable_with(Capability.MANAGE_SETTINGS)}
 
     @api_operation(
         "policies_active_retrieve", TAG, "Read the active generation",
@@ -142,23 +152,36 @@ class ActiveGeneration(Endpoint):
         return _active_response()
 
     @api_operation(
-        "policies_active_change", TAG, "Activate a generation", "Changes the permissions of all users at once.",
+        "policies_active_change", TAG, "Activate a generation",
+        "Changes the permissions of all users at once. A dry run needs no If-Match, and reports the effect on permissions, over "
+        "operations with a rule in both generations.",
         request=ActivateSerializer, request_example={"name": "proposed", "reason": "trial in spring"},
-        responses={200: ActiveSerializer}, response_example={"name": "proposed"}, errors=[412, 428],
+        responses={200: ActivatedSerializer}, response_example={"name": "proposed"}, errors=[409, 412, 428],
         parameters=[IF_MATCH, ETAG])
     def put(self, request: Request) -> Response:
         check_recent_authentication(request)
         data = self.body(ActivateSerializer)
         with transaction.atomic():
             lock_journal()
-            check_match(request, etag_of(active_generation().name))
-            activate_generation(author=author_of(request, data["reason"]), name=data["name"])
+            before = active_generation().name
+            check_match(request, etag_of(before), is_required=not data["dry_run"])
+            if data["propose"] and not data["dry_run"]:
+                propose_generation(author=author_of(request, data["reason"]), name=data["name"])
+                return _active_response()
+            changes = [GenerationChange(GENERATIONS[data["name"]])] if data["name"] != before else []
+            _, members = make_or_forecast(
+                changes, lambda: activate_generation(author=author_of(request, data["reason"]), name=data["name"]), options=data,
+                shows_effect=request.user.can_see_all)
+        if data["dry_run"]:
+            return Response({"name": data["name"]} | members, headers={"ETag": etag_of(before)})
         return _active_response()
 
 
 def _active_response() -> Response:
     name = active_generation().name
-    return Response({"name": name}, headers={"ETag": etag_of(name)})
+    proposal = latest_proposal()
+    proposed = {"proposed": proposed_name(proposal)} if proposal else {}
+    return Response({"name": name} | proposed, headers={"ETag": etag_of(name)})
 
 
 def _matching_policies(generation: Generation, *, kind: str | None = None,

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name
-from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
+from authzconsole.rest.framework.callers import author_of, changeable_with, check_report_reader
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Boolean, Choice, ErrorMessages, StrictSerializer, Text, reason_field
@@ -18,6 +18,7 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
 from grants.changes.authority import administrator_transaction
 from grants.policies.catalogue import GENERATIONS
+from grants.roles.capabilities import Capability
 
 TAG = "Analyses"
 ANALYSIS_PATH = path_parameter("analysis", f"One of {', '.join(ANALYSES)}.")
@@ -68,7 +69,7 @@ SCHEDULE_EXAMPLE = {
 
 
 class Schedules(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_report_reader}
 
     @api_operation(
         "schedules_list", TAG, "List schedules",
@@ -79,7 +80,7 @@ class Schedules(Endpoint):
 
 
 class ScheduleDetail(Endpoint):
-    rules = {"GET": check_can_see_all, "PUT": check_administrator}
+    rules = {"GET": check_report_reader, "PUT": changeable_with(Capability.RUN_ANALYSES)}
 
     @api_operation(
         "schedules_retrieve", TAG, "Read a schedule", "For administrators and auditors.",
@@ -101,7 +102,7 @@ class ScheduleDetail(Endpoint):
         author = author_of(request, data["reason"])
         options = {name: data[name] for name in ("generation", "to_generation", "namespace") if name in data}
         # locked, so that the schedule cannot change between the check and the change
-        with administrator_transaction(author):
+        with administrator_transaction(author, capability=Capability.RUN_ANALYSES):
             schedule = _schedule(analysis)
             check_match(request, _etag(schedule), is_required=False)
             at = time.fromisoformat(data["at"]) if "at" in data else schedule.at

@@ -4,8 +4,20 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
+from authzconsole.rest.access.stewards import Stewards
 from authzconsole.rest.access.what_can import WhatCan, WhatCanCsv, WhatCanJsonLines
 from authzconsole.rest.access.who_can import WhoCan, WhoCanCsv, WhoCanJsonLines
+from authzconsole.rest.access_requests.approvers import Approvers
+from authzconsole.rest.access_requests.delegation import Delegation
+from authzconsole.rest.access_requests.files import AccessRequestsCsv, AccessRequestsJsonLines
+from authzconsole.rest.access_requests.requests import AccessRequestDetail, AccessRequestProposals, AccessRequests
+from authzconsole.rest.access_requests.steps import (
+    AccessRequestAnswer,
+    AccessRequestApproval,
+    AccessRequestQuestion,
+    AccessRequestRejection,
+    AccessRequestWithdrawal,
+)
 from authzconsole.rest.analyses import (
     Analyses,
     Results,
@@ -19,19 +31,22 @@ from authzconsole.rest.analyses import (
 from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
 from authzconsole.rest.differences import Differences, DifferencesCsv, DifferencesJsonLines
+from authzconsole.rest.effects.change_effects import ChangeEffects
+from authzconsole.rest.effects.kept_not import KeptNotCsv, KeptNotJsonLines, PlanKeptNot
 from authzconsole.rest.effects.plan_effects import EffectRowsCsv, EffectRowsJsonLines, PlanEffect
 from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
 from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceList
 from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.framework.endpoint import unknown_path
 from authzconsole.rest.grants import Grants
-from authzconsole.rest.journal import Journal, Proof
+from authzconsole.rest.journal import Journal, JournalProof
+from authzconsole.rest.monitoring.break_glass import BreakGlassDetail, BreakGlassEnd, BreakGlassReview, BreakGlassUses
 from authzconsole.rest.monitoring.security_events import SecurityEvents
 from authzconsole.rest.monitoring.webhooks import DeadLetters, Redelivery, WebhookDetail, Webhooks
 from authzconsole.rest.openapi.document import openapi
 from authzconsole.rest.openapi.pages import redoc, root, swagger
 from authzconsole.rest.people.groups import GroupDetail, Groups
-from authzconsole.rest.people.memberships import Members, MembershipChanges
+from authzconsole.rest.people.memberships import Members, MembershipChangeSet
 from authzconsole.rest.people.plans import LikePlans, OffBoardingPlans
 from authzconsole.rest.people.users import UserDetail, Users
 from authzconsole.rest.plans import (
@@ -47,7 +62,18 @@ from authzconsole.rest.plans import (
     Plans,
     ReadinessPlans,
 )
-from authzconsole.rest.policies import ActiveGeneration, Catalogue, Generations
+from authzconsole.rest.policies import ActiveGenerationDetail, Catalogue, Generations
+from authzconsole.rest.reviews.campaigns import (
+    ReviewBundle,
+    ReviewCancellation,
+    ReviewDetail,
+    ReviewFinish,
+    ReviewRetry,
+    Reviews,
+)
+from authzconsole.rest.reviews.items import Answers, Assignments, GoneItems, ItemsCsv, ItemsJsonLines, ReviewItems, SignOff
+from authzconsole.rest.reviews.managers import Managers
+from authzconsole.rest.reviews.usage import Usage
 from authzconsole.rest.schedules import ScheduleDetail, Schedules
 
 urlpatterns = [
@@ -74,7 +100,7 @@ urlpatterns = [
     path("differences.csv", DifferencesCsv.as_view(), name="rest-differences-csv"),
     path("differences.jsonl", DifferencesJsonLines.as_view(), name="rest-differences-jsonl"),
     path("members", Members.as_view(), name="rest-members"),
-    path("memberships", MembershipChanges.as_view(), name="rest-memberships"),
+    path("memberships", MembershipChangeSet.as_view(), name="rest-memberships"),
     path("grants", Grants.as_view(), name="rest-grants"),
     path("plans", Plans.as_view(), name="rest-plans"),
     path("plans/copy", CopiedPlans.as_view(), name="rest-plans-copy"),
@@ -86,9 +112,13 @@ urlpatterns = [
     path("plans/policy-impact", ImpactPlans.as_view(), name="rest-plans-impact"),
     path("plans/readiness", ReadinessPlans.as_view(), name="rest-plans-readiness"),
     path("plans/<int:number>", PlanDetail.as_view(), name="rest-plan"),
+    path("effects", ChangeEffects.as_view(), name="rest-effects"),
     path("plans/<int:number>/effect", PlanEffect.as_view(), name="rest-plan-effect"),
     path("plans/<int:number>/effect/rows.jsonl", EffectRowsJsonLines.as_view(), name="rest-plan-effect-jsonl"),
     path("plans/<int:number>/effect/rows.csv", EffectRowsCsv.as_view(), name="rest-plan-effect-csv"),
+    path("plans/<int:number>/kept-not", PlanKeptNot.as_view(), name="rest-plan-kept-not"),
+    path("plans/<int:number>/kept-not/rows.jsonl", KeptNotJsonLines.as_view(), name="rest-plan-kept-not-jsonl"),
+    path("plans/<int:number>/kept-not/rows.csv", KeptNotCsv.as_view(), name="rest-plan-kept-not-csv"),
     path("plans/<int:number>/items", PlanItems.as_view(), name="rest-plan-items"),
     path("plans/<int:number>/principals", PlanPrincipals.as_view(), name="rest-plan-principals"),
     path("plans/<int:number>/apply", PlanApplication.as_view(), name="rest-plan-apply"),
@@ -97,7 +127,7 @@ urlpatterns = [
     path("plans/<int:number>/renewal", PlanRenewal.as_view(), name="rest-plan-renewal"),
     path("forecasts/deletion", DeletionForecasts.as_view(), name="rest-forecast-deletion"),
     path("policies", Generations.as_view(), name="rest-policies"),
-    path("policies/active", ActiveGeneration.as_view(), name="rest-policies-active"),
+    path("policies/active", ActiveGenerationDetail.as_view(), name="rest-policies-active"),
     path("policies/<slug:generation>", Catalogue.as_view(), name="rest-policy"),
     path("decisions", Decisions.as_view(), name="rest-decisions"),
     path("analyses", Analyses.as_view(), name="rest-analyses"),
@@ -110,16 +140,48 @@ urlpatterns = [
     path("runs/<int:number>/tables/<slug:table>.csv", ResultsCsv.as_view(), name="rest-run-csv"),
     path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),
     path("runs/<int:number>/tables/<slug:table>.jsonl", ResultsJsonLines.as_view(), name="rest-run-jsonl"),
+    path("delegation-limits", Delegation.as_view(), name="rest-delegation-limits"),
+    path("access-requests", AccessRequests.as_view(), name="rest-access-requests"),
+    path("access-requests.csv", AccessRequestsCsv.as_view(), name="rest-access-requests-csv"),
+    path("access-requests.jsonl", AccessRequestsJsonLines.as_view(), name="rest-access-requests-jsonl"),
+    path("access-requests/<int:number>", AccessRequestDetail.as_view(), name="rest-access-request"),
+    path("access-requests/<int:number>/proposals", AccessRequestProposals.as_view(), name="rest-access-request-proposals"),
+    path("access-requests/<int:number>/approve", AccessRequestApproval.as_view(), name="rest-access-request-approve"),
+    path("access-requests/<int:number>/reject", AccessRequestRejection.as_view(), name="rest-access-request-reject"),
+    path("access-requests/<int:number>/ask", AccessRequestQuestion.as_view(), name="rest-access-request-ask"),
+    path("access-requests/<int:number>/answer", AccessRequestAnswer.as_view(), name="rest-access-request-answer"),
+    path("access-requests/<int:number>/withdraw", AccessRequestWithdrawal.as_view(), name="rest-access-request-withdraw"),
+    path("stewards", Stewards.as_view(), name="rest-stewards"),
+    path("approvers", Approvers.as_view(), name="rest-approvers"),
     path("journal", Journal.as_view(), name="rest-journal"),
     path("evidence", EvidenceList.as_view(), name="rest-evidence-list"),
     path("evidence/<int:number>", EvidenceDetail.as_view(), name="rest-evidence"),
     path("evidence/<int:number>/file", EvidenceFile.as_view(), name="rest-evidence-file"),
+    path("managers", Managers.as_view(), name="rest-managers"),
+    path("usage", Usage.as_view(), name="rest-usage"),
+    path("reviews", Reviews.as_view(), name="rest-reviews"),
+    path("reviews/<int:number>", ReviewDetail.as_view(), name="rest-review"),
+    path("reviews/<int:number>/retry", ReviewRetry.as_view(), name="rest-review-retry"),
+    path("reviews/<int:number>/cancel", ReviewCancellation.as_view(), name="rest-review-cancel"),
+    path("reviews/<int:number>/finish", ReviewFinish.as_view(), name="rest-review-finish"),
+    path("reviews/<int:number>/bundle", ReviewBundle.as_view(), name="rest-review-bundle"),
+    path("reviews/<int:number>/items", ReviewItems.as_view(), name="rest-review-items"),
+    path("reviews/<int:number>/items.csv", ItemsCsv.as_view(), name="rest-review-items-csv"),
+    path("reviews/<int:number>/items.jsonl", ItemsJsonLines.as_view(), name="rest-review-items-jsonl"),
+    path("reviews/<int:number>/gone", GoneItems.as_view(), name="rest-review-gone"),
+    path("reviews/<int:number>/answers", Answers.as_view(), name="rest-review-answers"),
+    path("reviews/<int:number>/assignments", Assignments.as_view(), name="rest-review-assignments"),
+    path("reviews/<int:number>/sign-off", SignOff.as_view(), name="rest-review-sign-off"),
     path("security-events", SecurityEvents.as_view(), name="rest-security-events"),
+    path("break-glass-uses", BreakGlassUses.as_view(), name="rest-break-glass-uses"),
+    path("break-glass-uses/<int:number>", BreakGlassDetail.as_view(), name="rest-break-glass-use"),
+    path("break-glass-uses/<int:number>/end", BreakGlassEnd.as_view(), name="rest-break-glass-end"),
+    path("break-glass-uses/<int:number>/review", BreakGlassReview.as_view(), name="rest-break-glass-review"),
     path("webhooks", Webhooks.as_view(), name="rest-webhooks"),
     path("webhooks/<int:number>", WebhookDetail.as_view(), name="rest-webhook"),
     path("webhooks/<int:number>/dead-letters", DeadLetters.as_view(), name="rest-dead-letters"),
     path("webhooks/<int:number>/redeliver", Redelivery.as_view(), name="rest-redelivery"),
-    path("journal/proof", Proof.as_view(), name="rest-journal-proof"),
+    path("journal/proof", JournalProof.as_view(), name="rest-journal-proof"),
     # without this, Django would answer with an HTML page or a redirect to the sign-in page
     re_path(r"", csrf_exempt(login_not_required(unknown_path))),
 ]

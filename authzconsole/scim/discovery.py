@@ -22,7 +22,7 @@ from scim2_models import (
 )
 
 from authzconsole.scim.responses import DEFAULT_COUNT, MAX_COUNT, Query, list_response, scim_response
-from authzconsole.scim.schemas import Group, User
+from authzconsole.scim.schemas import EnterpriseUser, Group, User, UserResource
 
 
 def base_url() -> str:
@@ -44,7 +44,8 @@ def service_provider_config(request: HttpRequest) -> HttpResponse:
 
 
 def resource_types(request: HttpRequest, name: str = "") -> HttpResponse:
-    return _response_of(request, {resource_type.id: resource_type for resource_type in map(_resource_type, (User, Group))}, name)
+    types = map(_resource_type, (UserResource, Group))
+    return _response_of(request, {resource_type.id: resource_type for resource_type in types}, name)
 
 
 def schemas(request: HttpRequest, name: str = "") -> HttpResponse:
@@ -60,7 +61,7 @@ def _resource_type(model: type) -> ResourceType:
 @cache
 def _schemas() -> dict:
     described = {}
-    for model in (User, Group):
+    for model in (User, EnterpriseUser, Group):
         schema = model.to_schema()
         schema.meta = Meta(resource_type="Schema", location=f"{base_url()}/Schemas/{schema.id}")
         described[str(schema.id)] = schema

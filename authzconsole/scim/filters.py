@@ -27,7 +27,7 @@ MAX_NESTING = 50
 _ORDERS = {CompareOperator.gt: "gt", CompareOperator.ge: "gte", CompareOperator.lt: "lt", CompareOperator.le: "lte"}
 _NOTHING, _EVERYTHING = Q(pk__in=[]), ~Q(pk__in=[])
 Key = tuple[str, str | None]
-# columns that always have a value
+# columns that are never null or empty
 REQUIRED = ("username", "name")
 
 
@@ -63,9 +63,10 @@ class TextColumn:
 
 @dataclass(frozen=True, slots=True)
 class IdColumn:
-    """A primary key, which SCIM treats as a string."""
+    """A primary key, which SCIM treats as a string. is_required: it is never null."""
 
     path: str
+    is_required: bool = True
 
     def compare(self, operator: CompareOperator, value: Any) -> Q:
         if operator not in (CompareOperator.eq, CompareOperator.ne) or not isinstance(value, str):
@@ -75,7 +76,7 @@ class IdColumn:
         return equal if operator == CompareOperator.eq else ~equal
 
     def present(self) -> Q:
-        return _EVERYTHING
+        return _EVERYTHING if self.is_required else Q(**{f"{self.path}__isnull": False})
 
 
 @dataclass(frozen=True, slots=True)

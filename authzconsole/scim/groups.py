@@ -49,8 +49,10 @@ from grants.journal import Author
 from grants.principal_names import name_fault
 from grants.principals.memberships import change_members
 from grants.principals.removal import remove_group
+from grants.principals.renaming import rename_group
 from grants.principals.services import add_group
 from grants.querysets import memberships
+from grants.validity import in_force_condition
 
 SCHEMA = str(GroupResource.__schema__)
 MAX_MEMBERS = 200_000
@@ -66,7 +68,8 @@ COLUMNS = ColumnMap(
 
 
 def _members() -> QuerySet:
-    return memberships().filter(visible_condition("user__"))
+    """Return the memberships in force. Others do not count, and SCIM has no periods."""
+    return memberships().filter(visible_condition("user__"), in_force_condition())
 
 
 def list_groups(request: HttpRequest) -> HttpResponse:
@@ -107,7 +110,7 @@ def replace_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse
     members = None if resource.members is None else _ids([member.value for member in resource.members])
     with write_transaction():
         group = row_or_404(visible_groups(), pk)
-        _check_name_unchanged(group, resource.display_name)
+        _rename(author, group, resource.display_name)
         store_external_id(author, group, external_id)
         if members is not None:
             changes = _MemberChanges(author, group)
@@ -129,7 +132,7 @@ def patch_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
         for operation, path, value in targets:
             match path.resolve().field_name:
                 case "display_name":
-                    _check_name_unchanged(group, value)
+                    _rename(author, group, value if operation != PatchOperation.Op.remove else "")
                 case "external_id":
                     external_id = value if operation != PatchOperation.Op.remove else ""
                 case "members":
@@ -249,9 +252,13 @@ def _ids_of_filter(node: Any) -> list[int] | None:
     return None
 
 
-def _check_name_unchanged(group: Group, name: Any) -> None:
-    if name != group.name:
-        raise MutabilityException(detail="displayName cannot be changed: the journal refers to the name")
+def _rename(author: Author, group: Group, name: Any) -> None:
+    if name == group.name:
+        return
+    if fault := name_fault(name) if isinstance(name, str) else "a text is required":
+        raise InvalidValueException(detail=f"displayName: {fault}")
+    rename_group(author=author, name=group.name, new_name=name)
+    group.name = name
 
 
 def _group_response(group: Group, query: Query, *, status: int = 200) -> HttpResponse:

@@ -6,6 +6,7 @@ Resources are plain dictionaries, because a group can have 100,000 members.
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.http import HttpRequest, HttpResponse
 from scim2_models import Error, InvalidFilterException, InvalidSyntaxException, InvalidValueException
@@ -14,6 +15,10 @@ CONTENT_TYPE = "application/scim+json"
 LIST_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:ListResponse"
 DEFAULT_COUNT, MAX_COUNT = 100, 500
 ALWAYS = ("schemas", "id")
+# the names of members with an extension start with it
+URN = "urn:"
+ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+ENTERPRISE_ATTRIBUTES = ("manager",)
 PARAMETERS = ("attributes", "excludedAttributes", "filter", "sortBy", "sortOrder", "startIndex", "count")
 
 
@@ -47,18 +52,26 @@ class Query:
 
     def select(self, resource: dict) -> dict:
         """Return the requested attributes of a resource. `schemas` and `id` are always returned."""
-        if self.attributes:
-            return {name: value if name in ALWAYS else self._selection(name.lower(), value) for name, value in resource.items()
-                    if name in ALWAYS or self.includes(name.lower())}
-        if self.excluded:
-            return {name: value if name in ALWAYS else self._remaining(name.lower(), value) for name, value in resource.items()
-                    if name in ALWAYS or name.lower() not in self.excluded}
-        return resource
+        if not (self.attributes or self.excluded):
+            return resource
+        selected = {name: self._part(name, value) for name, value in resource.items()
+                    if name in ALWAYS or name.startswith(URN) or self.includes(name.lower())}
+        for urn in [name for name, value in selected.items() if name.startswith(URN) and not value]:
+            del selected[urn]
+            selected["schemas"] = [schema for schema in selected["schemas"] if schema != urn]
+        return selected
+
+    def _part(self, name: str, value: Any) -> object:
+        if name in ALWAYS:
+            return value
+        if name.startswith(URN):
+            return self.select(value)
+        return self._selection(name.lower(), value) if self.attributes else self._remainder(name.lower(), value)
 
     def _selection(self, name: str, value: object) -> object:
         return value if name in self.attributes else _items(value, lambda sub: f"{name}.{sub.lower()}" in self.attributes)
 
-    def _remaining(self, name: str, value: object) -> object:
+    def _remainder(self, name: str, value: object) -> object:
         return _items(value, lambda sub: f"{name}.{sub.lower()}" not in self.excluded)
 
 
@@ -96,9 +109,10 @@ def query_from_values(values: Mapping[str, object], schema: str) -> Query:
 def _names(value: object, schema: str) -> frozenset[str]:
     if not value:
         return frozenset()
-    names = value if isinstance(value, list) else str(value).split(",")
-    prefix = f"{schema.lower()}:"
-    return frozenset(str(name).strip().lower().removeprefix(prefix) for name in names)
+    texts = [str(name).strip().lower() for name in (value if isinstance(value, list) else str(value).split(","))]
+    names = [name for text in texts for name in (ENTERPRISE_ATTRIBUTES if text == ENTERPRISE.lower() else [text])]
+    prefixes = f"{schema.lower()}:", f"{ENTERPRISE.lower()}:"
+    return frozenset(name.removeprefix(prefixes[0]).removeprefix(prefixes[1]) for name in names)
 
 
 def _integer(values: Mapping[str, object], name: str, default: int) -> int:

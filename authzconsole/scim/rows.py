@@ -22,7 +22,7 @@ MAX_EXTERNAL_ID_CHARACTERS = ProvisionedUser._meta.get_field("external_id").max_
 def write_transaction() -> Iterator[None]:
     """Open a transaction and lock the journal, so that a request applies completely or not at all.
 
-    All other changes wait, so read and validate the request before.
+    All other changes wait, so read and validate the request first.
     """
     with transaction.atomic():
         lock_journal()

@@ -8,8 +8,10 @@ from typing import Annotated
 from pydantic import Field
 from scim2_models import (
     URN,
+    AnyExtension,
     CaseExact,
     ComplexAttribute,
+    Extension,
     Mutability,
     Reference,
     Required,
@@ -49,11 +51,11 @@ class UserGroup(ComplexAttribute):
     """The name of the group."""
 
 
-class User(Resource):
+class User(Resource[AnyExtension]):
     __schema__ = URN("urn:ietf:params:scim:schemas:core:2.0:User")
 
-    user_name: Annotated[str | None, Required.true, Mutability.immutable, Uniqueness.server, CaseExact.true] = None
-    """The name of the user. It cannot be changed, because the journal refers to it."""
+    user_name: Annotated[str | None, Required.true, Uniqueness.server, CaseExact.true] = None
+    """The name of the user. Grants, memberships, tokens and sessions follow a new name."""
 
     active: Annotated[bool | None, Required.true] = None
     """An inactive user cannot sign in, has no valid sessions or tokens, and is denied everything."""
@@ -63,6 +65,28 @@ class User(Resource):
 
     groups: Annotated[list[UserGroup] | None, Mutability.read_only] = None
     """The groups of the user. They are changed through the groups."""
+
+
+class Manager(ComplexAttribute):
+    value: Annotated[str | None, CaseExact.true] = None
+    """The id of the manager."""
+
+    ref: Annotated[Reference["User"] | None, CaseExact.true] = Field(  # type: ignore[type-arg]
+        None, serialization_alias="$ref", validation_alias="$ref")
+    """The URL of the manager. Only `value` is read in requests."""
+
+    display_name: Annotated[str | None, Mutability.read_only, Returned.request, CaseExact.true] = None
+    """The name of the manager."""
+
+
+class EnterpriseUser(Extension):
+    __schema__ = URN("urn:ietf:params:scim:schemas:extension:enterprise:2.0:User")
+
+    manager: Manager | None = None
+    """The manager of the user, who reviews the user's access in reviews with that rule. It gives no access."""
+
+
+UserResource = User[EnterpriseUser]
 
 
 class GroupMember(ComplexAttribute):
@@ -83,8 +107,8 @@ class GroupMember(ComplexAttribute):
 class Group(Resource):
     __schema__ = URN("urn:ietf:params:scim:schemas:core:2.0:Group")
 
-    display_name: Annotated[str | None, Required.true, Mutability.immutable, Uniqueness.server, CaseExact.true] = None
-    """The name of the group. It cannot be changed, because the journal refers to it."""
+    display_name: Annotated[str | None, Required.true, Uniqueness.server, CaseExact.true] = None
+    """The name of the group. Grants and memberships follow a new name."""
 
     members: list[GroupMember] | None = None
     """The members of the group."""

@@ -16,7 +16,7 @@ from authzconsole.common.tokens import ValidToken
 from authzconsole.scim import discovery, groups, users
 from authzconsole.scim.payloads import read_payload
 from authzconsole.scim.responses import error_response, query_from_values
-from grants.errors import GrantError, JournalReadOnly, NotAdministrator, PrincipalError
+from grants.errors import GrantError, JournalReadOnly, NotAdministrator, PrincipalError, SecondPersonRequired
 from grants.journal import Author
 
 logger = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ def error_of(error: Exception, request: HttpRequest) -> HttpResponse:
             return error_response(error.status, error.message, headers=error.headers)
         case JournalReadOnly():
             return error_response(503, f"this console is read-only: {error}; nothing was changed")
-        case NotAdministrator():
+        case NotAdministrator() | SecondPersonRequired():
             return error_response(403, str(error))
         case PrincipalError():
             return error_response(409, str(error))

@@ -1,9 +1,11 @@
 """The SCIM resource `User`."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
+from django.db.models import QuerySet
 from django.db.models.functions import Abs
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -22,19 +24,29 @@ from authzconsole.scim.filters import (
     TextColumn,
     outer_key,
 )
+from authzconsole.scim.managers import (
+    RELATED,
+    end_management,
+    has_manager_member,
+    keep_manager,
+    manager_extension,
+    managers_as_objects,
+    store_manager,
+)
 from authzconsole.scim.payloads import checked_external_id, first_emails_first, patch_of, read_payload
-from authzconsole.scim.responses import Query, list_response, query_of, scim_response
+from authzconsole.scim.responses import ENTERPRISE, Query, list_response, query_of, scim_response
 from authzconsole.scim.rows import external_id_of, matching_page, row_or_404, store_external_id, visible_users, write_transaction
-from authzconsole.scim.schemas import EMAIL_TYPE, POLICY
-from authzconsole.scim.schemas import User as UserResource
+from authzconsole.scim.schemas import EMAIL_TYPE, POLICY, UserResource
 from grants.changes.authority import administrator_transaction
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import JournalLine, Role, User, UserGrant
 from grants.principal_names import name_fault
 from grants.principals.memberships import remove_all_memberships
+from grants.principals.renaming import rename_user
 from grants.principals.services import add_user, email_fault, set_user_active, set_user_email
 from grants.querysets import memberships
+from grants.validity import in_force_condition
 
 SCHEMA = str(UserResource.__schema__)
 MAX_LINES_READ = 1_000
@@ -45,9 +57,12 @@ COLUMNS = ColumnMap(
         ("id", None): IdColumn("pk"), ("user_name", None): TextColumn("username"), ("active", None): BooleanColumn("is_active"),
         ("external_id", None): TextColumn("provisioned__external_id"), ("emails", "value"): _EMAIL,
         ("emails", "type"): ConstantColumn(EMAIL_TYPE, _EMAIL.present()),
-        ("emails", "primary"): ConstantColumn(True, _EMAIL.present()), ("meta", "resource_type"): ConstantColumn("User"),
+        ("emails", "primary"): ConstantColumn(True, _EMAIL.present()),
+        ("manager", "value"): IdColumn("manager_link__manager", is_required=False),
+        ("manager", "display_name"): TextColumn("manager_link__manager__username"),
+        ("meta", "resource_type"): ConstantColumn("User"),
     },
-    related={"groups": RelatedRows(lambda: memberships().filter(user=outer_key()),
+    related={"groups": RelatedRows(lambda: memberships().filter(in_force_condition(), user=outer_key()),
                                    {"value": IdColumn("group_id"), "display": TextColumn("group__name")})},
     sortable={("id", None): "pk", ("user_name", None): "username", ("active", None): "is_active",
               ("external_id", None): "provisioned__external_id", ("emails", "value"): "email"})
@@ -59,16 +74,16 @@ def list_users(request: HttpRequest) -> HttpResponse:
 
 def search_users(query: Query) -> HttpResponse:
     """Return a page of users. Runs three queries, including the one for their groups."""
-    page, total = matching_page(visible_users(), UserResource, query, COLUMNS)
+    page, total = matching_page(_users(), UserResource, query, COLUMNS)
     return list_response(_resources(page, query), total, query)
 
 
 def read_user(request: HttpRequest, pk: str) -> HttpResponse:
-    return _user_response(row_or_404(visible_users(), pk), query_of(request, SCHEMA))
+    return _user_response(row_or_404(_users(), pk), query_of(request, SCHEMA))
 
 
 def create_user(request: HttpRequest, author: Author) -> HttpResponse:
-    payload = first_emails_first(read_payload(request, SCHEMA))
+    payload = managers_as_objects(first_emails_first(read_payload(request, SCHEMA)))
     payload.setdefault("active", True)
     resource = UserResource.model_validate(payload, scim_ctx=Context.RESOURCE_CREATION_REQUEST, scim_policy=POLICY)
     name, email, external_id = resource.user_name or "", _email_of(resource), checked_external_id(resource)
@@ -82,10 +97,12 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
             _check_can_return(user)
             ProvisionedUser.objects.filter(user=user).update(removed_at=None)
             _remove_sign_in_methods(author, user)
+            end_management(author, user)
             set_user_email(author=author, name=name, email=email)
             set_user_active(author=author, name=name, active=bool(resource.active))
-        user = User.objects.select_related("provisioned").get(username=name)
+        user = _reload(User.objects.get(username=name))
         store_external_id(author, user, external_id, is_new=True)
+        store_manager(author, user, resource)
         return _user_response(_reload(user), query_of(request, SCHEMA), status=201)
 
 
@@ -123,36 +140,52 @@ def _was_deactivated_over_scim(user: User) -> bool:
     """Return whether a provisioning service deactivated the inactive user, or added the user as inactive.
 
     A token that can also administer does not count, because its lines may be from the REST API. Only the last MAX_LINES_READ
-    lines of the user are read. Runs two queries.
+    lines of the user are read. Runs three queries, and two more for each rename.
     """
-    lines = JournalLine.objects.filter(principal=str(user)).order_by(Abs("revision").desc()).values_list("action", "token")
-    token = next((token for action, token in lines[:MAX_LINES_READ] if action in ("user-add", "user-deactivate")), None)
+    token = next((token for action, token in _lines_of(user) if action in ("user-add", "user-deactivate")), None)
     scopes = (ApiToken.objects.filter(pk=token).values_list("scopes", flat=True).first() or "").split()
     return TokenScope.PROVISION in scopes and TokenScope.ADMINISTER not in scopes
 
 
+def _lines_of(user: User) -> Iterator[tuple[str, int | None]]:
+    """Yield action and token of the lines of a user, newest first, also those under earlier names. One query for each name."""
+    name, end, read = str(user), None, 0
+    while name and read < MAX_LINES_READ:
+        lines = JournalLine.objects.annotate(place=Abs("revision")).order_by("-place")
+        lines = lines if end is None else lines.filter(place__lt=end)
+        rename = lines.filter(action="user-rename", detail=name).values_list("principal", "revision").first()
+        start = rename[1] if rename else 0
+        # before that line, the name belonged to another user
+        for action, token in lines.filter(principal=name, place__gt=start).values_list("action", "token")[:MAX_LINES_READ - read]:
+            read += 1
+            yield action, token
+        name, end = rename or ("", None)
+
+
 def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    """Replace the user. Without `active`, an inactive user stays inactive."""
-    payload = first_emails_first(read_payload(request, SCHEMA))
+    """Replace the user. Without `active`, an inactive user stays inactive; without `manager`, the user keeps the manager."""
+    payload = managers_as_objects(first_emails_first(read_payload(request, SCHEMA)))
     keeps_state = all(name.lower() != "active" for name in payload)
     if keeps_state:
         payload["active"] = True
     resource = UserResource.model_validate(payload, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST, scim_policy=POLICY)
     with write_transaction():
-        user = row_or_404(visible_users(), pk)
+        user = row_or_404(_users(), pk)
         if keeps_state:
             resource.active = user.is_active
+        if not has_manager_member(payload):
+            keep_manager(resource, user)
         resource.replace(_as_model(user))
         _change_user(author, user, resource)
         return _user_response(_reload(user), query_of(request, SCHEMA))
 
 
 def patch_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    patch = patch_of(request, PatchOp[UserResource], max_operations=MAX_OPERATIONS)
-    user = row_or_404(visible_users(), pk)
+    patch = patch_of(request, PatchOp[UserResource], max_operations=MAX_OPERATIONS, prepare=managers_as_objects)
+    user = row_or_404(_users(), pk)
     resource = _apply_patch(user, patch)
     with write_transaction():
-        current = row_or_404(visible_users(), pk)
+        current = row_or_404(_users(), pk)
         # another request may have changed the user
         if _resource(current) != _resource(user):
             resource = _apply_patch(current, patch)
@@ -170,7 +203,8 @@ def _apply_patch(user: User, patch: PatchOp) -> UserResource:
 def delete_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     """Deactivate the user, remove all memberships, and hide the user. Grants remain, but have no effect."""
     with write_transaction():
-        user = row_or_404(visible_users(), pk)
+        user = row_or_404(_users(), pk)
+        _check_not_break_glass(user)
         set_user_active(author=author, name=user.username, active=False)
         remove_all_memberships(author=author, user=user)
         ProvisionedUser.objects.update_or_create(user=user, defaults={"removed_at": timezone.now()})
@@ -178,7 +212,14 @@ def delete_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
 
 
 def _change_user(author: Author, user: User, resource: UserResource) -> None:
-    email, external_id = _email_of(resource), checked_external_id(resource)
+    email, external_id, name = _email_of(resource), checked_external_id(resource), resource.user_name or ""
+    if name != user.username:
+        if fault := name_fault(name):
+            raise InvalidValueException(detail=f"userName: {fault}")
+        rename_user(author=author, name=user.username, new_name=name)
+        user.username = name
+    if email != user.email or resource.active != user.is_active:
+        _check_not_break_glass(user)
     if email != user.email:
         set_user_email(author=author, name=user.username, email=email)
     if resource.active != user.is_active:
@@ -186,6 +227,13 @@ def _change_user(author: Author, user: User, resource: UserResource) -> None:
             _check_can_activate(user)
         set_user_active(author=author, name=user.username, active=bool(resource.active))
     store_external_id(author, user, external_id)
+    store_manager(author, user, resource)
+
+
+def _check_not_break_glass(user: User) -> None:
+    """Raise PrincipalError for a break-glass account, which must work if the provisioning service fails or is taken over."""
+    if user.username in settings.BREAK_GLASS_ACCOUNTS:
+        raise PrincipalError(f"{user} is a break-glass account: only an administrator can change it")
 
 
 def _email_of(resource: UserResource) -> str:
@@ -195,8 +243,12 @@ def _email_of(resource: UserResource) -> str:
     return email
 
 
+def _users() -> QuerySet[User]:
+    return visible_users().select_related("provisioned", *RELATED)
+
+
 def _reload(user: User) -> User:
-    return User.objects.select_related("provisioned").get(pk=user.pk)
+    return User.objects.select_related("provisioned", *RELATED).get(pk=user.pk)
 
 
 def _as_model(user: User) -> UserResource:
@@ -213,7 +265,7 @@ def _resources(users: list[User], query: Query) -> Iterable[dict]:
     """Yield the resources of users. Runs one query, for the groups of all users."""
     groups = defaultdict(list)
     if users and query.includes("groups"):
-        rows = memberships().filter(user__pk__among=[user.pk for user in users]).order_by("group_id")
+        rows = memberships().filter(in_force_condition(), user__pk__among=[user.pk for user in users]).order_by("group_id")
         for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name"):
             groups[user_id].append({"value": str(group_id), "$ref": f"{base_url()}/Groups/{group_id}", "display": name})
     for user in users:
@@ -221,6 +273,8 @@ def _resources(users: list[User], query: Query) -> Iterable[dict]:
         if "emails.primary" not in query.attributes:
             for email in resource.get("emails", ()):
                 del email["primary"]
+        if ENTERPRISE in resource and "manager.displayname" not in query.attributes:
+            del resource[ENTERPRISE]["manager"]["displayName"]
         yield resource | ({"groups": groups[user.pk]} if user.pk in groups else {})
 
 
@@ -231,4 +285,6 @@ def _resource(user: User) -> dict:
         resource["externalId"] = external_id
     if user.email:
         resource["emails"] = [{"value": user.email, "type": EMAIL_TYPE, "primary": True}]
+    if extension := manager_extension(user):
+        resource |= extension | {"schemas": [SCHEMA, *extension]}
     return resource

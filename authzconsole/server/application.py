@@ -112,7 +112,7 @@ class ConsoleServer:
         return await self._run_in_thread(read_revision)
 
     async def _response(self, environ: dict) -> Response:
-        """Run the WSGI application and return its response. The content of a long response is still generated."""
+        """Run the WSGI application and return its response. A long response is returned before its content is complete."""
         loop = asyncio.get_running_loop()
         result: asyncio.Future[Response] = loop.create_future()
 

@@ -13,7 +13,8 @@ LAST_SECONDS = 1
 
 
 def prepare_process(state: Path) -> Path:
-    """Allow many connections and return the folder for temporary files, which have no name and end with the process."""
+    """Allow many connections, and return the folder for temporary files. The files have no name and are deleted with the
+    process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
     if soft != resource.RLIM_INFINITY and soft < limit:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 CHUNK_BYTES = 64 * 1024
 PIPE_BYTES = 64 * 1024
-# the response is given up when the client accepts no data for this long, or none at all
+# the response is aborted if the client accepts no data for this long
 STALLED_SECONDS = 60
 UNOPENED_SECONDS = 10
 

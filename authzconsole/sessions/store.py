@@ -19,11 +19,13 @@ from authzconsole.common.request_id import current_request
 from authzconsole.models import AccountSession
 
 SIGN_IN_KEY = "sign_in"
+# in the session: the digest of the provider's name for the user, by which a single logout finds the session
+PROVIDER_NAME_KEY = "provider_name"
 USE_RESOLUTION = timedelta(minutes=1)
 MAX_USER_AGENT_CHARACTERS = 200
 MAX_EXPIRED_DELETED = 1_000
 # the ids of the sections that htmx reloads at intervals (`hx-trigger="every ..."`)
-POLLING_SECTIONS = ("run", "attention", "evidence")
+POLLING_SECTIONS = ("run", "attention", "effect", "evidence", "permissions", "review")
 
 
 def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
@@ -56,7 +58,8 @@ class SessionStore(db.SessionStore):
         return AccountSession(
             session_key=self._get_or_create_session_key(), session_data=self.encode(data), last_used_at=now,
             expire_date=_end(signed_in_at, last_used_at=now), account_id=data.get(SESSION_KEY), created_at=signed_in_at,
-            address=sign_in.get("address", ""), user_agent=sign_in.get("agent", ""))
+            address=sign_in.get("address", ""), user_agent=sign_in.get("agent", ""),
+            provider_name=data.get(PROVIDER_NAME_KEY, ""))
 
     def _get_session_from_db(self) -> AccountSession | None:
         row = super()._get_session_from_db()

@@ -40,6 +40,8 @@ SPECTACULAR_SETTINGS = {
         "Privilege": [(privilege.value, privilege.value) for privilege in Privilege],
         "GenerationName": [(name, name) for name in GENERATIONS],
         "PlanState": [(name, name) for name in ("proposed", "applied", "discarded")],
+        "RequestState": [(name, name) for name in ("pending", "approved", "denied", "cancelled", "expired")],
         "RunState": [(name, name) for name in ("waiting", "running", "done", "failed", "cancelled")],
+        "ReviewItemSource": [(name, name) for name in ("user", "group", "membership")],
     },
 }

@@ -17,6 +17,9 @@ MFA_KEYS = env.list("MFA_KEYS", default=[])
 if any(len(key) < MIN_KEY_CHARACTERS for key in MFA_KEYS):
     raise ImproperlyConfigured(f"MFA_KEYS: each key needs at least {MIN_KEY_CHARACTERS} characters")
 
+# a passkey that verifies its user can replace the password of the console and the second factor
+PASSKEY_SIGN_IN = MFA_PASSKEY_LOGIN_ENABLED = env.bool("PASSKEY_SIGN_IN", default=False)
+
 # django-allauth stores the factors; authzconsole/web/accounts/factors/ has the pages
 MFA_ADAPTER = "authzconsole.web.accounts.factors.encryption.FactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]

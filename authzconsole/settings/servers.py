@@ -45,7 +45,8 @@ RUN_QUEUE, LIGHT_QUEUE = "runs", "light"
 CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in (RUN_QUEUE, LIGHT_QUEUE)}
 CELERY_TASK_DEFAULT_QUEUE = LIGHT_QUEUE
 CELERY_TASK_ROUTES = {name: {"queue": RUN_QUEUE} for name in (
-    "analytics.run_execute", "authzconsole.evidence_write", "authzconsole.journal_verify")}
+    "analytics.run_execute", "authzconsole.evidence_write", "authzconsole.journal_verify", "authzconsole.review_prepare",
+    "authzconsole.review_finish")}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONCURRENCY = 1
 # otherwise anyone who can write to Redis could shut down the worker or change its limits
@@ -62,7 +63,13 @@ CELERY_BEAT_SCHEDULE = {
     # verifies the journal once a day; at other times it does nothing
     "journal_verify": {"task": "authzconsole.journal_verify", "schedule": 600.0, "options": {"expire_seconds": 600}},
     "evidence_sweep": {"task": "authzconsole.evidence_sweep", "schedule": 30.0, "options": {"expire_seconds": 30}},
+    "reviews_sweep": {"task": "authzconsole.reviews_sweep", "schedule": 30.0, "options": {"expire_seconds": 30}},
+    # expires access requests, reminds approvers, and sends e-mail
+    "access_requests_sweep": {"task": "authzconsole.access_requests_sweep", "schedule": 30.0,
+                              "options": {"expire_seconds": 30}},
     "sessions_clean": {"task": "authzconsole.sessions_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
+    # a journal line for each grant and membership that began or ended; a later task does the work of one that expired
+    "period_lines": {"task": "authzconsole.period_lines", "schedule": 30.0, "options": {"expire_seconds": 30}},
     "history_catch_up": {"task": "authzconsole.history_catch_up", "schedule": 60.0, "options": {"expire_seconds": 60}},
 }
 

@@ -12,12 +12,14 @@ from django.core.exceptions import ImproperlyConfigured
 
 from .environment import env
 
-ROLES = ("ordinary", "auditor", "administrator")
+# the console roles; of several mapped ones, the last counts
+ROLES = ("ordinary", "operator", "approver", "auditor", "security-administrator", "administrator")
 UNKNOWN_USERS = ("reject", "create")
 LINK_EXISTING = ("never", "without-password", "always")
 SECOND_FACTOR = ("console", "provider")
+ENCRYPTED_ASSERTIONS = ("accepted", "required")
 # a provider with such an id would have the same path as another page
-RESERVED_IDS = ("second-factor",)
+RESERVED_IDS = ("second-factor", "passkey")
 LOCAL_SIGN_IN_CHOICES = ("all", "break-glass", "none")
 IS_SAML_INSTALLED = all(find_spec(package) is not None for package in ("onelogin", "xmlsec"))
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
@@ -32,6 +34,10 @@ class ProviderOptions:
     issuer: str = ""
     sso_url: str = ""
     certificate: str = ""
+    slo_url: str = ""
+    console_certificate: str = ""
+    console_key: str = field(default="", repr=False)
+    encrypted_assertions: str = "accepted"
     subject_attribute: str = ""
     client_id: str = ""
     client_secret: str = field(default="", repr=False)
@@ -50,7 +56,12 @@ class ProviderOptions:
 MAPPING_OPTIONS = ("name_claim", "role_claim", "roles", "group_claim", "groups", "unknown_users", "link_existing",
                    "second_factor")
 OIDC_OPTIONS = ("name", "issuer", "client_id", "client_secret", "client_secret_file", "scopes", *MAPPING_OPTIONS)
-SAML_OPTIONS = ("name", "issuer", "sso_url", "certificate", "certificate_file", "subject_attribute", *MAPPING_OPTIONS)
+SAML_OPTIONS = ("name", "issuer", "sso_url", "slo_url", "certificate", "certificate_file", "console_certificate",
+                "console_certificate_file", "console_key", "console_key_file", "encrypted_assertions", "subject_attribute",
+                *MAPPING_OPTIONS)
+# options that can also be read from a file, with their titles
+SAML_FILES = {"certificate": "the certificate", "console_certificate": "the certificate of the console",
+              "console_key": "the key of the console"}
 
 
 def oidc_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
@@ -80,22 +91,51 @@ def _provider_options(kind: str, known: tuple[str, ...], environment: Mapping[st
     single_id = kind.lower()
     if single := {option: text for option in known if (text := environment.get(f"{kind}_{option.upper()}", ""))}:
         if single_id in options_by_id:
-            raise ImproperlyConfigured(f"{kind}_PROVIDERS has a provider `{single_id}`, which {kind}_ISSUER and the like "
-                                       "describe too")
+            raise ImproperlyConfigured(f"{kind}_PROVIDERS has a provider `{single_id}`, which {kind}_ISSUER and "
+                                       "related variables also describe")
         options_by_id[single_id] = single
     return options_by_id
 
 
 def _saml_options(provider_id: str, options: object) -> ProviderOptions:
     values = provider_values("SAML", provider_id, options, SAML_OPTIONS)
-    if certificate_file := values.pop("certificate_file", ""):
-        values["certificate"] = _text_in_file(f"the certificate of the SAML provider `{provider_id}`", certificate_file)
+    for option, title in SAML_FILES.items():
+        if path := values.pop(f"{option}_file", ""):
+            values[option] = _text_in_file(f"{title} of the SAML provider `{provider_id}`", path)
     for option in ("issuer", "sso_url", "certificate"):
         if not values.get(option):
             raise ImproperlyConfigured(f"the SAML provider `{provider_id}` has no `{option}`")
-    if not values["sso_url"].startswith("https://"):
-        raise ImproperlyConfigured(f"the sso_url of the SAML provider `{provider_id}` must start with https://")
+    for option in ("sso_url", "slo_url"):
+        if not (values.get(option) or "https://").startswith("https://"):
+            raise ImproperlyConfigured(f"the {option} of the SAML provider `{provider_id}` must start with https://")
+    if fault := _key_fault(values):
+        raise ImproperlyConfigured(f"the SAML provider `{provider_id}`: {fault}")
     return ProviderOptions(protocol="saml", **{"name": "Single sign-on", "name_claim": "name_id"} | values)
+
+
+def _key_fault(values: Mapping[str, str]) -> str:
+    """Return why the key pair of the console cannot be used; empty if it can, or if no key pair is needed."""
+    key, certificate = values.get("console_key", ""), values.get("console_certificate", "")
+    if not key and not certificate:
+        needing = ["slo_url"] if values.get("slo_url") else []
+        needing += ["encrypted_assertions"] if values.get("encrypted_assertions") == "required" else []
+        return f"`{needing[0]}` needs `console_key_file` and `console_certificate_file`" if needing else ""
+    if not key or not certificate:
+        return "`console_key` and `console_certificate` belong together"
+    from cryptography import x509
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    try:
+        public_key = x509.load_pem_x509_certificate(certificate.encode()).public_key()
+        own_key = serialization.load_pem_private_key(key.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        # the message omits the value
+        return "`console_key` must be a private key without a passphrase, and `console_certificate` a certificate, both as PEM"
+    if not isinstance(own_key, rsa.RSAPrivateKey) or own_key.public_key() != public_key:
+        return "`console_key` must be the RSA key of `console_certificate`"
+    return ""
 
 
 def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
@@ -115,7 +155,8 @@ def provider_values(kind: str, provider_id: str, options: object, known: tuple[s
     """Return the checked options of one provider. An option is a string, or an object or list, which can be given as JSON."""
     title = f"the {kind} provider `{provider_id}`"
     if not re.fullmatch(r"[a-z0-9-]{1,50}", provider_id) or provider_id in RESERVED_IDS:
-        raise ImproperlyConfigured(f"{title}: an id has lower-case letters, digits and hyphens, and is not `{RESERVED_IDS[0]}`")
+        raise ImproperlyConfigured(f"{title}: an id has lower-case letters, digits and hyphens, and is not "
+                                   f"`{'` or `'.join(RESERVED_IDS)}`")
     if not isinstance(options, Mapping):
         raise ImproperlyConfigured(f"{title} must be a JSON object of options")
     if unknown := sorted(set(options) - set(known)):
@@ -132,7 +173,7 @@ def provider_values(kind: str, provider_id: str, options: object, known: tuple[s
     if wrong := sorted(set(values.get("roles", {}).values()) - set(ROLES)):
         raise ImproperlyConfigured(f"{title}: `{wrong[0]}` is not a console role; the roles are {', '.join(ROLES)}")
     for option, choices in (("unknown_users", UNKNOWN_USERS), ("link_existing", LINK_EXISTING),
-                            ("second_factor", SECOND_FACTOR)):
+                            ("second_factor", SECOND_FACTOR), ("encrypted_assertions", ENCRYPTED_ASSERTIONS)):
         if values.get(option, choices[0]) not in choices:
             raise ImproperlyConfigured(f"{title}: `{option}` must be one of: {', '.join(choices)}")
     for claim, table in (("role_claim", "roles"), ("group_claim", "groups")):

@@ -1,6 +1,9 @@
 """Where the console runs and how it answers: keys, addresses, Django apps, middleware, static files and security headers."""
 
 from urllib.parse import urlsplit
+from zoneinfo import available_timezones
+
+from django.core.exceptions import ImproperlyConfigured
 
 from .environment import BASE_DIR, STATE_DIR, env, stored_secret
 from .sign_in import IS_SAML_INSTALLED
@@ -16,6 +19,15 @@ _LOCAL_HOSTS = [] if IS_HTTPS else ["127.0.0.1", "localhost", "[::1]"]
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=[*_LOCAL_HOSTS, urlsplit(PUBLIC_URL).hostname])
 CSRF_TRUSTED_ORIGINS = [PUBLIC_URL]
 CSRF_FAILURE_VIEW = "authzconsole.web.error_pages.csrf_failure"
+
+# the mail server for e-mail about access requests and break-glass access; without it, none is sent
+EMAIL_HOST = env.str("EMAIL_HOST", default="")
+EMAIL_PORT = env.int("EMAIL_PORT", default=587)
+EMAIL_HOST_USER = env.str("EMAIL_HOST_USER", default="")
+EMAIL_HOST_PASSWORD = env.str("EMAIL_HOST_PASSWORD", default="")
+EMAIL_USE_TLS = env.bool("EMAIL_USE_TLS", default=True)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", default=f"authzconsole@{urlsplit(PUBLIC_URL).hostname}")
 
 INSTALLED_APPS = [
     # before django.contrib.auth, so that its commands `changepassword` and `createsuperuser` are replaced
@@ -66,6 +78,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "authzconsole.web.people.impersonation.SeeAsMiddleware",
+    "authzconsole.web.shared.times.zones.TimeZoneMiddleware",
     "authzconsole.web.query_plan_middleware.PageQueryPlanMiddleware",
     "authzconsole.web.middleware.DatabaseBusyMiddleware",
     "authzconsole.web.middleware.WrongMethodMiddleware",
@@ -102,6 +115,10 @@ STORAGES = {
 
 LANGUAGE_CODE = "en-gb"
 TIME_ZONE = "UTC"
+# the time zone of pages for a reader who chose none
+DISPLAY_TIME_ZONE = env.str("DISPLAY_TIME_ZONE", default="UTC")
+if DISPLAY_TIME_ZONE not in available_timezones():
+    raise ImproperlyConfigured("DISPLAY_TIME_ZONE must be the name of a time zone, such as Europe/Berlin")
 USE_TZ = True
 USE_I18N = False
 

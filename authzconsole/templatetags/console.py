@@ -7,13 +7,17 @@ from pathlib import Path
 from django import template
 from django.templatetags.static import static
 from django.utils import timezone
+from django.utils.dateformat import format as date_format
 from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from authzconsole.web.reports.charts.treemap_layout import PORTRAIT, TreemapTile, treemap
 from authzconsole.web.shared.links import AddressLink
 from authzconsole.web.shared.privilege_cells import LETTERS
+from authzconsole.web.shared.times import periods, zones
+from authzconsole.web.shared.times.zones import abbreviation
 from entities.vocabulary import Privilege, quantity
+from grants.validity import Validity
 
 register = template.Library()
 
@@ -107,8 +111,40 @@ def ago(at: datetime | None) -> SafeString | str:
     """Return the time since `at` as text, with the exact time on hover."""
     if at is None:
         return ""
-    exact_time = f"{at:%d %B %Y, %H:%M:%S} UTC"
+    exact_time = f"{zones.reader_localtime(at):%d %B %Y, %H:%M:%S} {abbreviation(at)}"
     return format_html('<time datetime="{}" title="{}">{}</time>', at.isoformat(), exact_time, _ago(at))
+
+
+@register.filter
+def zoned(at: datetime | None, format_string: str) -> str:
+    """Return a time in the time zone of the reader with its abbreviation. format_string: as for the filter `date`."""
+    return f"{date_format(zones.reader_localtime(at), format_string)} {abbreviation(at)}" if at else ""
+
+
+@register.simple_tag
+def zone_name() -> str:
+    """Return the name of the time zone of the reader."""
+    return zones.zone_name()
+
+
+@register.filter
+def exact_time(at: datetime) -> str:
+    return periods.exact_time(at)
+
+
+@register.filter
+def period_words(validity: Validity) -> str:
+    return periods.period_words(validity)
+
+
+@register.filter
+def period(validity: Validity) -> SafeString | str:
+    """Return the badge of a period; empty without limits."""
+    badge = periods.period_badge(validity)
+    if badge is None:
+        return ""
+    return format_html('<span class="period {}" title="{}">{}<span class="visually-hidden"> ({})</span></span>',
+                       badge.status, badge.title, badge.text, badge.title)
 
 
 def _ago(at: datetime) -> str:

@@ -14,13 +14,22 @@ from django.utils.cache import patch_cache_control
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_unavailable
 from authzconsole.web.context_processors import navigation
 from authzconsole.web.shared.guard import InvalidAddress
+from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.rendering import see_other
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Explain an invalid address. For a valid address, do not reveal whether an entity exists at it."""
     fault = str(exception) if isinstance(exception, InvalidAddress) else ""
-    return render(request, "404.html", {"fault": fault}, status=404)
+    return render(request, "404.html", {"fault": fault, "request_url": "" if fault else _request_url(request)}, status=404)
+
+
+def _request_url(request: HttpRequest) -> str:
+    """Return the URL that requests access to the address of an entity page, whether or not it exists; otherwise empty."""
+    match, user = getattr(request, "resolver_match", None), getattr(request, "user", None)
+    if match is None or match.url_name != "entity" or user is None or not user.is_authenticated or user.can_see_all:
+        return ""
+    return url_with_query("request-new", {"entity": match.kwargs["address"]})
 
 
 def server_error(request: HttpRequest) -> HttpResponse:

@@ -132,7 +132,7 @@ class Console:
 
     def query(self, statement: str, parameters: tuple = ()) -> list[tuple]:
         """Return the rows of a statement; wait for a database that restarts."""
-        return patient(lambda: self._query(statement, parameters), 60)
+        return retry_work(lambda: self._query(statement, parameters), 60)
 
     def _query(self, statement: str, parameters: tuple) -> list[tuple]:
         with self.database() as connection:
@@ -159,8 +159,8 @@ class Console:
         self.events.close()
 
 
-def patient(work: Callable[[], Any], seconds: float) -> Any:
-    """Return the result of `work`, and repeat it after errors of the database for some seconds."""
+def retry_work(work: Callable[[], Any], seconds: float) -> Any:
+    """Call `work`, and repeat it after errors of the database, for some seconds at most. Return its result."""
     deadline = time.monotonic() + seconds
     while True:
         try:

@@ -21,7 +21,8 @@ class FaultCounts:
     def choose(self, choose: random.Random, ongoing: Collection[str], *, is_heavy_phase: bool) -> Fault | None:
         """Return the next fault, or None. ongoing: the names of the faults that last.
 
-        Outside heavy phases, one fault at a time waits for a run: the kind with the fewest attempts. The others are light ones.
+        Outside heavy phases, at most one fault waits for a run: the kind with the fewest attempts. All other faults are
+        light.
         """
         waiting = [fault for fault in self.faults if fault.needs_run]
         if waiting and not is_heavy_phase and not any(fault.name in ongoing for fault in waiting):

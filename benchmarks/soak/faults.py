@@ -168,7 +168,10 @@ def _is_alive(pid: int) -> bool:
 
 
 def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random], bool]:
-    """Return a fault that leaves no space in a folder of the console for a moment. stage: where a run is held until then."""
+    """Return a fault: for a moment, there is no space left in a folder of the console.
+
+    stage: the stage at which a run is paused until the folder is full; empty for no run.
+    """
     def fill(console: Console, choose: random.Random) -> bool:
         with ExitStack() as hold:
             run_process = hold.enter_context(hold_run(console.stages, stage, RUN_SECONDS)) if stage else None

@@ -137,7 +137,7 @@ class Workload:
         return total
 
     def _read(self) -> None:
-        """Read journal and reports, as a page would."""
+        """Read the journal and the reports, like the pages do."""
         while not self._stop.wait(0.5):
             for path in ("journal?limit=20", "grants?limit=20", *(f"runs/{number}" for number in self.started_runs[-1:])):
                 self.reads += 1

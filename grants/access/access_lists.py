@@ -79,8 +79,11 @@ class AccessList:
     def people(self, address: Address) -> PeopleWithAccess:
         return PeopleWithAccess(address, self.generation, self.where, self.is_descending)
 
-    def page(self, after: Position | None, max_rows: int) -> AccessPage:
-        """Return the rows after a position, or the first ones. Runs the queries of `PeopleWithAccess.page` for each entity."""
+    def page(self, after: Position | None, max_rows: int, known: PeopleWithAccess | None = None) -> AccessPage:
+        """Return the rows after a position, or the first ones. Runs the queries of `PeopleWithAccess.page` for each entity.
+
+        known: the people who can access one of the entities, which the caller also uses.
+        """
         rows: list[tuple[Address, UserAccess]] = []
         addresses = self.target.addresses(after)
         address = next(addresses, None)
@@ -88,10 +91,11 @@ class AccessList:
         while address is not None:
             checked += 1
             start = after[2] if after is not None and after[:2] == (address.kind, address.key) else None
-            people = self.people(address).page(start, max_rows - len(rows))
-            rows += [(address, access) for access in people.rows]
-            if people.next_after is not None:
-                return AccessPage(rows, (address.kind, address.key, people.next_after))
+            people = known if known is not None and known.address == address else self.people(address)
+            page = people.page(start, max_rows - len(rows))
+            rows += [(address, access) for access in page.rows]
+            if page.next_after is not None:
+                return AccessPage(rows, (address.kind, address.key, page.next_after))
             following = next(addresses, None)
             if following is not None and (len(rows) == max_rows or checked == MAX_ENTITIES_PER_PAGE):
                 return AccessPage(rows, (address.kind, address.key, None))

@@ -5,9 +5,9 @@ first ones fill the page. The number of grants of the principal decides which wa
 """
 
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 
 from django.db.models import CharField, QuerySet, Value
@@ -20,12 +20,12 @@ from grants.access.loading import ways_of
 from grants.access.paths import Ways
 from grants.access.requirements import any_of_requirements, operations_by_requirement
 from grants.evaluation.candidates import candidate_queries
-from grants.evaluation.count_cache import cached_count
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
 from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, FilterContext, requirement_condition
 from grants.policies.grammar import AllOf, AnyOf, Expression, Has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
+from grants.validity import at_time
 
 # Counts above this limit are reported as the limit plus one.
 MAX_COUNTED = 10_000
@@ -123,13 +123,19 @@ class AccessibleEntities:
         grouped = {kind: operations_by_requirement(self.generation, kind) for kind in {address.kind for address in addresses}}
         questions = [Question(self.subject_type, self.subject, same[0], address, self.generation.name)
                      for address in addresses for same in grouped[address.kind].values()]
-        found = iter(ways_of(questions, paths_per_holder=PATHS_PER_HOLDER))
+        with at_time(self._at):
+            found = iter(ways_of(questions, paths_per_holder=PATHS_PER_HOLDER))
         rows = []
         for address in addresses:
             ways = {operation: way for same in grouped[address.kind].values() for way in [next(found)] if way is not None
                     for operation in same}
             rows.append(EntityAccess(address, {operation: ways[operation] for operation in sorted(ways)}))
         return rows
+
+    @property
+    def _at(self) -> datetime | None:
+        """The time of the effective grants."""
+        return self.tables[0].at if self.tables else None
 
     @cached_property
     def is_quickly_counted(self) -> bool:
@@ -227,15 +233,11 @@ class AccessibleEntities:
     def _is_empty(self, kind: str) -> bool:
         """Return whether the principal can do nothing with any entity of this kind, in any state.
 
-        A principal with very many grants may have none on this kind. Only reading all its grants shows this, so the result is
-        cached until the data changes.
+        A principal with very many grants may have none on this kind.
         """
         requirement = any_of_requirements(operations_by_requirement(self.generation, kind), kind)
-        queries = candidate_queries(requirement, FilterContext(self.tables or (), [kind]))
-        if queries is None:
-            return False
-        name = f"access-{self.subject_type}-{self.subject}-{self.generation.name}-{kind}"
-        return not cached_count(name, lambda: Counter(some=sum(len(rows[:1]) for rows in queries)))["some"]
+        queries = candidate_queries(requirement, FilterContext(self.tables or (), [kind], by_kind=True))
+        return queries is not None and not any(rows[:1] for rows in queries)
 
     def requirement(self, kind: str) -> Expression | None:
         """Return the requirement that an entity of this kind must meet to be listed; None if no operation has a rule."""
@@ -285,14 +287,14 @@ class AccessibleEntities:
 class _KindSearch:
     """Two ways to find the next keys of one kind, in order. Each returns None if it exceeds its limit."""
 
-    listed: AccessibleEntities
+    accessible: AccessibleEntities
     kind: str
     requirement: Expression
     after: str
     max_rows: int
 
     def keys_from_grants(self, max_keys: int) -> list[str] | None:
-        queries = candidate_queries(self.requirement, FilterContext(self.listed.tables or (), [self.kind]))
+        queries = candidate_queries(self.requirement, FilterContext(self.accessible.tables or (), [self.kind]))
         if queries is None:
             return None
         rows = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
@@ -302,17 +304,17 @@ class _KindSearch:
         following = sorted(key for key in set(candidates) if key > self.after)
         keys: list[str] = []
         for start in range(0, len(following), KEYS_PER_QUERY):
-            chunk = self.listed.entities(self.kind).filter(key__among=following[start : start + KEYS_PER_QUERY])
+            chunk = self.accessible.entities(self.kind).filter(key__among=following[start : start + KEYS_PER_QUERY])
             keys += chunk.order_by("key").values_list("key", flat=True)
             if len(keys) >= self.max_rows:
                 break
         return keys[: self.max_rows]
 
     def keys_from_entities(self, max_entities: int | None) -> list[str] | None:
-        rows = self.listed.entities(self.kind).filter(key__gt=self.after).order_by("key").values_list("key", flat=True)
+        rows = self.accessible.entities(self.kind).filter(key__gt=self.after).order_by("key").values_list("key", flat=True)
         end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)
-        context = FilterContext(self.listed.tables or (), [self.kind], row_by_row=True)
+        context = FilterContext(self.accessible.tables or (), [self.kind], row_by_row=True)
         keys = list(rows.filter(requirement_condition(self.requirement, context))[: self.max_rows])
         return keys if end is None or len(keys) == self.max_rows else None

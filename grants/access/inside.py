@@ -3,7 +3,8 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain, groupby
 from operator import itemgetter
 
@@ -14,9 +15,11 @@ from django.db.models.functions import Collate, Concat
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.access.paths import Path
+from grants.bulk_rows import database_time
 from grants.evaluation.raw_statement import fetch_rows
 from grants.holders import byte_order
 from grants.models import GRANT_TABLES, permission_ids, privilege_of
+from grants.validity import in_force, in_force_sql, question_time
 
 ROWS_PER_CHUNK = 2_000
 _CONTAINER_COLUMNS = {"namespace": "namespace_id", "application": "application_id"}
@@ -40,12 +43,14 @@ class InsideLookup:
 
     privilege: if it is set, only grants of this privilege on live entities inside the container, but not on the container.
     kind: only entities of this kind; None for every kind.
+    at: the time at which the grants are in force, by default that of the question.
     """
 
     holder: HolderKey
     container: Entity
     privilege: Privilege | None = None
     kind: str | None = None
+    at: datetime = field(default_factory=question_time)
 
     @property
     def shape(self) -> tuple[str, str, bool, bool]:
@@ -55,7 +60,7 @@ class InsideLookup:
     def all_paths(self) -> Iterator[Path]:
         """Yield all paths, sorted. They are read in chunks, so memory does not grow with their number."""
         model, column = GRANT_TABLES[self.holder.type]
-        rows = model.objects.filter(**{column: self.holder.pk})
+        rows = model.objects.filter(**{column: self.holder.pk}, **in_force(at=self.at))
         if self.container.kind in _CONTAINER_COLUMNS:
             rows = rows.filter(**{_CONTAINER_COLUMNS[self.container.kind]: self.container.pk})
         if self.privilege is not None:
@@ -72,7 +77,7 @@ class InsideLookup:
 
 @dataclass(frozen=True, slots=True)
 class GrantsInside:
-    """The first grants that a lookup found. rows: (id of the entity, path), in the order of these ids if there are more."""
+    """The first grants that a lookup found. rows: (id of the entity, path), those with the lowest ids if there are more."""
 
     lookup: InsideLookup
     rows: tuple[tuple[int, Path], ...]
@@ -84,7 +89,7 @@ class PathsInside:
     """The paths of one subject inside a container, through all its holders; see `grants.access.paths.PathSource`."""
 
     parts: tuple[GrantsInside, ...]
-    listed: tuple[Path, ...]
+    listed_paths: tuple[Path, ...]
     is_complete: bool
 
     def __iter__(self) -> Iterator[Path]:
@@ -126,7 +131,8 @@ def _row(holder: HolderKey, line: str) -> tuple[int, Path]:
 
 def _texts(shape: tuple[str, str, bool, bool], lookups: Sequence[InsideLookup], limit: int) -> list[str | None]:
     ids = permission_ids()
-    rows = [(number, lookup.holder.pk, lookup.container.pk, ids[lookup.privilege] if lookup.privilege else 0, lookup.kind or "")
+    rows = [(number, lookup.holder.pk, lookup.container.pk, ids[lookup.privilege] if lookup.privilege else 0, lookup.kind or "",
+             str(database_time(lookup.at)))
             for number, lookup in enumerate(lookups)]
     texts: list[str | None] = [None] * len(lookups)
     for number, text in fetch_rows(_statement(*shape), [json.dumps(rows), limit]):
@@ -141,7 +147,7 @@ def _statement(holder_type: str, container_kind: str, has_privilege: bool, has_k
     """
     model, column = GRANT_TABLES[holder_type]
     entity = Entity._meta.db_table
-    conditions = [f"g.{column} = a.holder"]
+    conditions = [f"g.{column} = a.holder", in_force_sql("g", "a.at")]
     if container_kind in _CONTAINER_COLUMNS:
         conditions.append(f"g.{_CONTAINER_COLUMNS[container_kind]} = a.container")
     order = "g.permission_id, g.content_object_id"
@@ -166,4 +172,5 @@ def _statement(holder_type: str, container_kind: str, has_privilege: bool, has_k
     return f"WITH a AS ({source}) SELECT a.no, (SELECT {lines} FROM ({grants}) h) FROM a"
 
 
-_COLUMNS = {"no": "bigint", "holder": "bigint", "container": "bigint", "permission": "bigint", "kind": "text"}
+_COLUMNS = {"no": "bigint", "holder": "bigint", "container": "bigint", "permission": "bigint", "kind": "text",
+            "at": "timestamptz"}

@@ -16,7 +16,8 @@ from grants.evaluation.facts import gather_facts
 from grants.models import GroupGrant, User, UserGrant, privilege_of
 from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.question import Question
-from grants.querysets import memberships
+from grants.querysets import memberships_in_force
+from grants.validity import at_time, in_force
 
 # Number of grants inside a container that are loaded for each holder.
 PATHS_PER_HOLDER = 50
@@ -32,10 +33,11 @@ def ways_of(questions: Sequence[Question], *, paths_per_holder: int = PATHS_PER_
     """
     if not questions:
         return []
-    loaded = _Loaded.of(questions)
-    _load_below(loaded, questions, paths_per_holder)
-    _load_all_live(loaded, questions, paths_per_holder)
-    return [_ways(loaded, question) for question in questions]
+    with at_time():
+        loaded = _Loaded.of(questions)
+        _load_below(loaded, questions, paths_per_holder)
+        _load_all_live(loaded, questions, paths_per_holder)
+        return [_ways(loaded, question) for question in questions]
 
 
 def requirement_of(question: Question) -> Expression | None:
@@ -66,7 +68,7 @@ class _Loaded:
         addresses = {address for question in questions for address in _addresses(question)}
         subjects = _subjects(questions[0].subject_type, {question.subject for question in questions})
         entities = entities_at(addresses)
-        return cls(subjects, entities, _held(subjects, entities))
+        return cls(subjects, entities, _paths_on(subjects, entities))
 
     def lookups(self, subject: str, address: Address, privilege: Privilege | None = None,
                 kind: str | None = None) -> list[InsideLookup]:
@@ -101,8 +103,8 @@ class _SubjectFacts:
         if (self.subject.name, address, privilege, kind) not in self.loaded.all_live:
             return None
         source = self._paths_inside(self.loaded.lookups(self.subject.name, address, privilege, kind))
-        counts = Counter(path.entity for path in source.listed)
-        return Ways((source,), frozenset(path for path in source.listed if counts[path.entity] == 1))
+        counts = Counter(path.entity for path in source.listed_paths)
+        return Ways((source,), frozenset(path for path in source.listed_paths if counts[path.entity] == 1))
 
     def _paths_inside(self, lookups: Sequence[InsideLookup]) -> PathsInside:
         return paths_inside([part for lookup in lookups if (part := self.loaded.inside[lookup]).rows])
@@ -131,20 +133,21 @@ def _subjects(subject_type: str, names: set[str]) -> dict[str, HolderKey]:
     return {name: HolderKey(subject_type, pk, name) for pk, name in rows}
 
 
-def _held(subjects: Mapping[str, HolderKey], entities: Mapping[Address, Entity]) -> dict[tuple[int, int], list[Path]]:
+def _paths_on(subjects: Mapping[str, HolderKey], entities: Mapping[Address, Entity]) -> dict[tuple[int, int], list[Path]]:
     """Return the paths on exactly these entities. Runs two queries; one for groups."""
     ids, texts = [subject.pk for subject in subjects.values()], {row.pk: str(address) for address, row in entities.items()}
     names = {subject.pk: str(subject) for subject in subjects.values()}
-    on_entities = {"content_object__in": list(texts)}
+    on_entities = {"content_object__in": list(texts), **in_force()}
     if any(subject.type == "group" for subject in subjects.values()):
         rows = GroupGrant.objects.filter(group__pk__among=ids, **on_entities)
         found = [(pk, names[pk], *rest) for pk, *rest in rows.values_list("group_id", "content_object_id", "permission_id")]
     else:
         rows = UserGrant.objects.filter(user__pk__among=ids, **on_entities)
         found = [(pk, names[pk], *rest) for pk, *rest in rows.values_list("user_id", "content_object_id", "permission_id")]
-        through_groups = GroupGrant.objects.filter(group__user__pk__among=ids, **on_entities)
+        through_groups = GroupGrant.objects.filter(group__memberships__user__pk__among=ids, **in_force("group__memberships__"),
+                                                   **on_entities)
         found += [(pk, f"group:{name}", *rest) for pk, name, *rest in through_groups.values_list(
-            "group__user", "group__name", "content_object_id", "permission_id")]
+            "group__memberships__user", "group__name", "content_object_id", "permission_id")]
     held = defaultdict(list)
     for pk, principal, entity_id, permission in found:
         held[pk, entity_id].append(Path(principal, texts[entity_id], str(privilege_of(permission))))
@@ -158,7 +161,7 @@ def _load_holders(loaded: _Loaded) -> None:
     loaded.holders = {name: [subject] for name, subject in loaded.subjects.items()}
     users = {subject.pk: subject.name for subject in loaded.subjects.values() if subject.type == "user"}
     if users:
-        for user_id, group_id, name in memberships().filter(user__pk__among=list(users)).values_list(
+        for user_id, group_id, name in memberships_in_force().filter(user__pk__among=list(users)).values_list(
                 "user_id", "group_id", "group__name"):
             loaded.holders[users[user_id]].append(HolderKey("group", group_id, name))
 

@@ -37,11 +37,11 @@ class Path:
 class PathSource(Protocol):
     """The paths of one leaf of a requirement, sorted.
 
-    listed: all paths, or the first ones that were loaded if `is_complete` is false. Iteration yields all paths.
+    listed_paths: all paths, or the first ones that were loaded if `is_complete` is false. Iteration yields all paths.
     """
 
     @property
-    def listed(self) -> tuple[Path, ...]: ...
+    def listed_paths(self) -> tuple[Path, ...]: ...
 
     @property
     def is_complete(self) -> bool: ...
@@ -53,11 +53,11 @@ class PathSource(Protocol):
 class LoadedPaths:
     """All paths of a leaf, in memory; see `PathSource`."""
 
-    listed: tuple[Path, ...]
+    listed_paths: tuple[Path, ...]
     is_complete: bool = True
 
     def __iter__(self) -> Iterator[Path]:
-        return iter(self.listed)
+        return iter(self.listed_paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +72,21 @@ class Ways:
     only: frozenset[Path] = frozenset()
 
     @property
-    def listed(self) -> list[Path]:
+    def listed_paths(self) -> list[Path]:
         """The loaded paths, sorted and without duplicates."""
         if len(self.sources) == 1:
-            return list(self.sources[0].listed)
-        return sorted({path for source in self.sources for path in source.listed})
+            return list(self.sources[0].listed_paths)
+        return sorted({path for source in self.sources for path in source.listed_paths})
 
     @property
     def is_complete(self) -> bool:
-        """Whether `listed` has all paths."""
+        """Whether `listed_paths` has all paths."""
         return all(source.is_complete for source in self.sources)
 
     def __iter__(self) -> Iterator[Path]:
         """Yield all paths, sorted and without duplicates. Paths that are not loaded are read in chunks."""
         if self.is_complete:
-            return iter(self.listed)
+            return iter(self.listed_paths)
         return (path for path, _ in groupby(merge(*self.sources)))
 
 
@@ -120,8 +120,8 @@ def ways_to_meet(expression: Expression, question: Question, facts: AccessFacts)
             if target.kind not in CONTAINER_KINDS:
                 return _ways_of_grants(facts.grants_on(target, ANY))
             source = facts.grants_at_or_below(target)
-            only = _only_path(source.listed) if source.is_complete else frozenset()
-            return Ways((source,), only) if source.listed else None
+            only = _only_path(source.listed_paths) if source.is_complete else frozenset()
+            return Ways((source,), only) if source.listed_paths else None
         case HasOnAllLive(privilege, kind):
             return facts.grants_on_all_live(question.known_target, privilege, kind)
         case AllOf(parts):

@@ -12,17 +12,20 @@ from entities.selectors import entity_at, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
 from grants.access.who_can import UserAccess, access_of_subjects
-from grants.evaluation.principal_filters import QuestionContext, permitted_principals
+from grants.evaluation.principal_filters import QuestionContext, permitted_principals, with_listed_principals
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
-from grants.querysets import memberships
+from grants.querysets import memberships_in_force
+from grants.validity import in_force
 
 # With a filter that is decided for each user after their paths are loaded, a page checks at most this many users.
 MAX_CHECKED = 1_000
 # In a container with more entities, each user is checked separately, which finds the first users early, but counts slowly.
 MAX_INSIDE = 2_000
+# In a container with more entities, a page counts the people in a later request.
+MAX_INSIDE_COUNTED_AT_ONCE = 200
 PATH_KINDS = ("direct", "group")
 
 
@@ -59,12 +62,18 @@ class PeopleCounts:
 
 @dataclass(frozen=True)
 class PeopleWithAccess:
-    """The active users who may perform at least one operation on an entity, after a filter, sorted by name."""
+    """The active users who may perform at least one operation on an entity, after a filter, sorted by name.
+
+    is_summarized: the caller also counts users and groups. The rows that several statements need are then read once.
+    contents: the container and the number of entities inside it, if the caller has read them.
+    """
 
     address: Address
     generation: Generation
     where: PeopleFilter = PeopleFilter()
     is_descending: bool = False
+    is_summarized: bool = False
+    contents: tuple[Entity | None, int] | None = None
 
     @property
     def operations(self) -> list[str] | None:
@@ -73,8 +82,8 @@ class PeopleWithAccess:
     def page(self, after: str | None, max_rows: int) -> PeoplePage:
         """Return the users after a name, or the first ones.
 
-        Runs one query for the names, up to two for a container, and those of `ways_of`; more only if a filter of paths removes
-        many users.
+        Runs one query for the names, those of `_context` for a container, and those of `ways_of`; more only if a filter of paths
+        removes many users.
         """
         rows: list[UserAccess] = []
         checked = 0
@@ -94,17 +103,17 @@ class PeopleWithAccess:
                 return PeoplePage(rows, after)
 
     def counts(self) -> PeopleCounts:
-        """Return the numbers of users after the filter. Runs one query, and up to two for a container.
+        """Return the numbers of users after the filter. Runs one query, and those of `_context` for a container.
 
-        With a filter of paths, users are counted who have a grant of this kind, whether it permits the operation or not.
+        A filter of paths counts the users with a grant of this kind, whether or not it permits the operation.
         """
-        grouped = self._grouped
+        grouped = self._operations_by_requirement
         if not grouped:
             return PeopleCounts(0, {})
         # many operations have rules that mean the same here, such as rules that differ only in their parameters
         parts = {requirement: any_of_requirements([requirement], self.address.kind) for requirement in grouped}
-        distinct = list(dict.fromkeys([self._combined, *parts.values()]))
-        queries = [self._filtered(requirement) for requirement in distinct]
+        distinct = list(dict.fromkeys([self._any_requirement, *parts.values()]))
+        queries = [self._users_meeting(requirement) for requirement in distinct]
         totals = [rows.order_by().annotate(part=Value(part)).values("part").annotate(total=Count("pk"))
                   .values_list("part", "total") for part, rows in enumerate(queries)]
         counts = dict(totals[0].union(*totals[1:], all=True))
@@ -113,11 +122,12 @@ class PeopleWithAccess:
             for requirement, operations in grouped.items() for operation in operations})
 
     def groups(self) -> QuerySet[Group]:
-        """Return the groups that permit their members an operation. Only the filter of operations counts."""
-        if self._combined in (AnyOf(()), Always()):
+        """Return the groups through which their members are permitted an operation. Only the filter of operations applies."""
+        if self._any_requirement in (AnyOf(()), Always()):
             return Group.objects.none()
         question = replace(self._question, subject_type="group")
-        return permitted_principals(self._combined, question, replace(self._context, question=question))[0]
+        context = replace(self._context, question=question, listed={})
+        return permitted_principals(self._any_requirement, question, context)[0]
 
     def matching(self, access: UserAccess) -> UserAccess | None:
         """Return the access with the operations that match the filter of paths; None if there are none."""
@@ -125,7 +135,7 @@ class PeopleWithAccess:
         if self.where.path_kind:
             prefix = "user:" if self.where.path_kind == "direct" else "group:"
             ways = {operation: way for operation, way in ways.items()
-                    if any(path.principal.startswith(prefix) for path in way.listed)}
+                    if any(path.principal.startswith(prefix) for path in way.listed_paths)}
         return UserAccess(access.user, ways) if ways else None
 
     def _names(self, after: str | None, max_rows: int) -> list[str]:
@@ -135,16 +145,16 @@ class PeopleWithAccess:
         return list(rows.values_list("username", flat=True)[:max_rows])
 
     @cached_property
-    def _combined(self) -> Expression:
-        return any_of_requirements(self._grouped, self.address.kind)
+    def _any_requirement(self) -> Expression:
+        return any_of_requirements(self._operations_by_requirement, self.address.kind)
 
     @cached_property
-    def _grouped(self) -> OperationsByRequirement:
+    def _operations_by_requirement(self) -> OperationsByRequirement:
         return operations_by_requirement(self.generation, self.address.kind, self.operations)
 
     @cached_property
     def _users(self) -> QuerySet[User]:
-        return User.objects.none() if self._combined == AnyOf(()) else self._filtered(self._combined)
+        return User.objects.none() if self._any_requirement == AnyOf(()) else self._users_meeting(self._any_requirement)
 
     @cached_property
     def _question(self) -> Question:
@@ -152,19 +162,38 @@ class PeopleWithAccess:
 
     @cached_property
     def _context(self) -> QuestionContext:
-        """The context for the requirements of all operations, which is read once. Runs up to two queries for a container."""
-        if self.address.kind not in CONTAINER_KINDS:
-            return QuestionContext(self._question, None, False)
-        container = entity_at(self.address)
-        is_large = container is not None and subtree_of(container).order_by()[: MAX_INSIDE + 1].count() > MAX_INSIDE
-        return QuestionContext(self._question, container, is_large)
+        """The context for the requirements of all operations, which is read once.
+
+        Runs the queries of `_container`, and if it is summarized, those of `with_listed_principals`.
+        """
+        container, inside = self._container
+        context = QuestionContext(self._question, container, inside > MAX_INSIDE)
+        is_listed = self.is_summarized and self.is_quickly_counted
+        return with_listed_principals(self._any_requirement, context) if is_listed else context
+
+    @cached_property
+    def _container(self) -> tuple[Entity | None, int]:
+        """Return the container and the number of entities inside it, at most MAX_INSIDE + 1. Runs two queries for a container."""
+        if self.contents is not None:
+            return self.contents
+        container = entity_at(self.address) if self.address.kind in CONTAINER_KINDS else None
+        return container, 0 if container is None else subtree_of(container).order_by()[: MAX_INSIDE + 1].count()
+
+    def with_summary(self) -> "PeopleWithAccess":
+        """Return the same people, with `is_summarized`."""
+        return replace(self, is_summarized=True, contents=self._container)
+
+    @property
+    def is_counted_at_once(self) -> bool:
+        """Whether counting takes milliseconds: the entity contains few others."""
+        return self._container[1] <= min(MAX_INSIDE_COUNTED_AT_ONCE, MAX_INSIDE)
 
     @property
     def is_quickly_counted(self) -> bool:
-        """Whether counting takes milliseconds: the entity does not contain very many others."""
-        return not self._context.has_many_grants
+        """Whether counting takes less than a second: the entity does not contain very many others."""
+        return self._container[1] <= MAX_INSIDE
 
-    def _filtered(self, requirement: Expression) -> QuerySet[User]:
+    def _users_meeting(self, requirement: Expression) -> QuerySet[User]:
         where = self.where
         if where.privilege:
             requirement = AllOf((Has((Privilege[where.privilege],)), requirement))
@@ -172,14 +201,14 @@ class PeopleWithAccess:
         if where.text:
             rows = rows.filter(username__icontains=where.text)
         if where.group:
-            rows = rows.filter(pk__in=memberships().filter(group__name=where.group).values("user_id"))
+            rows = rows.filter(pk__in=memberships_in_force().filter(group__name=where.group).values("user_id"))
         if where.path_kind:
             rows = rows.filter(self._has_grant_in_reach)
         return rows
 
     @cached_property
     def _has_grant_in_reach(self) -> Q:
-        """The condition that a user has a grant of the filtered kind anywhere that can matter: on the way up, or inside."""
+        """The condition that a user has a grant of the filtered kind on the entity, on its containers or inside it."""
         addresses = [self.address, *self.address.ancestors]
         ids = Entity.objects.filter(kind__in={a.kind for a in addresses}, key__in={a.key for a in addresses}).values("pk")
         on_entity = Q(content_object__in=ids)
@@ -189,5 +218,6 @@ class PeopleWithAccess:
         elif container is not None:
             on_entity = Q()
         if self.where.path_kind == "direct":
-            return Q(Exists(UserGrant.objects.filter(on_entity, user_id=OuterRef("pk"))))
-        return Q(Exists(GroupGrant.objects.filter(on_entity, group__user=OuterRef("pk"))))
+            return Q(Exists(UserGrant.objects.filter(on_entity, user_id=OuterRef("pk"), **in_force())))
+        through_groups = {"group__memberships__user": OuterRef("pk"), **in_force("group__memberships__")}
+        return Q(Exists(GroupGrant.objects.filter(on_entity, **through_groups, **in_force())))

@@ -17,7 +17,7 @@ def operations_by_requirement(generation: Generation, kind: str,
                               operations: Iterable[str] | None = None) -> OperationsByRequirement:
     """Return the operations of a kind that have a rule, by requirement, in the order of the vocabulary.
 
-    operations: only these operations or bare privileges; all operations of the kind by default.
+    operations: limits the result to these operations or bare privileges; by default, all operations of the kind.
     """
     grouped: OperationsByRequirement = {}
     for operation in KINDS[kind].operations if operations is None else operations:

@@ -1,10 +1,11 @@
 """Grant and revoke privileges: a change set is applied completely or not at all, in one transaction with its journal lines.
 
-Existing grants and revocations without a grant are skipped: they change nothing and write no journal line.
+Existing grants and revocations without a grant are skipped: they change nothing and write no journal line. A grant that exists
+with another period gets the new period, and the author, time and reason of the change.
 """
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from django.contrib.auth.models import Group
 from django.utils import timezone
@@ -14,19 +15,33 @@ from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.services import ensure_entities, instance_fault
 from entities.vocabulary import Privilege, privilege_by_name
-from grants.bulk_rows import chunks, database_time
-from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import ChangeItem, ChangeOutcome
+from grants.authority.delegation import BY_DELEGATION
+from grants.authority.rights import GrantChange, check_delegated_changes
+from grants.bulk_rows import chunks, database_time, update_rows
+from grants.changes.authority import grant_transaction
+from grants.changes.four_eyes import check_direct_change
+from grants.changes.outcomes import ChangeItem, ChangeOutcome, GrantKey
 from grants.changes.rows import insert_grant_rows
 from grants.errors import ChangeRefused, GrantError, StaleBase
 from grants.grant_attributes import GrantAttributes
 from grants.journal import Author, Change, append_to_journal
+from grants.journal_details import period_detail
 from grants.models import GRANT_TABLES, JournalHead, User, permission_ids
 from grants.principal_names import format_principal
 from grants.principal_rows import principals_by_name
+from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError, time_in_words
 
 Principal = str | User | Group
-GrantSpec = tuple[Principal, Address, Privilege]
+# the period of a grant is the last part; without it the grant has no limits
+GrantSpec = tuple[Principal, Address, Privilege] | tuple[Principal, Address, Privilege, Validity]
+
+
+class StoredGrant(NamedTuple):
+    """An existing grant. pk: its primary key."""
+
+    pk: int
+    reason: str
+    validity: Validity
 
 
 def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
@@ -34,82 +49,114 @@ def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: It
     """Apply a change set completely or not at all. Register the addresses of grants as planned if they are not registered.
 
     attributes: values of GrantAttributes for the new grants; the default for `reason` is the author's reason.
+    The author is an administrator, or a delegate for all addresses (grants.authority.delegation).
     The number of statements does not grow with the number of items, up to `ROWS_PER_STATEMENT`.
-    Raise StaleBase if `base_revision` is not the newest revision, ChangeRefused if an item is invalid.
+    Raise StaleBase if `base_revision` is not the newest revision, ChangeRefused if an item is invalid, ReasonMissing, or
+    SecondPersonRequired if one person may not make the change alone.
     """
     grant, revoke = list(grant), list(revoke)
-    with administrator_transaction(author) as head:
+    with grant_transaction(author) as (head, delegate):
+        if delegate is not None:
+            # before any other check, so that errors reveal nothing about other entities and principals
+            check_delegated_changes(delegate, _delegated_changes(grant, revoke))
         if base_revision not in (None, head.revision):
             raise StaleBase(base_revision, head.revision)
-        return write_changes(head, author, grant=grant, revoke=revoke, attributes=attributes)
+        outcome = write_changes(head, author, grant=grant, revoke=revoke, attributes=attributes,
+                                detail=BY_DELEGATION if delegate else "")
+        check_direct_change(author, granted=[*outcome.granted, *outcome.changed], revoked=outcome.revoked, is_written=True)
+        return outcome
 
 
-def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
-                  detail: str = "", attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
-    """Apply a change set like `change_grants`, inside an `administrator_transaction` of the caller.
-
-    detail: the detail of the journal lines of the items.
-    """
-    new_attributes = GrantAttributes(**{"reason": author.reason, **(attributes or {})})
-    items, principals = validated_items({"grant": list(grant), "revoke": list(revoke)})
-    entities = entities_at(item.address for verb_items in items.values() for item in verb_items)
-    existing = _existing_grants([*items["grant"], *items["revoke"]], principals, entities)
-    revoked = [item for item in items["revoke"] if item in existing]
-    granted = [item for item in items["grant"] if item not in existing]
-    _delete_grants(revoked, existing)
-    ensured = ensure_entities(states={item.address: State.PLANNED for item in granted})
-    new_principals = _mark_as_principals(granted, principals)
-    _insert_grants(granted, principals, ensured.rows, author, new_attributes)
-    grant_detail = "; ".join(filter(None, (detail, new_attributes.detail)))
-    revision = append_to_journal(head, [
-        *(_journal_change("revoke", item, detail) for item in revoked),
-        *(Change("plan", entity=str(address)) for address in ensured.created),
-        *(Change("principal-add", principal=principal) for principal in new_principals),
-        *(_journal_change("grant", item, grant_detail, new_attributes.reason) for item in granted),
-    ], author=author)
-    return ChangeOutcome(
-        revision, tuple(granted), tuple(revoked), unchanged=tuple(_unchanged_sentences(items, existing)),
-        planned=ensured.created, principals=new_principals, notices=tuple(_notices(items["grant"], entities, principals)))
-
-
-def validated_items(
-    specs_by_verb: Mapping[str, list[GrantSpec]],
-) -> tuple[dict[str, list[ChangeItem]], dict[str, User | Group]]:
-    """Return the items of each verb, and their principals by written name. Raise ChangeRefused with all invalid items."""
-    positions: dict[ChangeItem, tuple[str, int]] = {}
-    errors = []
-    for verb, specs in specs_by_verb.items():
+def _delegated_changes(grant: Iterable[GrantSpec], revoke: Iterable[GrantSpec]) -> Iterator[GrantChange]:
+    """Yield the changes for the check of a delegate. Raise ChangeRefused if an item is invalid."""
+    for verb, specs in (("grant", grant), ("revoke", revoke)):
         for index, spec in enumerate(specs):
             try:
                 item = _parse_item(spec)
             except ValueError as error:
+                raise ChangeRefused([(index, verb, str(error))]) from None
+            yield item.principal, item.address, item.privilege, item.validity if verb == "grant" else None
+
+
+def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
+                  detail: str = "", attributes: Mapping[str, Any] | None = None, allows_past_end: bool = False) -> ChangeOutcome:
+    """Apply a change set like `change_grants`, inside an `administrator_transaction` of the caller.
+
+    detail: the detail of the journal lines of the items. allows_past_end: accept periods that have ended, to restore a state.
+    """
+    new_attributes = GrantAttributes(**{"reason": author.reason, **(attributes or {})})
+    items, principals = validated_items({"grant": list(grant), "revoke": list(revoke)}, allows_past_end=allows_past_end)
+    entities = entities_at(item.address for verb_items in items.values() for item in verb_items)
+    existing = _existing_grants([*items["grant"], *items["revoke"]], principals, entities)
+    revoked = [item for item in items["revoke"] if item.key in existing]
+    granted = [item for item in items["grant"] if item.key not in existing]
+    changed = [item for item in items["grant"] if item.key in existing and existing[item.key].validity != item.validity]
+    _delete_grants(revoked, existing)
+    _update_periods(changed, existing, author, new_attributes)
+    ensured = ensure_entities(states={item.address: State.PLANNED for item in granted})
+    new_principals = _mark_as_principals(granted, principals)
+    _insert_grants(granted, principals, ensured.rows, author, new_attributes)
+    grant_detail, reason = "; ".join(filter(None, (detail, new_attributes.detail))), new_attributes.reason
+    revision = append_to_journal(head, [
+        *(_journal_change("revoke", item, detail) for item in revoked),
+        *(Change("plan", entity=str(address)) for address in ensured.created),
+        *(Change("principal-add", principal=principal) for principal in new_principals),
+        *(_journal_change("grant", item, period_detail(item.validity, grant_detail), reason) for item in granted),
+        *(_journal_change("grant", item, period_detail(item.validity, grant_detail, before=existing[item.key].validity),
+                          reason or existing[item.key].reason) for item in changed),
+    ], author=author)
+    return ChangeOutcome(
+        revision, tuple(granted), tuple(revoked), tuple(changed),
+        {item.key: existing[item.key].validity for item in (*changed, *revoked)},
+        unchanged=tuple(_unchanged_sentences(items, existing)),
+        planned=ensured.created, principals=new_principals, notices=tuple(_notices(items["grant"], entities, principals)))
+
+
+def validated_items(
+    specs_by_verb: Mapping[str, list[GrantSpec]], *, allows_past_end: bool = False,
+) -> tuple[dict[str, list[ChangeItem]], dict[str, User | Group]]:
+    """Return the items of each verb, and their principals by written name. Raise ChangeRefused with all invalid items."""
+    positions: dict[GrantKey, tuple[str, int]] = {}
+    items: dict[str, list[ChangeItem]] = {verb: [] for verb in specs_by_verb}
+    errors, now = [], timezone.now()
+    for verb, specs in specs_by_verb.items():
+        for index, spec in enumerate(specs):
+            try:
+                item = _parse_item(spec)
+                if not allows_past_end:
+                    item.validity.check_not_over(now)
+            except ValidityError as error:
+                errors.append((index, verb, f"`{error.field}`: {error}"))
+                continue
+            except ValueError as error:
                 errors.append((index, verb, str(error)))
                 continue
-            first_verb, first_index = positions.setdefault(item, (verb, index))
-            if (first_verb, first_index) != (verb, index):
+            first_verb, first_index = positions.setdefault(item.key, (verb, index))
+            if (first_verb, first_index) == (verb, index):
+                items[verb].append(item)
+            else:
                 errors.append((index, verb, f"{item} repeats {first_verb}[{first_index}]: keep one of the two"))
-    principals = principals_by_name({item.principal for item in positions})
-    errors += [(index, verb, f"{item.principal} does not exist: add it first, or correct the name")
-               for item, (verb, index) in positions.items() if item.principal not in principals]
+    principals = principals_by_name({principal for principal, *_ in positions})
+    errors += [(index, verb, f"{principal} does not exist: add it first, or correct the name")
+               for (principal, *_), (verb, index) in positions.items() if principal not in principals]
     if errors:
         # all grants before all revocations, each in the order of the request
         raise ChangeRefused(sorted(errors, key=lambda error: (error[1], error[0])))
-    items = {verb: [item for item, position in positions.items() if position[0] == verb] for verb in specs_by_verb}
     return items, principals
 
 
 def _parse_item(spec: GrantSpec) -> ChangeItem:
-    principal, address, privilege = spec
+    principal, address, privilege, *validity = spec
     if isinstance(address, str):
         address = parse_address(address)
     if fault := instance_fault(address):
         raise GrantError(fault)
-    return ChangeItem(format_principal(principal), address, privilege_by_name(privilege))
+    return ChangeItem(format_principal(principal), address, privilege_by_name(privilege), *validity)
 
 
 def _existing_grants(items: list[ChangeItem], principals: Mapping[str, User | Group],
-                     entities: Mapping[Address, Entity]) -> dict[ChangeItem, int]:
-    """Return the primary keys of the grants that exist, by item."""
+                     entities: Mapping[Address, Entity]) -> dict[GrantKey, StoredGrant]:
+    """Return the grants that exist, by the keys of the items."""
     permissions, existing = permission_ids(), {}
     for kind, (model, principal_column) in GRANT_TABLES.items():
         registered = [item for item in items if _is_of_type(item, kind) and item.address in entities]
@@ -118,9 +165,10 @@ def _existing_grants(items: list[ChangeItem], principals: Mapping[str, User | Gr
                             for item in chunk}
             rows = model.objects.filter(**{f"{principal_column}__in": {key[0] for key in items_by_key}},
                                         content_object_id__in={key[1] for key in items_by_key})
-            for pk, *key in rows.values_list("pk", principal_column, "content_object_id", "permission_id"):
+            columns = ("pk", "reason", *VALIDITY_COLUMNS, principal_column, "content_object_id", "permission_id")
+            for pk, reason, valid_from, valid_until, *key in rows.values_list(*columns):
                 if item := items_by_key.get(tuple(key)):
-                    existing[item] = pk
+                    existing[item.key] = StoredGrant(pk, reason, Validity(valid_from, valid_until))
     return existing
 
 
@@ -128,9 +176,19 @@ def _is_of_type(item: ChangeItem, kind: str) -> bool:
     return item.principal.startswith(f"{kind}:")
 
 
-def _delete_grants(items: list[ChangeItem], existing: Mapping[ChangeItem, int]) -> None:
+def _update_periods(items: list[ChangeItem], existing: Mapping[GrantKey, StoredGrant], author: Author,
+                    attributes: GrantAttributes) -> None:
+    """Write the period, author, time and reason of the items to their grants. A grant keeps its reason if there is no new one."""
+    now = database_time(timezone.now())
     for kind, (model, _) in GRANT_TABLES.items():
-        for chunk in chunks(existing[item] for item in items if _is_of_type(item, kind)):
+        update_rows(model, (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"), [
+            (*map(database_time, item.validity), author.user_id, now, attributes.reason or existing[item.key].reason,
+             existing[item.key].pk) for item in items if _is_of_type(item, kind)])
+
+
+def _delete_grants(items: list[ChangeItem], existing: Mapping[GrantKey, StoredGrant]) -> None:
+    for kind, (model, _) in GRANT_TABLES.items():
+        for chunk in chunks(existing[item.key].pk for item in items if _is_of_type(item, kind)):
             model.objects.filter(pk__in=chunk).delete()
 
 
@@ -140,7 +198,7 @@ def _insert_grants(items: list[ChangeItem], principals: Mapping[str, User | Grou
     for kind in GRANT_TABLES:
         insert_grant_rows(kind, [
             (principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege], author.user_id, now,
-             *attributes) for item in items if _is_of_type(item, kind)
+             *attributes, *map(database_time, item.validity)) for item in items if _is_of_type(item, kind)
         ])
 
 
@@ -157,12 +215,13 @@ def _journal_change(action: str, item: ChangeItem, detail: str, reason: str = ""
     return Change(action, item.principal, str(item.address), item.privilege.value, detail, reason)
 
 
-def _unchanged_sentences(items: Mapping[str, list[ChangeItem]], existing: Mapping[ChangeItem, int]) -> Iterable[str]:
+def _unchanged_sentences(items: Mapping[str, list[ChangeItem]],
+                         existing: Mapping[GrantKey, StoredGrant]) -> Iterable[str]:
     for item in items["grant"]:
-        if item in existing:
+        if item.key in existing and existing[item.key].validity == item.validity:
             yield f"{item.principal} already holds {item.privilege} on {item.address}: nothing changed"
     for item in items["revoke"]:
-        if item not in existing:
+        if item.key not in existing:
             yield f"{item.principal} does not hold {item.privilege} on {item.address}: nothing changed"
 
 
@@ -178,3 +237,7 @@ def _notices(granted: list[ChangeItem], entities: Mapping[Address, Entity],
     for name in dict.fromkeys(item.principal for item in granted):
         if isinstance(principals[name], User) and not principals[name].is_active:
             yield f"{name} is inactive: its grants have no effect until it is active again"
+    now = timezone.now()
+    for item in granted:
+        if item.validity.valid_from is not None and item.validity.valid_from > now:
+            yield f"{item} takes effect on {time_in_words(item.validity.valid_from)}"

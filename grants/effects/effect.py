@@ -5,18 +5,24 @@ purpose of the changes or `beyond` it.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
-from itertools import islice
+from itertools import compress, islice
 from typing import Any, NamedTuple
 
 from entities.address import Address
-from grants.effects.changes import EffectChange
-from grants.effects.evaluate import Evaluation, evaluate_changes
+from grants.effects.changes import MAX_TIMES, EffectChange, effect_times
+from grants.effects.evaluate import EffectEvaluation, evaluate_changes
 from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import NamedChanges, Purpose
+from grants.effects.strandings import StrandingCandidates, Strandings
 from grants.policies.policy import Generation
+from grants.validity import at_time, question_time
+
+# the digest of an effect that is too large to be computed
+TOO_LARGE = "too-large"
 
 
 class Tally(NamedTuple):
@@ -93,11 +99,25 @@ class Effect:
     """The effect of changes in one generation.
 
     names: the affected users; user number i has bit i in the masks of the cells. cells: by entity and operation.
+    at: the time of the decisions. losses: the entities that the changes can strand.
+    times: the effects now and at later beginnings, by time, among them this one; empty if nothing begins later.
+    other_beginnings: the number of later beginnings at which the effect was not evaluated. last_beginning: the last of them.
     """
 
     generation: str
     names: tuple[str, ...] = ()
     cells: list[Cell] = field(default_factory=list)
+    at: datetime = field(default_factory=question_time)
+    losses: StrandingCandidates = field(default_factory=StrandingCandidates)
+    times: Sequence["Effect"] = field(default=(), repr=False, compare=False)
+    other_beginnings: int = 0
+    last_beginning: datetime | None = None
+
+    @cached_property
+    def strandings(self) -> Strandings:
+        """The entities that the changes strand. Read this before the changes are made. Runs at most three queries."""
+        with at_time(self.at):
+            return self.losses.strandings()
 
     @cached_property
     def tally(self) -> Tally:
@@ -106,6 +126,10 @@ class Effect:
     @property
     def has_effect(self) -> bool:
         return bool(self.cells)
+
+    @property
+    def has_rows(self) -> bool:
+        return True
 
     @cached_property
     def people(self) -> list[tuple[str, Tally]]:
@@ -143,29 +167,56 @@ class Effect:
     @property
     def summary(self) -> dict[str, dict[str, int]]:
         """The totals, as in the API."""
-        tally = self.tally
-        return {"for": {"gained": tally.gained_for, "lost": tally.lost_for},
-                "beyond": {"gained": tally.gained_beyond, "lost": tally.lost_beyond}}
+        return summary_of(self.tally)
+
+    @property
+    def people_count(self) -> int:
+        return len(self.people)
+
+    @property
+    def entity_count(self) -> int:
+        return len(self.entities)
+
+    @property
+    def operation_names(self) -> list[str]:
+        return sorted({cell.operation for cell in self.cells})
+
+    @property
+    def max_gained_beyond(self) -> int:
+        """The largest number of permissions that are given beyond the purpose at one of the times."""
+        return max(effect.tally.gained_beyond for effect in self.times or [self])
 
     @cached_property
     def digest(self) -> str:
-        """A hash of all changed decisions. Two effects with the same digest are the same."""
+        """A hash of all changed decisions, at all times. Two effects with the same digest are the same."""
+        if not self.times:
+            return self._own_digest
+        return hashlib.sha256("\n".join(effect._own_digest for effect in self.times).encode()).hexdigest()[:32]
+
+    @cached_property
+    def _own_digest(self) -> str:
         changed = 0
         for cell in self.cells:
             changed |= cell.gained_for | cell.lost_for | cell.gained_beyond | cell.lost_beyond
         bits = bits_of(changed)
         content = hashlib.sha256(f"{self.generation}\n".encode())
-        is_compact = len(bits) == len(self.names)
         content.update("\n".join(self.names[bit] for bit in bits).encode())
-        positions = {bit: number for number, bit in enumerate(bits)}
+        # without the users without changes, because they do not belong to the effect
+        width = len(self.names)
+        kept = None if len(bits) == width else [digit == "1" for digit in f"{changed:0{width}b}"]
+        # many cells have the same masks
+        hashes: dict[int, str] = {0: ""}
         for cell in self.cells:
-            masks = cell.masks if is_compact else [sum(1 << positions[bit] for bit in bits_of(mask)) for mask in cell.masks]
-            content.update(f"\n{cell.address} {cell.operation} {' '.join(f'{mask:x}' for mask in masks)}".encode())
+            for mask in cell.masks:
+                if mask not in hashes:
+                    digits = f"{mask:0{width}b}"
+                    hashes[mask] = hashlib.sha256("".join(compress(digits, kept) if kept else digits).encode()).hexdigest()[:32]
+            content.update(f"\n{cell.address} {cell.operation} {' '.join(hashes[mask] for mask in cell.masks)}".encode())
         return content.hexdigest()[:32]
 
     def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:
         """Yield the changed decisions by user, entity and operation, from row number `first_row`."""
-        cells = self._selected(where)
+        cells = self._selected_cells(where)
         counts = _counts(masks for _, masks in cells)
         bits = [bit for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower()]
         for bit in sorted(bits, key=lambda bit: self.names[bit]):
@@ -178,10 +229,10 @@ class Effect:
 
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
         """Return the number of rows that the filter selects."""
-        counts = _counts(masks for _, masks in self._selected(where))
+        counts = _counts(masks for _, masks in self._selected_cells(where))
         return sum(counts.count(bit) for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower())
 
-    def _selected(self, where: RowFilter) -> list[tuple[Cell, tuple[int, int, int, int]]]:
+    def _selected_cells(self, where: RowFilter) -> list[tuple[Cell, tuple[int, int, int, int]]]:
         """Return the selected cells by address as text, with their selected masks."""
         cells = [(cell, where.masks(cell)) for cell in self.cells if where.selects(cell)]
         return sorted((row for row in cells if any(row[1])), key=lambda row: (str(row[0].address), row[0].operation))
@@ -195,22 +246,45 @@ class Effect:
                 yield EffectRow(name, str(cell.address), cell.operation, True, False, bool(lost_for & mask))
 
 
-def effect_of(changes: Iterable[EffectChange], generation: Generation, purpose: Purpose | None = None) -> Effect:
-    """Return the effect of changes that are not made yet. purpose: by default, the changed grants themselves.
+def summary_of(tally: Tally) -> dict[str, dict[str, int]]:
+    """Return a tally as in the API."""
+    return {"for": {"gained": tally.gained_for, "lost": tally.lost_for},
+            "beyond": {"gained": tally.gained_beyond, "lost": tally.lost_beyond}}
 
-    Raise EffectTooLarge. The queries are those of `evaluate_changes`.
+
+def effect_of(changes: Iterable[EffectChange], generation: Generation, purpose: Purpose | None = None,
+              at: datetime | None = None) -> Effect:
+    """Return the effect of changes that are not made yet.
+
+    purpose: by default, the changed grants themselves. at: evaluate the effect at this time only.
+    By default, evaluate it now and at later beginnings, MAX_TIMES times in all, and return the effect now.
+    If there is none now, return the one at the first beginning with an effect. If there is none at any time, return the
+    one at the first time at which entities can be stranded. The `times` of the result contains all of them.
+    Raise EffectTooLarge. Runs the queries of `evaluate_changes` for each time.
     """
     changes = list(changes)
+    times = [at] if at else effect_times(changes)
+    effects = [_effect_at(changes, generation, purpose, time) for time in times[:MAX_TIMES]]
+    relevant = [effect for effect in effects if effect.has_effect] or [effect for effect in effects if effect.losses.losses]
+    effect, others = (relevant or effects)[0], times[MAX_TIMES:]
+    if len(effects) > 1:
+        effect.times, effect.other_beginnings, effect.last_beginning = effects, len(others), others[-1] if others else None
+    return effect
+
+
+def _effect_at(changes: list[EffectChange], generation: Generation, purpose: Purpose | None, at: datetime) -> Effect:
+    # the masks of named changes are those of one time
     purpose = purpose or NamedChanges(changes)
-    evaluation = evaluate_changes(changes, generation, purpose.reference)
-    return Effect(generation.name, evaluation.cast.names, list(_cells(evaluation, purpose)))
+    evaluation = evaluate_changes(changes, generation, purpose.reference, at)
+    return Effect(generation.name, evaluation.affected.names, list(cells_of(evaluation, purpose)), evaluation.at,
+                  StrandingCandidates(evaluation.losses, evaluation.affected.ids("user")))
 
 
-def _cells(evaluation: Evaluation, purpose: Purpose) -> Iterator[Cell]:
+def cells_of(evaluation: EffectEvaluation, purpose: Purpose) -> Iterator[Cell]:
     for entity in evaluation.entities:
         for of_rule in entity.operations:
             for operation in of_rule.operations:
-                intended = purpose.intended(evaluation.cast, entity.address, operation, of_rule)
+                intended = purpose.intended_users(evaluation.affected, entity.address, operation, of_rule)
                 yield Cell(entity.address, operation, of_rule.gained & intended, of_rule.lost & intended,
                            of_rule.gained & ~intended, of_rule.lost & ~intended)
 

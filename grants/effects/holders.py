@@ -6,14 +6,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from django.db import connection
-from django.db.models import Count, Max, Min, QuerySet
+from django.db.models import Count, Max, Min, OuterRef, QuerySet, Subquery
 
 from entities.models import Entity, State
 from entities.vocabulary import ANY, Privilege
+from grants.bulk_rows import database_time
 from grants.effects.nodes import Node, NodeTable, batches, is_live
 from grants.effects.situations import AffectedUsers, Principal
 from grants.models import GRANT_TABLES, permission_ids
 from grants.policies.grammar import HasOnAllLive
+from grants.validity import in_force, in_force_sql, question_time
 
 # for each situation: the masks of the holders, in the order of the privileges
 HeldMasks = tuple[tuple[int, ...], ...]
@@ -22,12 +24,12 @@ MIN_CHECKED_PER_STATEMENT, MAX_CHECKED_PER_STATEMENT = 100, 10_000
 NUMBERS: dict[Privilege, int] = {privilege: number for number, privilege in enumerate(ANY)}
 
 
-class Holders:
+class AffectedHolders:
     """The holders among the affected users, in each situation."""
 
-    def __init__(self, cast: AffectedUsers, nodes: NodeTable):
-        self.situations, self._nodes = cast.situations, nodes
-        self._principals = {"user": cast.ids("user"), "group": cast.ids("group")}
+    def __init__(self, affected: AffectedUsers, nodes: NodeTable):
+        self.situations, self._nodes = affected.situations, nodes
+        self._principals = {"user": affected.ids("user"), "group": affected.ids("group")}
         self._numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
         self.nothing: HeldMasks = tuple((0,) * len(ANY) for _ in self.situations)
         # (entity, number of the privilege, principal) of the changed grants, by situation
@@ -36,9 +38,9 @@ class Holders:
         self._added_on = [self._by_entity(keys) for keys in self._added]
         self._existing: set[tuple[int, int, Principal]] | None = None
         self._held: dict[int, HeldMasks] = {}
-        self._kept: set[int] = set()
+        self._retained: set[int] = set()
 
-    def held(self, pk: int | None) -> HeldMasks:
+    def holders_on(self, pk: int | None) -> HeldMasks:
         """Return the holders on a loaded entity; no holders for None."""
         return self._held[pk] if pk is not None else self.nothing
 
@@ -81,22 +83,22 @@ class Holders:
         masks, number = {}, NUMBERS[leaf.privilege]
         samples = self._live_samples(containers, leaf.kind)
         self.load({pk for pair in samples.values() for pk in pair})
-        self._kept = set(self._held)
+        self._retained = set(self._held)
         for node in containers:
             masks[node.pk] = [-1] * len(self.situations)
             for pk in samples.get(node.pk, ()):
-                masks[node.pk] = [mask & held[number] for mask, held in zip(masks[node.pk], self.held(pk), strict=True)]
+                masks[node.pk] = [mask & held[number] for mask, held in zip(masks[node.pk], self.holders_on(pk), strict=True)]
             if any(masks[node.pk]):
                 self._check_all(node, leaf, masks[node.pk], number)
         return masks
 
     def _check_all(self, container: Node, leaf: HasOnAllLive, masks: list[int], number: int) -> None:
-        """Remove the users without the privilege on some live entity from the masks. Stop when no user is left."""
+        """Remove from the masks the users who lack the privilege on some live entity. Stop when no user is left."""
         # an entity with a changed state is inside in some situations only
         changed = {node.pk: node for situation in self.situations for address in situation.states
                    if (node := self._nodes.by_address[address])}
         inside = [pk for pk, node in changed.items() if _is_inside(node, container) and leaf.kind in (None, node.kind)]
-        rows = self._live_inside(container, leaf.kind).exclude(pk__in=changed).order_by().values_list("pk", flat=True)
+        rows = self._live_inside(container, leaf.kind).exclude(pk__among=list(changed)).order_by().values_list("pk", flat=True)
         for chunk in chain([inside], _growing_chunks(rows.iterator(chunk_size=MAX_CHECKED_PER_STATEMENT))):
             self._nodes.limit.add_entities(len(chunk))
             self.load(chunk)
@@ -104,7 +106,7 @@ class Holders:
                 for position, situation in enumerate(self.situations):
                     if masks[position] and (pk not in changed or is_live(changed[pk], situation.states)):
                         masks[position] &= self._held[pk][position][number]
-            self.forget(pk for pk in chunk if pk not in self._kept)
+            self.forget(pk for pk in chunk if pk not in self._retained)
             if not any(masks):
                 return
 
@@ -115,13 +117,17 @@ class Holders:
         for container_kind in {node.kind for node in containers}:
             pks = [node.pk for node in containers if node.kind == container_kind]
             rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {}))
-            rows = rows.exclude(kind=container_kind).exclude(pk__in=changed).order_by()
+            rows = rows.exclude(kind=container_kind).exclude(pk__among=list(changed)).order_by()
             if container_kind == "instance":
                 values = rows.aggregate(first=Min("pk"), last=Max("pk"))
                 samples |= {pk: (values["first"], values["last"]) for pk in pks if values["first"] is not None}
             else:
-                inside = rows.filter(**{f"{container_kind}__pk__among": pks}).values_list(f"{container_kind}_id")
-                samples |= {pk: (first, last) for pk, first, last in inside.annotate(Min("pk"), Max("pk"))}
+                # lookups in the index of each container, because an aggregate would read all of its entities
+                inside = rows.filter(**{f"{container_kind}_id": OuterRef("pk")}).values("pk")
+                containers_of_kind = Entity.objects.filter(pk__among=pks).annotate(
+                    first=Subquery(inside.order_by("kind", "pk")[:1]), last=Subquery(inside.order_by("-kind", "-pk")[:1]))
+                samples |= {pk: (first, last) for pk, first, last in containers_of_kind.values_list("pk", "first", "last")
+                            if first is not None}
         return samples
 
     def _live_inside(self, container: Node, kind: str | None) -> QuerySet[Entity]:
@@ -153,12 +159,12 @@ class Holders:
         return masks
 
     def _of_principals(self, principal_type: str) -> dict:
-        return {f"{principal_type}__pk__among": self._principals[principal_type]}
+        return {f"{principal_type}__pk__among": self._principals[principal_type], **in_force()}
 
     def _counts_inside(self, kind: str, pks: list[int]) -> Counter:
         """Return the number of stored grants of each principal inside each container.
 
-        The number may be too small, but not zero, for principals without revoked grants.
+        For principals without revoked grants, it is only exact whether the number is zero.
         """
         counts: Counter = Counter()
         exact = {principal for removed in self._removed for _, _, principal in removed}
@@ -174,7 +180,8 @@ class Holders:
                 counts.update({((principal_type, principal), pk): 1 for principal, pk in _existing_pairs(
                     model._meta.db_table, column, f"{kind}_id", principals, pks)})
                 principals = [pk for type_, pk in exact if type_ == principal_type]
-            rows = model.objects.filter(**{f"{principal_type}__pk__among": principals, f"{kind}__pk__among": pks}).order_by()
+            inside = {f"{principal_type}__pk__among": principals, f"{kind}__pk__among": pks, **in_force()}
+            rows = model.objects.filter(**inside).order_by()
             for principal, pk, count in rows.values_list(column, f"{kind}_id").annotate(Count("pk")):
                 counts[(principal_type, principal), pk] = count
         return counts
@@ -185,7 +192,7 @@ class Holders:
         added, removed = self._added[position], self._removed[position]
         if not added and not removed:
             return differences
-        existing = self._existing_changed()
+        existing = self._stored_changes()
         for keys, step in ((added - existing, 1), (removed & existing, -1)):
             for pk, _, principal in keys:
                 container = self._nodes.instance if kind == "instance" else self._nodes.by_pk[pk].container(kind)
@@ -193,8 +200,11 @@ class Holders:
                     differences[principal, container] += step
         return differences
 
-    def _existing_changed(self) -> set[tuple[int, int, Principal]]:
-        """Return the changed grants that are stored. Runs two queries for every `ROWS_PER_STATEMENT` entities, once."""
+    def _stored_changes(self) -> set[tuple[int, int, Principal]]:
+        """Return the changed grants that are stored and in force.
+
+        Runs two queries for every `ROWS_PER_STATEMENT` entities, once.
+        """
         if self._existing is None:
             changed = frozenset().union(*self._added, *self._removed)
             pks, principals = list({pk for pk, _, _ in changed}), {principal for _, _, principal in changed}
@@ -202,7 +212,8 @@ class Holders:
             for principal_type, (model, column) in GRANT_TABLES.items():
                 of_type = [pk for type_, pk in principals if type_ == principal_type]
                 for chunk in batches(pks):
-                    rows = model.objects.filter(content_object__pk__among=chunk, **{f"{principal_type}__pk__among": of_type})
+                    rows = model.objects.filter(content_object__pk__among=chunk, **{f"{principal_type}__pk__among": of_type},
+                                                **in_force())
                     self._existing |= {
                         (pk, self._numbers[permission], (principal_type, principal)) for pk, permission, principal
                         in rows.order_by().values_list("content_object_id", "permission_id", column)} & changed
@@ -229,7 +240,8 @@ def _existing_pairs(table: str, principal: str, container: str, principals: list
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT p.id, c.id FROM ({ids}) p CROSS JOIN ({ids}) c WHERE (SELECT 1 FROM {table} g WHERE g.{principal} = p.id "
-            f"AND g.{container} = c.id LIMIT 1) IS NOT NULL", parameters)
+            f"AND g.{container} = c.id AND {in_force_sql('g', '%s')} LIMIT 1) IS NOT NULL",
+            [*parameters, *[database_time(question_time())] * 2])
         return cursor.fetchall()
 
 

@@ -1,4 +1,4 @@
-"""Read from the rules of a generation on which addresses a decision depends.
+"""Find out from the rules of a generation on which addresses a decision depends.
 
 Everything follows from the leaves of the requirements, so no generation or kind is named here.
 """

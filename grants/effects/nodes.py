@@ -12,7 +12,7 @@ from entities.selectors import entities_at
 from entities.vocabulary import KINDS
 from grants.errors import EffectTooLarge
 
-_COLUMNS = ("pk", "kind", "key", "state", "parent_id", "namespace_id", "application_id")
+NODE_COLUMNS = ("pk", "kind", "key", "state", "parent_id", "namespace_id", "application_id")
 ROWS_PER_STATEMENT = 10_000
 
 
@@ -38,8 +38,12 @@ class Node(NamedTuple):
 
 @dataclass(slots=True)
 class SizeLimit:
-    """Count entities and grants, and raise EffectTooLarge above the limits of the settings."""
+    """Count entities and grants, and raise EffectTooLarge above the limits of the settings.
 
+    users: the number of affected users. The masks of an entity have a bit for each, so time and memory grow with the pairs.
+    """
+
+    users: int = 1
     entities: int = 0
     grants: int = 0
 
@@ -47,11 +51,23 @@ class SizeLimit:
         self.entities += count
         if self.entities > settings.EFFECT_MAX_ENTITIES:
             raise EffectTooLarge("entities", settings.EFFECT_MAX_ENTITIES)
+        if self.entities * self.users > settings.EFFECT_MAX_PAIRS:
+            raise EffectTooLarge("pairs", settings.EFFECT_MAX_PAIRS)
 
     def add_grants(self, count: int) -> None:
         self.grants += count
         if self.grants > settings.EFFECT_MAX_GRANTS:
             raise EffectTooLarge("grants", settings.EFFECT_MAX_GRANTS)
+
+
+class UnlimitedSize(SizeLimit):
+    """No limit, for runs that read an evaluation in parts."""
+
+    def add_entities(self, count: int) -> None:
+        pass
+
+    def add_grants(self, count: int) -> None:
+        pass
 
 
 @dataclass(slots=True)
@@ -66,7 +82,7 @@ class NodeTable:
     def load_addresses(self, addresses: Iterable[Address]) -> None:
         """Load these addresses and their containers. An address that is not registered gets a negative primary key."""
         wanted = {near for address in addresses for near in (*address.ancestors, address)} | {instance_address()}
-        rows = entities_at(wanted, Entity.objects.only(*_COLUMNS))
+        rows = entities_at(wanted, Entity.objects.only(*NODE_COLUMNS))
         for row in rows.values():
             self._add(Node(row.pk, row.kind, row.key, row.state, row.parent_id, row.namespace_id, row.application_id))
         for address in sorted(wanted - rows.keys(), key=lambda address: len(address.ancestors)):
@@ -78,8 +94,8 @@ class NodeTable:
         self.instance = self.by_address[instance_address()].pk
 
     def load_rows(self, **where) -> list[Node]:
-        """Load the entities that meet a condition. Return them. Runs one query."""
-        rows = Entity.objects.filter(**where).order_by().values_list(*_COLUMNS)
+        """Load and return the entities that meet a condition. Runs one query."""
+        rows = Entity.objects.filter(**where).order_by().values_list(*NODE_COLUMNS)
         nodes = []
         for row in rows.iterator(chunk_size=ROWS_PER_STATEMENT):
             node = Node(*row)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from entities.address import Address
-from grants.effects.changes import EffectChange, StateChange
+from entities.vocabulary import ANY
+from grants.effects.changes import EffectChange, GenerationChange, StateChange
 from grants.effects.evaluate import OperationEffect
 from grants.effects.situations import AffectedUsers, Principal
 from grants.policies.policy import Generation
@@ -19,35 +20,40 @@ class Purpose(Protocol):
 
     reference: Generation | None
 
-    def intended(self, cast: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
         """Return the mask of the users with an intended change of this decision."""
 
 
 @dataclass
 class NamedChanges:
-    """Intended are the decisions about the granted or revoked addresses, for the principals of these grants and revocations.
+    """The intended changes: decisions about the addresses of grants and revocations, for the principals of these.
 
-    A change of a membership or an activation intends every decision that it changes alone. A change of a state intends all
-    decisions about this entity.
+    Also intended are all decisions that memberships and activations change by themselves, all decisions about an entity with
+    a changed state, and all decisions if the generation changes.
     """
 
     changes: Iterable[EffectChange]
     reference: Generation | None = None
     _masks: dict[Address, int] | None = field(default=None, init=False)
 
-    def intended(self, cast: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def __post_init__(self) -> None:
+        self._is_for_all = any(isinstance(change, GenerationChange) for change in self.changes)
+
+    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+        if self._is_for_all:
+            return affected.everyone
         if self._masks is None:
-            self._masks = self._masks_by_address(cast)
+            self._masks = self._masks_by_address(affected)
         return self._masks.get(address, 0) | effect.personal
 
-    def _masks_by_address(self, cast: AffectedUsers) -> dict[Address, int]:
+    def _masks_by_address(self, affected: AffectedUsers) -> dict[Address, int]:
         masks: dict[Address, int] = {}
         principals: Iterable[tuple[Principal, Address]] = {
-            (principal, address) for principal, address, _ in cast.after.added | cast.after.removed}
+            (principal, address) for principal, address, _ in affected.after.added | affected.after.removed}
         for principal, address in principals:
-            users = cast.before.bits.get(principal, 0) | cast.after.bits.get(principal, 0)
+            users = affected.before.bits.get(principal, 0) | affected.after.bits.get(principal, 0)
             masks[address] = masks.get(address, 0) | users
-        masks |= {change.address: cast.everyone for change in self.changes if isinstance(change, StateChange)}
+        masks |= {change.address: affected.everyone for change in self.changes if isinstance(change, StateChange)}
         return masks
 
 
@@ -60,8 +66,25 @@ class AnswerQuestion:
     address: Address
     reference: Generation | None = None
 
-    def intended(self, cast: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
-        return _bit(cast, self.user) if (address, operation) == (self.address, self.operation) else 0
+    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+        return _bit(affected, self.user) if (address, operation) == (self.address, self.operation) else 0
+
+
+@dataclass(frozen=True)
+class AnswerQuestions:
+    """The intended changes: one user may perform these operations. user: a name.
+
+    wanted: (address, operation or privilege). A privilege intends every operation on its address. What the user gains by new
+    memberships is intended too.
+    """
+
+    user: str
+    wanted: frozenset[tuple[Address, str]]
+    reference: Generation | None = None
+
+    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+        is_wanted = (address, operation) in self.wanted or any((address, privilege) in self.wanted for privilege in ANY)
+        return effect.personal | (_bit(affected, self.user) if is_wanted else 0)
 
 
 @dataclass(frozen=True)
@@ -72,9 +95,9 @@ class DeleteNamespace:
     namespace: Address
     reference: Generation | None = None
 
-    def intended(self, cast: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
         is_deletion = address.namespace == self.namespace and operation in DELETING_OPERATIONS
-        return _bit(cast, self.user) if is_deletion else 0
+        return _bit(affected, self.user) if is_deletion else 0
 
 
 @dataclass(frozen=True)
@@ -83,9 +106,9 @@ class KeepPermissions:
 
     reference: Generation | None
 
-    def intended(self, cast: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
         return effect.reference
 
 
-def _bit(cast: AffectedUsers, user: str) -> int:
-    return 1 << cast.names.index(user) if user in cast.names else 0
+def _bit(affected: AffectedUsers, user: str) -> int:
+    return 1 << affected.names.index(user) if user in affected.names else 0

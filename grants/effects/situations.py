@@ -8,10 +8,19 @@ from django.contrib.auth.models import Group
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
-from grants.effects.changes import ActivationChange, EffectChange, GrantChange, MembershipChange, StateChange
+from grants.effects.changes import (
+    ActivationChange,
+    EffectChange,
+    GenerationChange,
+    GrantChange,
+    MembershipChange,
+    PrincipalChange,
+    StateChange,
+    SubtreeDeletion,
+)
 from grants.models import User
 from grants.principal_names import parse_principal
-from grants.querysets import memberships
+from grants.querysets import memberships_in_force
 
 # type (`user` or `group`) and primary key
 Principal = tuple[str, int]
@@ -23,7 +32,8 @@ Held = tuple[Principal, Address, Privilege]
 class Situation:
     """The data before the changes, after them, or after some of them.
 
-    known: the mask of the known subjects. bits: by principal, the mask of the users for whom its grants count.
+    known: the mask of the known subjects. bits: for each principal, the mask of the users that its grants apply to.
+    Only grants and memberships in force count.
     added, removed: the grants that differ from the stored ones. states: the states that differ from the stored ones.
     """
 
@@ -38,8 +48,9 @@ class Situation:
 class AffectedUsers:
     """The users that changes can affect: user number i has bit i.
 
-    names: sorted. before, after: all changes. personal: only the changes of memberships and activations; None if there are none.
-    groups: the groups of the users. changed: the users with changed memberships or activation, and their groups.
+    names: sorted. before: without the changes. after: with all changes.
+    personal: with the changes of memberships and activations only; None if there are none.
+    changed: the users that are activated, deactivated or become principals, their groups, and the groups with changed members.
     is_known_changed: whether a user becomes a known subject, or stops being one.
     """
 
@@ -69,7 +80,7 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     names = tuple(user.username for user in users)
     bit = {user.pk: 1 << number for number, user in enumerate(users)}
     user_ids = {user.username: user.pk for user in users}
-    pairs = set(memberships().filter(user__pk__among=list(bit)).values_list("user_id", "group_id"))
+    pairs = set(memberships_in_force().filter(user__pk__among=list(bit)).values_list("user_id", "group_id"))
     pairs_after = set(pairs)
     for change in changes:
         if isinstance(change, MembershipChange) and change.user in user_ids and change.group in groups:
@@ -80,18 +91,19 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
                              if isinstance(change, ActivationChange) and change.user in user_ids}
     principals = {user.pk for user in users if user.is_principal}
     joined = {user for user, _ in pairs_after - pairs}
+    joined |= {user_ids[change.user] for change in changes if isinstance(change, PrincipalChange) and change.user in user_ids}
     held, removed = _changed_grants(changes, user_ids, groups)
     granted = {pk for (type_, pk), _, _ in held if type_ == "user"}
     all_groups = set(groups.values()) | {group for _, group in pairs | pairs_after}
-    before = Situation(_known(bit, active, principals), _bits(bit, pairs, all_groups))
-    personal = Situation(_known(bit, active_after, principals | joined), _bits(bit, pairs_after, all_groups))
+    before = Situation(_active_mask(bit, active, principals), _bits(bit, pairs, all_groups))
+    personal = Situation(_active_mask(bit, active_after, principals | joined), _bits(bit, pairs_after, all_groups))
     states = {change.address: change.state for change in changes if isinstance(change, StateChange)}
-    after = Situation(_known(bit, active_after, principals | joined | granted), personal.bits, held, removed, states)
+    after = Situation(_active_mask(bit, active_after, principals | joined | granted), personal.bits, held, removed, states)
     changed_users = {pk for pk in bit if active[pk] != active_after[pk] or (before.known ^ after.known) & bit[pk]}
     changed = {("user", pk) for pk in changed_users} | {("group", group) for pk, group in pairs | pairs_after
                                                        if pk in changed_users}
     changed |= {("group", group) for _, group in pairs ^ pairs_after}
-    has_personal = pairs != pairs_after or active != active_after
+    has_personal = pairs != pairs_after or active != active_after or before.known != personal.known
     return AffectedUsers(names, before, after, personal if has_personal else None, frozenset(changed),
                          is_known_changed=before.known != after.known)
 
@@ -110,13 +122,13 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
             case MembershipChange(user, group):
                 users.add(user)
                 group_names.add(group)
-            case ActivationChange(user):
+            case ActivationChange(user) | PrincipalChange(user):
                 users.add(user)
-            case StateChange():
+            case StateChange() | SubtreeDeletion() | GenerationChange():
                 is_for_all = True
     groups = dict(Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk"))
     granted_ids = [groups[name] for name in granted_groups if name in groups]
-    members = memberships().filter(group__pk__among=granted_ids).values("user_id")
+    members = memberships_in_force().filter(group__pk__among=granted_ids).values("user_id")
     rows = User.objects.order_by("username").only("pk", "username", "is_active", "is_principal")
     if is_for_all:
         rows = rows.principals() | rows.filter(username__among=list(users)) if users else rows.principals()
@@ -139,12 +151,12 @@ def _changed_grants(changes: Iterable[EffectChange], users: dict[str, int],
     return frozenset(granted), frozenset(revoked)
 
 
-def _known(bits: dict[int, int], active: dict[int, bool], principals: set[int]) -> int:
+def _active_mask(bits: dict[int, int], active: dict[int, bool], principals: set[int]) -> int:
     return sum(bit for pk, bit in bits.items() if active[pk] and pk in principals)
 
 
 def _bits(bits: dict[int, int], pairs: Iterable[tuple[int, int]], groups: Iterable[int]) -> dict[Principal, int]:
-    """Return, by user and group, the mask of the users for whom its grants count."""
+    """Return for each user and group the mask of the users that its grants apply to."""
     result = {("user", pk): bit for pk, bit in bits.items()} | {("group", group): 0 for group in groups}
     for user, group in pairs:
         result["group", group] |= bits[user]

@@ -6,6 +6,7 @@ met without any grant, such as `Always`, cannot be covered: every entity must th
 
 from django.db.models import Q, QuerySet
 
+from entities.address import ancestor_kinds
 from entities.models import Entity
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS
 from grants.evaluation.effective_grants import GrantTable
@@ -64,8 +65,20 @@ def _containers_of_grants(kind: str, context: FilterContext) -> list[QuerySet] |
     """Return queries for the keys of all containers of `kind` that have a grant on or inside them; None for the instance."""
     if kind == "instance":
         return None
-    return [table.rows(**{f"{kind}__isnull": False}).order_by().values_list(f"{kind}__key", flat=True)
+    inside = [name for name in KINDS if kind == name or kind in ancestor_kinds(name)]
+    # in a namespace are nearly all kinds
+    is_by_kind = context.by_kind and kind == "application"
+    return [table.rows(**{f"{kind}__isnull": False}, **(context.on_kinds(inside) if is_by_kind else {}))
+            .order_by(*_order_by_kind(table) if is_by_kind else ()).values_list(f"{kind}__key", flat=True)
             for table in context.tables]
+
+
+def _order_by_kind(table: GrantTable) -> tuple[str, ...]:
+    """Return the order of the index by kind, so that PostgreSQL does not prefer another one to find the first row.
+
+    The rows of several principals are not in this order in the index.
+    """
+    return (table.column, "entity_kind") if len(table.ids) == 1 and "__" not in table.column else ()
 
 
 def _cover(expression: Expression, context: FilterContext) -> list[Q] | None:
@@ -76,8 +89,8 @@ def _cover(expression: Expression, context: FilterContext) -> list[Q] | None:
                 return None
             return [_has_grant_at(scope, context, table, with_privileges(privileges)) for table in context.tables]
         case HasAtOrBelow():
-            if context.kinds[0] in CONTAINER_KINDS:
-                return None
+            if (kind := context.kinds[0]) in CONTAINER_KINDS:
+                return None if kind == "instance" else [_contains_grant(kind, table) for table in context.tables]
             return [_has_grant_at(Scope.SELF, context, table, with_privileges(ANY)) for table in context.tables]
         case AllOf(parts):
             covers = [_cover(part, context) for part in parts]
@@ -93,10 +106,15 @@ def _cover(expression: Expression, context: FilterContext) -> list[Q] | None:
             raise UnknownExpression(expression)
 
 
+def _contains_grant(kind: str, table: GrantTable) -> Q:
+    """Return the condition that a container of `kind` has a grant in `table` on it or inside it."""
+    return Q(pk__in=table.rows(**{f"{kind}__isnull": False}).values(f"{kind}_id"))
+
+
 def _has_grant_at(scope: Scope, context: FilterContext, table: GrantTable, where: dict) -> Q:
     """Return the condition that an entity, or its container at `scope`, has a grant in `table` that meets `where`."""
     if scope == Scope.SELF:
-        return Q(**table.entity_conditions(**where))
+        return Q(**table.entity_conditions(**where, **context.on_kinds(context.kinds[:1])))
     container = KINDS[context.kinds[0]].parent if scope == Scope.PARENT else scope.value
-    grants = table.rows(content_object__kind=container, **where)
+    grants = table.rows(content_object__kind=container, **where, **context.on_kinds([container]))
     return Q(**{f"{SCOPE_COLUMNS[scope]}__in": grants.values("content_object_id")})

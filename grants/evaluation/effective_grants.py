@@ -3,30 +3,35 @@
 INVARIANT: an unknown or inactive subject has no effective grants.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from django.contrib.auth.models import Group
 from django.db import connection
 from django.db.models import QuerySet
 
 from entities.text import is_storable
-from grants.models import GroupGrant, User, UserGrant
+from grants.bulk_rows import database_time
+from grants.models import GroupGrant, Membership, User, UserGrant
 from grants.querysets import active_principal_sql
+from grants.validity import at_time, in_force, in_force_sql, question_time
 
 MAX_LISTED_GROUPS = 500
 MAX_LISTED_IDS = 20
-_MEMBER_COLUMN = "group__user"
+_MEMBER_COLUMN = "group__memberships__user"
 
 # Every search runs this query first. It is SQL because Django takes three times as long to build it as the database to run it.
 _USER_WITH_GROUPS = f"""
-SELECT u.id, m.group_id FROM {User._meta.db_table} u LEFT JOIN {User.groups.through._meta.db_table} m ON m.user_id = u.id
+SELECT u.id, m.group_id FROM {User._meta.db_table} u
+LEFT JOIN {Membership._meta.db_table} m ON m.user_id = u.id AND {in_force_sql("m", "%s")}
 WHERE u.username = %s AND {active_principal_sql("u")}"""
 
 
 @dataclass(frozen=True, slots=True)
 class GrantTable:
-    """The effective grants in one table: the rows with one of `ids` in `column`.
+    """The effective grants in one table: the rows with one of `ids` in `column` that are in force.
 
+    at: the time, by default that of the current question. Conditions that are evaluated later keep it.
     relation: the name of the reverse relation from an entity to the table.
     """
 
@@ -34,14 +39,18 @@ class GrantTable:
     relation: str
     column: str
     ids: tuple[int, ...]
+    at: datetime = field(default_factory=question_time)
 
     @property
     def principal_condition(self) -> dict:
         """The condition that a grant is effective."""
+        condition: dict = in_force(at=self.at)
+        if self.column == _MEMBER_COLUMN:
+            condition |= in_force("group__memberships__", self.at)
         if len(self.ids) <= MAX_LISTED_IDS:
-            return {f"{self.column}__in": self.ids}
+            return condition | {f"{self.column}__in": self.ids}
         # with hundreds of parameters, Django would take as long for each parameter as the database for its row
-        return {f"{self.column.removesuffix('_id')}__pk__among": self.ids}
+        return condition | {f"{self.column.removesuffix('_id')}__pk__among": self.ids}
 
     def rows(self, **where) -> QuerySet:
         """Return the effective grants that also meet `where`."""
@@ -61,7 +70,8 @@ def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...]
 
 def grant_tables_of_user(user: User) -> tuple[GrantTable, ...]:
     """Return the tables of an active user. Runs no query."""
-    return _table_of_user(user.pk), _table_of_memberships(user.pk)
+    with at_time():
+        return _table_of_user(user.pk), _table_of_memberships(user.pk)
 
 
 def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
@@ -71,26 +81,27 @@ def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
     if subject_type == "group":
         group_ids = Group.objects.filter(name=name).values_list("pk", flat=True)
         return tuple(_table_of_groups(list(group_ids))) or None
-    with connection.cursor() as cursor:
-        cursor.execute(_USER_WITH_GROUPS, [name])
-        rows = cursor.fetchall()
-    if not rows:
-        return None
-    user_id, group_ids = rows[0][0], [group_id for _, group_id in rows if group_id is not None]
-    if len(group_ids) > MAX_LISTED_GROUPS:
-        return _table_of_user(user_id), _table_of_memberships(user_id)
-    return _table_of_user(user_id), *_table_of_groups(group_ids)
+    with at_time() as at:
+        with connection.cursor() as cursor:
+            cursor.execute(_USER_WITH_GROUPS, [database_time(at), database_time(at), name])
+            rows = cursor.fetchall()
+        if not rows:
+            return None
+        user_id, group_ids = rows[0][0], [group_id for _, group_id in rows if group_id is not None]
+        if len(group_ids) > MAX_LISTED_GROUPS:
+            return _table_of_user(user_id), _table_of_memberships(user_id)
+        return _table_of_user(user_id), *_table_of_groups(group_ids)
 
 
 def has_at_most(limit: int, tables: tuple[GrantTable, ...]) -> bool:
     """Return whether there are at most `limit` effective grants. Runs one query; none if the groups are too many to list."""
     if any(table.column == _MEMBER_COLUMN for table in tables):
         return False
-    selects = [f"SELECT 1 FROM {table.model._meta.db_table} WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))})"
-               for table in tables]
+    selects = [f"SELECT 1 FROM {table.model._meta.db_table} g WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))}) "
+               f"AND {in_force_sql('g', '%s')}" for table in tables]
     with connection.cursor() as cursor:
         cursor.execute(f"SELECT COUNT(*) FROM ({' UNION ALL '.join(selects)} LIMIT {limit + 1}) effective",
-                       [principal_id for table in tables for principal_id in table.ids])
+                       [parameter for table in tables for parameter in (*table.ids, *[database_time(table.at)] * 2)])
         return cursor.fetchone()[0] <= limit
 
 

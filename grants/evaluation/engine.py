@@ -1,6 +1,7 @@
 """Answer questions: gather their facts from the database and decide them. Every page, command and API uses this module."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 
 from entities.address import Address
@@ -8,15 +9,42 @@ from entities.models import State
 from entities.selectors import entities_at
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.hidden_containers import KnownContainers, hide_containers
+from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.evaluation.missing_summary import summary_facts, summary_facts_of_generations
+from grants.policies.decide import Facts
 from grants.policies.explain import NOT_REGISTERED, Decision, explain
+from grants.policies.grammar import HasOnAllLive, leaves
 from grants.policies.question import Question, QuestionError
-from grants.policies.wire import Redaction, answer_as_json, malformed_as_json
+from grants.policies.wire import Redaction, answer_as_json, explained_as_json, malformed_as_json
 
 BATCH_SIZE = 1_000
+# half a million entities take some seconds, and a hundred megabytes
+MAX_LISTED_ENTITIES = 500_000
 
 # returns the states of addresses; an address is absent if its state must not be disclosed
 StateLookup = Callable[[set[Address]], Mapping[Address, str]]
+
+
+@dataclass(slots=True)
+class ListedEntities:
+    """Count the entities without a privilege that the explanations of one request list, and limit them."""
+
+    count: int = 0
+
+    def add(self, question: Question, facts: Facts) -> None:
+        """Count those of one explanation.
+
+        Raise QuestionError above MAX_LISTED_ENTITIES. The first explanation that lists entities can list any number.
+        """
+        target, policy = question.target, question.policy
+        if target is None or policy is None or policy.requirement is None:
+            return
+        listed = sum(len(facts.entities_without_privilege(target, leaf.privilege, leaf.kind).addresses)
+                     for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive))
+        if self.count and self.count + listed > MAX_LISTED_ENTITIES:
+            raise QuestionError(f"the explanations would list more than {MAX_LISTED_ENTITIES:,} missing grants together: ask "
+                                "fewer of these questions in one request, or ask without `explain`")
+        self.count += listed
 
 
 def check(question: Question) -> Decision:
@@ -55,29 +83,41 @@ def entity_states(addresses: set[Address]) -> Mapping[Address, str]:
 
 def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redaction | None = None,
                      states: StateLookup = entity_states,
-                     known_containers: KnownContainers | None = None) -> Iterator[dict]:
+                     known_containers: KnownContainers | None = None,
+                     listed: ListedEntities | None = None) -> Iterator[dict]:
     """Yield the answer to each item as JSON, in order. A question that could not be parsed is denied with its error.
 
     redact: removes the parts of an explanation that its reader may not see. states: returns the states of targets that an
     explanation may disclose. known_containers: returns the containers that the caller knows; all others are treated as empty.
-    With None, the caller knows all containers.
+    With None, the caller knows all containers. listed: limits the explanations; with None, there is no limit.
 
-    Runs one query for each `BATCH_SIZE` items, those of `states` if an item asks for an explanation, and those of
-    `known_containers` if a rule is about all live entities.
+    Runs one query for each `BATCH_SIZE` items, those of `states` if an item asks for an explanation, one more if the requirement
+    of such an item is not met, and those of `known_containers` if a rule is about all live entities.
     """
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):
         questions = [item for item in batch if isinstance(item, Question)]
         gathered = gather_facts(questions)
-        facts = iter(hide_containers(questions, gathered, known_containers) if known_containers else gathered)
+        facts = hide_containers(questions, gathered, known_containers) if known_containers else gathered
         disclosed = _states_not_live(batch, states)
+        with_facts = list(zip(questions, facts, strict=True))
+        if listed is not None:
+            for pair in with_facts:
+                if pair[0].explain:
+                    listed.add(*pair)
+        explained = iter(with_inactive_grants([explain(*pair) for pair in with_facts if pair[0].explain]))
+        pairs = iter(with_facts)
         for item in batch:
-            yield malformed_as_json(item) if isinstance(item, QuestionError) else answer_as_json(
-                item, next(facts), redact, disclosed.get(item.target, "") if disclosed else "")
+            if isinstance(item, QuestionError):
+                yield malformed_as_json(item)
+                continue
+            question, its_facts = next(pairs)
+            yield (explained_as_json(next(explained), redact, disclosed.get(question.target, ""))
+                   if question.explain else answer_as_json(question, its_facts))
 
 
-def _states_not_live(batch: Sequence[Question | QuestionError], states: StateLookup) -> Mapping[Address, str]:
-    """Return the states of the targets of questions with `explain`, without live targets."""
+def _states_not_live(batch: Sequence[Question | QuestionError], states: StateLookup) -> Mapping[Address | None, str]:
+    """Return the states of the targets that are not live, for questions with `explain`."""
     targets = {item.target for item in batch if isinstance(item, Question) and item.explain and item.target is not None}
     if not targets:
         return {}

@@ -6,8 +6,9 @@ requirement of a question determine its lookups.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from itertools import chain
 from types import MappingProxyType
 
@@ -15,12 +16,14 @@ from django.db import connection
 
 from entities.address import Address
 from entities.vocabulary import CONTAINER_KINDS, KIND_ORDER, Privilege
-from grants.evaluation.facts_sql import FEW_ROWS, Relation, statement
+from grants.bulk_rows import database_time
+from grants.evaluation.facts_sql import FEW_ROWS, NO_END, Relation, statement
 from grants.evaluation.raw_statement import fetch_rows
 from grants.models import permission_ids, privilege_of
-from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
+from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant, HolderName
 from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.question import Question
+from grants.validity import question_time
 
 NOTHING_HELD: Mapping[Privilege, str] = MappingProxyType({})
 NOTHING_MISSING = EntitiesWithoutPrivilege(is_empty=True)
@@ -97,7 +100,7 @@ class QuestionFacts:
             text = self._results.below.get(self._lookups.below[self._subject, address])
             return None if text is None else _grant_from_text(text)
         for privilege, principal in self.privileges_on(address).items():
-            return HeldGrant(principal, address, privilege)
+            return HeldGrant.of(principal, address, privilege)
         return None
 
     def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
@@ -180,15 +183,27 @@ def _store_rows(results: _Results, lookups: _Lookups, rows: list[tuple]) -> None
 
 
 def _principals_by_privilege(text: str) -> Mapping[Privilege, str]:
-    principals: dict[Privilege, str] = {}
-    for permission, principal in json.loads(text):
-        principals.setdefault(privilege_of(permission), principal)
+    """Return a holder of each privilege: of several, the one whose grant ends last."""
+    principals: dict[Privilege, HolderName] = {}
+    for permission, principal, *ends in json.loads(text):
+        holder, privilege = HolderName(principal, _first_end(ends)), privilege_of(permission)
+        known = principals.setdefault(privilege, holder)
+        if known.valid_until is not None and (holder.valid_until is None or holder.valid_until > known.valid_until):
+            principals[privilege] = holder
     return principals
 
 
 def _grant_from_text(text: str) -> HeldGrant:
-    permission, address, principal = text.split(" ", 2)
-    return HeldGrant(principal, _address_from_text(address), privilege_of(int(permission)))
+    permission, address, grant_end, membership_end, principal = text.split(" ", 4)
+    end = _first_end(end for end in (grant_end, membership_end) if end != NO_END)
+    return HeldGrant(principal, _address_from_text(address), privilege_of(int(permission)), end)
+
+
+def _first_end(texts: Iterable[str | None]) -> datetime | None:
+    """Return the earlier of the ends of a grant and a membership. None means no end."""
+    ends = (datetime.fromisoformat(text) for text in texts if text is not None)
+    # SQLite has no time zones: all its times are in UTC
+    return min((end if end.tzinfo else end.replace(tzinfo=UTC) for end in ends), default=None)
 
 
 def _address_from_text(text: str) -> Address:
@@ -202,10 +217,11 @@ def _address_order(address: Address) -> tuple[int, str]:
 
 def _statement(lookups: _Lookups, explained: bool) -> tuple[str, list]:
     """Return the statement for these lookups, and its parameters."""
-    relations, parameters = [], []
+    relations, parameters, at = [], [], database_time(question_time())
     for (subject_type, lookup), rows in _relation_rows(lookups).items():
         is_few = len(rows) <= FEW_ROWS
         parameters += chain.from_iterable(rows) if is_few else [json.dumps(rows)]
+        parameters.append(at)
         kinds = tuple(sorted({row[2] for row in rows})) if lookup in ("below", "live") else ()
         relations.append(Relation(subject_type, lookup, len(rows) if is_few else 0, kinds))
     return statement(connection.vendor, tuple(relations), explained), parameters

@@ -4,6 +4,8 @@ The statement contains subjects, addresses and containers, but no rules. Questio
 prepares each variant once. The input relations are values or one JSON text. The result rows are (name of the lookup, number of
 the lookup, a count, a string).
 
+Only grants and memberships that are in force at the time of the question count. Each relation has this time as a column.
+
 Each lookup is a subquery that ends in LIMIT, which no query planner turns into a join. Every lookup therefore reads an index, and
 the plan for one question is also good for a thousand.
 """
@@ -15,6 +17,7 @@ from functools import cache
 from entities.models import Entity, State
 from grants.models import GroupGrant, User, UserGrant
 from grants.querysets import active_principal_sql
+from grants.validity import in_force_sql
 
 _ENTITY, _USER, _MEMBER = Entity._meta.db_table, User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
@@ -22,6 +25,12 @@ _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
 # Sorts after the names of all kinds: these begin with letters, and the column sorts by bytes on every database
 # (entities.migrations.0002_byte_order).
 _AFTER_ALL_KINDS = "~"
+
+# The type of the time of the question. SQLite compares times as texts.
+_TIME_TYPES = {"postgresql": "timestamptz", "sqlite": "text"}
+
+# stands for the missing end of a validity in a text
+NO_END = "-"
 
 # Up to this many rows are passed as values, because parsing JSON would take longer than the lookups.
 FEW_ROWS = 4
@@ -58,12 +67,15 @@ class _GrantPath:
     """A way in which a grant `g` is effective for the subject of lookup `a`: directly or through a group.
 
     table: the table of the grants. is_effective: the condition that `g` is effective. principal: an expression for the holder.
+    membership_end: an expression for the end of the membership through which the grant is effective.
     memberships: for grants through groups, the FROM clause of the memberships `m` of the subject.
     """
 
     table: str
     is_effective: str
     principal: str
+    # without a type, PostgreSQL takes NULL for a text
+    membership_end: str = "CAST(NULL AS timestamptz)"
     memberships: str = ""
 
     def any_grant(self, condition: str, expression: str) -> str:
@@ -71,7 +83,8 @@ class _GrantPath:
         if not self.memberships:
             return f"(SELECT {expression} FROM {self.table} g WHERE {self.is_effective} AND {condition} LIMIT 1)"
         # start at the memberships: a container has far more grants than a user has groups
-        of_group = f"(SELECT {expression} FROM {self.table} g WHERE g.group_id = m.group_id AND {condition} LIMIT 1)"
+        of_group = (f"(SELECT {expression} FROM {self.table} g WHERE g.group_id = m.group_id AND {_IN_FORCE} AND {condition} "
+                    f"LIMIT 1)")
         return f"(SELECT {of_group} FROM {self.memberships} AND {of_group} IS NOT NULL LIMIT 1)"
 
 
@@ -85,21 +98,24 @@ class _Subject:
 
 
 _GROUP_NAME = "'group:' || (SELECT t.name FROM auth_group t WHERE t.id = g.group_id)"
-_IN_GROUP = f"(SELECT 1 FROM {_MEMBER} m WHERE m.user_id = a.subject_id AND m.group_id = g.group_id LIMIT 1) IS NOT NULL"
+_MEMBERSHIPS = f"{_MEMBER} m WHERE m.user_id = a.subject_id AND {in_force_sql('m', 'a.at')}"
+_IN_GROUP = f"(SELECT 1 FROM {_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1) IS NOT NULL"
+_IN_FORCE = in_force_sql("g", "a.at")
+_MEMBERSHIP_END = f"(SELECT m.valid_until FROM {_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1)"
 _SUBJECTS = {
     "user": _Subject(_USER, f"s.username = r.name AND {active_principal_sql('s')}", (
-        _GrantPath(_USER_GRANT, "g.user_id = a.subject_id", "'user:' || a.name"),
-        _GrantPath(_GROUP_GRANT, _IN_GROUP, _GROUP_NAME, f"{_MEMBER} m WHERE m.user_id = a.subject_id"),
+        _GrantPath(_USER_GRANT, f"g.user_id = a.subject_id AND {_IN_FORCE}", "'user:' || a.name"),
+        _GrantPath(_GROUP_GRANT, f"{_IN_FORCE} AND {_IN_GROUP}", _GROUP_NAME, _MEMBERSHIP_END, _MEMBERSHIPS),
     )),
     "group": _Subject("auth_group", "s.name = r.name", (
-        _GrantPath(_GROUP_GRANT, "g.group_id = a.subject_id", "'group:' || a.name"),
+        _GrantPath(_GROUP_GRANT, f"g.group_id = a.subject_id AND {_IN_FORCE}", "'group:' || a.name"),
     )),
 }
 
 
 @cache
 def statement(vendor: str, relations: tuple[Relation, ...], explained: bool) -> str:
-    """Return the statement for these relations. Its parameters are the rows of the relations, in order.
+    """Return the statement for these relations. Its parameters are, for each relation, its rows and the time of the question.
 
     explained: also select the facts for explanations: the holder and the entity of each grant, and all entities without a
         privilege.
@@ -109,12 +125,37 @@ def statement(vendor: str, relations: tuple[Relation, ...], explained: bool) -> 
     return f"WITH {', '.join(tables)}\n{' UNION ALL '.join(selects)}"
 
 
+@cache
+def inactive_grants_statement(vendor: str, relations: tuple[Relation, ...]) -> str:
+    """Return the statement for the grants on addresses that would be effective at another time. Parameters: as `statement`.
+
+    relations: those of the lookup `held`. The result rows are (number of the lookup, id of the permission, holder, beginning
+    and end of the grant, beginning and end of the membership).
+    """
+    tables = [f"{relation.name} AS MATERIALIZED ({_relation_select(vendor, relation)})" for relation in relations]
+    selects = []
+    for relation in relations:
+        start = "SELECT a.no, g.permission_id,"
+        no_time = f"CAST(NULL AS {_TIME_TYPES[vendor]})"
+        table = _USER_GRANT if relation.subject_type == "user" else _GROUP_GRANT
+        selects.append(f"{start} '{relation.subject_type}:' || a.name, g.valid_from, g.valid_until, {no_time}, {no_time} "
+                       f"FROM {relation.name} a JOIN {table} g ON g.{relation.subject_type}_id = a.subject_id "
+                       f"AND g.content_object_id = a.entity_id WHERE NOT ({_IN_FORCE})")
+        if relation.subject_type == "user":
+            selects.append(f"{start} {_GROUP_NAME}, g.valid_from, g.valid_until, m.valid_from, m.valid_until "
+                           f"FROM {relation.name} a JOIN {_MEMBER} m ON m.user_id = a.subject_id "
+                           f"JOIN {_GROUP_GRANT} g ON g.group_id = m.group_id AND g.content_object_id = a.entity_id "
+                           f"WHERE NOT ({_IN_FORCE} AND {in_force_sql('m', 'a.at')})")
+    return f"WITH {', '.join(tables)}\n{' UNION ALL '.join(selects)}"
+
+
 def _relation_select(vendor: str, relation: Relation) -> str:
     """Select the rows of a relation with the ids of subject and entity. An id is NULL if the subject or entity is unknown."""
     subject, columns = _SUBJECTS[relation.subject_type], ", ".join(_COLUMNS[relation.lookup])
     keys = [f"(SELECT s.id FROM {subject.table} s WHERE {subject.where} LIMIT 1) AS subject_id"]
     if "kind" in _COLUMNS[relation.lookup]:
         keys.append(f"(SELECT e.id FROM {_ENTITY} e WHERE e.kind = r.kind AND e.key = r.key LIMIT 1) AS entity_id")
+    keys.append(f"CAST(%s AS {_TIME_TYPES[vendor]}) AS at")
     return f"WITH r({columns}) AS ({_rows(vendor, relation)}) SELECT {columns}, {', '.join(keys)} FROM r"
 
 
@@ -153,18 +194,22 @@ def _row(lookup: str, text: str, source: str, count: str = "NULL") -> str:
 def _held_privileges(vendor: str, subject: _Subject, explained: bool) -> str:
     """Return a subquery for the privileges held on exactly the address, as text; NULL if there are none."""
     grants = " UNION ALL ".join(
-        f"SELECT g.permission_id{f', {path.principal} AS principal' if explained else ''} FROM {path.table} g "
+        f"SELECT g.permission_id{_explained_columns(path) if explained else ''} FROM {path.table} g "
         f"WHERE g.content_object_id = a.entity_id AND {path.is_effective}" for path in subject.paths
     )
     return f"(SELECT {_AGGREGATES[vendor, explained]} FROM ({grants}) h)"
+
+
+def _explained_columns(path: _GrantPath) -> str:
+    return f", {path.principal} AS principal, g.valid_until AS grant_end, {path.membership_end} AS membership_end"
 
 
 # JSON if principals are included, because the name of a group may contain any character
 _AGGREGATES = {
     ("postgresql", False): "string_agg(CAST(h.permission_id AS text), ' ')",
     ("sqlite", False): "group_concat(h.permission_id, ' ')",
-    ("postgresql", True): "json_agg(json_build_array(h.permission_id, h.principal))",
-    ("sqlite", True): "json_group_array(json_array(h.permission_id, h.principal))",
+    ("postgresql", True): "json_agg(json_build_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
+    ("sqlite", True): "json_group_array(json_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
 }
 
 
@@ -184,7 +229,9 @@ def _grant_below(subject: _Subject, kind: str, explained: bool) -> str:
 
 def _grant_as_text(path: _GrantPath) -> str:
     entity = f"(SELECT d.kind || ':' || d.key FROM {_ENTITY} d WHERE d.id = g.content_object_id)"
-    return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {path.principal}"
+    ends = " || ' ' || ".join(f"COALESCE(replace(CAST({end} AS text), ' ', 'T'), '{NO_END}')"
+                              for end in ("g.valid_until", path.membership_end))
+    return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {ends} || ' ' || {path.principal}"
 
 
 def _entities_without_privilege(subject: _Subject, kind: str, source: str, explained: bool) -> Iterator[str]:

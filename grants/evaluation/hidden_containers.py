@@ -4,12 +4,14 @@ Otherwise the answer to a rule over all live entities would tell a caller withou
 kinds of entities it contains. The answers to other rules depend only on the grants of the subject.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Q
 
 from entities.address import Address
+from entities.models import Entity
+from entities.selectors import entities_at
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.evaluation.delegated_facts import DelegatedFacts
 from grants.evaluation.effective_grants import grant_tables_of_principal
@@ -45,10 +47,20 @@ def hide_containers(questions: Sequence[Question], facts: Sequence[Facts], known
 
     Calls `known_containers` once, and only if a question has a rule over all live entities.
     """
-    targets = {question.target for question in questions if question.target is not None and requires_all_live(question)}
-    hidden = targets.difference(known_containers(targets)) if targets else targets
+    hidden = hidden_containers(questions, known_containers)
     return [EmptyContainerFacts(item) if question.target in hidden else item
             for question, item in zip(questions, facts, strict=True)]
+
+
+def hidden_containers(questions: Iterable[Question], known_containers: KnownContainers) -> set[Address]:
+    """Return the targets with a rule over all live entities that the caller does not know. See `hide_containers`."""
+    targets = {question.target for question in questions if question.target is not None and requires_all_live(question)}
+    return targets.difference(known_containers(targets)) if targets else targets
+
+
+def containers_known_to(user: User, generation: Generation, addresses: set[Address]) -> set[Address]:
+    """Return those of the addresses that the user sees or has a grant on. Runs one query, and one for its grants."""
+    return set(entities_at(addresses, queryset=Entity.objects.filter(known_condition(user, generation))))
 
 
 def requires_all_live(question: Question) -> bool:

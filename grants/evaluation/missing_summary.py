@@ -83,7 +83,7 @@ def _entities_without_privilege(question: Question, address: Address, privilege:
     required = _RequiredPrivilege.find(question, address, privilege, kind)
     if required is None:
         return EntitiesWithoutPrivilege(is_empty=True)
-    live = cached_count(f"live-{required.entity.pk}-{kind or ''}", lambda: _count_by_kind(required.live))
+    live = cached_count(f"live-{required.entity.pk}-{kind or ''}", lambda: _count_by_kind(required.live), at=None)
     counts = live - _count_by_kind(required.held_entities)
     return _summary(required.first_without(counts, max_listed), counts, live.total())
 
@@ -114,9 +114,9 @@ class _RequiredPrivilege:
 
     @property
     def lacks_privilege(self) -> list[Exists]:
-        """The conditions that an entity lacks the privilege, one for each table.
+        """One condition for each table of grants; an entity that meets all of them lacks the privilege.
 
-        They are separate, because the database joins by each condition, but not by a combination of them.
+        The database executes each condition as a join, which it cannot do for one condition that combines them.
         """
         return [~Exists(grants.filter(content_object_id=OuterRef("pk"))) for grants in self._grants]
 

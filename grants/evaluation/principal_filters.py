@@ -3,7 +3,9 @@
 The entities are fixed by the question, so the database computes most parts of the condition once, as sets of principals.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from django.contrib.auth.models import Group
 from django.db.models import Exists, OuterRef, Q, QuerySet, Subquery
@@ -23,9 +25,13 @@ from grants.policies.grammar import (
     leaves,
 )
 from grants.policies.question import Question
+from grants.querysets import memberships_in_force
+from grants.validity import in_force, question_time
 
 # With more grants inside a container, each principal is checked separately, which finds the first principals early.
 MAX_GRANTS_INSIDE = 20_000
+# Principals that meet a leaf, if they are listed once for several statements.
+MAX_LISTED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +40,15 @@ class QuestionContext:
 
     container: the row of the target, if the requirement depends on the entities or grants inside it.
     has_many_grants: whether there are more than MAX_GRANTS_INSIDE grants on and inside the container.
+    at: the time at which grants and memberships must be in force, by default that of the current question.
+    listed: the primary keys of the principals that meet a leaf of the requirement, for leaves that were evaluated before.
     """
 
     question: Question
     container: Entity | None
     has_many_grants: bool
+    at: datetime = field(default_factory=question_time)
+    listed: Mapping[Expression, list[int]] = field(default_factory=dict)
 
     @property
     def is_group(self) -> bool:
@@ -70,7 +80,20 @@ def question_context(requirement: Expression, question: Question) -> QuestionCon
     context = QuestionContext(question, entity_at(question.target), False)
     if context.container is None or HasAtOrBelow not in leaf_types:
         return context
-    return QuestionContext(question, context.container, _has_many_grants(context))
+    return replace(context, has_many_grants=_has_many_grants(context))
+
+
+def with_listed_principals(requirement: Expression, context: QuestionContext) -> QuestionContext:
+    """Return the context for several statements: the leaves about what is inside the container are evaluated once.
+
+    Runs one query for each of these leaves. Leaves that more than MAX_LISTED principals meet are evaluated by each statement.
+    """
+    listed: dict[Expression, list[int]] = {}
+    for leaf in dict.fromkeys(leaves(requirement)) if context.container is not None else ():
+        if isinstance(leaf, HasAtOrBelow | HasOnAllLive):
+            rows = permitted_principals(leaf, context.question, context)[0].order_by().values_list("pk", flat=True)
+            listed[leaf] = list(rows[: MAX_LISTED + 1])
+    return replace(context, listed={leaf: pks for leaf, pks in listed.items() if len(pks) <= MAX_LISTED})
 
 
 def _has_many_grants(context: QuestionContext) -> bool:
@@ -80,6 +103,8 @@ def _has_many_grants(context: QuestionContext) -> bool:
 
 def _condition(expression: Expression, context: QuestionContext) -> Q:
     """Return the condition that the grants of a principal meet `expression`."""
+    if expression in context.listed:
+        return Q(pk__among_many=context.listed[expression])
     match expression:
         case Has(privileges, scope):
             return _has_grant_on(context, context.question.address_at(scope), privileges)
@@ -98,11 +123,12 @@ def _has_grant_on(context: QuestionContext, address: Address | None, privileges:
 
 def _has_grant(context: QuestionContext, where: dict) -> Q:
     """Return the condition that a principal has a grant that meets `where`, directly or through a group."""
+    where = {**where, **in_force(at=context.at)}
     groups = GroupGrant.objects.filter(**where).order_by().values("group_id").distinct()
     if context.is_group:
         return Q(pk__in=groups)
     users = UserGrant.objects.filter(**where).order_by().values("user_id").distinct()
-    members = User.groups.through.objects.filter(group_id__in=groups).values("user_id").distinct()
+    members = memberships_in_force(context.at).filter(group_id__in=groups).values("user_id").distinct()
     return Q(pk__in=users) | Q(pk__in=members)
 
 
@@ -130,8 +156,10 @@ def _grants_inside(context: QuestionContext) -> dict:
 def _effective_grants(context: QuestionContext, principal: OuterRef) -> list[QuerySet]:
     """Return the effective grants of the outer principal, one queryset for each table."""
     if context.is_group:
-        return [GroupGrant.objects.filter(group_id=principal)]
-    return [UserGrant.objects.filter(user_id=principal), GroupGrant.objects.filter(group__user=principal)]
+        return [GroupGrant.objects.filter(group_id=principal, **in_force(at=context.at))]
+    through_groups = {"group__memberships__user": principal, **in_force("group__memberships__", context.at)}
+    return [UserGrant.objects.filter(user_id=principal, **in_force(at=context.at)),
+            GroupGrant.objects.filter(**through_groups, **in_force(at=context.at))]
 
 
 def _has_grant_on_all_live(context: QuestionContext, privilege: Privilege, kind: str | None) -> Q:

@@ -5,7 +5,8 @@ INVARIANT: both ways select exactly the entities that `grants.evaluation.entity_
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 from django.contrib.auth.models import Group
@@ -38,6 +39,7 @@ from grants.policies.grammar import (
     UnknownExpression,
 )
 from grants.policies.policy import Generation
+from grants.validity import question_time
 
 # Checking the entities of this many grants takes milliseconds. With more grants, checking the entities in order finds the first
 # page of a million entities early.
@@ -61,6 +63,7 @@ class Visibility:
     table of grants, so no row is looked up in several tables. Counting the content of a namespace of 13,500 to 54,000 entities
     with them takes 38 to 112 ms instead of 71 to 187 ms (PostgreSQL, 200,000 entities; 1.1 to 2.4 times as fast).
     cache_name: the name of the counts in the cache; empty if they are not cached.
+    at: the time of the conditions.
     """
 
     all_rows: Q
@@ -69,6 +72,7 @@ class Visibility:
     has_few_grants: bool = True
     disjoint_conditions: tuple[Q, ...] = ()
     cache_name: str = ""
+    at: datetime = field(default_factory=question_time)
 
     def fastest_condition(self, total: int) -> Q:
         """Return the fastest condition to find the first rows if `total` rows are visible.
@@ -83,7 +87,7 @@ class Visibility:
 
         Runs at most two queries, at the first access.
         """
-        return cached_count(self.cache_name, self._uncached_counts) if self.cache_name else self._uncached_counts()
+        return cached_count(self.cache_name, self._uncached_counts, at=self.at) if self.cache_name else self._uncached_counts()
 
     def _uncached_counts(self) -> Counter[tuple[str, str]]:
         content = children_of(self.inside) if self.inside.kind == "instance" else subtree_of(self.inside)
@@ -122,12 +126,12 @@ def visibility_of(principal: User | Group, generation: Generation, *, inside: En
         cache_name = f"seen-{inside.pk}-{principal._meta.label}-{principal.pk}-{generation.name}-{'-'.join(operations)}"
     all_rows = condition_for_tables(tables, rules, inside=inside)
     if not in_namespace:
-        return Visibility(all_rows, first_rows, inside, has_few_grants=False, cache_name=cache_name)
+        return Visibility(all_rows, first_rows, inside, has_few_grants=False, cache_name=cache_name, at=tables[0].at)
     # often there are only grants through groups inside the namespace; the table of direct grants is then left out
     tables_with_grants = tuple(table for table in tables if _has_any_grant(table, in_namespace))
     disjoint_conditions = _disjoint_conditions(tables_with_grants, rules, inside, in_namespace)
     return Visibility(all_rows, first_rows, inside, has_few_grants=False, disjoint_conditions=disjoint_conditions,
-                      cache_name=cache_name)
+                      cache_name=cache_name, at=tables[0].at)
 
 
 def is_same_visibility(generation: Generation, operations: Sequence[str], other_operations: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from grants.evidence.signing import is_signature_valid, public_key, sign
 
@@ -63,7 +63,7 @@ def verify_bundle(path: Path, trusted_keys: set[str]) -> dict[str, Any]:
     trusted_keys: public keys of which one must have signed the bundle; if it is empty, any key may have signed it.
     Reads every file once, in bounded memory. Needs no database.
     """
-    with _opened(path) as archive:
+    with _open_bundle(path) as archive:
         data, signature = _read_small(archive, MANIFEST), _read_small(archive, SIGNATURE)
         manifest = _parse_manifest(data)
         if not _is_signed(manifest["public_key"], signature, data):
@@ -101,11 +101,16 @@ def _member(name: str) -> zipfile.ZipInfo:
 
 
 def _facts_of(source: Path) -> dict[str, Any]:
-    digest, size = hashlib.sha256(), 0
     with source.open("rb") as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            digest.update(chunk)
-            size += len(chunk)
+        return _facts_of_stream(stream)
+
+
+def _facts_of_stream(stream: IO[bytes]) -> dict[str, Any]:
+    """Return the size and the SHA-256 hash of the rest of a stream, as they are in the manifest."""
+    digest, size = hashlib.sha256(), 0
+    while chunk := stream.read(CHUNK_BYTES):
+        digest.update(chunk)
+        size += len(chunk)
     return {"bytes": size, "sha256": digest.hexdigest()}
 
 
@@ -116,7 +121,7 @@ def _copy(source: Path, archive: zipfile.ZipFile, name: str) -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def _open_bundle(path: Path) -> Iterator[zipfile.ZipFile]:
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
@@ -129,7 +134,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def _read_small(archive: zipfile.ZipFile, name: str) -> bytes:
     if name not in archive.namelist():
         raise BundleError(f"{name} is missing")
-    with _opened_member(archive, name) as stream:
+    with _open_member(archive, name) as stream:
         data = stream.read(MAX_MANIFEST_BYTES + 1)
     if len(data) > MAX_MANIFEST_BYTES:
         raise BundleError(f"{name} is too long")
@@ -137,7 +142,7 @@ def _read_small(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 @contextmanager
-def _opened_member(archive: zipfile.ZipFile, name: str) -> Iterator[Any]:
+def _open_member(archive: zipfile.ZipFile, name: str) -> Iterator[Any]:
     """Open a file of the archive. Name the file in the error if its bytes are damaged."""
     try:
         with archive.open(name) as stream:
@@ -169,10 +174,7 @@ def _verify_files(archive: zipfile.ZipFile, files: Mapping[str, Mapping[str, Any
     if missing := files.keys() - set(stored):
         raise BundleError(f"{min(missing)} is missing")
     for name, expected in sorted(files.items()):
-        digest, size = hashlib.sha256(), 0
-        with _opened_member(archive, name) as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                digest.update(chunk)
-                size += len(chunk)
-        if size != expected.get("bytes") or digest.hexdigest() != expected.get("sha256"):
+        with _open_member(archive, name) as stream:
+            facts = _facts_of_stream(stream)
+        if facts != {member: expected.get(member) for member in facts}:
             raise BundleError(f"{name} was changed: its content is not what {MANIFEST} says")

@@ -32,16 +32,3 @@ def intersection(first: Ranges, second: Ranges) -> Ranges:
         else:
             j += 1
     return tuple(common)
-
-
-def complement(ranges: Ranges, bounds: Range) -> Ranges:
-    """Return the revisions of `bounds` that are not in the set."""
-    start, end = bounds
-    remaining = []
-    for range_start, range_end in ranges:
-        if start < min(range_start, end):
-            remaining.append((start, min(range_start, end)))
-        start = max(start, range_end)
-    if start < end:
-        remaining.append((start, end))
-    return tuple(remaining)

@@ -1,11 +1,14 @@
 """Compute in which revisions a requirement was met, and by which grants."""
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import merge
+from operator import itemgetter
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.evidence.revision_ranges import EMPTY, Range, Ranges, complement, intersection, union
+from grants.evidence.revision_ranges import EMPTY, Range, Ranges, intersection, union
 from grants.policies.grammar import (
     AllOf,
     Always,
@@ -21,7 +24,7 @@ from grants.policies.question import Question
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class BoundaryLine:
     """The journal line that started or ended a period: its revision, time, author and reason."""
 
     revision: int
@@ -31,12 +34,12 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Period:
+class ExistencePeriod:
     """A period in which a grant or a membership existed. ended: None if it still exists at the end of the journal."""
 
     range: Range
-    started: Change
-    ended: Change | None
+    started: BoundaryLine
+    ended: BoundaryLine | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +52,8 @@ class HeldPeriod:
     principal: str
     entity: Address
     privilege: Privilege
-    grant: Period
-    membership: Period | None
+    grant: ExistencePeriod
+    membership: ExistencePeriod | None
     ranges: Ranges
 
 
@@ -71,6 +74,64 @@ class TargetTimeline:
 
     bounds: Range
     live_inside: Mapping[Address, Ranges] = field(default_factory=dict)
+    _counts: dict[str | None, "LiveCounts"] = field(default_factory=dict)
+
+    def live_counts(self, kind: str | None) -> "LiveCounts":
+        """Return the numbers of live entities of a kind inside the target; None for all kinds."""
+        if kind not in self._counts:
+            live = (ranges for address, ranges in self.live_inside.items() if kind is None or address.kind == kind)
+            self._counts[kind] = LiveCounts(live, self.bounds)
+        return self._counts[kind]
+
+
+class LiveCounts:
+    """How many entities inside a container were live at each revision.
+
+    A user holds a privilege on all of them in the revisions in which it holds the privilege on the same number of entities.
+    So the entities on which it holds nothing, of which there may be thousands, need not be compared.
+    """
+
+    def __init__(self, live: Iterable[Ranges], bounds: Range):
+        # (number, start, end), by number
+        self._steps = sorted((number, start, end) for start, end, number in _counts(live, bounds))
+        self.nothing_live = self.all_among(())
+
+    def all_among(self, live: Sequence[Ranges]) -> Ranges:
+        """Return the revisions in which no other entities were live. live: for each of these entities, when it was live."""
+        last = bisect_right(self._steps, len(live), key=itemgetter(0))
+        steps = sorted((start, end, number) for number, start, end in self._steps[:last])
+        if not steps:
+            return EMPTY
+        counts = _counts(live, (steps[0][0], steps[-1][1]))
+        equal, i, j = [], 0, 0
+        while i < len(steps) and j < len(counts):
+            (start, end, total), (count_start, count_end, number) = steps[i], counts[j]
+            if number == total and max(start, count_start) < min(end, count_end):
+                equal.append((max(start, count_start), min(end, count_end)))
+            if end < count_end:
+                i += 1
+            else:
+                j += 1
+        return union((equal,))
+
+
+def _counts(sets: Iterable[Ranges], bounds: Range) -> list[tuple[int, int, int]]:
+    """Return how many sets contain each revision of `bounds`, as (start, end, number), in order."""
+    start, last = bounds
+    starts, ends = [], []
+    for ranges in sets:
+        for range_start, range_end in ranges:
+            starts.append((range_start, 1))
+            ends.append((range_end, -1))
+    number, counts = 0, []
+    for revision, change in merge(sorted(starts), sorted(ends)):
+        if start < min(revision, last):
+            counts.append((start, min(revision, last), number))
+            start = min(revision, last)
+        number += change
+    if start < last:
+        counts.append((start, last, number))
+    return counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,14 +187,15 @@ def _is_at_or_below(address: Address, container: Address) -> bool:
 
 def _on_all_live(privilege: Privilege, kind: str | None, user: UserTimeline, target: TargetTimeline) -> MetPeriod:
     """Return the revisions in which the user held `privilege` on every live entity inside the target, and by which grants."""
-    ranges: Ranges = (target.bounds,)
+    counts, held_live = target.live_counts(kind), []
     paths: list[tuple[HeldPeriod, Ranges]] = []
-    for address, live in target.live_inside.items():
-        if kind is not None and address.kind != kind:
+    for address, held_there in user.held.items():
+        live = target.live_inside.get(address)
+        if live is None or kind is not None and address.kind != kind:
             continue
-        held = _any_of(each for each in user.held.get(address, ()) if each.privilege == privilege)
-        ranges = intersection(ranges, union((held.ranges, complement(live, target.bounds))))
-        if ranges == EMPTY:
-            return MetPeriod(EMPTY)
-        paths += held.during(live).paths
-    return MetPeriod(ranges, paths).during(ranges)
+        held = _any_of(each for each in held_there if each.privilege == privilege).during(live)
+        if held.ranges:
+            held_live.append(held.ranges)
+            paths += held.paths
+    ranges = counts.all_among(held_live) if held_live else counts.nothing_live
+    return MetPeriod(ranges, paths).during(ranges) if ranges else MetPeriod(EMPTY)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from django.db import connection, transaction
 
 from grants.author_names import ACCOUNT_SUFFIX
-from grants.bulk_rows import chunks, refresh_statistics
+from grants.bulk_rows import chunks, database_time, refresh_statistics
 from grants.history.errors import HistoryNotReady
 from grants.history.events import (
     LINE_COLUMNS,
@@ -24,7 +24,8 @@ from grants.history.events import (
 )
 from grants.history.identities import Place, places, principal_ids, rename_principal
 from grants.history.period_tables import Key, PeriodTable
-from grants.history_models import (
+from grants.models import JournalHead, JournalLine, Role, User, permission_ids
+from grants.models.history import (
     PERIOD_MODELS,
     EntityPeriod,
     GenerationPeriod,
@@ -37,7 +38,8 @@ from grants.history_models import (
     UserGrantPeriod,
     UserPeriod,
 )
-from grants.models import JournalHead, JournalLine, Role, User, permission_ids
+from grants.validity import VALIDITY_COLUMNS
+from grants.verification.facts import period_of_value
 
 LINES_PER_BATCH = 20_000
 # A read that finds more new lines than this, a few seconds of work, leaves them to the periodic task.
@@ -91,7 +93,7 @@ def _process_batch() -> int:
     with transaction.atomic():
         HistoryPosition.objects.get_or_create(pk=1)
         position = HistoryPosition.objects.select_for_update().get(pk=1)
-        _start_again_if_replaced(position)
+        _delete_periods_of_replaced_journal(position)
         lines = JournalLine.objects.filter(revision__gt=position.revision).order_by("revision")
         batch = _without_rename(list(lines.values_list(*LINE_COLUMNS)[:LINES_PER_BATCH]))
         if not batch:
@@ -114,7 +116,7 @@ def _without_rename(lines: list[tuple]) -> list[tuple]:
     return lines
 
 
-def _start_again_if_replaced(position: HistoryPosition) -> None:
+def _delete_periods_of_replaced_journal(position: HistoryPosition) -> None:
     """Delete all periods if the journal is another one than that from which they were derived, such as after a restore."""
     if not position.revision:
         return
@@ -145,7 +147,7 @@ def _write_lines(lines: Sequence[tuple]) -> None:
         (ids[name],): [event._replace(value=event.value and (name.partition(":")[2],)) for event in key_events]
         for (name,), key_events in events["group"].items()})
     _MEMBERSHIP_TABLE.write({
-        (ids[user], ids[group]): _facts(key_events) for (user, group), key_events in events["member"].items()})
+        (ids[user], ids[group]): _validities(key_events) for (user, group), key_events in events["member"].items()})
     _write_entities(events, addresses)
     _write_grants(events, ids, addresses)
     _write_generations(events, lines)
@@ -164,13 +166,14 @@ def _author(event: Event) -> str:
     return f"user:{event.actor.removesuffix(ACCOUNT_SUFFIX)}"
 
 
-def _facts(events: Sequence[Event]) -> list[Event]:
-    """Return the events in the form for a table without value columns, in which a period only says that a fact holds."""
-    return [event._replace(value=() if event.value else None) for event in events]
+def _validities(events: Sequence[Event]) -> list[Event]:
+    """Return the events of a grant or a membership with the columns of its validity as the value."""
+    return [event._replace(value=tuple(map(database_time, period_of_value(event.value))) if event.value else None)
+            for event in events]
 
 
 _GROUP_TABLE = PeriodTable(GroupPeriod, ("group",), ("name",))
-_MEMBERSHIP_TABLE = PeriodTable(MembershipPeriod, ("user", "group"))
+_MEMBERSHIP_TABLE = PeriodTable(MembershipPeriod, ("user", "group"), VALIDITY_COLUMNS)
 _GENERATION_TABLE = PeriodTable(GenerationPeriod, (), ("name",))
 
 
@@ -192,7 +195,7 @@ def _user_table(names: dict[int, str], account_only: Collection[int] = ()) -> Pe
 def _write_users(events: Events, ids: dict[str, int], lines: Sequence[tuple]) -> None:
     late = late_principals(lines)
     for name, revision in late.items():
-        # the table of users may have contained the change before the periods did
+        # the periods can have been initialized from a table of users that already contained this change
         UserPeriod.objects.filter(user=ids[name], from_revision__lt=revision).update(is_principal=False)
     account_only = {ids[name] for name in _account_only(new_users(lines)) | late.keys()}
     names = {ids[name]: name.partition(":")[2] for (name,) in events["user"]}
@@ -200,7 +203,8 @@ def _write_users(events: Events, ids: dict[str, int], lines: Sequence[tuple]) ->
 
 
 def _account_only(names: set[str]) -> set[str]:
-    """Return the users that are not principals now, and therefore never were. Lines do not say this about new accounts."""
+    """Return the users that are not principals now. They never were principals. The journal lines of new accounts do not
+    contain this."""
     return {f"user:{name}" for chunk in chunks(name.partition(":")[2] for name in names)
             for name in User.objects.filter(username__in=chunk, is_principal=False).values_list("username", flat=True)}
 
@@ -226,8 +230,8 @@ def _write_grants(events: Events, ids: dict[str, int], addresses: dict[str, Plac
         return place.namespace, place.application, ids.get(_author(event)), event.reason
 
     for kind, model in (("user", UserGrantPeriod), ("group", GroupGrantPeriod)):
-        table = PeriodTable(model, (kind, "entity", "permission"), (), _GRANT_DETAILS, details)
-        table.write({(ids[principal], addresses[address].id, permissions[privilege]): _facts(key_events)
+        table = PeriodTable(model, (kind, "entity", "permission"), VALIDITY_COLUMNS, _GRANT_DETAILS, details)
+        table.write({(ids[principal], addresses[address].id, permissions[privilege]): _validities(key_events)
                      for (principal, address, privilege), key_events in events["grant"].items()
                      if principal.startswith(f"{kind}:") and privilege in permissions})
 

@@ -12,7 +12,8 @@ from django.db.models import Exists, Model, OuterRef, Q, QuerySet
 
 from entities.address import Address
 from grants.history.catch_up import catch_up_for_read
-from grants.history_models import (
+from grants.models import JournalLine, privilege_of
+from grants.models.history import (
     EntityPeriod,
     GrantPeriod,
     GroupGrantPeriod,
@@ -23,7 +24,7 @@ from grants.history_models import (
     UserGrantPeriod,
     UserPeriod,
 )
-from grants.models import JournalLine, privilege_of
+from grants.models.validity_columns import ValidityColumns
 from grants.principal_names import parse_principal
 
 GAINED, LOST = "gained", "lost"
@@ -57,7 +58,7 @@ class Span:
     after: int
 
     def rows(self, model: type[Model], keys: tuple[str, ...], **where) -> QuerySet:
-        """Return the periods that hold at only one of the revisions, if no other period of the key holds at the other one."""
+        """Return the periods that hold at exactly one of the revisions. Keys with a period at both revisions are left out."""
         at_before, at_after = _holds_at(self.before), _holds_at(self.after)
         same = model._default_manager.filter(**{key: OuterRef(key) for key in keys})
         return model._default_manager.filter(**where).filter(
@@ -157,11 +158,11 @@ def _content(row: Model, names: Mapping[int, str], addresses: Mapping[int, str])
     """Return what differs, the principal, the entity and the value."""
     match row:
         case UserGrantPeriod():
-            return "grant", names[row.user], addresses[row.entity], str(privilege_of(row.permission))
+            return "grant", names[row.user], addresses[row.entity], _with_period(str(privilege_of(row.permission)), row)
         case GroupGrantPeriod():
-            return "grant", names[row.group], addresses[row.entity], str(privilege_of(row.permission))
+            return "grant", names[row.group], addresses[row.entity], _with_period(str(privilege_of(row.permission)), row)
         case MembershipPeriod():
-            return "membership", names[row.user], "", names[row.group]
+            return "membership", names[row.user], "", _with_period(names[row.group], row)
         case EntityPeriod():
             return "state", "", f"{row.kind}:{row.key}", row.state
         case UserPeriod():
@@ -169,6 +170,11 @@ def _content(row: Model, names: Mapping[int, str], addresses: Mapping[int, str])
             return "status", f"user:{row.name}", "", f"{'active' if row.is_active else 'inactive'}{account}"
         case _:
             return "status", f"group:{row.name}", "", "group"
+
+
+def _with_period(text: str, row: ValidityColumns) -> str:
+    """Add the validity of the row to the text if it has limits, because a changed validity is listed as a loss and a gain."""
+    return f"{text} {row.validity.sentence}".rstrip()
 
 
 def _names(rows: list[Model]) -> dict[int, str]:

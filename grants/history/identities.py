@@ -11,7 +11,7 @@ from django.db.models import Max
 from entities.address import Address, AddressError, parse_address
 from grants.bulk_rows import insert_rows
 from grants.history.keyed_rows import rows_of_keys
-from grants.history_models import FIRST_ID, HistoryAddress, HistoryPrincipal
+from grants.models.history import FIRST_ID, HistoryAddress, HistoryPrincipal
 
 _ADDRESS_COLUMNS = ("id", "kind", "key", "parent", "namespace", "application")
 
@@ -49,7 +49,7 @@ def rename_principal(old: str, new: str) -> int:
 
 def places(texts: Iterable[str]) -> dict[str, Place]:
     """Return the places of addresses in written form. Create ids for unknown addresses and for their containers."""
-    addresses = {text: _parsed(text) for text in texts}
+    addresses = {text: _split_address(text) for text in texts}
     ids = _stored_places(addresses.values())
     missing = {address for address in addresses.values() if address not in ids}
     if missing:
@@ -93,7 +93,7 @@ def _type_and_name(principal: str) -> tuple[str, str]:
     return kind, name
 
 
-def _parsed(text: str) -> Address:
+def _split_address(text: str) -> Address:
     kind, _, key = text.partition(":")
     return Address(kind, key)
 

@@ -6,8 +6,8 @@ from datetime import datetime
 from django.db.models import Min
 
 from entities.address import Address
-from grants.history_models import EntityPeriod, GroupPeriod, HistoryPrincipal, UserPeriod
 from grants.models import JournalLine
+from grants.models.history import EntityPeriod, GroupPeriod, HistoryPrincipal, UserPeriod
 from grants.principal_names import parse_principal
 
 # the only author of imports; an account cannot have this name (grants.author_names)

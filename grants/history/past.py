@@ -6,21 +6,24 @@ unchanged. The views are created in a transaction that is always rolled back, so
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 
 from django.db import connection, transaction
 
 from grants.history.catch_up import catch_up_for_read
 from grants.history.errors import HistoryError
-from grants.history.moments import check_revision
+from grants.history.moments import Moment, check_revision, revision_time
 from grants.history.views import view_statements
+from grants.validity import at_time
 
 _ATTRIBUTE = "history_revision"
 
 
 @contextmanager
-def as_of(revision: int) -> Iterator[None]:
+def as_of(revision: int, at: datetime | None = None) -> Iterator[None]:
     """Make the queries of this thread return the state after the journal line `revision`, until the context exits.
 
+    at: the time of the questions inside, by default that of the line (grants.validity).
     Load all users, groups and entities inside: their ids differ from those outside, so rows of the present match nothing.
     Evaluate querysets inside too. Writing inside is an error of the database. Everything inside is rolled back.
     Runs two queries, and a statement for each table; more if the journal has new lines.
@@ -28,9 +31,12 @@ def as_of(revision: int) -> Iterator[None]:
     """
     if past_revision() is not None:
         raise HistoryError("a question about the past cannot be asked inside another one")
-    check_revision(revision)
+    # the query for the time also shows that the revision exists
+    line_time = revision_time(revision)
+    if line_time is None:
+        check_revision(revision)
     catch_up_for_read()
-    with _reading_transaction():
+    with at_time(at or line_time), _reading_transaction():
         try:
             with connection.cursor() as cursor, _statements_on_views():
                 _create_views(cursor, revision)
@@ -41,6 +47,13 @@ def as_of(revision: int) -> Iterator[None]:
             if connection.vendor == "sqlite":
                 _set_read_only_on_sqlite(False)
             transaction.set_rollback(True)
+
+
+@contextmanager
+def at_moment(moment: Moment) -> Iterator[None]:
+    """Answer the questions of this thread for the state and the time of a moment, until the context exits; see `as_of`."""
+    with at_time(moment.at) if moment.revision is None else as_of(moment.revision, moment.at):
+        yield
 
 
 def past_revision() -> int | None:

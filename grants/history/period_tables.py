@@ -5,6 +5,7 @@ The caller holds the lock of the history (grants.history.catch_up).
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import models
@@ -80,8 +81,12 @@ class PeriodTable:
         return periods
 
     def _python_values(self, values: Sequence) -> Iterable:
-        """Convert the values of a raw statement, because SQLite returns numbers for booleans."""
+        """Convert the values of a raw statement to those of events: SQLite has no booleans and no time zones."""
         for name, value in zip(self.value_columns, values, strict=True):
-            is_boolean = isinstance(self.model._meta.get_field(name), models.BooleanField)
-            yield bool(value) if is_boolean else value
+            if isinstance(self.model._meta.get_field(name), models.BooleanField):
+                yield bool(value)
+            elif isinstance(value, datetime):
+                yield database_time(value if value.tzinfo else value.replace(tzinfo=UTC))
+            else:
+                yield value
 

@@ -1,59 +1,66 @@
-"""Group requests by the revision that they ask about (`context.as_of`)."""
+"""Group requests by the state and the time that they ask about (`context.as_of` and `context.at`)."""
 
 from collections.abc import Sequence
 
 from grants.history.errors import AsOfError
-from grants.history.moments import parse_as_of
+from grants.history.moments import NOW, Moment, parse_moment
 from grants.policies.question import QuestionError
 
-# each revision of a request costs some milliseconds
-MAX_REVISIONS = 50
+# each revision of a request costs some milliseconds, and each time a query
+MAX_MOMENTS = 50
+_MEMBERS = ("as_of", "at")
 
 
-def as_of_member(body: object) -> object:
-    """Return the member `context.as_of` of a request in JSON; None if there is none, or if the request is malformed."""
-    context = body.get("context") if isinstance(body, dict) else None
-    return context.get("as_of") if isinstance(context, dict) else None
+def has_moment(body: object) -> bool:
+    """Return whether a request in JSON names a state or a time."""
+    return any(value is not None for value in _members(body))
 
 
-def revision_of(body: object) -> int | None:
-    """Return the revision that a request asks about; None for the present. Raise QuestionError if there is no such revision."""
-    member = as_of_member(body)
-    if member is None:
-        return None
+def moment_of(body: object) -> Moment:
+    """Return the state and the time that a request asks about. Raise QuestionError if they are invalid."""
+    as_of, at = _members(body)
+    if as_of is None and at is None:
+        return NOW
     try:
-        return parse_as_of(member)
+        return parse_moment(as_of, at)
     except AsOfError as error:
-        raise QuestionError(f"`context.as_of`: {error}") from None
+        raise QuestionError(f"`context.{'at' if as_of is None else 'as_of'}`: {error}") from None
 
 
-def group_by_revision(bodies: Sequence[object], max_revisions: int | None = MAX_REVISIONS,
-                      ) -> tuple[dict[int | None, list[int]], dict[int, QuestionError]]:
-    """Return the positions of the requests by revision, and the errors of those without a valid one, by position.
+def group_by_moment(bodies: Sequence[object], max_moments: int | None = MAX_MOMENTS,
+                    ) -> tuple[dict[Moment, list[int]], dict[int, QuestionError]]:
+    """Return the positions of the requests by moment, and the errors of those without a valid one, by position.
 
-    Each different member is parsed once. Raise QuestionError if the requests ask about more than `max_revisions`.
+    Requests that name no time are about the same one. Equal members are parsed once. Raise QuestionError if the requests ask
+    about more than `max_moments`.
     """
-    revisions: dict[tuple[type, object], int | None | QuestionError] = {}
-    positions: dict[int | None, list[int]] = {}
+    moments: dict[tuple, Moment | QuestionError] = {}
+    positions: dict[Moment, list[int]] = {}
     errors: dict[int, QuestionError] = {}
     for position, body in enumerate(bodies):
-        member = as_of_member(body)
-        # other types are refused with the same message
-        key = type(member), member if isinstance(member, str | int) else None
-        if key not in revisions:
-            if max_revisions is not None and len(revisions) > max_revisions:
-                raise QuestionError(f"one request can ask about at most {max_revisions} revisions: send several requests")
-            revisions[key] = _revision_or_error(body)
-        revision = revisions[key]
-        if isinstance(revision, QuestionError):
-            errors[position] = revision
+        # values of other types are refused with the same message
+        key = tuple((type(value), value if isinstance(value, str | int) else None) for value in _members(body))
+        if key not in moments:
+            if max_moments is not None and len(moments) > max_moments:
+                raise QuestionError(f"one request can ask about at most {max_moments} revisions and times: send several requests")
+            moments[key] = _moment_or_error(body)
+        moment = moments[key]
+        if isinstance(moment, QuestionError):
+            errors[position] = moment
         else:
-            positions.setdefault(revision, []).append(position)
+            positions.setdefault(moment, []).append(position)
     return positions, errors
 
 
-def _revision_or_error(body: object) -> int | None | QuestionError:
+def _members(body: object) -> tuple[object, object]:
+    """Return the members `as_of` and `at` of the context; None where there is none, or if the request is malformed."""
+    context = body.get("context") if isinstance(body, dict) else None
+    as_of, at = (context.get(name) if isinstance(context, dict) else None for name in _MEMBERS)
+    return as_of, at
+
+
+def _moment_or_error(body: object) -> Moment | QuestionError:
     try:
-        return revision_of(body)
+        return moment_of(body)
     except QuestionError as error:
         return error

@@ -10,7 +10,8 @@ from django.contrib.auth.models import Group
 from django.db import connection, models
 
 from entities.models import Entity
-from grants.history_models import (
+from grants.models import ActiveGeneration, GroupGrant, User, UserGrant
+from grants.models.history import (
     EntityPeriod,
     GenerationPeriod,
     GroupGrantPeriod,
@@ -19,11 +20,11 @@ from grants.history_models import (
     UserGrantPeriod,
     UserPeriod,
 )
-from grants.models import ActiveGeneration, GroupGrant, User, UserGrant
 
 _GRANT_COLUMNS = {
     "id": "id", "content_object_id": "entity", "permission_id": "permission", "namespace_id": "namespace",
     "application_id": "application", "granted_by_id": "granted_by", "granted_at": "since", "reason": "reason",
+    "valid_from": "valid_from", "valid_until": "valid_until",
 }
 _CONTAINERS = {"parent_id": "parent", "namespace_id": "namespace", "application_id": "application"}
 # Table, periods, and the column of the periods for each column of the table. A number is a constant.
@@ -31,7 +32,8 @@ _SOURCES: tuple[tuple[type[models.Model], type[models.Model], Mapping[str, str]]
     (User, UserPeriod, {"id": "user", "username": "name", "is_active": "is_active", "is_principal": "is_principal",
                         "role": "role", "is_service": "is_service", "date_joined": "since"}),
     (Group, GroupPeriod, {"id": "group", "name": "name"}),
-    (User.groups.through, MembershipPeriod, {"id": "id", "user_id": "user", "group_id": "group"}),
+    (User.groups.through, MembershipPeriod, {"id": "id", "user_id": "user", "group_id": "group",
+                                              "valid_from": "valid_from", "valid_until": "valid_until"}),
     (UserGrant, UserGrantPeriod, {**_GRANT_COLUMNS, "user_id": "user"}),
     (GroupGrant, GroupGrantPeriod, {**_GRANT_COLUMNS, "group_id": "group"}),
     (Entity, EntityPeriod, {"id": "entity", "kind": "kind", "key": "key", "state": "state", **_CONTAINERS,

@@ -17,6 +17,7 @@ from grants.active_generation import active_generation
 from grants.models import GRANT_TABLES, NAME_COLUMNS, GroupGrant, UserGrant, privilege_of
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation
+from grants.validity import in_force
 
 VERBS = ("register", "delete", "recreate")
 
@@ -48,7 +49,7 @@ class LifecycleForecast:
         return sum(self.entities.values())
 
     @property
-    def grants_applying(self) -> int:
+    def applying_grant_count(self) -> int:
         return sum(len(privileges) for _, privileges in self.applying)
 
 
@@ -114,9 +115,10 @@ def _privileges_by_principal(entity: Entity) -> dict[str, list[Privilege]]:
 
 
 def _grants_of_principals(entity: Entity) -> Iterator[tuple[str, int]]:
-    """Yield (principal, permission id) of each grant on the entity."""
+    """Yield (principal, permission id) of each grant in force on the entity."""
     for kind, (model, _) in GRANT_TABLES.items():
-        for name, permission in model.objects.filter(content_object=entity).values_list(NAME_COLUMNS[kind], "permission_id"):
+        grants = model.objects.filter(content_object=entity, **in_force())
+        for name, permission in grants.values_list(NAME_COLUMNS[kind], "permission_id"):
             yield f"{kind}:{name}", permission
 
 

@@ -81,7 +81,7 @@ def _missing_grants(question: Question, entity: Entity, tables: tuple[GrantTable
 
 
 def _has_one_smallest_set(expression: Expression) -> bool:
-    """Return whether the smallest sets of all parts together are the smallest set, so that no alternatives must be compared."""
+    """Return whether the requirement has a single smallest set of missing grants, so that no alternatives must be compared."""
     match expression:
         case AllOf(parts):
             return all(map(_has_one_smallest_set, parts))

@@ -24,6 +24,7 @@ from grants.models import GRANT_TABLES, NAME_COLUMNS, privilege_of
 from grants.policies.deletion_rules import OnUndeletable, deletion_steps
 from grants.policies.policy import Generation
 from grants.querysets import effective_grant_condition
+from grants.validity import VALIDITY_COLUMNS, Validity
 
 MAX_GHOST_GRANTS = 12
 
@@ -282,9 +283,9 @@ def _first_grants(deleted: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
     items = []
     for kind, name in NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name, "permission_id")
-        rows = _grants_on(kind, deleted).order_by(*columns).values_list(*columns)[:MAX_GHOST_GRANTS]
-        items += [ChangeItem(f"{kind}:{principal}", Address(*address), privilege_of(permission))
-                  for *address, principal, permission in rows]
+        rows = _grants_on(kind, deleted).order_by(*columns).values_list(*columns, *VALIDITY_COLUMNS)[:MAX_GHOST_GRANTS]
+        items += [ChangeItem(f"{kind}:{principal}", Address(entity_kind, key), privilege_of(permission), Validity(*period))
+                  for entity_kind, key, principal, permission, *period in rows]
     privileges = list(Privilege)
     items.sort(key=lambda item: (item.address.kind, item.address.key, item.principal, privileges.index(item.privilege)))
     return tuple(items[:MAX_GHOST_GRANTS])

@@ -4,9 +4,10 @@ The row of an address remains when its entity is deleted: deletion changes its s
 generations.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -17,7 +18,8 @@ from entities.services import delete_planned_entity, ensure_entities, set_entity
 from entities.text import storage_fault
 from entities.vocabulary import Privilege, quantity
 from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
+from grants.changes.four_eyes import check_direct_change
+from grants.changes.outcomes import ChangeItem, Outcome
 from grants.changes.services import write_changes
 from grants.errors import LifecycleError
 from grants.journal import LINES_PER_BATCH, Author, Change, append_to_journal
@@ -64,6 +66,7 @@ def delete_entity(*, author: Author, address: Address, generation: Generation | 
             return _remove_planned_entity(head, author, entity)
         deleted_entities = live_subtree(entity)
         removed_grants = grants_on(deleted_entities) if forecast.generation.deleting_removes_grants else []
+        check_direct_change(author, revoked=list(_first_removed(removed_grants)))
         # The lines are generated lazily. The journal reads them before the rows change, because the query depends on the states.
         lines = chain(_delete_lines(deleted_entities, address), *(_revoke_lines(grants, address) for grants in removed_grants))
         revision = append_to_journal(head, lines, author=author)
@@ -145,6 +148,7 @@ def _grant_to_creator(head: JournalHead, author: Author, principal: str, address
         return []
     items = [(principal, address, privilege) for privilege in rules.creator_receives]
     outcome = write_changes(head, author, grant=items, detail=f"received as its creator ({rules.name})")
+    check_direct_change(author, granted=[*outcome.granted, *outcome.changed], is_written=True)
     return [item.privilege for item in outcome.granted]
 
 
@@ -163,6 +167,20 @@ def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[Change]:
                      f"went with the deletion of {address}")
 
 
+def _first_removed(removed_grants: Iterable[QuerySet]) -> Iterator[ChangeItem]:
+    """Yield grants that a deletion removes: all, or enough of them to exceed FOUR_EYES_MAX_ITEMS.
+
+    Yields nothing unless FOUR_EYES is on.
+    """
+    if not settings.FOUR_EYES:
+        return
+    for grants in removed_grants:
+        kind = "user" if grants.model is UserGrant else "group"
+        columns = (NAME_COLUMNS[kind], "content_object__kind", "content_object__key", "permission_id")
+        for name, *address, permission in grants.values_list(*columns)[:settings.FOUR_EYES_MAX_ITEMS + 1]:
+            yield ChangeItem(f"{kind}:{name}", Address(*address), privilege_of(permission))
+
+
 def _deletion_sentence(forecast: LifecycleForecast) -> str:
     inside = forecast.entities_total - 1
     deletion = f"{forecast.address} was deleted" + (f" with {quantity(inside, 'entity', 'entities')} in it" if inside else "")
@@ -177,7 +195,7 @@ def _deletion_sentence(forecast: LifecycleForecast) -> str:
 def _live_sentence(forecast: LifecycleForecast, creator: str, granted: list[Privilege]) -> str:
     parts = [f"{forecast.address} is live now"]
     if forecast.applying:
-        parts.append(f"{quantity(forecast.grants_applying, 'grant', 'grants')} on it will now apply")
+        parts.append(f"{quantity(forecast.applying_grant_count, 'grant', 'grants')} on it will now apply")
     if granted:
         parts.append(f"{creator} received {', '.join(granted)} on it as its creator")
     elif creator and not forecast.creator_receives:

@@ -2,12 +2,11 @@
 
 import os
 import sys
-from contextlib import nullcontext
 
 from django.core.management.base import CommandError
 
 from grants.active_generation import active_generation
-from grants.history import HistoryError, as_of, parse_as_of, parse_at
+from grants.history import HistoryError, at_moment, parse_moment
 from grants.management.console_command import ConsoleCommand
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
 from grants.policies.policy import Generation
@@ -20,15 +19,14 @@ class AccessCommand(ConsoleCommand):
         parser.add_argument("--generation", help="decide with the rules of this generation; by default the active one")
         parser.add_argument("--as-of", help="answer with the state after this revision, or at this time, such as 812 or "
                                             "2026-05-01T12:00:00Z")
-        parser.add_argument("--at", help="the time that the question is about, such as 2026-12-01T00:00:00Z; now by default")
+        parser.add_argument("--at", help="count the grants and memberships that are valid at this time, such as "
+                                         "2026-12-01T00:00:00Z; by default now, or the time of --as-of")
 
     def handle(self, *, generation, at, **options):
         try:
-            if at is not None:
-                parse_at(at)
-            revision = None if options["as_of"] is None else parse_as_of(options["as_of"])
-            with nullcontext() if revision is None else as_of(revision):
-                self.write_lines(generation=_generation(generation), revision=revision, **options)
+            moment = parse_moment(options["as_of"], at)
+            with at_moment(moment):
+                self.write_lines(generation=_generation(generation), revision=moment.revision, **options)
             self.stdout.flush()
         except HistoryError as error:
             raise CommandError(str(error)) from None

@@ -10,7 +10,8 @@ from grants.models import JournalHead
 
 
 class ConsoleCommand(BaseCommand):
-    """Raise CommandError if the database does not exist or has no tables. A missing SQLite file is not created."""
+    """A command that raises CommandError if the database does not exist or has no tables. A missing SQLite file is not
+    created."""
 
     def execute(self, *args, **options):
         if _is_missing_sqlite_file():

@@ -7,6 +7,7 @@ from django.core.management.base import CommandError
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
+from grants.management.second_person import add_second_person_argument, reason_with_second_person
 from grants.models import Plan
 from grants.plans.apply import apply_plan
 from grants.policies.catalogue import UnknownGeneration
@@ -18,10 +19,13 @@ class PlanCommand(ConsoleCommand):
     def add_arguments(self, parser):
         parser.add_argument("--apply", action="store_true", help="also apply the plan")
         parser.add_argument("--reason", default="", help="the reason, for the journal; required with --apply")
+        add_second_person_argument(parser)
 
-    def handle(self, *, apply, reason, **options):
+    def handle(self, *, apply, reason, second_person, **options):
         if apply and not reason.strip():
             raise CommandError("the reason is missing: --apply needs --reason, because the journal stores it with every change")
+        if apply:
+            reason = reason_with_second_person(reason, second_person)
         try:
             plan, counts = self.create_plan(Author(self.name), **options)
             if apply and plan is not None:

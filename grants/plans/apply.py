@@ -1,12 +1,14 @@
 """Apply a plan as a whole, discard it, or create the inverse plan that undoes it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from django.db import transaction
 from django.utils import timezone
 
+from grants.bulk_rows import database_time, update_rows
 from grants.changes.authority import administrator_transaction
+from grants.changes.four_eyes import check_application
 from grants.changes.outcomes import ChangeItem
 from grants.changes.services import write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
@@ -14,11 +16,12 @@ from grants.journal import Author, Change, append_to_journal, current_revision
 from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, JournalHead, Plan, PlanItem, PlanState, PlanVerb
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, change_of_item, create_plan
 from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
-from grants.plans.permission_effect import check_effect
+from grants.plans.permission_effect import ComputedEffect, check_effect
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.principals.membership_changes import MembershipItem, write_memberships
 from grants.principals.renaming import names_since
 from grants.principals.services import write_user_active
+from grants.validity import VALIDITY_COLUMNS, Validity
 
 ITEMS_PER_BATCH = 2_000
 OPPOSITE_VERBS = {verb: opposite for pair in (GRANT_VERBS, MEMBERSHIP_VERBS, ACTIVATION_VERBS)
@@ -27,40 +30,51 @@ ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not 
 
 
 @dataclass(frozen=True, slots=True)
-class EffectReview:
-    """What the author of a change knows about its effect.
+class EffectConfirmation:
+    """What the author of a change knows about its effect and accepts.
 
     digest: of the effect that was shown to the author; None if none was shown.
     confirms_beyond: whether the author accepts permissions beyond the purpose of the change.
+    computed: returns the effect of a plan above the limits, as a run computed it; None if it is not known.
     """
 
     digest: str | None = None
     confirms_beyond: bool = False
+    computed: Callable[[Plan], ComputedEffect | None] | None = None
 
 
-def apply_plan(*, author: Author, plan_id: int, review: EffectReview | None = None) -> Plan:
+def apply_plan(*, author: Author, plan_id: int, confirmation: EffectConfirmation | None = None) -> Plan:
     """Make all changes of a plan in one transaction, in batches of ITEMS_PER_BATCH, with the author's reason.
 
-    review: the effect is computed again and compared with it; None applies the plan without computing its effect.
+    confirmation: is compared with the effect, which is computed again; None applies the plan without computing its effect.
     Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason is missing, EffectChanged if the effect is
-    not the one that was shown, EffectUnconfirmed if it is not accepted.
+    not the one that was shown, EffectUnconfirmed if it is not accepted, SecondPersonRequired if another person must apply it.
     """
     if not author.reason.strip():
         raise PlanError("the reason is missing: the journal stores it with every change")
     with administrator_transaction(author) as head:
         plan = _proposed_plan(plan_id)
-        if (line := invalidating_line(plan)) is not None:
-            raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
-        permissions = check_effect(plan, review.digest, confirms_beyond=review.confirms_beyond) if review else {}
-        counts = _write_items(head, author, plan)
-        if change_count(counts):
-            append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
-        plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
-        if permissions:
-            plan.effect["permissions"] = permissions
-        plan.revision = head.revision
-        _close_plan(plan, PlanState.APPLIED, author)
+        check_application(author, plan)
+        write_plan(head, author, plan, confirmation)
     return plan
+
+
+def write_plan(head: JournalHead, author: Author, plan: Plan, confirmation: EffectConfirmation | None = None) -> None:
+    """Apply a proposed plan like `apply_plan`, for a caller that holds the lock of the journal and has checked the author."""
+    if (line := invalidating_line(plan)) is not None:
+        raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
+    permissions = {}
+    if confirmation:
+        permissions = check_effect(plan, confirmation.digest, confirms_beyond=confirmation.confirms_beyond,
+                                   computed=confirmation.computed)
+    counts = _write_items(head, author, plan)
+    if change_count(counts):
+        append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
+    plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
+    if permissions:
+        plan.effect["permissions"] = permissions
+    plan.revision = head.revision
+    _close_plan(plan, PlanState.APPLIED, author)
 
 
 def discard_plan(*, author: Author, plan_id: int) -> Plan:
@@ -124,9 +138,10 @@ def _close_plan(plan: Plan, state: PlanState, author: Author) -> None:
 
 def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
     """Make the changes of all items. Return the counts of the changes, as in `Plan.effect`. Raise PlanError if one is invalid."""
-    counts = dict.fromkeys((*VERB_COUNTS.values(), "already", "planned"), 0)
+    counts = dict.fromkeys((*VERB_COUNTS.values(), "periods_removed", "already", "planned"), 0)
     for batch in _batches(plan):
-        changed, planned = _write_batch(head, author, plan, batch)
+        changed, periods_removed, planned = _write_batch(head, author, plan, batch)
+        counts["periods_removed"] += periods_removed
         for row in changed:
             counts[VERB_COUNTS[PlanVerb(row.verb)]] += 1
         counts["already"] += len(batch) - len(changed)
@@ -136,15 +151,19 @@ def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int
     return counts
 
 
-def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[PlanItem]) -> tuple[list[PlanItem], int]:
-    """Make the changes of these items. Return the items that changed something, and the number of planned addresses."""
+def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[PlanItem]) -> tuple[list[PlanItem], int, int]:
+    """Make the changes of these items.
+
+    Return the items that changed something, and the numbers of removed periods and of planned addresses.
+    """
     rows: dict[str, list[PlanItem]] = {verb.value: [row for row in batch if row.verb == verb] for verb in PlanVerb}
     changed: list[PlanItem] = []
+    restores = plan.origin == PlanOrigin.INVERSE
     try:
-        outcome = write_changes(head, author, detail=str(plan), **{
+        outcome = write_changes(head, author, detail=str(plan), allows_past_end=restores, **{
             verb.value: [_change_item(row) for row in rows[verb]] for verb in GRANT_VERBS})
         member_items = {verb.value: [_membership_item(row) for row in rows[verb]] for verb in MEMBERSHIP_VERBS}
-        members = write_memberships(head, author, **member_items)
+        members = write_memberships(head, author, allows_past_end=restores, **member_items)
         for verb in ACTIVATION_VERBS:
             is_active = verb == PlanVerb.ACTIVATE
             changed += [row for row in rows[verb] if write_user_active(
@@ -155,10 +174,26 @@ def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[Plan
         raise PlanError(f"item {position:,} of {plan} cannot be applied: {message}") from None
     except PrincipalError as error:
         raise PlanError(f"{plan} cannot be applied: {error}") from None
-    grants, memberships = {*outcome.granted, *outcome.revoked}, {*members.joined, *members.left}
-    changed += [row for verb in GRANT_VERBS for row in rows[verb] if _change_item(row) in grants]
-    changed += [row for verb in MEMBERSHIP_VERBS for row in rows[verb] if _membership_item(row) in memberships]
-    return changed, len(outcome.planned)
+    grants = {item.key for item in (*outcome.granted, *outcome.revoked, *outcome.changed)}
+    memberships = {item.key for item in (*members.joined, *members.left, *members.changed)}
+    changed += [row for verb in GRANT_VERBS for row in rows[verb] if _change_item(row).key in grants]
+    changed += [row for verb in MEMBERSHIP_VERBS for row in rows[verb] if _membership_item(row).key in memberships]
+    _store_periods_before(
+        [(row, outcome.periods_before.get(_change_item(row).key)) for verb in GRANT_VERBS for row in rows[verb]]
+        + [(row, members.periods_before.get(_membership_item(row).key)) for verb in MEMBERSHIP_VERBS for row in rows[verb]])
+    periods_removed = sum(not item.validity.is_limited for item in (*outcome.changed, *members.changed))
+    return changed, periods_removed, len(outcome.planned)
+
+
+def _store_periods_before(periods: Iterable[tuple[PlanItem, Validity | None]]) -> None:
+    """Store the periods that the items replaced or ended, so that they can be restored. None means that there was no earlier
+    period."""
+    rows = []
+    for item, before in periods:
+        changes_period = before is not None and item.verb in (PlanVerb.GRANT, PlanVerb.JOIN)
+        if (changes_period, before or Validity()) != (item.changes_period, item.validity_before):
+            rows.append((*map(database_time, before or Validity()), changes_period, item.pk))
+    update_rows(PlanItem, (*(f"old_{name}" for name in VALIDITY_COLUMNS), "changes_period"), rows)
 
 
 def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
@@ -178,16 +213,18 @@ def _toggle_noop(rows: list[PlanItem]) -> None:
 
 
 def _change_item(row: PlanItem) -> ChangeItem:
-    return ChangeItem(row.principal, row.address, row.privilege)
+    return ChangeItem(row.principal, row.address, row.privilege, row.validity)
 
 
 def _membership_item(row: PlanItem) -> MembershipItem:
-    return MembershipItem(row.principal_name, row.group_name)
+    return MembershipItem(row.principal_name, row.group_name, row.validity)
 
 
 def _opposite_changes(plan: Plan) -> Iterator[PlanChange]:
     current_name = names_since(plan.revision or 0)
     for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_PER_BATCH):
-        _, principal, target, privilege = change_of_item(row)
+        verb, principal, target, privilege, *_ = change_of_item(row)
         target = current_name(target) if isinstance(target, str) else target
-        yield OPPOSITE_VERBS[PlanVerb(row.verb)].value, current_name(principal), target, privilege
+        if not row.changes_period:
+            verb = OPPOSITE_VERBS[PlanVerb(row.verb)].value
+        yield verb, current_name(principal), target, privilege, row.validity_before

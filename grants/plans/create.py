@@ -1,17 +1,19 @@
 """Store a plan: its items, and its effect on the data of one revision."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
 
 from django.db import transaction
+from django.utils import timezone
 
 from entities.address import Address
 from entities.services import instance_fault
 from entities.vocabulary import Privilege
-from grants.bulk_rows import insert_rows
+from grants.bulk_rows import database_time, insert_rows
 from grants.changes.authority import check_administrator
+from grants.changes.persons import accounts_of
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import GRANT_VERBS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids
@@ -19,17 +21,20 @@ from grants.plans.effect import effect_counts, mark_noop_items
 from grants.plans.stranding import store_strandings
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
+from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 
 MAX_PLAN_ITEMS = 100_000
 ITEMS_PER_BATCH = 900
 MAX_TITLE_LENGTH = 300
 # database columns of PlanItem; `is_so` is the column of `is_noop`
 _COLUMNS = ("plan_id", "position", "verb", "principal_type", "principal_name", "kind", "key", "namespace", "permission_id",
-            "group_name", "is_so")
+            "group_name", *VALIDITY_COLUMNS, "is_so")
 
-# verb, principal (such as `user:alice`), target, privilege. The target of `grant` and `revoke` is an address, of `join` and
-# `leave` a group (such as `group:analysts`), of `activate` and `deactivate` None. Only grants and revocations have a privilege.
-PlanChange = tuple[str, str, Address | str | None, Privilege | None]
+# verb, principal (such as `user:alice`), target, privilege, and the period of a grant or membership to add. The target of `grant`
+# and `revoke` is an address, of `join` and `leave` a group (such as `group:analysts`), of `activate` and `deactivate` None. Only
+# grants and revocations have a privilege.
+PlanChange = (tuple[str, str, Address | str | None, Privilege | None]
+              | tuple[str, str, Address | str | None, Privilege | None, Validity])
 
 
 class PlanOrigin(StrEnum):
@@ -45,7 +50,11 @@ class PlanOrigin(StrEnum):
     GHOSTS = "ghosts"
     FILE = "file"
     OFF_BOARDING = "off-boarding"
+    EXPIRED = "expired"
     LIKE = "like"
+    REQUEST = "request"
+    REVIEW = "review"
+    MEMBERS = "members"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,8 @@ class PlanDraft:
 
     changes: the items, without repetitions. They are iterated once and never all in memory.
     base_revision: the revision that was read before the data from which the changes are computed.
-    empty_message: the error message if there are no changes. The other fields are those of `grants.models.Plan`.
+    empty_message: the error message if there are no changes. maker_ids: the accounts of other persons who decided about the
+    changes than the author. The other fields are those of `grants.models.Plan`.
     """
 
     title: str
@@ -67,6 +77,7 @@ class PlanDraft:
     empty_message: str = "the plan would be empty: nothing changes"
     inverse_of: Plan | None = None
     renewal_of: Plan | None = None
+    maker_ids: Collection[int] = ()
 
 
 def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
@@ -76,10 +87,16 @@ def create_plan(*, author: Author, draft: PlanDraft) -> Plan:
     Raise NotAdministrator, or PlanError if the draft is empty, invalid or too large.
     """
     check_administrator(author)
+    return store_plan(author=author, draft=draft)
+
+
+def store_plan(*, author: Author, draft: PlanDraft) -> Plan:
+    """Store a draft like `create_plan`, for a caller that has checked what the author may do."""
     with transaction.atomic():
         plan = Plan.objects.create(
             title=draft.title[:MAX_TITLE_LENGTH], origin=draft.origin, recipe=draft.recipe, breadth=draft.breadth,
-            watches=list(draft.watches), base_revision=draft.base_revision, made_by=author.name, inverse_of=draft.inverse_of,
+            watches=list(draft.watches), base_revision=draft.base_revision, made_by=author.name,
+            maker_ids=sorted(accounts_of(author).union(draft.maker_ids)), inverse_of=draft.inverse_of,
             renewal_of=draft.renewal_of)
         if not _insert_items(plan, draft.changes):
             raise PlanError(draft.empty_message)
@@ -104,7 +121,7 @@ def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
         if count + len(batch) > MAX_PLAN_ITEMS:
             raise PlanError(f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
                             f"namespace or one user at a time")
-        principals = {name for _, principal, target, _ in batch for name in (principal, target) if isinstance(name, str)}
+        principals = {name for _, principal, target, *_ in batch for name in (principal, target) if isinstance(name, str)}
         principals -= known_principals
         _check_principals(principals)
         known_principals |= principals
@@ -120,24 +137,29 @@ def _check_principals(principals: set[str]) -> None:
 
 
 def _rows(plan: Plan, batch: list[PlanChange], first_position: int) -> Iterator[tuple]:
-    permissions = permission_ids()
-    for position, (verb, principal, target, privilege) in enumerate(batch, first_position):
+    permissions, now = permission_ids(), timezone.now()
+    for position, (verb, principal, target, privilege, *validity) in enumerate(batch, first_position):
         kind, name = parse_principal(principal)
+        period = validity[0] if validity else Validity()
+        if period.is_over(now) and plan.origin != PlanOrigin.INVERSE:
+            raise PlanError(f"the period of {principal} on {target} ended {time_in_words(period.valid_until)}: "
+                            f"choose a later end, or leave it out")
+        times = tuple(map(database_time, period))
         if isinstance(target, Address):
             if fault := instance_fault(target):
                 raise PlanError(fault)
             namespace = target.namespace
             yield (plan.pk, position, str(verb), kind, name, target.kind, target.key, namespace.key if namespace else "",
-                   permissions[privilege], "", False)
+                   permissions[privilege], "", *times, False)
             continue
         group_kind, group = parse_principal(target) if target else ("group", "")
         if (kind, group_kind) != ("user", "group"):
             raise PlanError(f"only users can be activated, deactivated or members, and only of groups: not {principal}")
-        yield plan.pk, position, str(verb), kind, name, "", "", "", None, group, False
+        yield plan.pk, position, str(verb), kind, name, "", "", "", None, group, *times, False
 
 
 def change_of_item(item: PlanItem) -> PlanChange:
     """Return the change that a stored item makes."""
     if item.verb in GRANT_VERBS:
-        return item.verb, item.principal, item.address, item.privilege
-    return item.verb, item.principal, item.group or None, None
+        return item.verb, item.principal, item.address, item.privilege, item.validity
+    return item.verb, item.principal, item.group or None, None, item.validity

@@ -4,16 +4,19 @@
 
 - grants, revokes: items that change something; already: items that change nothing.
 - joins, leaves, activations, deactivations: items that change a membership or the status of a user.
+- periods_removed: of the grants and joins, those that only remove the limits of an existing grant or membership.
 - principals: principals that gain or lose a grant or a membership, or change their status.
 - planned: addresses that a grant registers as planned.
 - stranded_none, stranded_one: live entities that lose administrators and have no or one active administrator afterwards.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from django.contrib.auth.models import Group
-from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+from django.db.models import Case, Count, DateTimeField, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models.functions import Coalesce
 
 from entities.address import Address
 from entities.models import Entity
@@ -22,11 +25,13 @@ from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
 from grants.models import ACTIVATION_VERBS, GRANT_VERBS, GroupGrant, Plan, PlanItem, PlanVerb, User, UserGrant, privilege_of
 from grants.querysets import memberships
+from grants.validity import VALIDITY_COLUMNS
 
 Tally = dict[tuple[str, Privilege], int]
 # by verb, the name of the count of its changing items in `Plan.effect`
 VERB_COUNTS = {PlanVerb.GRANT: "grants", PlanVerb.REVOKE: "revokes", PlanVerb.JOIN: "joins", PlanVerb.LEAVE: "leaves",
                PlanVerb.ACTIVATE: "activations", PlanVerb.DEACTIVATE: "deactivations"}
+REMOVES_PERIOD = Q(changes_period=True, valid_from=None, valid_until=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,8 @@ class PrincipalEffect:
 
 
 def plan_counts(plan: Plan) -> dict[str, int]:
-    """Return `Plan.effect` with all counts. Plans of older versions have no counts of memberships."""
-    return dict.fromkeys(VERB_COUNTS.values(), 0) | plan.effect
+    """Return `Plan.effect` with all counts. Plans of older versions have no counts of memberships and removed periods."""
+    return dict.fromkeys((*VERB_COUNTS.values(), "periods_removed"), 0) | plan.effect
 
 
 def change_count(counts: dict[str, int]) -> int:
@@ -64,22 +69,48 @@ def changing_items(plan: Plan) -> QuerySet[PlanItem]:
 def mark_noop_items(plan: Plan, verbs: Collection[str]) -> None:
     """Mark the items that would change nothing now, such as grants that exist and revocations of grants that do not exist.
 
+    An item that only changes the period of a grant or a membership gets the period before.
     verbs: those of the items. Runs at most seven statements.
     """
     user_grants = _grants_of_item(UserGrant, user__username=OuterRef("principal_name"))
     group_grants = _grants_of_item(GroupGrant, group__name=OuterRef("principal_name"))
     is_held = Q(principal_type="user") & Q(Exists(user_grants)) | Q(principal_type="group") & Q(Exists(group_grants))
     if PlanVerb.GRANT in verbs:
-        plan.items.filter(is_held, verb=PlanVerb.GRANT).update(is_noop=True)
+        existing = {"user": user_grants, "group": group_grants}
+        plan.items.filter(is_held, verb=PlanVerb.GRANT).update(**_period_columns(existing))
     if PlanVerb.REVOKE in verbs:
         plan.items.filter(verb=PlanVerb.REVOKE).update(is_noop=True)
         plan.items.filter(is_held, verb=PlanVerb.REVOKE).update(is_noop=False)
-    is_member = Q(Exists(memberships().filter(user__username=OuterRef("principal_name"), group__name=OuterRef("group_name"))))
+    members = memberships().filter(user__username=OuterRef("principal_name"), group__name=OuterRef("group_name"))
+    is_member = Q(Exists(members))
+    if PlanVerb.JOIN in verbs:
+        plan.items.filter(is_member, verb=PlanVerb.JOIN).update(**_period_columns({"user": members}))
     is_active = Q(Exists(User.objects.filter(username=OuterRef("principal_name"), is_active=True)))
-    for verb, condition in ((PlanVerb.JOIN, is_member), (PlanVerb.LEAVE, ~is_member),
-                            (PlanVerb.ACTIVATE, is_active), (PlanVerb.DEACTIVATE, ~is_active)):
+    for verb, condition in ((PlanVerb.LEAVE, ~is_member), (PlanVerb.ACTIVATE, is_active), (PlanVerb.DEACTIVATE, ~is_active)):
         if verb in verbs:
             plan.items.filter(condition, verb=verb).update(is_noop=True)
+
+
+def _period_columns(existing: Mapping[str, QuerySet]) -> dict:
+    """Return the new values of items whose grant or membership exists: whether nothing changes, and the period before.
+
+    existing: the subquery of the existing row, by type of the principal.
+    """
+    has_same_period = Q(pk__in=())
+    for type_, rows in existing.items():
+        same = rows.alias(**{f"{name}_key": _time_key(name) for name in VALIDITY_COLUMNS}).filter(
+            **{f"{name}_key": _time_key(OuterRef(name)) for name in VALIDITY_COLUMNS})
+        has_same_period |= Q(principal_type=type_) & Q(Exists(same))
+    return {
+        "is_noop": Case(When(has_same_period, then=Value(True)), default=Value(False)),
+        "changes_period": Case(When(has_same_period, then=Value(False)), default=Value(True)),
+        **{f"old_{name}": Case(*(When(principal_type=type_, then=Subquery(rows.values(name)[:1]))
+                                 for type_, rows in existing.items()), default=None) for name in VALIDITY_COLUMNS}}
+
+
+def _time_key(time: str | OuterRef) -> Coalesce:
+    """Return the time; for null, a time that no period has, because null does not equal null."""
+    return Coalesce(time, Value(datetime(1, 1, 1, tzinfo=UTC), DateTimeField()))
 
 
 def _grants_of_item(model: type[UserGrant | GroupGrant], **principal) -> QuerySet:
@@ -93,10 +124,16 @@ def effect_counts(plan: Plan) -> dict[str, int]:
 
     A fixed number of statements, and one more for each thousand addresses that will be registered.
     """
-    by_verb = dict(changing_items(plan).order_by().values_list("verb").annotate(Count("pk")))
+    rows = changing_items(plan).order_by().values_list("verb").annotate(
+        total=Count("pk"), removed=Count("pk", filter=REMOVES_PERIOD))
+    by_verb, periods_removed = {}, 0
+    for verb, total, total_removed in rows:
+        by_verb[verb] = total
+        periods_removed += total_removed
     stranded = plan.strandings
     return {
         **{name: by_verb.get(verb, 0) for verb, name in VERB_COUNTS.items()},
+        "periods_removed": periods_removed,
         "already": plan.items.filter(is_noop=True).count(), "principals": len(PrincipalEffects(plan)),
         "planned": _planned_count(plan),
         "stranded_none": stranded.filter(admins_left=0).count(), "stranded_one": stranded.filter(admins_left=1).count(),

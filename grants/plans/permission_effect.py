@@ -3,35 +3,107 @@
 The purpose follows from the source of the plan. `Plan.effect["permissions"]` stores the effect with which a plan was applied.
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Exists, Min, OuterRef, Q
+
 from entities.address import parse_address
+from entities.models import Entity, State
 from grants.active_generation import active_generation
 from grants.effects.changes import changes_of_plan
-from grants.effects.effect import Effect, effect_of
-from grants.effects.purposes import AnswerQuestion, DeleteNamespace, KeepPermissions, Purpose
+from grants.effects.consequences import Consequences
+from grants.effects.effect import TOO_LARGE, Effect, effect_of
+from grants.effects.purposes import AnswerQuestion, AnswerQuestions, DeleteNamespace, KeepPermissions, Purpose
 from grants.errors import EffectChanged, EffectTooLarge, EffectUnconfirmed, PlanError
-from grants.models import Plan
+from grants.history.errors import AsOfError, HistoryNotReady
+from grants.history.past import as_of
+from grants.journal import current_revision
+from grants.models import GRANT_VERBS, JournalLine, Plan, PlanState, PlanVerb
 from grants.plans.create import PlanOrigin
+from grants.plans.effect import changing_items, plan_counts
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
-
-# the digest of an effect that is too large to be computed
-TOO_LARGE = "too-large"
+from grants.principals.access_ending import count_access
 
 
-def plan_effect(plan: Plan, generation: Generation | str | None = None) -> Effect:
-    """Return the effect of a proposed plan on the current data. generation: by default, the one for which the plan was created.
+@dataclass(frozen=True, slots=True)
+class ComputedEffect:
+    """The effect of a plan above the limits, as a run computed it for the current data. summary: to be stored with the plan.
 
-    Raise EffectTooLarge above the limits of the settings, PlanError if the plan is not proposed, UnknownGeneration.
+    max_gained_beyond: the permissions that must be confirmed.
     """
+
+    digest: str
+    summary: dict
+    max_gained_beyond: int
+
+
+def plan_effect(plan: Plan, generation: Generation | str | None = None, at: datetime | None = None) -> Effect:
+    """Return the effect of a plan: of a proposed plan on the current data, of an applied plan on the data before it was applied.
+
+    generation: by default, the one for which the plan was created, or with which it was applied. at: see `effect_of`.
+    Raise EffectTooLarge above the limits of the settings, PlanError if the plan was discarded, or if the data before it was
+    applied is not known,
+    UnknownGeneration.
+    """
+    rules = generation_by_name(generation) if isinstance(generation, str) else generation
+    if plan.state == PlanState.APPLIED:
+        return _applied_effect(plan, rules, at)
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
-    rules = generation_by_name(generation) if isinstance(generation, str) else generation or generation_of_plan(plan)
-    return effect_of(changes_of_plan(plan), rules, purpose_of_plan(plan))
+    return effect_of(changes_of_plan(plan), rules or generation_of_plan(plan), purpose_of_plan(plan), at)
+
+
+def _applied_effect(plan: Plan, generation: Generation | None, at: datetime | None) -> Effect:
+    """Return the effect of an applied plan, computed as of the revision before it. See `grants.history.past.as_of`."""
+    changes, purpose, revision = list(changes_of_plan(plan)), purpose_of_plan(plan), _revision_before(plan)
+    rules, stored = generation or generation_of_plan(plan), plan.effect.get("permissions") or {}
+    try:
+        with as_of(revision):
+            effect = effect_of(changes, rules, purpose, at)
+    except (AsOfError, HistoryNotReady) as error:
+        raise PlanError(f"the effect of {plan} cannot be computed again: {error}") from None
+    is_stored = at is None and stored.get("generation") == rules.name
+    if is_stored and any(stored[part] != totals for part, totals in effect.summary.items()):
+        raise PlanError(f"the effect of {plan} cannot be computed again: some data from that time is not known")
+    return effect
+
+
+def _revision_before(plan: Plan) -> int:
+    """Return the revision before the plan was applied. Runs up to one query."""
+    stored = plan.effect.get("permissions") or {}
+    if "revision" in stored:
+        return stored["revision"]
+    lines = JournalLine.objects.filter(revision__gt=plan.base_revision, revision__lte=plan.revision or 0)
+    first = lines.filter(Q(detail=str(plan)) | Q(detail__startswith=f"{plan}:")).aggregate(Min("revision"))["revision__min"]
+    return (plan.revision if first is None else first - 1) or 0
+
+
+def plan_consequences(plan: Plan) -> Consequences:
+    """Return the leftover grants, sessions and tokens of a proposed plan; of an applied plan, those that were stored with it.
+
+    Runs up to four queries.
+    """
+    if not plan.is_proposed:
+        stored = plan.effect.get("permissions") or {}
+        return Consequences(**{name: stored.get(name, 0) for name in Consequences._fields})
+    is_leftover = Exists(Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key"), state=State.DELETED))
+    rows = changing_items(plan).filter(is_leftover, verb__in=GRANT_VERBS).order_by().values_list("verb")
+    leftovers = dict(rows.annotate(Count("pk")))
+    leaving = changing_items(plan).filter(verb=PlanVerb.DEACTIVATE).values_list("principal_name", flat=True)
+    return Consequences(leftovers.get(PlanVerb.GRANT, 0), leftovers.get(PlanVerb.REVOKE, 0),
+                        *count_access(list(leaving) if plan_counts(plan)["deactivations"] else []))
 
 
 def generation_of_plan(plan: Plan) -> Generation:
-    """Return the generation in which a plan is evaluated: the one for which it was created, or the active one."""
-    name = plan.recipe.get("to_generation") or plan.recipe.get("generation")
+    """Return the generation in which a plan is evaluated.
+
+    It is the one with which the plan was applied, the one for which it was created, or the active one.
+    """
+    stored = plan.effect.get("permissions") or {}
+    name = stored.get("generation") or plan.recipe.get("to_generation") or plan.recipe.get("generation")
     return GENERATIONS[name] if name in GENERATIONS else active_generation()
 
 
@@ -46,27 +118,39 @@ def purpose_of_plan(plan: Plan) -> Purpose | None:
         case PlanOrigin.CHANGE_SET if "operation" in recipe:
             subject_type, _, subject = recipe["subject"].partition(":")
             return AnswerQuestion(subject if subject_type == "user" else "", recipe["operation"], parse_address(recipe["entity"]))
+        case PlanOrigin.REQUEST:
+            return AnswerQuestions(recipe["subject"], frozenset(
+                (parse_address(address), operation) for operation, address in recipe["wanted"]))
     return None
 
 
-def check_effect(plan: Plan, digest: str | None, *, confirms_beyond: bool) -> dict:
+def check_effect(plan: Plan, digest: str | None, *, confirms_beyond: bool,
+                 computed: Callable[[Plan], ComputedEffect | None] | None = None) -> dict:
     """Check the effect of a plan before it is applied. Return its summary, to be stored with the plan.
 
-    digest: of the effect that was shown; None if none was shown.
+    digest: of the effect that was shown; None if none was shown. computed: returns the effect of a plan above the limits.
     Raise EffectChanged if the effect is not the one that was shown. Raise EffectUnconfirmed if it gives permissions beyond the
     purpose of the plan, or cannot be computed, and `confirms_beyond` is false.
     """
     try:
         effect = plan_effect(plan)
     except EffectTooLarge as error:
+        from_run = computed(plan) if computed else None
+        if from_run is not None:
+            return _check_known(plan, digest, from_run, confirms_beyond=confirms_beyond)
         if digest not in (None, TOO_LARGE):
             raise EffectChanged(str(plan)) from None
         if not confirms_beyond:
             raise EffectUnconfirmed(f"{error}; or confirm that {plan} is applied without knowing its effect") from None
         return {}
+    known = ComputedEffect(effect.digest, effect.summary | {"generation": effect.generation}, effect.max_gained_beyond)
+    return _check_known(plan, digest, known, confirms_beyond=confirms_beyond)
+
+
+def _check_known(plan: Plan, digest: str | None, effect: ComputedEffect, *, confirms_beyond: bool) -> dict:
     if digest not in (None, effect.digest):
         raise EffectChanged(str(plan))
-    if effect.tally.gained_beyond and not confirms_beyond:
-        raise EffectUnconfirmed(f"{plan} also gives {effect.tally.gained_beyond:,} permissions beyond its purpose: look at its "
-                                f"effect, and confirm it or discard the plan")
-    return effect.summary | {"generation": effect.generation}
+    if effect.max_gained_beyond and not confirms_beyond:
+        raise EffectUnconfirmed(f"{plan} also gives {effect.max_gained_beyond:,} permissions beyond its purpose: look at its "
+                                "effect, and confirm it or discard the plan")
+    return effect.summary | {"revision": current_revision(), **plan_consequences(plan)._asdict()}

@@ -1,9 +1,11 @@
 """Renew a plan: create it again from its source and the current data."""
 
 from dataclasses import replace
+from itertools import zip_longest
 
 from django.db import transaction
 
+from grants.changes.four_eyes import makers_of
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan
@@ -27,6 +29,17 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
                         f"new report")
     with transaction.atomic():
         renewed = RENEWALS[plan.origin](author, plan)
+        # otherwise the person who made the plan could renew it to become a second person, or make another plan of it
+        makers = makers_of(plan) if _has_same_items(renewed, plan) else makers_of(plan).union(renewed.maker_ids)
+        renewed.maker_ids = sorted(makers)
+        renewed.save(update_fields=["maker_ids"])
         if plan.is_proposed:
             discard_plan(author=replace(author, reason=f"renewed as {renewed}"), plan_id=plan.pk)
     return renewed
+
+
+def _has_same_items(plan: Plan, other: Plan) -> bool:
+    columns = ("verb", "principal_type", "principal_name", "kind", "key", "permission_id", "group_name", "valid_from",
+               "valid_until")
+    rows = [part.items.order_by("position").values_list(*columns).iterator(chunk_size=2_000) for part in (plan, other)]
+    return all(one == two for one, two in zip_longest(*rows))

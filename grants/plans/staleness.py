@@ -13,15 +13,18 @@ from django.db.models.functions import Left, Length, StrIndex, Substr
 
 from entities.address import ancestor_kinds, instance_address
 from entities.vocabulary import KINDS
-from grants.journal import RUN_ACTIONS
+from grants.journal import BREAK_GLASS_ACTIONS, REQUEST_ACTIONS, REVIEW_ACTIONS, RUN_ACTIONS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
-# actions that cannot change a decision
-IRRELEVANT_ACTIONS = ("describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
+# Actions that cannot change a decision. Time changed it before a line about the beginning or the end of a period was written, and
+# applying a plan computes its effect again.
+IRRELEVANT_ACTIONS = ("begin", "expire",
+                      "describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
                       "identity-link", "identity-unlink", "token-remove", "group-change", "factor-add", "factor-remove",
                       "factor-reset",
                       "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change",
-                      "webhook-delete", *RUN_ACTIONS)
+                      "webhook-delete", "approvers-set", "delegation-set", "generation-propose", *BREAK_GLASS_ACTIONS,
+                      *REQUEST_ACTIONS, *REVIEW_ACTIONS, *RUN_ACTIONS)
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:
@@ -62,8 +65,9 @@ def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
         plan, principal_type=OuterRef("principal_type"), principal_name=OuterRef("principal_name"))
     # the groups of memberships: only their removal or new name matters, not their other members
     changes_principal |= Q(principal_type="group") & _has_item(plan, group_name=OuterRef("principal_name"))
-    # in lines about members, `detail` is the group, written `group:NAME`
-    changes_group = _has_item(plan, principal_type="group", principal_name=Substr(OuterRef("detail"), len("group:") + 1))
+    # in lines about members, `detail` ends in the group, written `group:NAME`; a period before it does not contain `group:`
+    start = StrIndex(OuterRef("detail"), Value("group:")) + len("group:")
+    changes_group = _has_item(plan, principal_type="group", principal_name=Substr(OuterRef("detail"), start))
     return lines.filter(
         (~Q(entity="") & changes_entity) | Q(principal__in=plan.watches) | (Q(entity="") & changes_principal)
         | (Q(action__in=("member-add", "member-remove")) & changes_group))

@@ -11,9 +11,10 @@ from django.db.models import QuerySet
 from entities.address import Address
 from entities.models import Entity, State
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
-from grants.bulk_rows import chunks, insert_rows
+from grants.bulk_rows import chunks, database_time, insert_rows
 from grants.models import GroupGrant, Plan, PlanItem, PlanStranding, PlanVerb, User, UserGrant, permission_ids
 from grants.querysets import active_principal_sql, principal_sql
+from grants.validity import in_force_sql, question_time
 
 _ITEM, _ENTITY = PlanItem._meta.db_table, Entity._meta.db_table
 _USER, _MEMBER = User._meta.db_table, User.groups.through._meta.db_table
@@ -53,7 +54,7 @@ def _stranded_sql(plan_id: int, admin: int, changes_members: bool) -> str:
     At most two administrators of an entity are counted. The plan strands an entity if fewer than two remain, and fewer than
     before.
     """
-    sql = _PlanSql(int(plan_id), int(admin), changes_members)
+    sql = _PlanSql(int(plan_id), int(admin), changes_members, f"'{database_time(question_time())}'")
     return f"""
 WITH t AS (
   SELECT e.id, e.kind, e.key FROM {_ENTITY} e WHERE e.state = '{State.LIVE}' AND e.id IN ({" UNION ".join(sql.candidates())})
@@ -66,14 +67,16 @@ SELECT admins, kind, key FROM counted WHERE admins < admins_before"""
 
 @dataclass(frozen=True, slots=True)
 class _PlanSql:
-    """The parts of the query for one plan: SELECT statements of which the caller makes a union.
+    """The parts of the query for one plan: SELECT statements that the caller combines with UNION.
 
+    at: the time of the question, as a literal. Grants, memberships and items that are not in force then make no administrator.
     Their aliases: `t` the entity, `u` a user, `o` a group, `m` a membership, `g` a grant, `i` an item.
     """
 
     plan_id: int
     admin: int
     changes_members: bool
+    at: str
 
     def candidates(self) -> list[str]:
         """Return the queries for the ids of entities that lose an administrator."""
@@ -82,10 +85,10 @@ class _PlanSql:
                 f"AND i.permission_id = {self.admin} AND NOT i.is_so"]
         if not self.changes_members:
             return rows
-        group_grants = f"JOIN {_GROUP_GRANT} g ON g.group_id = o.id AND g.permission_id = {self.admin}"
+        group_grants = f"JOIN {_GROUP_GRANT} g ON g.group_id = o.id AND g.permission_id = {self.admin} AND {self._in_force('g')}"
         # a group that keeps two active users strands nothing
         remaining = (f"SELECT 1 FROM {_MEMBER} m JOIN {_USER} u ON u.id = m.user_id WHERE m.group_id = o.id "
-                     f"AND {self._is_member_after()} LIMIT {MIN_ADMINISTRATORS}")
+                     f"AND {self._in_force('m')} AND {self._is_member_after()} LIMIT {MIN_ADMINISTRATORS}")
         is_small = f"(SELECT count(*) FROM ({remaining}) r) < {MIN_ADMINISTRATORS}"
         leavers = f"{items} {_USER} l ON l.username = i.principal_name"
         is_leaver = f"{self._is_item('deactivate')} AND NOT i.is_so"
@@ -94,9 +97,9 @@ class _PlanSql:
             f"SELECT g.content_object_id {items} auth_group o ON o.name = i.group_name {group_grants} "
             f"WHERE {self._is_item('leave')} AND NOT i.is_so AND {is_small}",
             f"SELECT g.content_object_id {leavers} JOIN {_USER_GRANT} g ON g.user_id = l.id WHERE {is_leaver} "
-            f"AND g.permission_id = {self.admin}",
-            f"SELECT g.content_object_id {leavers} JOIN {_MEMBER} k ON k.user_id = l.id JOIN auth_group o ON o.id = k.group_id "
-            f"{group_grants} WHERE {is_leaver} AND {is_small}",
+            f"AND g.permission_id = {self.admin} AND {self._in_force('g')}",
+            f"SELECT g.content_object_id {leavers} JOIN {_MEMBER} k ON k.user_id = l.id AND {self._in_force('k')} "
+            f"JOIN auth_group o ON o.id = k.group_id {group_grants} WHERE {is_leaver} AND {is_small}",
         ]
 
     def admins_before(self) -> list[str]:
@@ -114,32 +117,37 @@ class _PlanSql:
             f"SELECT u.id FROM {_ITEM} i JOIN {_USER} u ON {self._is_grant_item('grant', 'user', 'u.username')} "
             f"WHERE {self._is_active_after()}",
             f"SELECT u.id FROM {_ITEM} i JOIN auth_group o ON {self._is_grant_item('grant', 'group', 'o.name')} "
-            f"JOIN {_MEMBER} m ON m.group_id = o.id JOIN {_USER} u ON u.id = m.user_id WHERE {self._is_member_after()}",
+            f"JOIN {_MEMBER} m ON m.group_id = o.id AND {self._in_force('m')} "
+            f"JOIN {_USER} u ON u.id = m.user_id WHERE {self._is_member_after()}",
         ]
         if not self.changes_members:
             return rows
         is_granted = f"EXISTS (SELECT 1 FROM {_ITEM} i WHERE {self._is_grant_item('grant', 'group', 'o.name')})"
         keeps = (f"EXISTS (SELECT 1 FROM {_GROUP_GRANT} g WHERE g.group_id = o.id AND g.content_object_id = t.id "
-                 f"AND g.permission_id = {self.admin}) AND NOT {group_revoked}")
+                 f"AND g.permission_id = {self.admin} AND {self._in_force('g')}) AND NOT {group_revoked}")
         return [*rows, f"SELECT u.id FROM {_ITEM} j JOIN {_USER} u ON u.username = j.principal_name "
                        f"JOIN auth_group o ON o.name = j.group_name WHERE {self._is_item('join', alias='j')} "
-                       f"AND {self._is_active_after()} AND ({is_granted} OR {keeps})"]
+                       f"AND {self._in_force('j')} AND {self._is_active_after()} AND ({is_granted} OR {keeps})"]
 
     def _direct_grants(self) -> str:
         return (f"FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id "
-                f"WHERE g.content_object_id = t.id AND g.permission_id = {self.admin}")
+                f"WHERE g.content_object_id = t.id AND g.permission_id = {self.admin} AND {self._in_force('g')}")
 
     def _group_grants(self) -> str:
         return (f"FROM {_GROUP_GRANT} g JOIN auth_group o ON o.id = g.group_id JOIN {_MEMBER} m ON m.group_id = g.group_id "
-                f"JOIN {_USER} u ON u.id = m.user_id WHERE g.content_object_id = t.id AND g.permission_id = {self.admin}")
+                f"JOIN {_USER} u ON u.id = m.user_id WHERE g.content_object_id = t.id AND g.permission_id = {self.admin} "
+                f"AND {self._in_force('g')} AND {self._in_force('m')}")
+
+    def _in_force(self, alias: str) -> str:
+        return in_force_sql(alias, self.at)
 
     def _is_item(self, verb: str, alias: str = "i") -> str:
         return f"{alias}.plan_id = {self.plan_id} AND {alias}.verb = '{PlanVerb(verb)}'"
 
     def _is_grant_item(self, verb: str, principal_type: str, name: str) -> str:
         """Return the condition that item `i` grants or revokes ADMIN on the entity `t` for this principal."""
-        return (f"{self._is_item(verb)} AND i.kind = t.kind AND i.key = t.key AND i.permission_id = {self.admin} "
-                f"AND i.principal_type = '{principal_type}' AND i.principal_name = {name}")
+        return (f"{self._is_item(verb)} AND {self._in_force('i')} AND i.kind = t.kind AND i.key = t.key "
+                f"AND i.permission_id = {self.admin} AND i.principal_type = '{principal_type}' AND i.principal_name = {name}")
 
     def _is_active_after(self) -> str:
         """Return the condition that user `u` is active after the plan."""

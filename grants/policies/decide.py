@@ -5,6 +5,7 @@ The default is a denial: an unknown subject, kind or operation, a missing rule a
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from entities.address import Address
@@ -23,16 +24,37 @@ from grants.policies.grammar import (
 from grants.policies.question import Question
 
 
+class HolderName(str):
+    """The written form of a principal that holds a privilege.
+
+    valid_until: the time at which the grant or the membership through which it counts ends; None if neither ends.
+    """
+
+    __slots__ = ("valid_until",)
+    valid_until: datetime | None
+
+    def __new__(cls, principal: str, valid_until: datetime | None = None) -> "HolderName":
+        holder = super().__new__(cls, principal)
+        holder.valid_until = valid_until
+        return holder
+
+
 @dataclass(frozen=True, slots=True)
 class HeldGrant:
     """A grant that counts for the subject.
 
-    principal: the holder as it is written, either the subject itself or one of its groups.
+    principal: the holder as it is written, either the subject itself or one of its groups. valid_until: as in `HolderName`.
     """
 
     principal: str
     entity: Address
     privilege: Privilege
+    valid_until: datetime | None = None
+
+    @classmethod
+    def of(cls, holder: str, entity: Address, privilege: Privilege) -> "HeldGrant":
+        """Return the grant of a value of `Facts.privileges_on`."""
+        return cls(str(holder), entity, privilege, holder.valid_until if isinstance(holder, HolderName) else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +81,8 @@ class Facts(Protocol):
     def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
         """Return the privileges that the subject holds on exactly `address`.
 
-        Each privilege maps to a principal that holds it, or to an empty string if the facts are not for an explanation.
+        Each privilege maps to a principal that holds it, or to an empty string if the facts are not for an explanation. The
+        principal can be a `HolderName`.
         """
 
     def has_grant_at_or_below(self, address: Address) -> bool:

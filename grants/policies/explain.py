@@ -22,8 +22,10 @@ from grants.policies.grammar import (
     Scope,
     UnknownExpression,
 )
+from grants.policies.inactive_grants import InactiveGrant
 from grants.policies.question import Question
 from grants.policies.source import Source
+from grants.policies.times import time_in_words
 
 MissingGrant = tuple[Address, Privilege]
 
@@ -82,6 +84,7 @@ class Decision:
     no grants would.
     unlisted_count: number of further grants of that set that are counted but not listed.
     state: `planned`, `deleted` or `not registered` if the target is not live and the reader may know it; empty otherwise.
+    inactive_grants: grants of the subject that begin later or have ended; set only by `grants.evaluation.inactive_grants`.
     """
 
     question: Question
@@ -93,6 +96,7 @@ class Decision:
     missing_grants: tuple[MissingGrant, ...] | None = None
     unlisted_count: int = 0
     state: str = ""
+    inactive_grants: tuple[InactiveGrant, ...] = ()
 
     @property
     def generation(self) -> str:
@@ -179,7 +183,7 @@ def is_applicable(expression: Expression, question: Question) -> bool:
 
 def _try_has(privileges: tuple[Privilege, ...], address: Address, facts: Facts) -> Attempt:
     holders = facts.privileges_on(address)
-    grants = tuple(HeldGrant(holders[privilege], address, privilege) for privilege in privileges if privilege in holders)
+    grants = tuple(HeldGrant.of(holders[privilege], address, privilege) for privilege in privileges if privilege in holders)
     return Attempt("has", bool(grants), f"{privileges_in_words(privileges)} on {address}", privileges, address, grants,
                    () if grants else ((address, privileges[0]),))
 
@@ -303,7 +307,8 @@ def _deciding_attempts(tree: Attempt) -> Iterator[Attempt]:
 
 def _grant_words(question: Question, grant: HeldGrant) -> str:
     through = "" if grant.principal == question.principal else f" through {grant.principal}"
-    return f"{grant.privilege} on {grant.entity}{through}"
+    until = f" until {time_in_words(grant.valid_until)}" if grant.valid_until else ""
+    return f"{grant.privilege} on {grant.entity}{through}{until}"
 
 
 def _unmet_words(tree: Attempt) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
@@ -74,6 +75,15 @@ class Generation:
             return None
         rule = self.general[operation_class]
         return Policy(kind, operation, rule.requirement, rule.source)
+
+
+def rules_digest(generation: Generation) -> str:
+    """Return a short text that changes with the rules of a generation and with the kinds, not with the sources of policies."""
+    content = [
+        [(key, policy.requirement) for key, policy in sorted(generation.policies.items())],
+        [(operation_class, rule.requirement) for operation_class, rule in sorted(generation.general.items())],
+        generation.creator_receives, generation.deleting_removes_grants, generation.deletion, list(KINDS.items())]
+    return sha256(repr(content).encode()).hexdigest()[:12]
 
 
 PRIVILEGE_SOURCE = Source("002", "Summary", "privileges on each entity are evaluated independently",

@@ -197,7 +197,7 @@ def _generation(context: dict[str, Any], active_generation: str) -> str:
 
 
 def _check_time(context: dict[str, Any]) -> None:
-    """Check the time that the question is about. No rule depends on it yet."""
+    """Check the time that the question is about. Evaluators read it from the thread (`grants.validity.at_time`)."""
     try:
         parse_time(context["at"])
     except TimeError as error:

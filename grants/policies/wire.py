@@ -4,22 +4,23 @@ from collections.abc import Callable
 from typing import Any
 
 from grants.policies.decide import Facts, HeldGrant, is_permitted
-from grants.policies.explain import Attempt, Decision, MissingGrant, early_denial_reason, explain, with_state
+from grants.policies.explain import Attempt, Decision, MissingGrant, early_denial_reason, with_state
+from grants.policies.inactive_grants import sentence_with_inactive
 from grants.policies.question import Question, QuestionError
+from grants.policies.times import format_time
 
 # removes the parts of an explanation that its reader may not see
 Redaction = Callable[[Decision], Decision]
 
 
-def answer_as_json(question: Question, facts: Facts, redact: Redaction | None = None, state: str = "") -> dict[str, Any]:
-    """Return the answer: `decision`, and `context` if an explanation is requested or if no requirement was evaluated.
+def explained_as_json(decision: Decision, redact: Redaction | None = None, state: str = "") -> dict[str, Any]:
+    """Return the answer to a question with `explain`. state: that of the target, if it is not live; empty otherwise."""
+    redacted = redact(decision) if redact else decision
+    return decision_as_json(with_state(redacted, state) if state else redacted)
 
-    state: the state of the target, which an explanation names; empty if the target is live.
-    """
-    if question.explain:
-        decision = explain(question, facts)
-        redacted = redact(decision) if redact else decision
-        return decision_as_json(with_state(redacted, state) if state else redacted)
+
+def answer_as_json(question: Question, facts: Facts) -> dict[str, Any]:
+    """Return the answer to a question without `explain`: `decision`, and `context` if no requirement was evaluated."""
     if is_permitted(question, facts):
         return {"decision": True}
     reason = early_denial_reason(question, facts)
@@ -38,7 +39,7 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         answer = _denial_as_json(decision.question, decision.reason)
     answer["context"] |= {
         "generation": decision.generation,
-        "sentence": decision.sentence,
+        "sentence": sentence_with_inactive(decision.sentence, decision.question.principal, decision.inactive_grants),
         "attempts": [attempt_as_json(attempt) for attempt in decision.attempts],
     }
     if decision.state:
@@ -47,6 +48,8 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         answer["context"]["source"] = decision.source.as_json()
     if decision.missing_grants is not None:
         answer["context"]["missing"] = [missing_grant_as_json(grant) for grant in decision.missing_grants]
+    if decision.inactive_grants:
+        answer["context"]["not_in_force"] = [grant.as_json() for grant in decision.inactive_grants]
     return answer
 
 
@@ -66,7 +69,8 @@ def attempt_as_json(attempt: Attempt) -> dict[str, Any]:
 
 
 def grant_as_json(grant: HeldGrant) -> dict[str, Any]:
-    return {"principal": grant.principal, "entity": str(grant.entity), "privilege": str(grant.privilege)}
+    members = {"principal": grant.principal, "entity": str(grant.entity), "privilege": str(grant.privilege)}
+    return members | {"valid_until": format_time(grant.valid_until)} if grant.valid_until else members
 
 
 def missing_grant_as_json(grant: MissingGrant) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Find the live entities that would be stranded if a user left, a group were removed, or one grant or membership ended.
 
 A user who leaves or is deactivated loses all direct grants and all memberships. A removed group loses all its grants.
+Administrators are those of the time of the question: grants and memberships that are not in force make no administrator.
 """
 
 from collections.abc import Iterable
@@ -14,7 +15,8 @@ from entities.selectors import sorted_by_address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.principals.principal_lists import capped_count_subquery
-from grants.querysets import effective_memberships
+from grants.querysets import effective_memberships, memberships_in_force
+from grants.validity import in_force
 
 MAX_ADMIN_GRANTS_READ = 2_000
 MAX_STRANDED_ROWS = 50
@@ -91,7 +93,7 @@ def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
     """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing. Runs at most ten queries."""
     is_group = isinstance(holder, Group)
     grants = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
-    grants = grants.filter(permission_id=permission_ids()[Privilege.ADMIN], content_object=entity)
+    grants = grants.filter(**in_force(), permission_id=permission_ids()[Privilege.ADMIN], content_object=entity)
     if not entity.is_live or not grants.exists():
         return _administrator_loss({})
     removed = _RemovedAccess(group=holder) if is_group else _RemovedAccess(user=holder)
@@ -103,7 +105,7 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
     """Return the loss if the user were removed from the group. Runs at most ten queries."""
     if group.pk not in _decisive_groups(user):
         return _administrator_loss({})
-    live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
+    live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE, **in_force()}
     entity_ids = list(GroupGrant.objects.filter(group=group, **live).order_by().values_list(
         "content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1])
     remaining = _remaining_admins(_RemovedAccess(member=user, member_of=group), set(entity_ids[:MAX_ADMIN_GRANTS_READ]))
@@ -140,7 +142,7 @@ def _administrator_loss(remaining: dict[int, set[int]], is_truncated: bool = Fal
 
 def _admin_entity_ids(principal: User | Group) -> QuerySet:
     """Return the primary keys of live entities that would lose an administrator, once for each grant."""
-    live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE}
+    live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE, **in_force()}
     through_groups = GroupGrant.objects.filter(group__in=_decisive_groups(principal), **live).order_by()
     through_groups = through_groups.values_list("content_object_id", flat=True)
     if isinstance(principal, Group):
@@ -158,7 +160,7 @@ def _decisive_groups(principal: User | Group) -> list[int]:
     if isinstance(principal, Group):
         return [principal.pk] if effective_memberships().filter(group=principal).exists() else []
     others = effective_memberships().filter(group=OuterRef("pk")).exclude(user=principal.pk)
-    groups = Group.objects.filter(pk__in=principal.groups.order_by().values("pk"))
+    groups = Group.objects.filter(pk__in=memberships_in_force().filter(user=principal).values("group_id"))
     groups = groups.annotate(others=capped_count_subquery(others, MIN_ADMINISTRATORS - 1))
     return list(groups.filter(others__lt=MIN_ADMINISTRATORS).order_by().values_list("pk", flat=True))
 
@@ -170,7 +172,8 @@ def _remaining_admins(removed: _RemovedAccess, entity_ids: set[int]) -> dict[int
     holders and two members of each group.
     """
     admins: dict[int, set[int]] = {pk: set() for pk in entity_ids}
-    admin_grants = {"content_object__pk__among": entity_ids, "permission_id": permission_ids()[Privilege.ADMIN]}
+    admin_grants = {"content_object__pk__among": entity_ids, "permission_id": permission_ids()[Privilege.ADMIN],
+                    **in_force()}
     direct = UserGrant.objects.filter(**admin_grants).effective().order_by()
     through_groups = GroupGrant.objects.filter(**admin_grants).order_by()
     if removed.group is not None:

@@ -1,24 +1,28 @@
 """Change many memberships of a group or of a user with a constant number of statements."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
+from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.bulk_rows import insert_rows
 from grants.changes.authority import administrator_transaction
+from grants.changes.four_eyes import check_direct_change
 from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
+from grants.journal_details import period_detail
 from grants.models import User
 from grants.querysets import memberships
+from grants.validity import VALIDITY_COLUMNS, Validity
 
 
 @dataclass(frozen=True, slots=True)
 class MembershipChanges:
-    """The memberships that were changed, as names of users in their order."""
+    """The sorted names of the users whose membership changed. added: also members whose membership was not in force."""
 
     added: list[str]
     removed: list[str]
@@ -26,8 +30,9 @@ class MembershipChanges:
 
 def change_members(*, author: Author, group: str, added: Collection[int] = (),
                    removed: Collection[int] = ()) -> MembershipChanges:
-    """Add users to a group and remove users from it, by primary key. Existing memberships and unknown keys are skipped.
+    """Add users to a group and remove users from it, by primary key. Memberships in force and unknown keys are skipped.
 
+    Added users are members without limits: an existing membership that is not in force loses its period.
     An account that is not a principal becomes a principal. Each change has a journal line. The number of statements does not
     depend on the number of users, except for the batches of journal lines. Raise PrincipalError if the group does not exist.
     """
@@ -36,23 +41,37 @@ def change_members(*, author: Author, group: str, added: Collection[int] = (),
         members = memberships().filter(group=stored_group)
         removed_rows = list(members.filter(user__pk__among=set(removed) - set(added)).order_by("user__username")
                             .values_list("pk", "user__username"))
-        existing = members.filter(user__pk__among=set(added)).values_list("user_id", flat=True)
-        added_rows = list(User.objects.filter(pk__among=set(added).difference(existing)).order_by("username")
+        at = timezone.now()
+        existing = {user: (pk, Validity(*period)) for user, pk, *period in
+                    members.filter(user__pk__among=set(added)).values_list("user_id", "pk", *VALIDITY_COLUMNS)}
+        in_force = {user for user, (_, period) in existing.items() if period.includes(at)}
+        added_rows = list(User.objects.filter(pk__among=set(added) - in_force).order_by("username")
                           .values_list("pk", "username", "is_principal"))
         if not added_rows and not removed_rows:
             return MembershipChanges([], [])
-        insert_rows(memberships().model, ["user_id", "group_id"], [(pk, stored_group.pk) for pk, *_ in added_rows])
+        insert_rows(memberships().model, ["user_id", "group_id"],
+                    [(pk, stored_group.pk) for pk, *_ in added_rows if pk not in existing])
+        if replaced := [existing[pk][0] for pk, *_ in added_rows if pk in existing]:
+            memberships().filter(pk__among=replaced).update(**dict.fromkeys(VALIDITY_COLUMNS))
         memberships().filter(pk__among=[pk for pk, _ in removed_rows]).delete()
         new_principals = {pk for pk, _, is_principal in added_rows if not is_principal}
         User.objects.filter(pk__among=new_principals).update(is_principal=True)
-        detail = f"group:{group}"
-        changes = [Change("member-remove", principal=f"user:{name}", detail=detail) for _, name in removed_rows]
+        changes = [Change("member-remove", principal=f"user:{name}", detail=f"group:{group}") for _, name in removed_rows]
         for pk, name, _ in added_rows:
-            if pk in new_principals:
-                changes.append(Change("principal-add", principal=f"user:{name}"))
-            changes.append(Change("member-add", principal=f"user:{name}", detail=detail))
+            before = existing[pk][1] if pk in existing else None
+            changes += _addition_lines(group, name, before, is_new_principal=pk in new_principals)
         append_to_journal(head, changes, author=author)
-    return MembershipChanges([name for _, name, _ in added_rows], [name for _, name in removed_rows])
+        result = MembershipChanges([name for _, name, _ in added_rows], [name for _, name in removed_rows])
+        check_direct_change(author, joined=[(name, group) for name in result.added],
+                            left=[(name, group) for name in result.removed], is_written=True)
+    return result
+
+
+def _addition_lines(group: str, name: str, before: Validity | None, *, is_new_principal: bool) -> Iterator[Change]:
+    """Yield the journal lines for a new member. before: the period of a membership that was not in force."""
+    if is_new_principal:
+        yield Change("principal-add", principal=f"user:{name}")
+    yield Change("member-add", principal=f"user:{name}", detail=period_detail(Validity(), f"group:{group}", before=before))
 
 
 def remove_all_memberships(*, author: Author, user: User) -> Outcome:

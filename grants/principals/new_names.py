@@ -41,7 +41,7 @@ def invisible_character_fault(name: str, *, allows_separators: bool = False) -> 
     categories = _INVISIBLE_CATEGORIES if allows_separators else (*_INVISIBLE_CATEGORIES, *_SEPARATOR_CATEGORIES)
     for character in name if not name.isascii() else "":
         if unicodedata.category(character) in categories or ord(character) in _INVISIBLE_CHARACTERS:
-            return f"the name holds the invisible character U+{ord(character):04X}"
+            return f"the name contains the invisible character U+{ord(character):04X}"
     return ""
 
 

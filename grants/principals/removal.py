@@ -5,17 +5,19 @@ To end the access of a person, off-board the user instead: a removal cannot be u
 
 from django.contrib.auth.models import Group
 
-from entities.address import Address
+from entities.address import Address, parse_address
 from entities.text import storage_fault
-from entities.vocabulary import clip
+from entities.vocabulary import Privilege, clip
 from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
+from grants.changes.four_eyes import check_direct_change
+from grants.changes.outcomes import ChangeItem, Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
 from grants.models import GRANT_TABLES, GroupGrant, Role, User, UserGrant, privilege_of
 from grants.principals.access_ending import end_access
 from grants.principals.removal_hooks import name_guard_fault, remove_account_data
 from grants.querysets import memberships
+from grants.stewards.ending import end_stewardships
 
 
 def remove_user(*, author: Author, name: str, revokes_grants: bool = False) -> Outcome:
@@ -37,9 +39,10 @@ def remove_user(*, author: Author, name: str, revokes_grants: bool = False) -> O
         revoked = _revocations("user", user)
         groups = list(user.groups.order_by("name").values_list("name", flat=True))
         left = [Change("member-remove", principal=str(user), detail=f"group:{group}") for group in groups]
+        check_direct_change(author, revoked=_items(revoked), left=[(name, group) for group in groups])
         UserGrant.objects.filter(user=user).delete()
         memberships().filter(user=user).delete()
-        ended = [*end_access([user.pk]), *remove_account_data(user)]
+        ended = [*end_stewardships(user), *end_access([user.pk]), *remove_account_data(user)]
         user.delete()
         append_to_journal(head, [*revoked, *left, *ended, Change("user-remove", principal=f"user:{name}")], author=author)
         return Outcome(True, f"user:{name} was removed", head.revision)
@@ -61,10 +64,12 @@ def remove_group(*, author: Author, name: str, revokes_grants: bool = False) -> 
         revoked = _revocations("group", group)
         users = list(memberships().filter(group=group).order_by("user__username").values_list("user__username", flat=True))
         left = [Change("member-remove", principal=f"user:{user}", detail=f"group:{name}") for user in users]
+        check_direct_change(author, revoked=_items(revoked), left=[(user, name) for user in users])
         GroupGrant.objects.filter(group=group).delete()
         memberships().filter(group=group).delete()
+        ended = end_stewardships(group)
         group.delete()
-        append_to_journal(head, [*revoked, *left, Change("group-remove", principal=f"group:{name}")], author=author)
+        append_to_journal(head, [*revoked, *left, *ended, Change("group-remove", principal=f"group:{name}")], author=author)
         return Outcome(True, f"group:{name} was removed", head.revision)
 
 
@@ -87,3 +92,7 @@ def _revocations(kind: str, principal: User | Group) -> list[Change]:
     rows = model.objects.filter(**{column: principal.pk}).order_by(*columns).values_list(*columns)
     return [Change("revoke", name, str(Address(entity_kind, key)), privilege_of(permission).value)
             for entity_kind, key, permission in rows]
+
+
+def _items(revoked: list[Change]) -> list[ChangeItem]:
+    return [ChangeItem(change.principal, parse_address(change.entity), Privilege[change.privilege]) for change in revoked]

@@ -10,8 +10,9 @@ from django.contrib.auth.models import Group
 from grants.journal import Change
 from grants.models import User
 
-# (principal, whether it would be removed) -> why it must keep its name, or cannot be removed; empty if there is no reason
-NameGuard = Callable[[User | Group, bool], str]
+# (principal, whether it would be removed, whether a provisioning service asks) -> why it must keep its name, or cannot be
+# removed; empty if there is no reason
+NameGuard = Callable[[User | Group, bool, bool], str]
 # deletes the data of the layer above about an account, and returns the changes for the journal
 AccountCleaner = Callable[[User], list[Change]]
 _guards: list[NameGuard] = []
@@ -28,9 +29,12 @@ def register_account_cleaner(cleaner: AccountCleaner) -> None:
         _cleaners.append(cleaner)
 
 
-def name_guard_fault(principal: User | Group, *, is_removal: bool = False) -> str:
-    """Return why the principal must keep its name, or cannot be removed; empty if there is no reason."""
-    return next(filter(None, (guard(principal, is_removal) for guard in _guards)), "")
+def name_guard_fault(principal: User | Group, *, is_removal: bool = False, is_provisioner: bool = False) -> str:
+    """Return why the principal must keep its name, or cannot be removed; empty if there is no reason.
+
+    is_provisioner: whether a provisioning service asks, which may rename what it manages.
+    """
+    return next(filter(None, (guard(principal, is_removal, is_provisioner) for guard in _guards)), "")
 
 
 def remove_account_data(user: User) -> list[Change]:

@@ -16,7 +16,7 @@ from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
-from grants.models import JournalLine, User
+from grants.models import JournalLine, Role, User
 from grants.principal_names import name_fault
 from grants.principals.new_names import new_name_fault
 from grants.principals.removal_hooks import name_guard_fault
@@ -35,7 +35,7 @@ def rename_group(*, author: Author, name: str, new_name: str) -> Outcome:
 
 
 def names_since(revision: int) -> Callable[[str], str]:
-    """Return a function from the written name of a principal at `revision` to its current one. Runs one query."""
+    """Return a function that maps the written name of a principal at `revision` to its current one. Runs one query."""
     current: dict[str, str] = {}
     origins: dict[str, str] = {}
     lines = JournalLine.objects.filter(revision__gt=revision, action__in=RENAME_ACTIONS.values()).order_by("revision")
@@ -63,11 +63,13 @@ def current_name(name: str) -> str:
 def _rename(author: Author, kind: str, name: str, new_name: str) -> Outcome:
     if fault := name_fault(new_name):
         raise PrincipalError(f"invalid {kind} name: {fault}")
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, allows_provisioner=True) as head:
         principal = _principal(kind, name)
+        if author.is_provisioner and isinstance(principal, User) and principal.role != Role.ORDINARY:
+            raise PrincipalError(f"{principal} has the console role {principal.role}: only an administrator can rename it")
         if name == new_name:
             return Outcome(False, f"{kind}:{name} has this name already: nothing changed", head.revision)
-        if fault := name_guard_fault(principal):
+        if fault := name_guard_fault(principal, is_provisioner=author.is_provisioner):
             raise PrincipalError(f"{kind}:{name} cannot be renamed: {fault}")
         model, column = (User, "username") if kind == "user" else (Group, "name")
         if model.objects.filter(**{column: new_name}).exists():

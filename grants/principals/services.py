@@ -17,18 +17,24 @@ from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
-from grants.changes.authority import administrator_transaction
+from grants.changes.authority import administrator_transaction, check_can_manage, check_can_manage_account
+from grants.changes.four_eyes import check_direct_change
 from grants.changes.outcomes import Outcome
 from grants.errors import PrincipalError
 from grants.journal import Author, Change, append_to_journal
+from grants.journal_details import period_detail
 from grants.models import JournalHead, Role, User
 from grants.principal_names import control_character_fault, name_fault
 from grants.principals.access_ending import end_access
 from grants.principals.new_names import invisible_character_fault, new_name_fault
+from grants.querysets import memberships
+from grants.roles.capabilities import Capability
+from grants.validity import VALIDITY_COLUMNS, Validity
 
 MAX_EMAIL_CHARACTERS = 254
 MAX_FULL_NAME_CHARACTERS = 150
 PASSWORD_BYTES = 12
+NO_LIMITS = Validity()
 
 
 def add_user(*, author: Author, name: str, email: str = "", active: bool = True, role: str = Role.ORDINARY,
@@ -40,7 +46,9 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
     _check_name("user", name)
     _check_email(email)
     role = _role(role)
-    with _journal_recorder(author, allows_provisioner=role == Role.ORDINARY and not is_service) as record:
+    allows_provisioner = role == Role.ORDINARY and not is_service
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS, allows_provisioner=allows_provisioner) as record:
+        check_can_manage(author, role)
         user = User.objects.filter(username=name).first()
         if user is not None:
             return _existing_user(record, user, is_principal)
@@ -52,14 +60,26 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
         return record(Change("user-add", principal=f"user:{name}", detail=detail), f"user:{name} was added")
 
 
+def make_principal(*, author: Author, name: str) -> Outcome:
+    """Make an account of the console a principal, which can be granted privileges."""
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
+        user = _managed_user(author, name)
+        if user.is_principal:
+            return record(None, f"{user} is a principal already: nothing changed")
+        return _become_principal(record, user)
+
+
 def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
     """Activate or deactivate a user.
 
     An inactive user cannot sign in and is denied everything. The tokens are revoked and the sessions end. The grants and
     memberships remain, and apply again after activation.
     """
-    with administrator_transaction(author, allows_provisioner=True) as head:
-        return write_user_active(head, author, name=name, active=active)
+    with administrator_transaction(author, allows_provisioner=True, capability=Capability.MANAGE_ACCOUNTS) as head:
+        outcome = write_user_active(head, author, name=name, active=active)
+        if active and outcome.has_changed:
+            check_direct_change(author, activated=[name], is_written=True)
+        return outcome
 
 
 def write_user_active(head: JournalHead, author: Author, *, name: str, active: bool, detail: str = "") -> Outcome:
@@ -67,7 +87,7 @@ def write_user_active(head: JournalHead, author: Author, *, name: str, active: b
 
     detail: the detail of the journal line.
     """
-    user = _user(name)
+    user = _managed_user(author, name)
     word = "active" if active else "inactive"
     if user.is_active == active:
         return _record(head, author, None, f"{user} is {word} already: nothing changed")
@@ -82,8 +102,8 @@ def write_user_active(head: JournalHead, author: Author, *, name: str, active: b
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
     """Change the email of a user. An empty string removes it."""
     _check_email(email)
-    with _journal_recorder(author, allows_provisioner=True) as record:
-        user = _user(name)
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS, allows_provisioner=True) as record:
+        user = _managed_user(author, name)
         if user.email == email:
             return record(None, f"{user} has that email already: nothing changed")
         User.objects.filter(pk=user.pk).update(email=email)
@@ -97,8 +117,8 @@ def set_full_name(*, author: Author, name: str, full_name: str) -> Outcome:
         raise PrincipalError(f"the full name has {len(full_name):,} characters; {MAX_FULL_NAME_CHARACTERS} are allowed")
     if fault := control_character_fault("the full name", full_name) or invisible_character_fault(full_name):
         raise PrincipalError(fault)
-    with _journal_recorder(author, allows_provisioner=True) as record:
-        user = _user(name)
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS, allows_provisioner=True) as record:
+        user = _managed_user(author, name)
         if user.get_full_name() == full_name:
             return record(None, f"{user} has that full name already: nothing changed")
         first_name, _, last_name = full_name.rpartition(" ")
@@ -110,8 +130,9 @@ def set_full_name(*, author: Author, name: str, full_name: str) -> Outcome:
 def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
     """Change the console role of an account. The role grants no access to data."""
     role = _role(role)
-    with _journal_recorder(author) as record:
-        user = _user(name)
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
+        user = _managed_user(author, name)
+        check_can_manage(author, role)
         if user.role == role:
             return record(None, f"{user} has the role {role} already: nothing changed")
         if role != Role.ADMINISTRATOR:
@@ -129,8 +150,8 @@ def renew_user_password(*, author: Author, name: str) -> str:
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     # Hashing takes a large part of a second, so it is done before the journal is locked.
     hashed = make_password(password)
-    with _journal_recorder(author) as record:
-        user = _user(name)
+    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
+        user = _managed_user(author, name)
         if user.is_service:
             raise PrincipalError(f"{user} is a service account: it uses API tokens and cannot have a password")
         User.objects.filter(pk=user.pk).update(
@@ -156,36 +177,48 @@ def add_group(*, author: Author, name: str) -> Outcome:
         return record(Change("group-add", principal=f"group:{name}"), f"group:{name} was added")
 
 
-def add_member(*, author: Author, user: str, group: str) -> Outcome:
-    """Add a user to a group, both by name. An account that is not a principal becomes a principal."""
+def add_member(*, author: Author, user: str, group: str, validity: Validity = NO_LIMITS) -> Outcome:
+    """Add a user to a group, both by name. An account that is not a principal becomes a principal.
+
+    validity: the period of the membership; an existing membership gets this period. Raise ValidityError if it has ended.
+    """
     with _journal_recorder(author) as record:
         member, member_group = _user(user), _group(group)
-        if member.groups.filter(pk=member_group.pk).exists():
-            return record(None, f"{member} is in group:{group} already: nothing changed")
-        member.groups.add(member_group)
+        validity.check_not_over()
+        stored = memberships().filter(user=member, group=member_group).values_list(*VALIDITY_COLUMNS).first()
+        before = None if stored is None else Validity(*stored)
+        words = f" {validity.sentence}" if validity.is_limited else ""
+        if before == validity:
+            return record(None, f"{member} is in group:{group}{words} already: nothing changed")
+        memberships().update_or_create(user=member, group=member_group, defaults=validity._asdict())
+        check_direct_change(author, joined=[(user, group)])
         if not member.is_principal:
             _become_principal(record, member)
-        return record(Change("member-add", principal=str(member), detail=f"group:{group}"), f"{member} is in group:{group} now")
+        change = Change("member-add", principal=str(member), detail=period_detail(validity, f"group:{group}", before=before))
+        if before is None:
+            return record(change, f"{member} is in group:{group}{words or ' now'}")
+        return record(change, f"{member} is in group:{group}{words or ' without an end date'} now")
 
 
 def remove_member(*, author: Author, user: str, group: str) -> Outcome:
     """Remove a user from a group, both by name."""
     with _journal_recorder(author) as record:
         member, member_group = _user(user), _group(group)
-        if not member.groups.filter(pk=member_group.pk).exists():
+        removed, _ = memberships().filter(user=member, group=member_group).delete()
+        if not removed:
             return record(None, f"{member} is not in group:{group}: nothing changed")
-        member.groups.remove(member_group)
+        check_direct_change(author, left=[(user, group)])
         change = Change("member-remove", principal=str(member), detail=f"group:{group}")
         return record(change, f"{member} is no longer in group:{group}")
 
 
 @contextmanager
-def _journal_recorder(author: Author, *, allows_provisioner: bool = False):
+def _journal_recorder(author: Author, capability: Capability = Capability.CHANGE_GRANTS, *, allows_provisioner: bool = False):
     """Open an `administrator_transaction` and yield a function `record(change, sentence, *more_changes) -> Outcome`.
 
     The function writes the changes to the journal; None means that nothing changed.
     """
-    with administrator_transaction(author, allows_provisioner=allows_provisioner) as head:
+    with administrator_transaction(author, allows_provisioner=allows_provisioner, capability=capability) as head:
         yield lambda change, sentence, *more_changes: _record(head, author, change, sentence, more_changes)
 
 
@@ -217,6 +250,13 @@ def _user(name: str) -> User:
     user = None if storage_fault(name) else User.objects.filter(username=name).first()
     if user is None:
         raise PrincipalError(f"user:{clip(name)} does not exist: add it first, or correct the name", field="user")
+    return user
+
+
+def _managed_user(author: Author, name: str) -> User:
+    """Return the user. Raise NotAdministrator if the author's role does not include the role of the account."""
+    user = _user(name)
+    check_can_manage_account(author, user)
     return user
 
 

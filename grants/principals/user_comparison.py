@@ -1,6 +1,7 @@
 """Compare two users: find the entities on which they hold different privileges, directly or through groups.
 
-Groups of both users give both the same privileges, so the queries leave these groups out.
+Only grants and memberships in force are compared. Groups of both users give both the same privileges, so the queries leave these
+groups out.
 """
 
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from django.db.models import Exists, OuterRef, Q, QuerySet
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.models import GroupGrant, User, UserGrant
+from grants.querysets import groups_of
+from grants.validity import in_force
 
 MAX_DIFFERENCES = 2_000
 
@@ -37,7 +40,7 @@ class ComparedGroups:
 
 def compare_groups(first: User, second: User) -> ComparedGroups:
     """Return the common and the different groups of two users. Runs two queries."""
-    of_first, of_second = ({group.pk: group for group in user.groups.order_by("name")} for user in (first, second))
+    of_first, of_second = ({group.pk: group for group in groups_of(user)} for user in (first, second))
     return ComparedGroups(
         common=[group for pk, group in of_first.items() if pk in of_second],
         only_first=[group for pk, group in of_first.items() if pk not in of_second],
@@ -61,10 +64,11 @@ def differing_entities(first: User, second: User, groups: ComparedGroups) -> Dif
 
 def _entity_ids_granted_only_to(user: User, groups: list[Group], *, other: User, other_groups: list[Group]) -> list[QuerySet]:
     """Return the ids of entities with a grant to `user` or `groups` that neither `other` nor `other_groups` have."""
-    same_grant = {"content_object_id": OuterRef("content_object_id"), "permission_id": OuterRef("permission_id")}
+    same_grant = {"content_object_id": OuterRef("content_object_id"), "permission_id": OuterRef("permission_id"),
+                  **in_force()}
     other_lacks = ~Q(Exists(UserGrant.objects.filter(user=other, **same_grant)))
     if other_groups:
         other_lacks &= ~Q(Exists(GroupGrant.objects.filter(group__in=[group.pk for group in other_groups], **same_grant)))
-    direct = UserGrant.objects.filter(other_lacks, user=user)
-    through_groups = GroupGrant.objects.filter(other_lacks, group__in=[group.pk for group in groups])
+    direct = UserGrant.objects.filter(other_lacks, user=user, **in_force())
+    through_groups = GroupGrant.objects.filter(other_lacks, **in_force(), group__in=[group.pk for group in groups])
     return [rows.order_by().values_list("content_object_id", flat=True) for rows in (direct, through_groups)]

@@ -62,7 +62,8 @@ def write_entities(document: Document, report: ImportReport, record: Callable) -
 
 def _change_existing(by_kind: dict[str, list[str]], states: dict[str, str], document: Document, report: ImportReport,
                      record: Callable) -> dict[str, int]:
-    """Change registered entities and return their primary keys. In `states`, replace the states of entities that keep theirs."""
+    """Change registered entities and return their primary keys. `states` is updated: an entity that keeps its state gets the
+    stored one."""
     ids: dict[str, int] = {}
     for kind, addresses in by_kind.items():
         for chunk in chunks(addresses):

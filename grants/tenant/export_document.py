@@ -5,8 +5,9 @@ console and exporting again gives the same bytes.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 
@@ -20,6 +21,7 @@ from entities.vocabulary import Privilege
 from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, User, UserGrant, privilege_of
 from grants.querysets import memberships_of_principals
+from grants.validity import VALIDITY_COLUMNS, format_time
 
 FETCH_SIZE = 5_000
 _PRIVILEGE_ORDER = {privilege: position for position, privilege in enumerate(Privilege)}
@@ -82,16 +84,26 @@ def _groups() -> Iterator[dict]:
     members = _stream(
         memberships_of_principals()
         .order_by(_in_byte_order(F("group__name")), _in_byte_order(F("user__username"))),
-        "group__name", "user__username",
+        "group__name", "user__username", *VALIDITY_COLUMNS,
     )
     members_by_group = groupby(members, key=itemgetter(0))
     name, names = next(members_by_group, (None, ()))
     for group in _stream(Group.objects.order_by(_in_byte_order(F("name"))), "name"):
         if group[0] == name:
-            yield {"type": "group", "name": name, "members": [member for _, member in names]}
+            yield {"type": "group", "name": name, "members": [_member(*row) for _, *row in names]}
             name, names = next(members_by_group, (None, ()))
         else:
             yield {"type": "group", "name": group[0], "members": []}
+
+
+def _member(name: str, *period: datetime | None) -> str | dict:
+    """Return a member: a name, or an object if the membership has limits."""
+    times = _times(period)
+    return {"name": name, **times} if times else name
+
+
+def _times(period: Iterable[datetime | None]) -> dict[str, str]:
+    return {column: format_time(time) for column, time in zip(VALIDITY_COLUMNS, period, strict=True) if time is not None}
 
 
 def _group_grants() -> Iterator[dict]:
@@ -103,16 +115,20 @@ def _user_grants() -> Iterator[dict]:
 
 
 def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
-    """Yield one line for each principal, entity and set of attributes."""
+    """Yield one line for each principal, entity, set of attributes and period."""
     rows = rows.annotate(address=_address_of("content_object__"))
     identity = (principal, "address", *GrantAttributes._fields)
-    ordered = rows.order_by(*(_in_byte_order(F(column)) for column in identity))
+    ordered = rows.order_by(*(_in_byte_order(F(column)) for column in identity),
+                            *(F(column).asc(nulls_first=True) for column in VALIDITY_COLUMNS))
+    key_length = len(identity) + len(VALIDITY_COLUMNS)
     for (name, address, *values), grants in groupby(
-        _stream(ordered, *identity, "permission_id"), key=itemgetter(slice(len(identity)))
+        _stream(ordered, *identity, *VALIDITY_COLUMNS, "permission_id"), key=itemgetter(slice(key_length))
     ):
+        *values, valid_from, valid_until = values
         privileges = sorted((privilege_of(permission) for *_, permission in grants), key=_PRIVILEGE_ORDER.__getitem__)
         attributes = {member: value for member, value in zip(GrantAttributes._fields, values, strict=True) if value}
-        yield {"type": "grant", "principal": f"{kind}:{name}", "entity": address, "privileges": privileges, **attributes}
+        yield {"type": "grant", "principal": f"{kind}:{name}", "entity": address, "privileges": privileges,
+               **_times((valid_from, valid_until)), **attributes}
 
 
 _LINE_TYPES = (_entities, _users, _groups, _group_grants, _user_grants)

@@ -10,10 +10,12 @@ from itertools import chain, starmap
 from django.db import transaction
 
 from entities.models import Entity
-from grants.bulk_rows import chunks, database_now, refresh_statistics
+from grants.bulk_rows import chunks, database_now, database_time, refresh_statistics, update_rows
 from grants.changes.authority import administrator_transaction
 from grants.changes.rows import insert_grant_rows
+from grants.changes.services import StoredGrant
 from grants.journal import Author, Change, append_to_journal
+from grants.journal_details import period_detail
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids
 from grants.tenant.entities import write_entities
 from grants.tenant.lines import GrantLine
@@ -26,7 +28,8 @@ from grants.tenant.principals import (
     write_users,
 )
 from grants.tenant.reading import Document, read_document
-from grants.tenant.report import GRANTS_ADDED, ImportReport
+from grants.tenant.report import GRANT_PERIODS_REMOVED, GRANTS_ADDED, GRANTS_CHANGED, ImportReport
+from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
 # With this many changes, outdated planner statistics would slow down other connections.
 MIN_CHANGES_TO_ANALYZE = 5_000
@@ -74,22 +77,36 @@ def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principal
                   entities: dict[str, int], report: ImportReport, record: Callable, author: Author) -> None:
     model, principal_column = GRANT_TABLES[kind]
     stored = model.objects.filter(content_object_id__in=[entities[address] for address, _ in chunk])
-    existing = set(stored.values_list(principal_column, "content_object_id", "permission_id"))
+    columns = (principal_column, "content_object_id", "permission_id", "pk", "reason", *VALIDITY_COLUMNS)
+    existing = {(principal, entity, permission): StoredGrant(pk, reason, Validity(*period))
+                for principal, entity, permission, pk, reason, *period in stored.values_list(*columns)}
     listed = _listed_rows(kind, chunk, principals, entities, report)
     added = {row: grant for row, grant in listed.items() if row not in existing}
+    changed = {row: grant for row, grant in listed.items() if row in existing and existing[row].validity != grant[0].validity}
     at = database_now()
-    insert_grant_rows(kind, [(*row, author.user_id, at, *line.attributes) for row, (line, _) in added.items()])
-    record(list(starmap(_grant_change, added.values())))
+    insert_grant_rows(kind, [(*row, author.user_id, at, *line.attributes, *map(database_time, line.validity))
+                             for row, (line, _) in added.items()])
+    update_rows(model, (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"), [
+        (*map(database_time, line.validity), author.user_id, at, line.attributes.reason or existing[row].reason, existing[row].pk)
+        for row, (line, _) in changed.items()])
+    record([*starmap(_grant_change, added.values()),
+            *(_grant_change(line, privilege, existing[row]) for row, (line, privilege) in changed.items())])
     for _, privilege in added.values():
         report.changes[GRANTS_ADDED, str(privilege)] += 1
-    report.unchanged["grants"] += len(listed) - len(added)
+    for row, (line, privilege) in changed.items():
+        report.changes[GRANTS_CHANGED if line.validity.is_limited else GRANT_PERIODS_REMOVED, str(privilege)] += 1
+        if not line.validity.is_limited:
+            report.warn_of_removed_period(line.line, f"{privilege} on `{line.address}` of `{':'.join(line.principal)}`",
+                                          existing[row].validity)
+    report.unchanged["grants"] += len(listed) - len(added) - len(changed)
 
 
 def _listed_rows(kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int],
                  report: ImportReport) -> dict[tuple, tuple]:
     """Return (line, privilege) by row key (principal, entity, permission) for the lines of a chunk.
 
-    If two lines list the same row, the line with the smaller attributes is used, so the order of the lines does not matter.
+    If two lines list the same row, the line with the smaller attributes and the earlier period is used, so the order of the lines
+    does not matter.
     """
     permissions, listed = permission_ids(), {}
     for address, lines in chunk:
@@ -102,11 +119,17 @@ def _listed_rows(kind: str, chunk: list, principals: dict[str, int], entities: d
                     continue
                 report.warnings.append(f"line {line.line} grants {privilege} on `{address}` to "
                                        f"`{principal_type}:{name}` again, as line {first.line} does")
-                if line.attributes < first.attributes:
+                if _rank(line) < _rank(first):
                     listed[row] = line, privilege
     return listed
 
 
-def _grant_change(line: GrantLine, privilege: str) -> Change:
+def _rank(line: GrantLine) -> tuple:
+    # text, because None cannot be compared; no limit is first
+    return line.attributes, *map(format_time, line.validity)
+
+
+def _grant_change(line: GrantLine, privilege: str, before: StoredGrant | None = None) -> Change:
     return Change("grant", principal=":".join(line.principal), entity=line.address, privilege=str(privilege),
-                  reason=line.attributes.reason, detail=line.attributes.detail)
+                  reason=line.attributes.reason or (before.reason if before else ""),
+                  detail=period_detail(line.validity, line.attributes.detail, before=before and before.validity))

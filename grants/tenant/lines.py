@@ -4,6 +4,7 @@ Each reader reports the fault of an invalid member and returns None. A line with
 leaves the stored value unchanged.
 """
 
+from collections.abc import Collection
 from functools import cache, lru_cache
 from sys import intern
 from typing import NamedTuple
@@ -16,11 +17,13 @@ from entities.vocabulary import Privilege, VocabularyError, clip, privilege_by_n
 from grants.errors import PrincipalError
 from grants.grant_attributes import GrantAttributes
 from grants.principal_names import name_fault, parse_principal
+from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError
 
 MAX_EMAIL_CHARACTERS = 254
 STATES = tuple(State.values)
 
 _ABSENT = object()
+_NO_LIMITS = Validity()
 
 
 class EntityLine(NamedTuple):
@@ -42,21 +45,22 @@ class UserLine(NamedTuple):
 
 
 class GroupLine(NamedTuple):
-    """A line of type `group`. members: None if the line does not list them."""
+    """A line of type `group`. members: the periods of the members by name; None if the line does not list them."""
 
     line: int
     name: str
-    members: tuple[str, ...] | None
+    members: dict[str, Validity] | None
 
 
 class GrantLine(NamedTuple):
-    """A line of type `grant`. principal: ("user" or "group", name)."""
+    """A line of type `grant`. principal: ("user" or "group", name). validity: the period, which may have ended."""
 
     line: int
     principal: tuple[str, str]
     address: str
     privileges: tuple[Privilege, ...]
     attributes: GrantAttributes
+    validity: Validity = Validity()
 
 
 Line = EntityLine | UserLine | GroupLine | GrantLine
@@ -112,19 +116,41 @@ class MemberReader:
             return self._invalid(field, f"it has {len(value):,} characters; {MAX_EMAIL_CHARACTERS} are allowed")
         return value if value.isprintable() else self._invalid(field, "it contains a character that cannot be printed")
 
-    def names(self, field: str) -> tuple[str, ...] | None:
-        """Return a list of names without repetitions; None if the line has no such member."""
+    def group_members(self, field: str) -> dict[str, Validity] | None:
+        """Return the periods of members by name. Each entry is a name, or an object with a name and times.
+
+        Return None if the line has no such member.
+        """
         value = self.body.get(field, _ABSENT)
         if value is _ABSENT:
             return None
         if not isinstance(value, list):
             return self._invalid(field, f"it must be a list of names, not {_json_type_of(value)}")
-        earlier_names: set[str] = set()
-        for position, name in enumerate(value, start=1):
-            if reason := _member_name_fault(name, earlier_names):
+        periods: dict[str, Validity] = {}
+        for position, entry in enumerate(value, start=1):
+            name, validity, reason = _parse_member(entry)
+            if reason := reason or _member_name_fault(name, periods):
                 return self._invalid(field, f"entry {position}: {reason}")
-            earlier_names.add(name)
-        return tuple(map(intern, value))
+            periods[intern(name)] = validity
+        return periods
+
+    def validity(self, *, has_to_last: bool = False) -> Validity | None:
+        """Return the period in the members `valid_from` and `valid_until`. has_to_last: the end must not be in the past."""
+        times = {}
+        for field in VALIDITY_COLUMNS:
+            value = self.body.get(field, "")
+            if not isinstance(value, str):
+                return self._invalid(field, f"it must be text, not {_json_type_of(value)}")
+            times[field] = value.strip()
+        if not any(times.values()):
+            return _NO_LIMITS
+        try:
+            validity = _parse_validity(**times)
+            if has_to_last:
+                validity.check_not_over()
+        except ValidityError as error:
+            return self._invalid(error.field, str(error))
+        return validity
 
     def address(self, field: str) -> str | None:
         value = self.text(field)
@@ -190,18 +216,18 @@ def _user(number: int, members: MemberReader) -> UserLine | None:
 
 def _group(number: int, members: MemberReader) -> GroupLine | None:
     members.allow_only("type", "name", "members")
-    name, member_names = members.name("name"), members.names("members")
-    return name and GroupLine(number, intern(name), member_names)
+    name, periods = members.name("name"), members.group_members("members")
+    return name and GroupLine(number, intern(name), periods)
 
 
 def _grant(number: int, members: MemberReader) -> GrantLine | None:
-    members.allow_only("type", "principal", "entity", "privileges", *GrantAttributes._fields)
+    members.allow_only("type", "principal", "entity", "privileges", *VALIDITY_COLUMNS, *GrantAttributes._fields)
     principal, address = members.principal("principal"), members.address("entity")
-    privileges = members.privileges("privileges")
+    privileges, validity = members.privileges("privileges"), members.validity()
     attributes = [ATTRIBUTE_READERS[name](members, name) for name in GrantAttributes._fields]
-    if None in (principal, address, privileges, *attributes):
+    if None in (principal, address, privileges, validity, *attributes):
         return None
-    return GrantLine(number, principal, address, privileges, _shared_attributes(*attributes))
+    return GrantLine(number, principal, address, privileges, _shared_attributes(*attributes), validity)
 
 
 # By column of GrantAttributes. Each reader returns None for an invalid value, and a default if the line has no such member.
@@ -217,6 +243,24 @@ def _shared_attributes(*values) -> GrantAttributes:
     return GrantAttributes(*values)
 
 
+@lru_cache(maxsize=1_000)
+def _parse_validity(valid_from: str, valid_until: str) -> Validity:
+    """Return the same object for equal times, because many lines of a document have the same period."""
+    return Validity.parse(valid_from, valid_until)
+
+
+def _parse_member(entry: object) -> tuple[str, Validity, str]:
+    """Return name, period and fault of a member of a group."""
+    if not isinstance(entry, dict):
+        return entry, _NO_LIMITS, ""
+    if unknown := next((member for member in entry if member not in ("name", *VALIDITY_COLUMNS)), None):
+        members = ", ".join(("name", *VALIDITY_COLUMNS))
+        return "", _NO_LIMITS, f"`{clip(unknown, 40)}` is not a member of this object; its members are {members}"
+    faults: list[str] = []
+    validity = MemberReader(entry, lambda field, reason: faults.append(f"`{field}`: {reason}")).validity()
+    return entry.get("name"), validity or _NO_LIMITS, faults[0] if faults else ""
+
+
 def _privilege(value: object) -> Privilege:
     if not isinstance(value, str):
         raise VocabularyError(f"each entry must be text, not {_json_type_of(value)}")
@@ -228,7 +272,7 @@ def _sorted_privileges(privileges: frozenset[Privilege]) -> tuple[Privilege, ...
     return tuple(privilege for privilege in Privilege if privilege in privileges)
 
 
-def _member_name_fault(name: object, earlier_names: set[str]) -> str:
+def _member_name_fault(name: object, earlier_names: Collection[str]) -> str:
     if not isinstance(name, str):
         return f"a name must be text, not {_json_type_of(name)}"
     return f"`{clip(name)}` is listed twice" if name in earlier_names else name_fault(name)

@@ -11,8 +11,9 @@ from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
 
 from entities.vocabulary import clip
-from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
+from grants.bulk_rows import chunks, database_now, database_time, insert_rows, reserve_ids, update_rows
 from grants.journal import Change
+from grants.journal_details import period_detail
 from grants.models import Role, User
 from grants.principal_rows import PRINCIPAL_TABLES
 from grants.principals.access_ending import end_access
@@ -22,13 +23,17 @@ from grants.tenant.lines import GroupLine, UserLine
 from grants.tenant.reading import Document
 from grants.tenant.report import (
     GROUPS_ADDED,
+    MEMBER_PERIODS_REMOVED,
     MEMBERS_ADDED,
+    MEMBERS_CHANGED,
     MEMBERS_REMOVED,
     USERS_ADDED,
     USERS_CHANGED,
     ImportReport,
 )
+from grants.validity import VALIDITY_COLUMNS, Validity
 
+NO_LIMITS = Validity()
 USER_COLUMNS = ("id", "username", "password", "first_name", "last_name", "email", "is_active", "is_staff", "is_superuser",
                 "date_joined", "role", "is_principal")
 
@@ -161,18 +166,30 @@ def write_members(document: Document, users: dict[str, int], groups: dict[str, i
     membership = User.groups.through
     for chunk in chunks(group for group in document.groups.values() if group.members is not None):
         stored = membership.objects.filter(group_id__in=[groups[group.name] for group in chunk])
-        existing = {(group, user): pk for pk, group, user in stored.values_list("pk", "group__name", "user__username")}
-        listed = dict.fromkeys((group.name, member) for group in chunk for member in group.members)
+        existing = {(group, user): (pk, Validity(*period)) for pk, group, user, *period in stored.values_list(
+            "pk", "group__name", "user__username", *VALIDITY_COLUMNS)}
+        listed = {(group.name, member): period for group in chunk for member, period in group.members.items()}
         added = [pair for pair in listed if pair not in existing]
+        changed = [pair for pair, period in listed.items() if pair in existing and existing[pair][1] != period]
         removed = [pair for pair in existing if pair not in listed]
-        insert_rows(membership, ("user_id", "group_id"), [(users[user], groups[group]) for group, user in added])
+        insert_rows(membership, ("user_id", "group_id", *VALIDITY_COLUMNS), [
+            (users[user], groups[group], *map(database_time, listed[group, user])) for group, user in added])
+        update_rows(membership, VALIDITY_COLUMNS, [(*map(database_time, listed[pair]), existing[pair][0]) for pair in changed])
         for pairs in chunks(removed):
-            membership.objects.filter(pk__in=[existing[pair] for pair in pairs]).delete()
-        record([*_member_changes("member-add", added), *_member_changes("member-remove", removed)])
+            membership.objects.filter(pk__in=[existing[pair][0] for pair in pairs]).delete()
+        record([*(_member_change("member-add", *pair, listed[pair]) for pair in added),
+                *(_member_change("member-add", *pair, listed[pair], existing[pair][1]) for pair in changed),
+                *(_member_change("member-remove", *pair) for pair in removed)])
         report.changes[MEMBERS_ADDED, ""] += len(added)
+        for group, user in changed:
+            is_limited = listed[group, user].is_limited
+            report.changes[MEMBERS_CHANGED if is_limited else MEMBER_PERIODS_REMOVED, ""] += 1
+            if not is_limited:
+                report.warn_of_removed_period(document.groups[group].line, f"`user:{user}` in `group:{group}`",
+                                              existing[group, user][1])
         report.changes[MEMBERS_REMOVED, ""] += len(removed)
-        report.unchanged["members"] += len(listed) - len(added)
+        report.unchanged["members"] += len(listed) - len(added) - len(changed)
 
 
-def _member_changes(action: str, pairs: list[tuple[str, str]]) -> Iterable[Change]:
-    return (Change(action, principal=f"user:{user}", detail=f"group:{group}") for group, user in pairs)
+def _member_change(action: str, group: str, user: str, period: Validity = NO_LIMITS, before: Validity | None = None) -> Change:
+    return Change(action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}", before=before))

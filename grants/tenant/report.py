@@ -3,15 +3,18 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from grants.validity import Validity
+
 MAX_WARNINGS_SHOWN = 20
 
 ENTITIES_ADDED, ENTITIES_CHANGED = "entities added", "entities changed"
 USERS_ADDED, USERS_CHANGED = "users added", "users changed"
 GROUPS_ADDED = "groups added"
-MEMBERS_ADDED, MEMBERS_REMOVED = "members added", "members removed"
-GRANTS_ADDED = "grants added"
-CHANGES = (ENTITIES_ADDED, ENTITIES_CHANGED, USERS_ADDED, USERS_CHANGED, GROUPS_ADDED, MEMBERS_ADDED, MEMBERS_REMOVED,
-           GRANTS_ADDED)
+MEMBERS_ADDED, MEMBERS_CHANGED, MEMBERS_REMOVED = "members added", "periods of members changed", "members removed"
+GRANTS_ADDED, GRANTS_CHANGED = "grants added", "periods of grants changed"
+MEMBER_PERIODS_REMOVED, GRANT_PERIODS_REMOVED = "periods of members removed", "periods of grants removed"
+CHANGES = (ENTITIES_ADDED, ENTITIES_CHANGED, USERS_ADDED, USERS_CHANGED, GROUPS_ADDED, MEMBERS_ADDED, MEMBERS_CHANGED,
+           MEMBER_PERIODS_REMOVED, MEMBERS_REMOVED, GRANTS_ADDED, GRANTS_CHANGED, GRANT_PERIODS_REMOVED)
 
 
 @dataclass(slots=True)
@@ -20,6 +23,7 @@ class ImportReport:
 
     lines: number of lines that are not blank. changes: counts by (one of CHANGES, detail such as `live dataset`).
     unchanged: counts of the entities, users, groups, members and grants that the import did not change.
+    removed_periods: the first removed periods, each as a warning; `changes` counts all of them.
     revision: the newest journal revision after the import.
     """
 
@@ -29,6 +33,14 @@ class ImportReport:
     changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     unchanged: Counter[str] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
+    removed_periods: list[str] = field(default_factory=list)
+
+    def warn_of_removed_period(self, line: int, what: str, period: Validity) -> None:
+        """Report a grant or a membership that is listed without its period. what: such as `READ on X of user:Y`."""
+        if len(self.removed_periods) < MAX_WARNINGS_SHOWN:
+            verb = "would remove" if self.dry_run else "removes"
+            self.removed_periods.append(f"line {line} has no times, so it {verb} the period of {what}, which counts "
+                                        f"{period.sentence}")
 
     def total(self, change: str) -> int:
         return sum(count for (name, _), count in self.changes.items() if name == change)
@@ -51,6 +63,8 @@ class ImportReport:
         return [f"  unchanged: {', '.join(parts)}"] if parts else []
 
     def _warning_lines(self) -> list[str]:
-        rest = len(self.warnings) - MAX_WARNINGS_SHOWN
+        removed = self.total(GRANT_PERIODS_REMOVED) + self.total(MEMBER_PERIODS_REMOVED)
+        shown = [*self.removed_periods, *self.warnings][:MAX_WARNINGS_SHOWN]
+        rest = removed + len(self.warnings) - len(shown)
         more = [f"and {rest:,} more {'warning' if rest == 1 else 'warnings'}"] if rest > 0 else []
-        return [f"warning: {warning}" for warning in self.warnings[:MAX_WARNINGS_SHOWN]] + more
+        return [f"warning: {warning}" for warning in shown] + more

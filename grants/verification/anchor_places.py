@@ -161,7 +161,7 @@ class ObjectStorePlace:
         return sorted(file.base_name for file in files.get_file_info(FileSelector(folder, allow_not_found=True)))
 
     def _file_system(self) -> tuple["FileSystem", str]:
-        # here, because most processes never need it
+        # imported here, because most processes never need it
         from pyarrow.fs import FileSystem
 
         try:

@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from django.contrib.auth.models import Group
 
 from entities.models import Entity, State
-from grants.models import GRANT_TABLES, NAME_COLUMNS, ActiveGeneration, JournalLine, Role, User, privilege_of
+from grants.authority.limits import stored_limits
+from grants.journal_details import parse_detail
+from grants.models import GRANT_TABLES, NAME_COLUMNS, ActiveGeneration, JournalLine, NamespaceSteward, Role, User, privilege_of
+from grants.validity import VALIDITY_COLUMNS, Validity, format_period, parse_period
 
 SEPARATOR = "\x1f"
 HELD = "held"
@@ -33,7 +36,8 @@ _TITLES = {
     "token": "the token {0}", "revoked": "the revocation of token {0}", "secret": "the secret of token {0}",
     "unlimited": "the right of token {0} to ask about all subjects", "factor": "the {1} of {0}",
     "passkeys": "the number of passkeys of {0}", "identity": "the account of the identity {1} at {0}",
-    "generation": "the active generation",
+    "generation": "the active generation", "steward": "{0} as data steward of {1}",
+    "delegation": "the limits of delegation",
 }
 _COLUMNS = [JournalLine.HASHED.index(name) for name in ("action", "principal", "entity", "privilege", "detail")]
 _ACTION, _PRINCIPAL, _ENTITY, _PRIVILEGE, _DETAIL = _COLUMNS
@@ -43,6 +47,16 @@ Fact = tuple[str, str | None]
 
 def fact_key(type_: str, *names: object) -> str:
     return SEPARATOR.join((type_, *map(str, names)))
+
+
+def held_value(period: Validity) -> str:
+    """Return the value of the fact that a grant or a membership exists: `held`, and its period if it has limits."""
+    return f"{HELD} {format_period(period)}" if period.is_limited else HELD
+
+
+def period_of_value(value: str) -> Validity:
+    """Return the period in a value of `held_value`."""
+    return parse_period(value.removeprefix(HELD).lstrip())[0]
 
 
 def title_of(key: str) -> str:
@@ -59,12 +73,18 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
     action, principal, entity = values[_ACTION], values[_PRINCIPAL], values[_ENTITY]
     match action:
         case "grant" | "revoke":
-            return [(fact_key("grant", principal, entity, values[_PRIVILEGE]), HELD if action == "grant" else None)]
+            value = held_value(parse_detail(values[_DETAIL]).period) if action == "grant" else None
+            return [(fact_key("grant", principal, entity, values[_PRIVILEGE]), value)]
         case "plan" | "register" | "recreate" | "delete":
             is_removed = action == "delete" and values[_DETAIL] == "it was planned"
             return [(fact_key("entity", entity), None if is_removed else str(_STATES[action]))]
+        case "delegation-set":
+            return [(fact_key("delegation"), values[_DETAIL])]
+        case "steward-add" | "steward-remove":
+            return [(fact_key("steward", principal, entity), HELD if action == "steward-add" else None)]
         case "member-add" | "member-remove":
-            return [(fact_key("member", principal, values[_DETAIL]), HELD if action == "member-add" else None)]
+            detail = parse_detail(values[_DETAIL])
+            return [(fact_key("member", principal, detail.rest), held_value(detail.period) if action == "member-add" else None)]
         case "group-add":
             return [(fact_key("group", principal), "known")]
         case "group-remove":
@@ -139,12 +159,14 @@ def _fact_of_factor(principal: str, title: str, passkeys: Counter[str], *, is_ad
 def facts_of_tables() -> Iterator[Fact]:
     """Yield the facts of the tables of this package, in the order of their keys within each table."""
     for kind, (model, _) in GRANT_TABLES.items():
-        rows = model.objects.values_list(NAME_COLUMNS[kind], "content_object__kind", "content_object__key", "permission_id")
-        for name, entity_kind, key, permission in rows.iterator(chunk_size=ROWS_PER_BATCH):
-            yield fact_key("grant", f"{kind}:{name}", f"{entity_kind}:{key}", privilege_of(permission)), HELD
-    members = User.groups.through.objects.values_list("user__username", "group__name")
-    for user, group in members.iterator(chunk_size=ROWS_PER_BATCH):
-        yield fact_key("member", f"user:{user}", f"group:{group}"), HELD
+        rows = model.objects.values_list(NAME_COLUMNS[kind], "content_object__kind", "content_object__key", "permission_id",
+                                         *VALIDITY_COLUMNS)
+        for name, entity_kind, key, permission, *period in rows.iterator(chunk_size=ROWS_PER_BATCH):
+            fact = fact_key("grant", f"{kind}:{name}", f"{entity_kind}:{key}", privilege_of(permission))
+            yield fact, held_value(Validity(*period))
+    members = User.groups.through.objects.values_list("user__username", "group__name", *VALIDITY_COLUMNS)
+    for user, group, *period in members.iterator(chunk_size=ROWS_PER_BATCH):
+        yield fact_key("member", f"user:{user}", f"group:{group}"), held_value(Validity(*period))
     for entity_kind, key, state in Entity.objects.values_list("kind", "key", "state").iterator(chunk_size=ROWS_PER_BATCH):
         yield fact_key("entity", f"{entity_kind}:{key}"), state
     for name in Group.objects.values_list("name", flat=True).iterator(chunk_size=ROWS_PER_BATCH):
@@ -155,5 +177,9 @@ def facts_of_tables() -> Iterator[Fact]:
         yield fact_key("role", f"user:{name}"), role
         if is_service:
             yield fact_key("service", f"user:{name}"), "yes"
+    for steward in NamespaceSteward.objects.select_related("user", "group").iterator(chunk_size=ROWS_PER_BATCH):
+        yield fact_key("steward", steward.principal, steward.address), HELD
+    for limits in stored_limits():
+        yield fact_key("delegation"), limits.text
     for name in ActiveGeneration.objects.filter(pk=1).values_list("name", flat=True):
         yield fact_key("generation"), name

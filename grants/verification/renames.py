@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from grants.journal_details import parse_detail, period_detail
 from grants.models import JournalLine
 from grants.verification.facts import SEPARATOR, Fact
 
@@ -29,7 +30,8 @@ class Renames:
         line = list(values)
         line[_PRINCIPAL] = self._first_name(line[_PRINCIPAL])
         if line[_ACTION] in _MEMBERSHIPS:
-            line[_DETAIL] = self._first_name(line[_DETAIL])
+            period, before, group = parse_detail(line[_DETAIL])
+            line[_DETAIL] = period_detail(period, self._first_name(group), before=before)
         return tuple(line)
 
     def translate_facts(self, facts: Iterable[Fact]) -> Iterator[Fact]:

@@ -24,7 +24,8 @@ def sent_tasks(monkeypatch):
 
 @pytest.fixture
 def replace_computation(monkeypatch):
-    """Replace Spark: return a function that takes what a computation does, and returns the list of folders computed so far."""
+    """Return a function that replaces the computation with Spark by its argument. It returns the list of the folders computed
+    so far."""
     from analytics.runs.computation import ComputedReport
 
     folders = []

@@ -4,8 +4,8 @@ import pytest
 
 from analytics.analyses import analysis_by_name
 from analytics.results.read import result_batches
-from analytics.runs import computation
 from analytics.runs.computation import compute_report
+from analytics.snapshots import spark_tables
 from analytics.spark.engine.rules import namespace_deletion_requirement
 from entities.models import State
 from entities.vocabulary import Privilege
@@ -73,7 +73,7 @@ def reference_readiness(tenant, generation):
 def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, tmp_path, monkeypatch, seed):
     # the last tenants use the settings of a large tenant
     is_large = seed > 2
-    monkeypatch.setattr(computation, "SMALL_SNAPSHOT_BYTES", 0 if is_large else computation.SMALL_SNAPSHOT_BYTES)
+    monkeypatch.setattr(spark_tables, "SMALL_SNAPSHOT_BYTES", 0 if is_large else spark_tables.SMALL_SNAPSHOT_BYTES)
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)
     store_tenant(tenant)

@@ -14,7 +14,7 @@ from analytics import manifests
 from analytics.manifests import MANIFEST_NAME
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.execution import execute_run
-from analytics.snapshots import manifest, snapshot
+from analytics.snapshots import manifest, parquet, snapshot
 from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
 from analytics.storage import StorageError, storage_root
 from grants.journal import Author, Change, append_to_journal, lock_journal
@@ -119,8 +119,8 @@ def test_the_manifest_lists_rows_and_bytes():
 
 
 def test_verification_opens_only_the_manifest_whatever_the_number_of_files(monkeypatch):
-    monkeypatch.setattr(snapshot, "ROWS_PER_GROUP", 10)
-    monkeypatch.setattr(snapshot, "ROWS_PER_FILE", 10)
+    monkeypatch.setattr(parquet, "ROWS_PER_GROUP", 10)
+    monkeypatch.setattr(parquet, "ROWS_PER_FILE", 10)
     User.objects.bulk_create(User(username=f"one of many {number}") for number in range(500))
     assert len(take_snapshot().files) > 50
     opened = []
@@ -162,7 +162,7 @@ def test_after_the_deletion_of_all_grants_the_next_report_is_the_same(spark, sto
         path.unlink()
     second = run_visibility()
     assert second.summary["snapshot_fault"] == "grants/part-00000.parquet is missing"
-    assert all(second.summary[name] == figure for name, figure in first.summary.items())
+    assert all(second.summary[name] == figure for name, figure in first.summary.items() if name != "at")
     client = Client()
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
     assert "An earlier snapshot of this revision was damaged" in client.get(f"/analyses/{second.pk}/").content.decode()

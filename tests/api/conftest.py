@@ -43,12 +43,20 @@ class Api:
 
 @pytest.fixture
 def service(db):
+    return create_service()
+
+
+def create_service():
     add_user(author=OPERATOR, name="service", is_principal=False, is_service=True)
     return User.objects.get(username="service")
 
 
 @pytest.fixture
 def secret(service):
+    return create_secret()
+
+
+def create_secret():
     return create_token(author=OPERATOR, owner="service", name="a service", scopes=["decide"], days=1).secret
 
 
@@ -59,7 +67,14 @@ def api(client, secret):
 
 @pytest.fixture
 def people(db):
-    """Alice can read and write the first dataset, Bob can read it through a group; neither has grants on the second."""
+    create_people()
+
+
+def create_people():
+    """Create Alice and Bob.
+
+    Alice can read and write the first dataset, Bob can read it through a group; neither has grants on the second.
+    """
     for name in ("alice", "bob"):
         add_user(author=OPERATOR, name=name)
     add_group(author=OPERATOR, name="readers")

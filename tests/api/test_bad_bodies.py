@@ -8,9 +8,10 @@ from django.test import Client
 from authzconsole.api.evaluation import MAX_EVALUATIONS
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from grants.strict_json import MAX_NESTING, MalformedJson, json_from_bytes
-from tests.api.conftest import request
+from tests.api.conftest import create_people, create_secret, create_service, request
+from tests.support.cast import created_for_several_tests
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
+pytestmark = pytest.mark.django_db
 
 ENDPOINTS = ["evaluation", "evaluations", "search/subject", "search/resource", "search/action"]
 WHOLE = json.dumps(request()).encode()
@@ -34,6 +35,18 @@ BODIES = {
     "a long number": (b'{"a": ' + b"1" * 5_000 + b"}", "the body is not acceptable JSON"),
     "something after it": (WHOLE + b"{}", "the body is not JSON: Extra data"),
 }
+
+
+@pytest.fixture(scope="module")
+def secret(django_db_setup, django_db_blocker):
+    """Create the people, and a token, once for all tests: refused requests change nothing."""
+    def create():
+        create_people()
+        create_service()
+        return create_secret()
+
+    with created_for_several_tests(create, django_db_blocker) as created:
+        yield created
 
 
 @pytest.mark.parametrize(("raw", "message"), BODIES.values(), ids=BODIES)

@@ -17,6 +17,7 @@ from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.lifecycle.services import register_entity
 from grants.models import JournalLine, Role
+from grants.validity import Validity
 from tests.api.conftest import OPERATOR, PASSWORD, Api, request
 
 pytestmark = [pytest.mark.django_db]
@@ -82,6 +83,41 @@ def test_an_unknown_moment_is_refused(past, api, context, message, path):
 
 def test_a_time_of_the_question_changes_nothing(past, api):
     assert api.evaluate(request(context={"at": "2100-01-01T00:00:00Z"})).json() == {"decision": True}
+
+
+BEGIN, END = "2126-12-04T09:00:00Z", "2126-12-05T00:00:00+01:00"
+
+
+@pytest.mark.parametrize(("at", "is_permitted"), [
+    ("2126-12-04T08:59:59.999Z", False), (BEGIN, True), ("2126-12-04T10:00:00+01:00", True), ("2126-12-04T22:59:59Z", True),
+    (END, False), ("2126-12-04T23:00:00Z", False),
+    # before the first journal line, and the last time that exists
+    ("1970-01-01T00:00:00Z", False), ("9999-12-31T23:59:59Z", False),
+])
+def test_decisions_and_searches_are_about_the_time_of_the_question(past, api, account, at, is_permitted):
+    change_grants(author=OPERATOR, grant=[("user:bob", RECORD, Privilege.READ, Validity.parse(BEGIN, END))])
+    body = request("bob", context={"at": at})
+    assert api.evaluate(body).json() == {"decision": is_permitted}
+    batch = api.evaluate_all(body | {"evaluations": [{}, {"context": {}}, {"context": {"at": BEGIN}}]}).json()["evaluations"]
+    assert [answer["decision"] for answer in batch] == [is_permitted, False, True]
+    assert bool(api.search("resource", body).json()["results"]) is is_permitted
+    assert ({"type": "user", "id": "bob"} in api.search("subject", body).json()["results"]) is is_permitted
+    account("ada", Role.ADMINISTRATOR)
+    assert by_session("ada").post("/api/v1/decisions", body).json()["decision"] is is_permitted
+
+
+@pytest.mark.parametrize("at", ["2126-12-04T09:00:00", "2126-12-04", "2126-02-30T00:00:00Z", "Friday", "", 5, None, [BEGIN]])
+def test_a_text_that_is_no_time_is_refused(past, api, account, at):
+    body = request(context={"at": at})
+    for path in ("evaluation", "search/resource", "search/subject", "search/action"):
+        answer = api.post(f"/access/v1/{path}", body)
+        assert answer.status_code == 400 and "context.at" in answer.json(), path
+    # in a batch, it denies its own question
+    answers = api.evaluate_all(request() | {"evaluations": [{}, {"context": {"at": at}}]}).json()["evaluations"]
+    assert [answer["decision"] for answer in answers] == [True, False]
+    assert answers[1]["context"]["error"]["status"] == 400
+    account("ada", Role.ADMINISTRATOR)
+    assert by_session("ada").post("/api/v1/decisions", body).status_code == 400
 
 
 def test_searches_are_answered_for_a_revision(past, api):

@@ -7,12 +7,12 @@ from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
-from grants.evaluation import authzen_search, principal_filters
+from grants.evaluation import authzen_search, engine, principal_filters
 from tests.api.conftest import OPERATOR, PASSWORD, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD, STATES = [1] * 9
+TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD, STATES, INACTIVE = [1] * 10
 FIRST_ENTITIES = 2
 FEW = 1
 
@@ -31,7 +31,8 @@ def many_datasets(people, api):
     ("evaluation", request(), TOKEN + QUESTION),
     ("evaluation", request(context={"explain": True}), TOKEN + QUESTION + STATES),
     ("evaluations", request(context={"explain": True}) | {"evaluations": [
-        {"resource": {"type": "dataset", "id": f"lab.d{number}"}} for number in range(1_000)]}, TOKEN + QUESTION + STATES),
+        {"resource": {"type": "dataset", "id": f"lab.d{number}"}} for number in range(1_000)]},
+     TOKEN + QUESTION + STATES + INACTIVE),
     ("evaluation", request("zoe"), TOKEN + QUESTION),
     ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + QUESTION),
     ("search/action", request(), TOKEN + QUESTION),
@@ -86,3 +87,20 @@ def test_anonymous_and_malformed_requests_take_no_queries_beyond_authentication(
         assert api.post("/access/v1/evaluation", "{", content_type="text/plain").status_code == 400
     with django_assert_num_queries(TOKEN):
         assert api.post("/access/v1/evaluation", "{").status_code == 400
+
+
+def test_the_attack_many_explanations_of_a_large_container(api, monkeypatch):
+    """1,000 explanations of a namespace with 60,000 datasets took minutes and gigabytes."""
+    delete = request(kind="namespace", resource="lab", operation="delete")
+    explained = [{"context": {"explain": True}}]
+    at_times = [{"context": {"explain": True, "at": f"2030-01-0{day}T00:00:00Z"}} for day in (1, 2, 3)]
+    monkeypatch.setattr(engine, "MAX_LISTED_ENTITIES", 120)
+    for items in (explained * 3, at_times):
+        refused = api.post("/access/v1/evaluations", delete | {"evaluations": items})
+        assert refused.status_code == 400 and "more than 120 missing grants" in refused.content.decode()
+    for items in (explained * 2, at_times[:2], [{}] * 1_000):
+        assert api.post("/access/v1/evaluations", delete | {"evaluations": items}).status_code == 200
+    # one explanation can list any number
+    monkeypatch.setattr(engine, "MAX_LISTED_ENTITIES", 10)
+    answer = api.post("/access/v1/evaluations", delete | {"evaluations": [*explained, {}]}).json()["evaluations"][0]
+    assert len(answer["context"]["missing"]) > 50

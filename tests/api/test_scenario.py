@@ -216,6 +216,8 @@ def test_discovery_uses_public_url_and_not_the_host_header(client, settings):
         "search_subject_endpoint": "https://pdp.example.com/access/v1/search/subject",
         "search_resource_endpoint": "https://pdp.example.com/access/v1/search/resource",
         "search_action_endpoint": "https://pdp.example.com/access/v1/search/action",
+        "access_request_endpoint": "https://pdp.example.com/access/v1/requests",
+        "capabilities": ["urn:openid:authzen:capability:access-request"],
     }
 
 

@@ -1,4 +1,4 @@
-"""The scopes of a token are limited by the present role of its owner, and its lifetime by TOKEN_MAX_DAYS."""
+"""The scopes of a token are limited by the current role of its owner, and its lifetime by TOKEN_MAX_DAYS."""
 
 from datetime import timedelta
 from importlib import import_module

@@ -55,7 +55,7 @@ def test_the_disk_is_full_when_the_held_run_continues(tmp_path, monkeypatch):
     events = []
 
     @contextmanager
-    def held(folder, stage, seconds):
+    def hold_run(folder, stage, seconds):
         yield os.getpid()
         events.append(f"{stage} continues")
 
@@ -65,7 +65,7 @@ def test_the_disk_is_full_when_the_held_run_continues(tmp_path, monkeypatch):
         yield
         events.append("disk has space")
 
-    monkeypatch.setattr(faults, "hold_run", held)
+    monkeypatch.setattr(faults, "hold_run", hold_run)
     monkeypatch.setattr(faults, "_full_disk", full_disk)
     monkeypatch.setattr(faults.time, "sleep", lambda seconds: None)
     fault = next(fault for fault in FAULTS if fault.name == "fill the disk while a report is written")

@@ -38,7 +38,7 @@ def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console
     grant.get_by_label("READ").check()
     grant.get_by_label("ADMIN").check()
     grant.get_by_label("Reason", exact=True).fill("takes over the payroll")
-    grant.get_by_role("button", name="Grant").click()
+    grant.get_by_role("button", name="Grant:").click()
     expect(page.locator("#notices")).to_contain_text("Granted READ, ADMIN on dataset:hr.salaries to user:dee.")
     page.locator("#tab-ask").click()
     expect(verdict).to_have_text("Allowed: user:dee holds READ on dataset:hr.salaries.")
@@ -58,7 +58,7 @@ def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console
     page.get_by_label("By this user, now").fill("dee")
     page.get_by_role("button", name="Check", exact=True).click()
     page.locator("#readiness").get_by_role("link", name="Grant ADMIN on namespace:hr").click()
-    page.get_by_role("dialog").get_by_role("button", name="Grant").click()
+    page.get_by_role("dialog").get_by_role("button", name="Grant:").click()
     expect(page.locator("#readiness")).to_contain_text("dee can delete it")
 
     page.get_by_role("button", name="Analyse all users with Spark").click()

@@ -94,6 +94,7 @@ def test_a_grant_far_down_a_page_shows_its_notice_in_the_window_and_keeps_the_fo
     page.goto(ORDERS)
     page.locator("#grant-form-principal").fill("user:out")
     page.locator("#grant-form").get_by_label("READ").check()
+    expect(page.locator("#grant-form-send")).to_contain_text("gained")
     press_key(page, page.locator("#grant-form-send"))
     notices = page.locator("#notices")
     expect(notices).to_contain_text("Granted READ on dataset:sales.orders to user:out.")

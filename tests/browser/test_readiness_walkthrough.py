@@ -39,6 +39,7 @@ def test_missing_grants_are_found_granted_by_a_plan_and_revoked_by_undoing_it(pa
         expect(report).to_contain_text(blocked)
     report.get_by_role("link", name="Deletion forecast and missing grants").click()
     expect(page.locator(".decision.denied")).to_contain_text("Nothing is deleted")
+    page.get_by_role("button", name="Compare grants").click()
     page.get_by_role("button", name="Create plan").click()
     expect(page.locator("#items tbody tr")).to_have_count(3)
     apply_plan(page, "she takes over logistics", "is applied: 3 grants.")

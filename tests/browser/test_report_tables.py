@@ -82,5 +82,6 @@ def test_a_stranded_entity_gets_an_administrator_from_its_row(page_of, settings,
     dialog = page.locator("#dialog")
     dialog.get_by_label("Principal").fill("user:dee")
     expect(dialog.get_by_label("ADMIN")).to_be_checked()
-    dialog.get_by_role("button", name="Grant").click()
+    dialog.get_by_label("Reason", exact=True).focus()
+    dialog.get_by_role("button", name="Grant:").click()
     expect(page.locator("#notices")).to_contain_text("ADMIN")

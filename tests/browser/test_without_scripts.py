@@ -37,7 +37,8 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
     expect(page.locator("#ask .decision")).to_have_text("Denied: user:out lacks READ on dataset:sales.orders.")
     page.get_by_role("link", name="Grant READ on dataset:sales.orders").click()
     expect(page.get_by_label("Principal")).to_have_value("user:out")
-    page.get_by_role("button", name="Grant").click()
+    expect(page.get_by_text("beyond its purpose)")).to_be_visible()
+    page.get_by_role("button", name="Grant: 11 permissions gained").click()
     expect(page.locator("#notices")).to_have_text("Granted READ on dataset:sales.orders to user:out.")
     page.get_by_role("link", name="Revoke READ from user:out").click()
     page.get_by_role("button", name="Revoke READ").click()
@@ -54,6 +55,8 @@ def test_missing_grants_are_granted_through_a_plan_and_undone_without_scripts(pa
     page.goto("/entities/namespace:sales?deleter=dee")
     page.get_by_role("link", name="Deletion forecast and missing grants").click()
     expect(page.locator(".decision")).to_contain_text("Nothing is deleted: user:dee lacks ADMIN on")
+    page.get_by_role("button", name="Compare grants").click()
+    expect(page.get_by_label("user:dee")).to_be_checked()
     page.get_by_role("button", name="Create plan").click()
     plan = page.url
     page.get_by_label("Reason", exact=True).fill("she takes over")
@@ -232,6 +235,8 @@ def test_people_tokens_and_impersonation_work_without_scripts(page_of):
     page.goto("/people/group:operators")
     page.get_by_label("User", exact=True).fill("dee")
     page.get_by_role("button", name="Add to group").click()
+    expect(page.get_by_text("Gives ")).to_be_visible()
+    page.get_by_role("button", name="Add to group:").click()
     expect(page.locator("#notices")).to_have_text("user:dee is in group:operators now.")
     page.get_by_role("link", name="Remove dee").click()
     page.get_by_role("button", name="Remove from group").click()
@@ -271,6 +276,7 @@ def test_the_visibility_tree_opens_in_place_and_back_closes_it(page_of):
     page.locator("#operation-answers").get_by_role("link", name="write").click()
     expect(page.locator("#ask .decision")).to_contain_text("Denied: user:dee lacks WRITE")
     page.get_by_role("button", name="Plan all missing grants").click()
+    page.get_by_role("button", name="Create plan").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:dee write dataset:sales.orders")
 
 

@@ -87,6 +87,7 @@ def installation(tmp_path_factory, request):
     bootstrap = subprocess.run([prefix / "bin" / "authzconsole", "manage", "bootstrap"], env=environment, capture_output=True,
                                text=True)
     assert bootstrap.returncode == 0, bootstrap.stdout + bootstrap.stderr
+    assert "`authzconsole manage changepassword admin`" in bootstrap.stdout
     password = re.search(r"Sign in as admin with the password (\S+)", bootstrap.stdout)[1]
     return Installation(prefix, environment, password, port)
 

@@ -131,7 +131,7 @@ def assert_refused(path, message, *arguments):
     assert (current_revision(), Entity.objects.count(), AnalysisRun.objects.count()) == before
 
 
-def rewritten(source, target, change):
+def rewrite(source, target, change):
     """Copy a backup with changed members."""
     with tarfile.open(source) as archive:
         members = [(member.name, archive.extractfile(member).read()) for member in archive]
@@ -143,7 +143,7 @@ def rewritten(source, target, change):
     return target
 
 
-def resigned(members, **changes):
+def sign_again(members, **changes):
     """Replace members of the manifest, and sign it again."""
     contents = json.loads(members[0][1].partition(b"\n")[2]) | changes
     return [("manifest", signed_manifest(PURPOSE, contents)), *members[1:]]
@@ -160,24 +160,24 @@ def test_damaged_and_forged_backups_change_nothing(console, passphrase, settings
     assert_refused(other, "is not a backup")
     assert_refused(console / "missing.backup", "does not exist")
 
-    def changed(index, content):
+    def with_member(index, content):
         return lambda members: [(name, content if position == index else data) for position, (name, data) in enumerate(members)]
 
-    # a database that somebody exchanged, also with a manifest that fits but is not signed
-    assert_refused(rewritten(backup, other, changed(2, b"SQLite format 3\x00")), "database differs from the manifest")
-    manifest = rewritten(backup, other, lambda members: [
+    # another database, with the manifest of the first one and with a matching manifest that is not signed
+    assert_refused(rewrite(backup, other, with_member(2, b"SQLite format 3\x00")), "database differs from the manifest")
+    manifest = rewrite(backup, other, lambda members: [
         (name, data.replace(b'"revision":', b'"revision":1') if name == "manifest" else data) for name, data in members])
     assert_refused(manifest, "signature with the key")
-    assert_refused(rewritten(backup, other, lambda members: members[:-1]), "is missing")
-    assert_refused(rewritten(backup, other, lambda members: [*members, ("reports/../../x", b"")]), "is not in its manifest")
-    assert_refused(rewritten(backup, other, lambda members: [*members, members[-1]]), "is not in its manifest")
+    assert_refused(rewrite(backup, other, lambda members: members[:-1]), "is missing")
+    assert_refused(rewrite(backup, other, lambda members: [*members, ("reports/../../x", b"")]), "is not in its manifest")
+    assert_refused(rewrite(backup, other, lambda members: [*members, members[-1]]), "is not in its manifest")
     # other versions and database systems
     state = {"vendor": connection.vendor, "migrations": [["grants", "0999_from_the_future"]], "revision": 1}
-    newer = rewritten(backup, other, lambda members: resigned(members, database=state))
+    newer = rewrite(backup, other, lambda members: sign_again(members, database=state))
     assert_refused(newer, "newer version of the console: this version does not have its migrations grants.0999_from_the_future")
-    elsewhere = rewritten(backup, other, lambda members: resigned(members, database=state | {"vendor": "oracle"}))
+    elsewhere = rewrite(backup, other, lambda members: sign_again(members, database=state | {"vendor": "oracle"}))
     assert_refused(elsewhere, "contains a oracle database")
-    assert_refused(rewritten(backup, other, lambda members: resigned(members, format=2)), "has the format 2")
+    assert_refused(rewrite(backup, other, lambda members: sign_again(members, format=2)), "has the format 2")
     # wrong keys
     wrong = console / "wrong"
     wrong.write_text("another passphrase")

@@ -29,6 +29,12 @@ def test_an_installation_contains_no_development_packages_and_no_installer(insta
     assert not (installation.prefix / "app" / "tests").exists()
 
 
+def test_another_account_can_read_and_run_an_installation(installation):
+    for path in installation.prefix.rglob("*"):
+        needed = 0o005 if path.is_dir() or stat.S_IMODE(path.stat().st_mode) & stat.S_IXUSR else 0o004
+        assert path.stat().st_mode & needed == needed, path
+
+
 def test_the_console_writes_nothing_into_its_installation(installed_console):
     state = installed_console.prefix.parent / "state"
     assert stat.S_IMODE(state.stat().st_mode) == 0o700

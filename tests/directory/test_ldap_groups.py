@@ -185,7 +185,7 @@ MISSING = {"LDAP_DEACTIVATE_MISSING": "1", "LDAP_MAX_DEACTIVATED_PERCENT": "50"}
 
 
 @pytest.fixture
-def linked(cast, use_directory):
+def linked_accounts(cast, use_directory):
     """Link ned to the entry in the directory, and dee and out to entries that no longer exist."""
     options = use_directory(**MISSING, LDAP_ID_ATTRIBUTE="uid")
     for name, subject in (("ned", "ned"), ("dee", "the-first-dee"), ("out", "out")):
@@ -199,7 +199,7 @@ def active():
     return set(User.objects.filter(is_active=True).values_list("username", flat=True))
 
 
-def test_accounts_that_the_directory_no_longer_has_are_deactivated(linked):
+def test_accounts_that_the_directory_no_longer_has_are_deactivated(linked_accounts):
     before, names = database_state(), active()
     output = sync(dry_run=True)
     assert "user:dee: deactivated, because the directory no longer has the user\nuser:out: deactivated" in output
@@ -210,13 +210,13 @@ def test_accounts_that_the_directory_no_longer_has_are_deactivated(linked):
     assert "deactivated" not in sync()
 
 
-def test_accounts_are_deactivated_only_if_configured(linked, use_directory):
+def test_accounts_are_deactivated_only_if_configured(linked_accounts, use_directory):
     use_directory(LDAP_ID_ATTRIBUTE="uid")
     before = database_state()
     assert "deactivated" not in sync() and database_state() == before
 
 
-def test_all_accounts_are_never_deactivated_without_an_option(linked, cast, use_directory):
+def test_all_accounts_are_never_deactivated_without_an_option(linked_accounts, cast, use_directory):
     before, names = database_state(), active()
     # another attribute as identifier: no link matches
     use_directory(**MISSING, LDAP_ID_ATTRIBUTE="mail")
@@ -227,7 +227,7 @@ def test_all_accounts_are_never_deactivated_without_an_option(linked, cast, use_
     assert names - active() == {"ned", "dee", "out"}
 
 
-def test_deactivating_a_large_share_needs_an_option(linked):
+def test_deactivating_a_large_share_needs_an_option(linked_accounts):
     SocialAccount.objects.bulk_create(
         SocialAccount(user=user, provider="ldap", uid=user.username)
         for user in User.objects.bulk_create(User(username=f"gone{number}") for number in range(10)))
@@ -240,7 +240,7 @@ def test_deactivating_a_large_share_needs_an_option(linked):
     assert "2 more users deactivated" not in sync(max_deactivated_percent=93) and "gone3" not in active()
 
 
-def test_the_last_administrator_stays_active(linked, cast):
+def test_the_last_administrator_stays_active(linked_accounts, cast):
     User.objects.filter(username="ada").update(role=Role.ORDINARY)
     User.objects.filter(username="out").update(role=Role.ADMINISTRATOR)
     assert "not changed: user:out is the only active administrator" in sync()

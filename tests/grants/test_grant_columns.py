@@ -12,13 +12,15 @@ from grants.changes.services import change_grants
 from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, JournalLine, UserGrant
 from grants.tenant.lines import ATTRIBUTE_READERS
+from grants.validity import VALIDITY_COLUMNS
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.pages import post_as_shown
 from tests.support.tenant_documents import empty_database, export_bytes, import_lines
 
 ORDERS = parse_address("dataset:sales.orders")
 # What a grant is about, and what the console records about it. A column that its author sets belongs to GrantAttributes.
-IDENTITY = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id"}
+IDENTITY = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id", "entity_kind"}
 RECORDED = {"granted_by_id", "granted_at"}
 # An allowed value of each column of GrantAttributes, as in a tenant document.
 SAMPLES = {"reason": "quarterly close"}
@@ -41,7 +43,7 @@ def administrator_client(cast, client):
 @each_model
 def test_every_column_of_a_grant_is_one_of_its_attributes_or_named_here(model):
     columns = {column.attname for column in model._meta.concrete_fields}
-    assert columns - IDENTITY - RECORDED == set(GrantAttributes._fields)
+    assert columns - IDENTITY - RECORDED - {*VALIDITY_COLUMNS} == set(GrantAttributes._fields)
 
 
 @each_model
@@ -95,7 +97,7 @@ def test_rest_reads_and_writes_its_attributes(administrator_client, name):
 def test_the_form_of_the_page_sends_its_attributes(administrator_client, cast, name):
     assert f'name="{name}"' in administrator_client.get(f"/grant/{ORDERS}").content.decode()
     sent = {"principal": "user:out", "privilege": "READ", name: SAMPLES[name]}
-    assert administrator_client.post(f"/grant/{ORDERS}", sent).status_code == 303
+    assert post_as_shown(administrator_client, f"/grant/{ORDERS}", sent).status_code == 303
     assert str(getattr(UserGrant.objects.get(user=cast["out"]), name)) == SAMPLES[name]
 
 

@@ -110,11 +110,11 @@ def test_lines_of_format_1_verify():
     ("DELETE FROM grants_journalline WHERE revision = 1", 1, "line 1 is missing: line 2 follows line 0"),
     ("DELETE FROM grants_journalline WHERE revision = 3", 3, "line 3 is missing: line 4 follows line 2"),
     ("DELETE FROM grants_journalline WHERE revision = 5", 5,
-     "line 5 is missing: the journal ends at line 4 where its head says 5"),
-    ("DELETE FROM grants_journalline", 1, "line 1 is missing: the journal ends at line 0 where its head says 5"),
+     "line 5 is missing: the journal ends at line 4, but its head says 5"),
+    ("DELETE FROM grants_journalline", 1, "line 1 is missing: the journal ends at line 0, but its head says 5"),
     ("DELETE FROM grants_journalhead", 1, "line 1 was inserted: the head says that the journal ends at line 0"),
     ("UPDATE grants_journalhead SET revision = 4", 5, "line 5 was inserted: the head says that the journal ends at line 4"),
-    ("UPDATE grants_journalhead SET revision = 9", 6, "line 6 is missing: the journal ends at line 5 where its head says 9"),
+    ("UPDATE grants_journalhead SET revision = 9", 6, "line 6 is missing: the journal ends at line 5, but its head says 9"),
     ("UPDATE grants_journalhead SET hash = 'f'", 5, "line 5 was changed after it was written: its hash is not the head's"),
 ], ids=str)
 def test_tampering_is_named_at_the_first_broken_line(five, tamper, line, sentence):

@@ -1,6 +1,7 @@
 """Test that `grants.querysets` alone defines the users and grants that count, and that its SQL equals that of plain filters."""
 
 import re
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from django.db.models import Q
 
 from grants.models import GroupGrant, User, UserGrant
 from grants.querysets import effective_grant_condition, effective_memberships, memberships, memberships_of_principals
+from grants.validity import at_time
 
 ROOT = Path(__file__).parents[2]
 MEMBERSHIP = User.groups.through.objects
@@ -16,20 +18,25 @@ ACTIVE = {"is_active": True, "is_principal": True}
 USER_ACTIVE = {"user__is_active": True, "user__is_principal": True}
 
 
+MOMENT = datetime(2026, 11, 2, tzinfo=UTC)
+
+
 @pytest.mark.parametrize("named, plain_filter", [
-    (User.objects.principals(), User.objects.filter(is_principal=True)),
-    (User.objects.active_principals(), User.objects.filter(**ACTIVE)),
-    (User.objects.filter(pk=1).active_principals(), User.objects.filter(Q(pk=1), **ACTIVE)),
-    (Group(pk=1).user_set.active_principals(), Group(pk=1).user_set.filter(**ACTIVE)),
-    (UserGrant.objects.of_principals(), UserGrant.objects.filter(user__is_principal=True)),
-    (UserGrant.objects.filter(permission_id=1).effective(), UserGrant.objects.filter(permission_id=1, **USER_ACTIVE)),
-    (GroupGrant.objects.filter(effective_grant_condition("group")), GroupGrant.objects.filter(group__isnull=False)),
-    (memberships(), MEMBERSHIP.all()),
-    (memberships_of_principals(), MEMBERSHIP.filter(user__is_principal=True)),
-    (effective_memberships(), MEMBERSHIP.filter(**USER_ACTIVE)),
+    (lambda: User.objects.principals(), User.objects.filter(is_principal=True)),
+    (lambda: User.objects.active_principals(), User.objects.filter(**ACTIVE)),
+    (lambda: User.objects.filter(pk=1).active_principals(), User.objects.filter(Q(pk=1), **ACTIVE)),
+    (lambda: Group(pk=1).user_set.active_principals(), Group(pk=1).user_set.filter(**ACTIVE)),
+    (lambda: UserGrant.objects.of_principals(), UserGrant.objects.filter(user__is_principal=True)),
+    (lambda: UserGrant.objects.filter(permission_id=1).effective(),
+     UserGrant.objects.filter(permission_id=1).filter(Q(pk__in_force=MOMENT), **USER_ACTIVE)),
+    (lambda: GroupGrant.objects.filter(effective_grant_condition("group")), GroupGrant.objects.filter(pk__in_force=MOMENT)),
+    (memberships, MEMBERSHIP.all()),
+    (memberships_of_principals, MEMBERSHIP.filter(user__is_principal=True)),
+    (effective_memberships, MEMBERSHIP.filter(pk__in_force=MOMENT).filter(**USER_ACTIVE)),
 ])
 def test_a_named_queryset_has_the_sql_of_the_plain_filter(named, plain_filter):
-    assert str(named.query) == str(plain_filter.query)
+    with at_time(MOMENT):
+        assert str(named().query) == str(plain_filter.query)
 
 
 @pytest.mark.django_db

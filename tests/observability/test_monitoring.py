@@ -56,19 +56,19 @@ def test_a_complete_console_is_ready(redis_with_all):
 
 @pytest.mark.django_db
 def test_each_missing_part_is_named(redis_with_all, settings, monkeypatch):
-    def failed():
+    def failed_parts():
         monkeypatch.setattr(checks, "_last", (-checks.KEPT_SECONDS, []))
         status, parts = ready()
         return status, {name for name, state in parts.items() if state == "failed"}
 
     redis_with_all.delete(presence.SCHEDULER_KEY)
-    assert failed() == (503, {"scheduler"})
+    assert failed_parts() == (503, {"scheduler"})
     redis_with_all.delete(presence.presence_key(settings.LIGHT_QUEUE))
-    assert failed() == (503, {"scheduler", "worker"})
+    assert failed_parts() == (503, {"scheduler", "worker"})
     settings.DISK_FREE_MIN_MB = 10**12
-    assert failed() == (503, {"scheduler", "worker", "disk"})
+    assert failed_parts() == (503, {"scheduler", "worker", "disk"})
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    assert failed() == (503, {"redis", "scheduler", "worker", "disk"})
+    assert failed_parts() == (503, {"redis", "scheduler", "worker", "disk"})
 
 
 @pytest.mark.django_db(transaction=True)

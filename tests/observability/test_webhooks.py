@@ -5,6 +5,7 @@ import hashlib
 import hmac
 import json
 import socket
+import struct
 import threading
 import time
 from contextlib import contextmanager
@@ -68,7 +69,7 @@ def add_groups(*names):
         add_group(author=SETUP, name=name)
 
 
-def received(receiver):
+def subjects(receiver):
     return [json.loads(body)["subject"] for _, _, body in receiver.requests]
 
 
@@ -82,7 +83,7 @@ def deliver(webhook):
 def test_lines_arrive_in_order_as_signed_cloudevents(webhook, receiver):
     add_groups("a", "b", "c")
     assert deliver(webhook) == 3 and deliver(webhook) == 0
-    assert received(receiver) == ["group:a", "group:b", "group:c"]
+    assert subjects(receiver) == ["group:a", "group:b", "group:c"]
     path, headers, body = receiver.requests[0]
     event, line = json.loads(body), JournalLine.objects.get(principal="group:a")
     assert path == "/hook?x=1" and headers["Content-Type"].startswith("application/cloudevents+json")
@@ -113,7 +114,7 @@ def test_a_failing_line_is_repeated_in_order_with_pauses(webhook, receiver):
         assert delivery.deliver_webhook(webhook.pk) == 0
     assert webhook.error == "the endpoint answered 500" and 3 < pauses[0] < 6 < pauses[1] < 11
     assert deliver(webhook) == 2
-    assert received(receiver) == ["group:a", "group:a", "group:a", "group:b"] and (webhook.error, webhook.attempts) == ("", 0)
+    assert subjects(receiver) == ["group:a", "group:a", "group:a", "group:b"] and (webhook.error, webhook.attempts) == ("", 0)
 
 
 def test_a_line_that_always_fails_becomes_a_dead_letter_and_can_be_replayed(webhook, receiver, browse):
@@ -123,11 +124,11 @@ def test_a_line_that_always_fails_becomes_a_dead_letter_and_can_be_replayed(webh
         assert deliver(webhook) == 0
     letter = DeadLetter.objects.get()
     assert letter.revision == JournalLine.objects.get(principal="group:a").revision and "500" in letter.error
-    assert deliver(webhook) == 1 and received(receiver)[-1] == "group:b"
+    assert deliver(webhook) == 1 and subjects(receiver)[-1] == "group:b"
     page = browse("ada").get(f"/journal/webhooks/{webhook.pk}/").content.decode()
     assert "the endpoint answered 500" in page and "Send all again" in page
     browse("ada").post(f"/journal/webhooks/{webhook.pk}/change", {"verb": "replay"})
-    assert deliver(webhook) == 1 and received(receiver)[-1] == "group:a" and not DeadLetter.objects.exists()
+    assert deliver(webhook) == 1 and subjects(receiver)[-1] == "group:a" and not DeadLetter.objects.exists()
 
 
 def test_a_replay_that_fails_again_stays_a_dead_letter_and_delays_nothing(webhook, receiver):
@@ -165,6 +166,21 @@ def silent_server(*, drips: bool):
         stop.set()
 
 
+def test_an_endpoint_that_resets_the_connection_is_named(webhook):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        Webhook.objects.filter(pk=webhook.pk).update(url=f"http://127.0.0.1:{server.getsockname()[1]}/")
+
+        def reset():
+            connection, _ = server.accept()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+
+        threading.Thread(target=reset, daemon=True).start()
+        add_groups("a")
+        deliver(webhook)
+    assert "or closed the connection" in webhook.error
+
+
 @pytest.mark.parametrize("drips", [False, True])
 def test_an_endpoint_that_never_answers_ends_in_time(drips, db, receiver, settings):
     settings.WEBHOOK_TIMEOUT_SECONDS = 0.3
@@ -179,7 +195,7 @@ def test_an_endpoint_that_never_answers_ends_in_time(drips, db, receiver, settin
             delivery.deliver_webhook(number)
         assert time.monotonic() - start < 3
     hanging.refresh_from_db()
-    assert hanging.attempts == 1 and "did not answer" in hanging.error and received(receiver) == ["group:a"]
+    assert hanging.attempts == 1 and "did not answer" in hanging.error and subjects(receiver) == ["group:a"]
     delivery.dispatch_webhooks(lambda number: pytest.fail("nothing is due"))
 
 

@@ -25,7 +25,7 @@ def test_sqlite_has_no_roles():
 
 
 @pytest.fixture
-def restricted():
+def role_cursor():
     if connection.vendor != "postgresql":
         pytest.skip("for PostgreSQL")
     add_user(author=Author("the tests"), name="alice")
@@ -42,13 +42,13 @@ def restricted():
     "DELETE FROM grants_journalhead", "TRUNCATE grants_journalhead", "DROP TABLE grants_journalline",
     "ALTER TABLE grants_journalline DISABLE TRIGGER ALL", "DELETE FROM django_migrations",
 ])
-def test_the_attack_the_role_cannot_change_journal_lines(restricted, statement):
+def test_the_attack_the_role_cannot_change_journal_lines(role_cursor, statement):
     with pytest.raises(DatabaseError), transaction.atomic():
-        restricted.execute(statement)
+        role_cursor.execute(statement)
     assert JournalLine.objects.count() == 1
 
 
-def test_the_console_works_with_the_role(restricted):
+def test_the_console_works_with_the_role(role_cursor):
     change_grants(author=Author("the tests"), grant=[("user:alice", parse_address("dataset:sales.orders"), "READ")])
     assert JournalLine.objects.count() == 5 and first_break() is None
 
@@ -60,11 +60,11 @@ ALL_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", 
 USUAL_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 
-def test_the_role_has_the_rights_on_every_table_of_all_apps_and_no_others(restricted):
-    restricted.execute("SELECT tablename, privilege FROM pg_tables, unnest(%s::text[]) AS privilege WHERE schemaname = 'public' "
-                       "AND has_table_privilege(%s, quote_ident(tablename), privilege)", [sorted(ALL_RIGHTS), ROLE])
+def test_the_role_has_the_rights_on_every_table_of_all_apps_and_no_others(role_cursor):
+    role_cursor.execute("SELECT tablename, privilege FROM pg_tables, unnest(%s::text[]) AS privilege WHERE schemaname = 'public' "
+                        "AND has_table_privilege(%s, quote_ident(tablename), privilege)", [sorted(ALL_RIGHTS), ROLE])
     rights = {}
-    for table, privilege in restricted.fetchall():
+    for table, privilege in role_cursor.fetchall():
         rights.setdefault(table, set()).add(privilege)
     tables = {model._meta.db_table for model in apps.get_models(include_auto_created=True)
               if model._meta.managed and not model._meta.proxy}
@@ -72,16 +72,16 @@ def test_the_role_has_the_rights_on_every_table_of_all_apps_and_no_others(restri
     assert rights == {table: FEWER_RIGHTS.get(table, USUAL_RIGHTS) for table in rights}
 
 
-def test_the_role_may_use_every_sequence(restricted):
-    restricted.execute("SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' "
+def test_the_role_may_use_every_sequence(role_cursor):
+    role_cursor.execute("SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' "
                        "AND NOT has_sequence_privilege(%s, quote_ident(sequencename), 'USAGE')", [ROLE])
-    assert restricted.fetchall() == []
+    assert role_cursor.fetchall() == []
 
 
-def test_the_role_may_create_temporary_views_and_nothing_else(restricted):
-    restricted.execute("CREATE TEMPORARY VIEW past AS SELECT * FROM grants_journalline")
-    restricted.execute("SELECT count(*) FROM past")
-    assert restricted.fetchone() == (1,)
+def test_the_role_may_create_temporary_views_and_nothing_else(role_cursor):
+    role_cursor.execute("CREATE TEMPORARY VIEW past AS SELECT * FROM grants_journalline")
+    role_cursor.execute("SELECT count(*) FROM past")
+    assert role_cursor.fetchone() == (1,)
     for statement in ("CREATE TABLE more (id int)", "CREATE VIEW more AS SELECT 1"):
         with pytest.raises(DatabaseError), transaction.atomic():
-            restricted.execute(statement)
+            role_cursor.execute(statement)

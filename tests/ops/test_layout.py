@@ -12,7 +12,8 @@ ROOT = Path(settings.BASE_DIR)
 MAX_LINES = 400
 MAX_FILES = 16
 SOURCE_SUFFIXES = (".py", ".js", ".css", ".html")
-AREAS = {"entities", "explorer", "ask", "people", "plans", "policies", "reports", "journal", "accounts", "overview", "shared"}
+AREAS = {"entities", "explorer", "ask", "people", "plans", "policies", "reports", "requests", "journal", "accounts", "overview",
+         "effects", "reviews", "shared"}
 
 
 def source_files() -> list[Path]:
@@ -28,7 +29,9 @@ def test_no_source_file_has_more_than_400_lines():
 
 
 def test_no_folder_has_more_than_16_source_files():
-    counts = Counter(str(path.parent) for path in source_files() if path.name != "__init__.py")
+    # migrations only accumulate
+    counts = Counter(str(path.parent) for path in source_files()
+                     if path.name != "__init__.py" and path.parent.name != "migrations")
     assert {folder: count for folder, count in counts.items() if count > MAX_FILES} == {}
 
 

@@ -116,7 +116,7 @@ def test_the_token_fast_path_logs_with_the_id_too(log_lines):
 @pytest.mark.django_db
 @pytest.mark.parametrize(("sent", "is_echoed"), [("mine", True), ("x" * 500, True), ("caf\xe9", True), ("\xe2\x80\x93", True),
                                                 ("a\tb", True), ("a\x01b", False)])
-def test_the_id_of_the_caller_does_not_replace_the_own_id(log_lines, sent, is_echoed):
+def test_the_id_of_the_caller_does_not_replace_the_id_of_the_console(log_lines, sent, is_echoed):
     answer = Client().get("/nothing", headers={"X-Request-ID": sent})
     assert (answer["X-Request-ID"] == sent) == is_echoed
     own_ids = {entry["request_id"] for entry in log_lines()}
@@ -215,3 +215,17 @@ def test_routine_tasks_are_not_logged_at_the_default_level(logger, message, args
     assert logging_configuration("INFO", "text")["loggers"][logger]["filters"] == ["routine"]
     record.levelno = logging.ERROR
     assert RoutineTaskFilter().filter(record)
+
+
+@pytest.mark.parametrize("entry", [
+    {"event": "answered", "level": "info", "logger": "authzconsole.access", "timestamp": "2026-01-01T00:00:00Z", "status": 200,
+     "path": "/access/v1/evaluation", "milliseconds": 1.5, "client": None},
+    {"event": "a = b", "level": "warning", "logger_name": "other", "text": "two words", "key": "a=b", "quote": "it's",
+     "empty": "", "list": ["x", 1], "stack": "Stack:"},
+    {"event": "", "z": 1, "a": True},
+    {"event": "failed", "level": "error", "exception": "Traceback"},
+])
+def test_lines_of_text_are_those_of_structlog(entry):
+    renderer = logging_configuration("INFO", "text")["formatters"]["structlog"]["processors"][-1]
+    expected = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, pad_level=False)
+    assert renderer(None, "info", dict(entry)) == expected(None, "info", dict(entry))

@@ -10,6 +10,11 @@ from authzconsole.ops.processes import end_session, run_command, session_members
 
 RUN = "from authzconsole.ops.processes import *\nimport sys\ninterrupt_on_signals()\nrun_command(sys.argv[1:])"
 
+# a machine under load may interrupt the parent when its child already runs, but Popen() has not returned
+SLOW_START = ("import subprocess, time\nstart = subprocess.Popen.__init__\n"
+              "def start_slowly(*arguments, **options): start(*arguments, **options); time.sleep(0.4)\n"
+              "subprocess.Popen.__init__ = start_slowly\n")
+
 
 def has_ended(pid, *, within_seconds=10):
     deadline = time.monotonic() + within_seconds
@@ -47,12 +52,13 @@ def test_a_command_leaves_no_process_behind(tmp_path):
     assert has_ended(int((tmp_path / "session").read_text()))
 
 
+@pytest.mark.parametrize("parent", [RUN, SLOW_START + RUN], ids=["waits", "starts"])
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupted_command_cleans_up_before_it_exits_after_any_number_of_signals(tmp_path, signum, times):
+def test_an_interrupted_command_cleans_up_before_it_exits_after_any_number_of_signals(tmp_path, signum, times, parent):
     cleaning = ("import pathlib, time\ntry: print('here', flush=True); time.sleep(60)\n"
                 f"finally: time.sleep(0.5); pathlib.Path(r'{tmp_path}/clean').touch()")
-    with subprocess.Popen([sys.executable, "-c", RUN, sys.executable, "-c", cleaning], stdout=subprocess.PIPE,
+    with subprocess.Popen([sys.executable, "-c", parent, sys.executable, "-c", cleaning], stdout=subprocess.PIPE,
                           stderr=subprocess.DEVNULL) as running:
         running.stdout.readline()
         for _ in range(times):

@@ -132,13 +132,13 @@ def test_a_report_is_downloaded_as_csv_and_parquet(ada, report):
 
 def test_a_csv_file_contains_no_formulas(ada, report, tmp_path):
     table = analysis_by_name(NAME).rows
-    rows = [("hr", formula, 2, 0, 2, False) for formula in ("=1+1", "+1", "-1", "@SUM(A1)", "\tx")]
+    rows = [("hr", formula, 2, 0, 2, False) for formula in ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1")]
     columns = [pa.array(values) for values in zip(*rows, strict=True)]
     pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
                    tmp_path / "results" / "rows" / "part-0.parquet")
     users = {suffix: b"".join(ada.client.get(f"/api/v1/runs/{report.pk}/tables/rows.{suffix}")).decode()
              for suffix in ("csv", "jsonl")}
-    assert sorted(line.split(",")[1][:2] for line in users["csv"].splitlines()[1:]) == ["'\t", "'+", "'-", "'=", "'@"]
+    assert sorted(line.split(",")[1][:2] for line in users["csv"].splitlines()[1:]) == ["'\t", "'+", "'-", "'=", "'@", "'\uff1d"]
     assert '"=1+1"' in users["jsonl"]
 
 

@@ -103,5 +103,5 @@ def test_the_queries_of_a_bulk_plan_grow_only_by_chunk(by_token, django_assert_m
         addresses = [parse_address(f"dataset:sales.more{number}") for number in range(first, last)]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
-        with django_assert_max_num_queries(23):
+        with django_assert_max_num_queries(25):
             assert rest.post("/plans/many", BULK).status_code == 201

@@ -8,6 +8,7 @@ from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.lifecycle.services import delete_entity, register_entity
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active
+from grants.validity import Validity
 from tests.support.cast import SETUP
 
 pytestmark = pytest.mark.django_db
@@ -68,3 +69,25 @@ def test_pages_of_an_earlier_state_follow_each_other(by_session, past):
         names += [item["address"] for item in page["items"]]
         cursor = page["next"]
     assert names == sorted(names) and "dataset:lab.orders" in names
+
+
+@pytest.mark.parametrize(("at", "is_in_force"), [
+    ("2126-12-04T08:59:59Z", False), ("2126-12-04T10:00:00%2B01:00", True), ("2126-12-05T00:00:00Z", False),
+    # before the first journal line
+    ("1970-01-01T00:00:00Z", False),
+])
+def test_a_read_with_at_shows_the_grants_in_force_at_that_time(by_session, past, at, is_in_force):
+    period = Validity.parse("2126-12-04T09:00:00Z", "2126-12-05T00:00:00Z")
+    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), Privilege.READ, period)])
+    ada = by_session("ada")
+    for path in ("/what-can?principal=user:out&kind=dataset", "/grants?principal=user:out"):
+        assert bool(ada.get(f"{path}&at={at}").json()["items"]) is is_in_force, path
+    assert ("'out'" in str(ada.get(f"/who-can?entity=dataset:sales.orders&at={at}").json()["items"])) is is_in_force
+    assert by_session("out").get(f"/grants?principal=user:out&at={at}").status_code == 403
+
+
+@pytest.mark.parametrize("at", ["2126-12-04T09:00:00", "2126-12-04", "2126-02-30T00:00:00Z", "Friday", ""])
+def test_a_time_without_a_zone_and_a_text_that_is_none_are_refused(by_session, past, at):
+    for path in ("/grants", "/users", "/what-can?principal=user:out", "/who-can?entity=dataset:sales.orders"):
+        answer = by_session("ada").get(f"{path}{'&' if '?' in path else '?'}at={at}")
+        assert answer.status_code == 400 and answer.json()["errors"][0]["field"] == "at", path

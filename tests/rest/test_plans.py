@@ -59,7 +59,7 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
     assert all_grants() == before and created.json()["title"] == "Orders to out"
     assert created.json()["effect"] == {"grants": 2, "revokes": 1, "already": 0, "principals": 2, "planned": 0,
                                         "stranded_none": 1, "stranded_one": 0, "joins": 0, "leaves": 0, "activations": 0,
-                                        "deactivations": 0}
+                                        "deactivations": 0, "periods_removed": 0}
     detail = ada.get(path).json()
     assert (detail["state"], detail["stale"], detail["stranded"]) == ("proposed", "", [{"entity": ORDERS, "admins": 0}])
     assert [(i["verb"], i["privilege"]) for i in ada.all_of(f"{path}/items", limit=2)] == [

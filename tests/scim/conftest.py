@@ -77,11 +77,11 @@ def provisioning_token():
 
 
 @pytest.fixture
-def issued(cast):
+def issued_token(cast):
     return provisioning_token()
 
 
 @pytest.fixture
-def scim(issued, settings):
+def scim(issued_token, settings):
     settings.SCIM_ENABLED = True
-    return Scim({"Authorization": f"Bearer {issued.secret}"})
+    return Scim({"Authorization": f"Bearer {issued_token.secret}"})

@@ -57,12 +57,12 @@ def test_unknown_paths_and_methods_are_refused(scim):
     error_of(scim.get("/Schemas", filter='id eq "x"'), 403)
 
 
-def test_a_provisioning_token_has_no_other_rights(scim, cast, issued):
+def test_a_provisioning_token_has_no_other_rights(scim, cast, issued_token):
     headers = scim.headers
     for path in ("/api/v1/users", "/api/v1/journal"):
         assert Client().get(path, headers=headers).status_code == 403
     assert Client().post("/api/v1/users", "{}", content_type="application/json", headers=headers).status_code == 403
-    author = Author("idp", user_id=issued.token.owner_id, is_provisioner=True)
+    author = Author("idp", user_id=issued_token.token.owner_id, is_provisioner=True)
     for change in (lambda: change_grants(author=author, grant=[("user:dee", "dataset:hr.salaries", "READ")]),
                    lambda: set_user_role(author=author, name="dee", role="administrator"),
                    lambda: add_user(author=author, name="evil", role="administrator"),
@@ -77,8 +77,8 @@ def test_only_service_accounts_can_own_provisioning_tokens(cast):
         create_token(author=SETUP, owner="ada", name="a", scopes=["provision"], days=1)
 
 
-def test_a_deactivated_service_account_cannot_provision(scim, issued):
-    owner = issued.token.owner
+def test_a_deactivated_service_account_cannot_provision(scim, issued_token):
+    owner = issued_token.token.owner
     owner.is_active = False
     owner.save()
     error_of(scim.get("/Users"), 401)

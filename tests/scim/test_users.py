@@ -18,7 +18,7 @@ from tests.support.authors import database_state, lines_after
 from tests.support.cast import SETUP
 
 
-def test_a_created_user_is_a_principal_without_password_or_role(scim, issued):
+def test_a_created_user_is_a_principal_without_password_or_role(scim, issued_token):
     before = current_revision()
     answer = scim.create_user("nina", externalId="00u1", emails=[{"value": "b@example.com"}, {"value": "a@example.com",
                               "primary": True}], name={"givenName": "Nina"}, roles=[{"value": "administrator"}])
@@ -30,10 +30,10 @@ def test_a_created_user_is_a_principal_without_password_or_role(scim, issued):
     assert user.is_principal and not user.has_usable_password() and user.role == Role.ORDINARY
     assert lines_after(before) == [("user-add", "user:nina", "", "", "")]
     line = JournalLine.objects.latest("revision")
-    assert (line.actor, line.token, line.issuer) == ("idp", issued.token.pk, SETUP.name)
+    assert (line.actor, line.token, line.issuer) == ("idp", issued_token.token.pk, SETUP.name)
 
 
-def test_names_that_collide_or_are_invalid_are_refused(scim, issued):
+def test_names_that_collide_or_are_invalid_are_refused(scim, issued_token):
     before = database_state()
     assert "already exists" in error_of(scim.create_user("ned"), 409, "uniqueness")
     assert "already exists" in error_of(scim.create_user("idp"), 409, "uniqueness")
@@ -89,18 +89,45 @@ def test_the_last_administrator_cannot_be_deactivated(scim, ids):
     assert database_state() == before
 
 
+def test_the_attack_a_provisioning_service_cannot_close_the_break_glass_accounts(scim, ids, settings):
+    settings.BREAK_GLASS_ACCOUNTS = ["ned"]
+    before = database_state()
+    email = {"op": "replace", "path": "emails", "value": [{"value": "other@example.org"}]}
+    for method, body in (("patch", {"schemas": [PATCH], "Operations": [email]}), *deactivations(ids["ned"])):
+        assert "break-glass account" in error_of(scim.send(method, f"/Users/{ids['ned']}", body), 409)
+    assert database_state() == before
+
+
 def test_a_request_applies_fully_or_not_at_all(scim, ids):
     before = database_state()
     answer = scim.patch(f"/Users/{ids['ada']}", {"op": "replace", "path": "emails[type eq \"work\"].value", "value": "new@x.org"},
                         {"op": "replace", "path": "active", "value": False})
     error_of(answer, 409)
     answer = scim.patch(f"/Users/{ids['ned']}", {"op": "replace", "path": "active", "value": False},
-                        {"op": "replace", "path": "userName", "value": "other"})
-    error_of(answer, 400, "mutability")
+                        {"op": "replace", "path": "userName", "value": "dee"})
+    error_of(answer, 409)
     answer = scim.patch(f"/Users/{ids['ned']}", {"op": "replace", "path": "active", "value": False},
                         {"op": "replace", "path": "emails", "value": [{"value": "a\nb"}]})
     error_of(answer, 400, "invalidValue")
     assert database_state() == before and User.objects.get(username="ada").email == ""
+
+
+def test_users_are_renamed_with_the_checks_of_the_pages(scim, ids):
+    path, before, grants = f"/Users/{ids['ned']}", current_revision(), User.objects.get(username="ned").grants.count()
+    answer = scim.patch(path, {"op": "replace", "path": "userName", "value": "ned.smith"},
+                        {"op": "replace", "path": "emails[type eq \"work\"].value", "value": "ned@example.com"})
+    assert answer.status_code == 200 and answer.json()["userName"] == "ned.smith"
+    user = User.objects.get(username="ned.smith")
+    assert (str(user.pk), user.email, user.grants.count()) == (ids["ned"], "ned@example.com", grants)
+    assert [line[:2] for line in lines_after(before)] == [("user-rename", "user:ned"), ("user-change", "user:ned.smith")]
+    assert scim.send("put", path, {"schemas": [USER], "userName": "ned", "active": True}).json()["userName"] == "ned"
+    unchanged = database_state()
+    for name, status in (("dee", 409), ("DEE", 409), ("d\u200bee", 409), ("", 400), ("a\nb", 400)):
+        error_of(scim.patch(path, {"op": "replace", "path": "userName", "value": name}), status,
+                 "invalidValue" if status == 400 else None)
+    assert "only an administrator can rename" in error_of(
+        scim.patch(f"/Users/{ids['ada']}", {"op": "replace", "path": "userName", "value": "adam"}), 409)
+    assert database_state() == unchanged
 
 
 def test_the_dialect_of_entra_id_is_understood(scim, ids):
@@ -172,7 +199,7 @@ def test_a_provisioning_service_activates_ordinary_users_that_it_deactivated(sci
     assert scim.patch(path, ACTIVATE).json()["active"] is True
     created = scim.create_user("nina", active=False).json()["id"]
     assert scim.patch(f"/Users/{created}", ACTIVATE).status_code == 200
-    # the last deactivation counts
+    # an administrator deactivated the account last, so the service cannot activate it
     set_user_active(author=SETUP, name="dee", active=False)
     error_of(scim.patch(path, ACTIVATE), 409)
     # a role keeps the account inactive also if the service deactivated it
@@ -218,7 +245,7 @@ def test_a_patch_applies_to_the_user_as_another_request_left_it(scim, ids, monke
     assert answer.status_code == 200 and answer.json()["emails"][0]["value"] == "new@x.example"
 
 
-def test_service_accounts_are_invisible(scim, issued):
+def test_service_accounts_are_invisible(scim, issued_token):
     pk = User.objects.get(username="idp").pk
     assert "idp" not in scim.names("/Users")
     error_of(scim.send("delete", f"/Users/{pk}"), 404)

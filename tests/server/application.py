@@ -13,7 +13,7 @@ from authzconsole.server.limits import BodyLimits
 MEGABYTE = b"x" * (1 << 20)
 
 
-def _served(application):
+def _console_server(application):
     return ConsoleServer(application, limits=BodyLimits(), proxies=TrustedProxies(settings.TRUSTED_PROXIES),
                          folder=settings.STATE_DIR / "tmp")
 
@@ -52,5 +52,5 @@ class _Generated:
         print(f"closed after {self.count} of {self.megabytes}", flush=True)
 
 
-environ_application = _served(_show_environ)
-long_application = _served(_send_long_responses)
+environ_application = _console_server(_show_environ)
+long_application = _console_server(_send_long_responses)

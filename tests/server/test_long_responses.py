@@ -100,7 +100,7 @@ def test_200_slow_readers_occupy_neither_threads_nor_memory(long_server):
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
         start = time.monotonic()
         long_server.request(get("/generated?0").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
-        assert time.monotonic() - start < 1
+        assert time.monotonic() - start < 5
         # 4 GB are generated
         assert resident_bytes(long_server.process_id) < 1_000 * MEGABYTE
         raw = b"HTTP"

@@ -4,8 +4,13 @@ ada is an administrator and aud an auditor of the console; ned has ADMIN on the 
 a grant on one dataset, grp has grants only through a group, ina is inactive, out has no grants.
 """
 
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import TypeVar
+
 from django.contrib.auth.hashers import make_password
 from django.contrib.auth.models import Group
+from django.db.transaction import atomic, set_rollback
 
 from entities.address import parse_address
 from entities.models import Entity, State
@@ -23,6 +28,7 @@ SALES = ("namespace:sales", "dataset:sales.orders", "dataset:sales.customers", "
 HR = ("namespace:hr", "dataset:hr.salaries")
 PLANNED, DELETED = "dataset:sales.forecast", "dataset:sales.legacy"
 SETUP = Author("the tests")
+T = TypeVar("T")
 
 
 def create_sample_users() -> dict[str, User]:
@@ -59,3 +65,30 @@ def create_sample_tenant() -> dict[str, User]:
         ])
         Entity.objects.filter(kind="dataset", key="sales.legacy").update(state=State.DELETED)
     return cast
+
+
+def create_role_accounts() -> dict[str, User]:
+    """Create sec (a security administrator), app (an approver) and ope (an operator), without grants. Return them by name."""
+    roles = {"sec": Role.SECURITY_ADMINISTRATOR, "app": Role.APPROVER, "ope": Role.OPERATOR}
+    users = User.objects.bulk_create(
+        User(username=name, role=role, is_principal=False, password=make_password(None)) for name, role in roles.items())
+    return {user.username: user for user in users}
+
+
+@contextlib.contextmanager
+def created_for_several_tests(create: Callable[[], T], django_db_blocker) -> Iterator[T]:
+    """Create data in a transaction that encloses the transactions of the tests, and roll it back at the end.
+
+    For fixtures with a wider scope than one test; these must request `django_db_setup`.
+    """
+    transaction = atomic()
+    with django_db_blocker.unblock():
+        transaction.__enter__()
+    try:
+        with django_db_blocker.unblock():
+            data = create()
+        yield data
+    finally:
+        with django_db_blocker.unblock():
+            set_rollback(True)
+            transaction.__exit__(None, None, None)

@@ -1,4 +1,4 @@
-"""Run an OpenID Connect provider (oidc-provider-mock) as a server, which can also lie, and sign in through it."""
+"""Run an OpenID Connect provider (oidc-provider-mock) as a server that can also send false answers, and sign in through it."""
 
 import os
 import threading

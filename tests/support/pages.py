@@ -1,5 +1,6 @@
 """Read pages as a browser shows them."""
 
+import re
 from collections.abc import Iterable
 
 from authzconsole.web.shared.privilege_cells import LETTERS, PrivilegeCell
@@ -15,3 +16,20 @@ def held_cells(cells: Iterable[PrivilegeCell]) -> dict[str, str]:
     statuses = {cell.letter: cell.status for cell in cells}
     assert list(statuses) == list(LETTERS.values())
     return {letter: status for letter, status in statuses.items() if status != "none"}
+
+
+def shown_effect(response) -> dict[str, str]:
+    """Return the hidden fields with which a form confirms the effect that it shows; empty if it shows none."""
+    return dict(re.findall(r'name="(effect|effect_of)" value="([^"]*)"', page_html(response)))
+
+
+def post_as_shown(client, url: str, form: dict, **options):
+    """Post a form. If the response shows an effect first, post the form again to confirm it. Return the last response."""
+    response = client.post(url, form, **options)
+    fields = shown_effect(response) if response.status_code == 200 else {}
+    return client.post(url, form | fields, **options) if fields else response
+
+
+def without_tokens(response) -> str:
+    """Return the page without CSRF tokens, which differ in each response."""
+    return re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", response.content.decode())

@@ -3,6 +3,9 @@
 import io
 import json
 import random
+from datetime import timedelta
+
+from django.utils import timezone
 
 from entities.address import parse_address
 from entities.models import Entity, State
@@ -10,7 +13,7 @@ from entities.vocabulary import Privilege
 from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
 from grants.errors import GrantError
-from grants.journal import Author
+from grants.journal import Author, current_revision
 from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
 from grants.models import GroupGrant, Role, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
@@ -20,6 +23,7 @@ from grants.principals.removal import remove_group, remove_user
 from grants.principals.renaming import rename_group, rename_user
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
 from grants.tenant.import_document import import_tenant
+from grants.validity import Validity
 
 OPERATOR = Author("the tests", reason="at random")
 USERS = [f"user {number}" for number in range(5)]
@@ -59,6 +63,13 @@ def _items(dice: random.Random) -> list:
             for _ in range(dice.randint(0, 4))]
 
 
+def _validity(item: object) -> Validity:
+    """Return a random period that begins an hour before or after now, and that has not ended."""
+    dice, now, hour = random.Random(f"{item} {current_revision()}"), timezone.now().replace(microsecond=0), timedelta(hours=1)
+    valid_from = dice.choice([None, None, None, now - hour, now - hour, now + hour])
+    return Validity(valid_from, dice.choice([None, now + 2 * hour]))
+
+
 def _stored_grants() -> list:
     rows = [*UserGrant.objects.select_related("user", "content_object"),
             *GroupGrant.objects.select_related("group", "content_object")]
@@ -69,7 +80,8 @@ def _stored_grants() -> list:
 
 def _grant(dice):
     stored = _stored_grants()
-    change_grants(author=OPERATOR, grant=_items(dice), revoke=[*_items(dice), *dice.sample(stored, len(stored) // 5)])
+    granted = [(*item, _validity(item)) for item in _items(dice)]
+    change_grants(author=OPERATOR, grant=granted, revoke=[*_items(dice), *dice.sample(stored, len(stored) // 5)])
 
 
 def _add_principals(dice):
@@ -87,7 +99,7 @@ def _set_members(dice):
     user, group = dice.choice(USERS), dice.choice(GROUPS)
     match dice.randint(0, 3):
         case 0:
-            add_member(author=OPERATOR, user=user, group=group)
+            add_member(author=OPERATOR, user=user, group=group, validity=_validity(user))
         case 1:
             remove_member(author=OPERATOR, user=user, group=group)
         case 2:

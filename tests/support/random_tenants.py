@@ -6,20 +6,23 @@ All evaluators of the product are tested against the reference.
 import contextlib
 import itertools
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
 from django.contrib.auth.models import Group
-from django.db.transaction import atomic, set_rollback
+from django.db import connection
 from django.utils import timezone
 
 from entities.address import Address, instance_address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege, child_kinds
-from grants.models import GroupGrant, User, UserGrant, permission_ids
+from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive, UnknownExpression
 from grants.policies.question import Question, context_members
+from grants.validity import Validity
+from tests.support.cast import created_for_several_tests
 
 # Kinds directly inside a namespace that contain nothing. A test that registers kinds adds them.
 KINDS_OF_LEAVES = [kind.name for kind in child_kinds("namespace") if not child_kinds(kind.name)]
@@ -45,6 +48,11 @@ class Tenant:
         if self.users.get(subject) != (True, True):
             return None
         return [f"user:{subject}", *(f"group:{name}" for name, members in self.groups.items() if subject in members)]
+
+
+def seeds(values: Sequence[int]) -> Sequence[int]:
+    """Return the seeds to test with: every second one on SQLite, and the others on PostgreSQL. A single seed runs on both."""
+    return values[1::2] or values if connection.vendor == "postgresql" else values[::2]
 
 
 def random_tenant(seed: int) -> Tenant:
@@ -91,29 +99,91 @@ def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
             tenant.entities[Address(kind, f"{name}.{kind}{number}")] = dice.choice(State.values + [State.LIVE] * 4)
 
 
-def store_tenant(tenant: Tenant) -> None:
-    """Insert the tenant into the database, in bulk."""
-    rows = _insert_entities(tenant)
+@dataclass(frozen=True)
+class TimedTenant:
+    """A tenant with periods of its grants and memberships. The key of a membership is (user, group).
+
+    moments: the limits of the periods, and the last microseconds before them.
+    """
+
+    tenant: Tenant
+    periods: dict[tuple, Validity]
+    moments: list[datetime]
+
+    def at(self, moment: datetime) -> Tenant:
+        """Return the tenant without the grants and memberships that are not in force."""
+        groups = {name: [user for user in members if self.periods[user, name].includes(moment)]
+                  for name, members in self.tenant.groups.items()}
+        grants = {grant for grant in self.tenant.grants if self.periods[grant].includes(moment)}
+        return replace(self.tenant, groups=groups, grants=grants)
+
+
+def random_timed_tenant(seed: int) -> TimedTenant:
+    """Return a tenant with few different limits, so that many periods begin and end together."""
+    tenant, dice = random_tenant(seed), random.Random(seed)
+    start = timezone.now().replace(microsecond=0)
+    limits = sorted(start + timedelta(hours=hours) for hours in dice.sample(range(-100, 100), 4))
+    keys = sorted(tenant.grants, key=str) + [(user, name) for name, members in tenant.groups.items() for user in members]
+    periods = {key: Validity(*dice.choice([(None, None), (limits[dice.randrange(4)], None), (None, limits[dice.randrange(4)]),
+                                           tuple(sorted(dice.sample(limits, 2)))])) for key in keys}
+    return TimedTenant(tenant, periods, [*limits, *(limit - timedelta(microseconds=1) for limit in limits)])
+
+
+def store_tenant(tenant: Tenant, periods: dict[tuple, Validity] | None = None, *, has_periods: bool = True) -> None:
+    """Insert the tenant into the database, in bulk.
+
+    periods: those of a TimedTenant. By default, some grants and memberships get limits that include today, and others are added
+    that have not begun, or have ended: no evaluator may find them.
+    """
+    rows, dice = _insert_entities(tenant), random.Random(len(tenant.grants))
+    extra_grants, extra_members = (set(), 0.0) if periods or not has_periods else (_grants_out_of_force(tenant, dice), 0.3)
+
+    def validity(key: tuple, is_in_force: bool) -> dict[str, datetime | None]:
+        if not has_periods:
+            return {}
+        return periods[key]._asdict() if periods else random_validity(dice, is_in_force=is_in_force)
+
     users = {name: User(username=name, is_active=is_active, is_principal=is_principal)
              for name, (is_active, is_principal) in tenant.users.items()}
     User.objects.bulk_create(users.values())
     groups = {name: Group(name=name) for name in tenant.groups}
     Group.objects.bulk_create(groups.values())
-    User.groups.through.objects.bulk_create(User.groups.through(user=users[member], group=groups[name])
-                                            for name, members in tenant.groups.items() for member in members)
+    Membership.objects.bulk_create(
+        Membership(user=user, group=groups[name], **validity((user.username, name), user.username in members))
+        for name, members in tenant.groups.items() for user in users.values()
+        if user.username in members or dice.random() < extra_members)
     ids, now = permission_ids(), timezone.now()
     user_grants, group_grants = [], []
-    for principal, address, privilege in tenant.grants:
+    for principal, address, privilege in sorted(tenant.grants | extra_grants, key=str):
         kind, _, name = principal.partition(":")
         entity = rows[address]
         columns = {"content_object": entity, "permission_id": ids[privilege], "granted_at": now,
-                   "namespace_id": entity.namespace_id, "application_id": entity.application_id}
+                   "namespace_id": entity.namespace_id, "application_id": entity.application_id, "entity_kind": entity.kind,
+                   **validity((principal, address, privilege), (principal, address, privilege) in tenant.grants)}
         if kind == "user":
             user_grants.append(UserGrant(user=users[name], **columns))
         else:
             group_grants.append(GroupGrant(group=groups[name], **columns))
     UserGrant.objects.bulk_create(user_grants)
     GroupGrant.objects.bulk_create(group_grants)
+
+
+def _grants_out_of_force(tenant: Tenant, dice: random.Random) -> set[tuple[str, Address, Privilege]]:
+    """Return random grants that the tenant does not have, some of them on every address."""
+    principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
+    grants = {(dice.choice(principals), address, dice.choice(ANY)) for address in sorted(tenant.entities, key=str) for _ in "12"}
+    return grants - tenant.grants
+
+
+def random_validity(dice: random.Random, *, is_in_force: bool) -> dict[str, datetime]:
+    """Return random columns of a validity that includes now, or that does not."""
+    now, day = timezone.now().replace(microsecond=0), timedelta(days=1)
+    choices: list[dict[str, datetime]] = [{"valid_from": now + day}, {"valid_until": now},
+                                          {"valid_from": now - 2 * day, "valid_until": now - day}]
+    if is_in_force:
+        choices = [{}, {}, {}, {"valid_from": now}, {"valid_until": now + day},
+                   {"valid_from": now - day, "valid_until": now + day}]
+    return dice.choice(choices)
 
 
 def _insert_entities(tenant: Tenant) -> dict[Address, Entity]:
@@ -136,21 +206,9 @@ def _insert_entities(tenant: Tenant) -> dict[Address, Entity]:
 
 @contextlib.contextmanager
 def stored_for_several_tests(tenant: Tenant, django_db_blocker) -> Iterator[Tenant]:
-    """Store the tenant in a transaction that encloses the transactions of the tests, and roll it back at the end.
-
-    For fixtures with a wider scope than one test; these must request `django_db_setup`.
-    """
-    transaction = atomic()
-    with django_db_blocker.unblock():
-        transaction.__enter__()
-    try:
-        with django_db_blocker.unblock():
-            store_tenant(tenant)
+    """Store the tenant like `created_for_several_tests`."""
+    with created_for_several_tests(lambda: store_tenant(tenant), django_db_blocker):
         yield tenant
-    finally:
-        with django_db_blocker.unblock():
-            set_rollback(True)
-            transaction.__exit__(None, None, None)
 
 
 def reference_is_permitted(tenant: Tenant, question: Question) -> bool:

@@ -1,7 +1,17 @@
+from datetime import timedelta
+
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from tests.support.cast import create_sample_tenant
+from analytics.models import AnalysisRun
+from authzconsole.common.tokens import create_token
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.models import permission_ids
+from grants.models.reviews import Campaign, ReviewItem, ReviewShare
+from grants.plans.sources.changes import create_plan_from_changes
+from tests.support.cast import SETUP, create_sample_tenant
 
 
 @pytest.fixture
@@ -23,5 +33,23 @@ def browse(cast):
 
 @pytest.fixture
 def htmx():
-    """The headers with which htmx asks for the part with that id."""
+    """Return a function that returns the headers with which htmx requests the section with this id."""
     return lambda target: {"HX-Request": "true", "HX-Target": target}
+
+
+def create_numbers(cast):
+    """Create what the URLs of the access tests name, and return its numbers.
+
+    The run can be cancelled, and the review has an item of ned.
+    """
+    run = AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
+                                     state="running", stage="spark")
+    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    token = create_token(author=SETUP, owner="dee", name="a script", scopes=["read"], days=1).token
+    review = Campaign.objects.create(title="Review", deadline=timezone.now() + timedelta(days=9), created_by="ada", state="open",
+                                     item_count=1)
+    ReviewShare.objects.create(campaign=review, reviewer=cast["ned"], item_count=1)
+    ReviewItem.objects.create(campaign=review, source="user", grant_id=1, principal_id=cast["dee"].pk, principal_name="dee",
+                              kind="dataset", key="sales.orders", permission_id=permission_ids()[Privilege.READ],
+                              reviewer=cast["ned"])
+    return {"run": run.pk, "plan": plan.pk, "token": token.pk, "review": review.pk}

@@ -1,17 +1,17 @@
 """Access to pages by account: invisible pages are 404, visible but read-only ones 403, and 404 pages reveal nothing."""
 
-import re
 
 import pytest
+from django.conf import settings
+from django.test import Client
 
-from analytics.models import AnalysisRun
-from authzconsole.common.tokens import create_token
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.models import JournalLine
-from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.authors import database_state
-from tests.support.cast import SETUP
+from tests.support.cast import create_sample_tenant, created_for_several_tests
+from tests.support.pages import without_tokens
+from tests.web.conftest import create_numbers
 
 ORDERS, SALARIES, NOWHERE = "/entities/dataset:sales.orders", "/entities/dataset:hr.salaries", "/entities/dataset:sales.nothing"
 PROGRAM = "/entities/program:sales.shop.workflow.daily"
@@ -23,6 +23,7 @@ PAGES = [
     ("/password", 200, 200, 200, 200, 200, 200),
     ("/reauthenticate", 200, 200, 200, 200, 200, 200),
     ("/sessions", 200, 200, 200, 200, 200, 200),
+    ("/time-zone", 200, 200, 200, 200, 200, 200),
     ("/accounts/sessions/user:dee", 200, 200, 404, 404, 404, 404),
     ("/second-factor", 200, 200, 200, 200, 200, 200),
     ("/second-factor/app", 200, 200, 200, 200, 200, 200),
@@ -60,6 +61,12 @@ PAGES = [
     ("/lifecycle/delete/dataset:sales.orders", 200, 403, 403, 403, 404, 404),
     ("/lifecycle/explode/dataset:sales.orders", 404, 404, 404, 404, 404, 404),
     ("/describe/dataset:sales.orders", 200, 403, 403, 403, 404, 404),
+    ("/stewards/namespace:sales", 200, 403, 404, 404, 404, 404),
+    ("/stewards/dataset:sales.orders", 404, 403, 404, 404, 404, 404),
+    ("/stewards/namespace:nowhere", 404, 403, 404, 404, 404, 404),
+    ("/effect?change=%5B%22delete%22,%22dataset:sales.orders%22%5D", 200, 200, 404, 404, 404, 404),
+    ("/effect.csv?change=%5B%22delete%22,%22dataset:sales.orders%22%5D", 200, 200, 404, 404, 404, 404),
+    ("/effect/form?change=%5B%22delete%22,%22dataset:sales.orders%22%5D", 200, 200, 404, 404, 404, 404),
     ("/register?parent=namespace:sales", 200, 403, 404, 404, 404, 404),
     ("/suggest/principals?principal=n", 200, 200, 404, 404, 404, 404),
     ("/plans/many", 200, 403, 404, 404, 404, 404),
@@ -68,10 +75,19 @@ PAGES = [
     ("/plans/many?within=namespace:nowhere", 404, 403, 404, 404, 404, 404),
     ("/plans/many?address=dataset:sales.orders&address=nonsense", 200, 403, 404, 404, 404, 404),
     ("/plans/ghosts", 405, 405, 405, 405, 405, 405),
+    ("/plans/expired", 405, 405, 405, 405, 405, 405),
+    ("/limited?show=expired", 200, 200, 404, 404, 404, 404),
     ("/plans/import", 200, 403, 404, 404, 404, 404),
     ("/plans/import/sample.csv", 200, 403, 404, 404, 404, 404),
     ("/plans/import/sample.jsonl", 200, 403, 404, 404, 404, 404),
     ("/plans/import/sample.xls", 404, 403, 404, 404, 404, 404),
+    ("/requests/", 200, 200, 200, 200, 200, 200),
+    ("/requests/count", 204, 204, 204, 204, 204, 204),
+    ("/requests/new", 200, 200, 200, 200, 200, 200),
+    ("/requests/approvers", 200, 200, 404, 404, 404, 404),
+    ("/requests/delegation", 200, 200, 404, 404, 404, 404),
+    ("/requests/1/", 404, 404, 404, 404, 404, 404),
+    *((f"/requests/1/{step}", *[405] * 6) for step in ("approve", "deny", "ask", "answer", "withdraw")),
     ("/policies/", 200, 200, 200, 200, 200, 200),
     ("/policies/core/activate", 200, 403, 404, 404, 404, 404),
     ("/journal/", 200, 200, 404, 404, 404, 404),
@@ -81,6 +97,11 @@ PAGES = [
     ("/journal/evidence", 200, 200, 404, 404, 404, 404),
     ("/journal/evidence/1/", 404, 404, 404, 404, 404, 404),
     ("/journal/evidence/1.zip", 404, 404, 404, 404, 404, 404),
+    ("/journal/break-glass", 200, 200, 404, 404, 404, 404),
+    ("/journal/break-glass/start", 405, 405, 405, 405, 405, 405),
+    ("/journal/break-glass/1/", 404, 404, 404, 404, 404, 404),
+    ("/journal/break-glass/1/end", 405, 405, 405, 405, 405, 405),
+    ("/journal/break-glass/1/review", 405, 405, 405, 405, 405, 405),
     ("/journal/webhooks", 200, 200, 404, 404, 404, 404),
     ("/journal/webhooks/new", 200, 403, 404, 404, 404, 404),
     ("/journal/webhooks/1/", 404, 404, 404, 404, 404, 404),
@@ -105,6 +126,8 @@ PAGES = [
     ("/people/remove/group:operators", 200, 403, 404, 404, 404, 404),
     ("/people/like?source=ned&target=dee", 200, 403, 404, 404, 404, 404),
     ("/people/membership?verb=add&user=dee&group=operators", 200, 403, 404, 404, 404, 404),
+    ("/people/members/group:operators", 200, 403, 404, 404, 404, 404),
+    ("/people/manager/user:dee", 200, 403, 404, 404, 404, 404),
     ("/people/leaving/user:ned", 200, 200, 404, 404, 404, 404),
     ("/people/user:dee", 200, 200, 404, 404, 404, 404),
     ("/my-access", 200, 200, 200, 200, 200, 200),
@@ -118,14 +141,35 @@ PAGES = [
     ("/accounts/tokens/new", 200, 403, 404, 404, 404, 404),
     ("/accounts/tokens/{token}/revoke", 200, 403, 404, 404, 404, 404),
     ("/plans/", 200, 200, 404, 404, 404, 404),
+    ("/reviews/", 200, 200, 200, 200, 200, 200),
+    ("/reviews/count", 204, 204, 200, 204, 204, 204),
+    ("/reviews/new", 200, 403, 404, 404, 404, 404),
+    ("/reviews/{review}/", 200, 200, 200, 404, 404, 404),
+    ("/reviews/{review}/?answer=all&reviewer=ned", 200, 200, 200, 404, 404, 404),
+    ("/reviews/{review}/reviewers", 200, 200, 404, 404, 404, 404),
+    ("/reviews/{review}/items.csv", 200, 200, 200, 404, 404, 404),
+    ("/reviews/{review}/items.jsonl", 200, 200, 200, 404, 404, 404),
+    ("/reviews/{review}/items.xls", 404, 404, 404, 404, 404, 404),
+    ("/reviews/{review}/finish", 200, 403, 404, 404, 404, 404),
+    ("/reviews/{review}/answers", 405, 405, 405, 405, 405, 405),
+    ("/reviews/{review}/sign-off", 405, 405, 405, 405, 405, 405),
+    ("/reviews/{review}/cancel", 405, 405, 405, 405, 405, 405),
+    ("/reviews/{review}/retry", 405, 405, 405, 405, 405, 405),
+    ("/reviews/{review}/evidence.zip", 404, 404, 404, 404, 404, 404),
     ("/plans/{plan}/", 200, 200, 404, 404, 404, 404),
     ("/people/see-as", 405, 405, 405, 405, 405, 405),
-    ("/plans/readiness", 405, 405, 405, 405, 405, 405),
-    ("/plans/policy-impact/{run}", 405, 405, 405, 405, 405, 405),
-    ("/plans/missing", 405, 405, 405, 405, 405, 405),
+    ("/plans/readiness?namespace=namespace:sales&user=dee&generation=final", 200, 403, 404, 404, 404, 404),
+    ("/plans/readiness", 303, 403, 404, 404, 404, 404),
+    ("/plans/policy-impact/{run}", 303, 403, 404, 404, 404, 404),
+    ("/plans/missing?address=namespace:sales&subject=user:dee&operation=delete", 200, 403, 404, 404, 404, 404),
+    ("/plans/missing", 404, 403, 404, 404, 404, 404),
     ("/plans/copy", 405, 405, 405, 405, 405, 405),
     ("/plans/{plan}/apply", 405, 405, 405, 405, 405, 405),
     ("/plans/{plan}/discard", 405, 405, 405, 405, 405, 405),
+    ("/effect/run", 405, 405, 405, 405, 405, 405),
+    ("/effect/run/cancel", 405, 405, 405, 405, 405, 405),
+    ("/plans/{plan}/effect", 405, 405, 405, 405, 405, 405),
+    ("/plans/{plan}/effect/cancel", 405, 405, 405, 405, 405, 405),
     ("/plans/{plan}/undo", 405, 405, 405, 405, 405, 405),
     ("/plans/{plan}/renew", 405, 405, 405, 405, 405, 405),
     ("/analyses/0/", 404, 404, 404, 404, 404, 404),
@@ -133,6 +177,12 @@ PAGES = [
 ]
 
 WRITES = [
+    ("/reviews/new", 403, 404, 404, 404),
+    ("/reviews/{review}/answers", 400, 400, 404, 404),
+    ("/reviews/{review}/sign-off", 400, 400, 404, 404),
+    ("/reviews/{review}/finish", 403, 404, 404, 404),
+    ("/reviews/{review}/cancel", 403, 404, 404, 404),
+    ("/reviews/{review}/retry", 403, 404, 404, 404),
     # POST, then the status for: aud, ned, dee, out
     ("/grant/dataset:sales.orders", 403, 403, 403, 404),
     ("/revoke/dataset:sales.orders", 403, 403, 403, 404),
@@ -140,6 +190,7 @@ WRITES = [
     ("/grant/dataset:sales.nothing", 403, 404, 404, 404),
     ("/lifecycle/delete/dataset:sales.orders", 403, 403, 403, 404),
     ("/describe/dataset:sales.orders", 403, 403, 403, 404),
+    ("/stewards/namespace:sales", 403, 404, 404, 404),
     ("/register", 403, 404, 404, 404),
     ("/plans/many", 403, 404, 404, 404),
     ("/plans/ghosts", 403, 404, 404, 404),
@@ -147,6 +198,9 @@ WRITES = [
     ("/policies/core/activate", 403, 404, 404, 404),
     ("/accounts/second-factor/user:dee", 403, 404, 404, 404),
     ("/accounts/identities/1/unlink", 403, 404, 404, 404),
+    ("/journal/break-glass/start", 403, 404, 404, 404),
+    ("/journal/break-glass/1/end", 403, 404, 404, 404),
+    ("/journal/break-glass/1/review", 403, 404, 404, 404),
     ("/journal/webhooks/new", 403, 404, 404, 404),
     ("/journal/webhooks/1/change", 403, 404, 404, 404),
     ("/analyses/start", 403, 404, 404, 404),
@@ -156,14 +210,49 @@ WRITES = [
 ]
 
 
+class SharedData:
+    """The users with a session for each, and the numbers in the URLs."""
+
+    def __init__(self):
+        self.cast = create_sample_tenant()
+        self.numbers = create_numbers(self.cast)
+        self.sessions = {name: _sign_in(user) for name, user in self.cast.items()}
+
+
+@pytest.fixture(scope="module")
+def shared_data(django_db_setup, django_db_blocker):
+    """The data of all tests of this module; each test rolls its own changes back."""
+    with created_for_several_tests(SharedData, django_db_blocker) as data:
+        yield data
+
+
 @pytest.fixture
-def numbers(cast):
-    """The numbers in the URLs: of a run that can be cancelled, of a plan, and of a token."""
-    run = AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
-                                     state="running", stage="spark")
-    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
-    token = create_token(author=SETUP, owner="dee", name="a script", scopes=["read"], days=1).token
-    return {"run": run.pk, "plan": plan.pk, "token": token.pk}
+def cast(shared_data, db):
+    return shared_data.cast
+
+
+@pytest.fixture
+def numbers(shared_data, db):
+    return shared_data.numbers
+
+
+@pytest.fixture
+def browse(shared_data, db):
+    """Return the same function as the fixture `browse` of the other tests, but with the shared sessions."""
+    def client_of(name=""):
+        client = Client()
+        if name:
+            client.cookies[settings.SESSION_COOKIE_NAME] = shared_data.sessions[name]
+        return client
+
+    return client_of
+
+
+def _sign_in(user) -> str:
+    """Return the key of a new session."""
+    client = Client()
+    client.force_login(user)
+    return client.cookies[settings.SESSION_COOKIE_NAME].value
 
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
@@ -190,13 +279,22 @@ def test_only_administrators_can_write(url, statuses, browse, numbers):
 
 
 def test_an_invisible_entity_and_a_missing_one_have_the_same_page(browse):
-    unseen, absent = (without_tokens(browse("dee").get(url)) for url in (SALARIES, NOWHERE))
+    unseen, absent = (without_tokens(browse("dee").get(url)).replace(url.removeprefix("/entities/"), "ADDRESS")
+                      for url in (SALARIES, NOWHERE))
     assert unseen == absent
 
 
-def without_tokens(response) -> str:
-    """Return the page without CSRF tokens, which differ in each response."""
-    return re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", response.content.decode())
+@pytest.mark.parametrize("page", ["/entities/{}", "/explorer?at={}", "/ask?subject=user:dee&operation=read&entity={}"])
+def test_the_queries_do_not_tell_an_invisible_entity_from_a_missing_one(browse, page, django_assert_max_num_queries):
+    client = browse("dee")
+
+    def query_count(url: str) -> int:
+        with django_assert_max_num_queries(60) as captured:
+            client.get(page.format(url.removeprefix("/entities/")))
+        return len(captured.captured_queries)
+
+    query_count(NOWHERE)  # fills caches
+    assert query_count(SALARIES) == query_count(NOWHERE)
 
 
 def test_an_inactive_account_cannot_sign_in(browse):
@@ -264,61 +362,3 @@ def test_get_requests_write_no_journal_line(browse, numbers):
     for page, *_ in PAGES:
         browse("ada").get(page.format(**numbers))
     assert JournalLine.objects.count() == before
-
-
-@pytest.mark.parametrize("who", ["ada", "out"])
-@pytest.mark.parametrize(("address", "fault"), [
-    ("dataset:x", "`dataset:x` lacks a part"), ("widget:x", "`widget` is not a kind of entity"),
-    ("namespace:a-b", "the name `a-b` contains a character"), ("program:a.b.c.d", "`c` is not a type of program"),
-])
-def test_an_invalid_address_is_refused_with_the_invalid_part(browse, who, address, fault):
-    answer = browse(who).get(f"/entities/{address}")
-    assert answer.status_code == 404 and fault in answer.content.decode().replace("&#x27;", "'")
-
-
-def test_a_404_page_does_not_reveal_whether_a_valid_address_exists(browse):
-    unseen, nowhere = (without_tokens(browse("out").get(url)) for url in (SALARIES, NOWHERE))
-    assert unseen == nowhere and "hr.salaries" not in unseen
-
-
-@pytest.mark.parametrize(("url", "area"), [
-    ("/analyses/start", "Analyses"), ("/plans/copy", "Plans"), ("/plans/9/apply", "Plans"), ("/plans/ghosts", "Plans"),
-    ("/plans/readiness", "Plans"), ("/plans/missing", "Plans"), ("/people/see-as", "Users and groups"),
-])
-def test_a_post_only_url_explains_itself_and_links_to_its_area(url, area, browse):
-    response = browse("ada").get(url)
-    text = response.content.decode()
-    assert (response.status_code, response["Allow"], "no-store" in response["Cache-Control"]) == (405, "POST", True)
-    assert "This address only accepts a form" in text and f"Go to {area}" in text and 'id="search"' in text
-    assert "Go to Overview" in browse("dee").get(url).content.decode()
-
-
-@pytest.mark.parametrize("url", ["/", "/nowhere", NOWHERE, "/password", "/ask", "/api/v1/docs", "/api/v1/redoc", "/journal.csv",
-                                 "/api/v1/openapi.json", "/api/v1/nowhere", "/access/nowhere", "/explorer/", "/journal.xls"])
-def test_no_response_to_a_signed_in_account_is_cached(url, browse):
-    assert "no-store" in browse("ada").get(url)["Cache-Control"]
-
-
-def test_error_pages_are_not_cached(browse):
-    client = browse("ada")
-    client.handler.enforce_csrf_checks = True
-    response = client.post("/password")
-    assert response.status_code == 403 and "no-store" in response["Cache-Control"]
-
-
-def test_a_read_only_page_refuses_a_post(browse):
-    response = browse("ada").post("/journal/")
-    assert response.status_code == 405 and "does not accept forms" in response.content.decode()
-
-
-@pytest.mark.parametrize("url", ["/access/v1/evaluation", "/api/v1/grants"])
-def test_apis_keep_their_own_405_response(url, browse):
-    response = browse("ada").delete(url)
-    assert "html" not in response["Content-Type"] and b"This address only accepts a form" not in response.content
-
-
-def test_error_pages_keep_navigation_and_search_for_signed_in_accounts(browse):
-    for url, name in ((NOWHERE, "dee"), ("/nowhere", "dee"), ("/plans/many", "aud")):
-        text = browse(name).get(url).content.decode()
-        assert 'id="search"' in text and "Sign out" in text
-    assert 'id="search"' not in browse().get("/nowhere").content.decode()

@@ -7,16 +7,19 @@ from authzconsole.demo.pages import NO_PAGE, PAGES, SIGNED_OUT, page_url_names, 
 from tests.ops.test_layout import AREAS
 from tests.web.test_access import PAGES as ACCESS
 from tests.web.test_access import WRITES
+from tests.web.test_access import browse as browse
+from tests.web.test_access import cast as cast
 from tests.web.test_access import numbers as numbers
+from tests.web.test_access import shared_data as shared_data
 
 NOT_IN_AN_AREA = {"healthz", "readyz", "metrics", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
-                  "saml-acs", "saml-metadata",
+                  "saml-acs", "saml-metadata", "saml-slo", "passkey-sign-in",
                   "mfa_authenticate", "rest-root", "rest-swagger", "rest-redoc"}
 
 
 def name_of(url: str) -> str:
     """Return the name of a URL of the access tests; empty for a URL that does not exist."""
-    path = url.format(run=1, plan=1, token=1).partition("?")[0]
+    path = url.format(run=1, plan=1, token=1, review=1).partition("?")[0]
     return "" if path == "/nowhere" else resolve(path).url_name
 
 

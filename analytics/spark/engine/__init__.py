@@ -1,6 +1,8 @@
 """The engine: evaluates a rule set for every active user and every live entity, without building all pairs of them.
 
-`evaluate_rules(tables, rule_set, output)` is the only entry point. The modules, in the order of the steps:
+`evaluate_rules(tables, rule_set, output)` is the entry point; `evaluate_partitions` is another one, for rows that do not
+form a table.
+The modules, in the order of the steps:
 
     rules       compiles the requirements of the catalogue into a rule set over numbered facts (`compiled`)
     encode      describes the tenant as typed rows (`rows`) in partitions; small_tenant does this without Spark's joins
@@ -19,6 +21,14 @@ engine and describe the meaning of the tables.
 """
 
 from analytics.spark.engine.compiled import LiveNamespaces
-from analytics.spark.engine.entry import ChangeCounts, HolderCounts, PairTable, evaluate_rules, release_broadcasts
+from analytics.spark.engine.entry import (
+    ChangeCounts,
+    HolderCounts,
+    PairTable,
+    evaluate_partitions,
+    evaluate_rules,
+    release_broadcasts,
+)
 
-__all__ = ["ChangeCounts", "HolderCounts", "LiveNamespaces", "PairTable", "evaluate_rules", "release_broadcasts"]
+__all__ = ["ChangeCounts", "HolderCounts", "LiveNamespaces", "PairTable", "evaluate_partitions", "evaluate_rules",
+           "release_broadcasts"]

@@ -1,7 +1,8 @@
 """A compiled rule set: rules and facts as plain numbers and tuples, which Python workers can read without the console's code.
 
 A requirement is a tuple: `("held", fact numbers)` is met if at least one of the facts is held, `("all", requirements)` if all of
-the requirements are met, `("any", requirements)` if at least one of them is met.
+the requirements are met, `("any", requirements)` if at least one of them is met, `("not", (requirement,))` if it is not met. Only
+rules that are evaluated on bits use `not`: the evaluation of `count` on facts by target does not support it.
 """
 
 import sys
@@ -79,6 +80,6 @@ def fact_numbers(requirement: Requirement) -> set[int]:
     match requirement:
         case "held", numbers:
             return set(numbers)
-        case ("all" | "any"), requirements:
+        case ("all" | "any" | "not"), requirements:
             return set().union(*map(fact_numbers, requirements))
     raise ValueError(f"`{requirement[0]}` is not a requirement")

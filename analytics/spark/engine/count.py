@@ -42,7 +42,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 COUNTS = "is_everyone boolean, user_id bigint, subtree bigint, rule int, gained bigint, lost bigint"
 
 
-class Holder(IntEnum):
+class HolderKind(IntEnum):
     """The users that a count applies to: one user, each member of a group, or every user."""
 
     USER = 0
@@ -59,7 +59,7 @@ class Counts:
     lost: None if no permission can be lost.
     """
 
-    holder: Holder
+    holder: HolderKind
     unit: Unit
     holders: Array
     segments: Array
@@ -75,7 +75,7 @@ def count_changes(rules: CompiledRules, broadcast: DirectoryBroadcast) -> BatchF
         for counts in count_units(batches, rules, directory, by_subtree=True):
             users, rows = expand_holders(counts, directory)
             lost = np.zeros(len(users), np.int64) if counts.lost is None else counts.lost[rows].astype(np.int64)
-            is_everyone = counts.holder == Holder.EVERYONE
+            is_everyone = counts.holder == HolderKind.EVERYONE
             yield pa.record_batch({
                 "is_everyone": np.full(len(users), is_everyone),
                 "user_id": users if is_everyone else directory.user_ids[users],
@@ -87,7 +87,7 @@ def count_changes(rules: CompiledRules, broadcast: DirectoryBroadcast) -> BatchF
 
 def expand_holders(counts: Counts, directory: Directory) -> tuple[Array, Array]:
     """Return (user indexes, rows of `counts`). Each count of a group is repeated for the members of the group."""
-    if counts.holder != Holder.GROUP:
+    if counts.holder != HolderKind.GROUP:
         return counts.holders, np.arange(len(counts.holders))
     members, bounds = directory.members_by_group
     sizes = bounds[counts.holders + 1] - bounds[counts.holders]
@@ -98,14 +98,14 @@ def count_units(batches: Iterator[pa.RecordBatch], rules: CompiledRules, directo
                 by_subtree: bool) -> Iterator[Counts]:
     """Yield the counts of every unit of a partition. by_subtree: by segment; otherwise over all subtrees of a unit."""
     for unit, rows in read_units(batches, directory):
-        holdings = Holdings(unit, find_entries(unit, rows, rules, directory), directory)
+        holdings = UnitHoldings(unit, find_entries(unit, rows, rules, directory), directory)
         groups = list(group_rules(unit, rules))
         for group in groups:
             yield from _RuleGroupCounter(unit, holdings, group, by_subtree).count_principals()
         yield from _count_overlaps(unit, holdings, groups, directory, by_subtree)
 
 
-class Holdings:
+class UnitHoldings:
     """The facts that principals hold at the positions of a unit.
 
     has_overlap: by position, whether users may hold facts there through two groups, or on the whole subtree. These positions are
@@ -174,7 +174,7 @@ class _RuleGroupCounter:
     A bucket is a segment; if counts are not by subtree, it is all segments of a kind.
     """
 
-    def __init__(self, unit: Unit, holdings: Holdings, group: RuleGroup, by_subtree: bool):
+    def __init__(self, unit: Unit, holdings: UnitHoldings, group: RuleGroup, by_subtree: bool):
         self._unit, self._holdings, self._group = unit, holdings, group
         kinds = unit.segment_kind[group.segments]
         is_first = np.ones(len(kinds), bool) if by_subtree else np.diff(kinds, prepend=NONE) != 0
@@ -193,7 +193,7 @@ class _RuleGroupCounter:
         baseline_gained, baseline_lost = changed_targets(self._group, holdings.baseline_facts[:, pairs])
         gained_difference = gained.astype(np.int64) - baseline_gained
         lost_difference = None if lost is None or baseline_lost is None else lost.astype(np.int64) - baseline_lost
-        for holder, selected in ((Holder.GROUP, principals < EVERYONE), (Holder.USER, principals >= 0)):
+        for holder, selected in ((HolderKind.GROUP, principals < EVERYONE), (HolderKind.USER, principals >= 0)):
             # The pairs are sorted by principal and then by position, so pairs of one principal and bucket are neighbours.
             begins = np.flatnonzero((np.diff(principals[selected], prepend=np.iinfo(np.int64).min) != 0)
                                     | (np.diff(buckets[selected], prepend=NONE) != 0))
@@ -201,7 +201,7 @@ class _RuleGroupCounter:
                 gained_counts = np.add.reduceat(gained_difference[selected], begins)
                 lost_counts = None if lost_difference is None else np.add.reduceat(lost_difference[selected], begins)
                 holders = principals[selected][begins]
-                yield from self._counts_by_rule(holder, group_indexes(holders) if holder == Holder.GROUP else holders,
+                yield from self._counts_by_rule(holder, group_indexes(holders) if holder == HolderKind.GROUP else holders,
                                                 buckets[selected][begins], gained_counts, lost_counts)
 
     def _count_everyone(self) -> Iterator[Counts]:
@@ -209,7 +209,7 @@ class _RuleGroupCounter:
         gained, lost = changed_targets(self._group, self._holdings.everyone_facts[:, self._unit.position[targets]])
         gained_counts = np.bincount(buckets[gained], minlength=self.bucket_count)
         lost_counts = None if lost is None else np.bincount(buckets[lost], minlength=self.bucket_count)
-        yield from self._counts_by_rule(Holder.EVERYONE, np.zeros(self.bucket_count, np.int64), np.arange(self.bucket_count),
+        yield from self._counts_by_rule(HolderKind.EVERYONE, np.zeros(self.bucket_count, np.int64), np.arange(self.bucket_count),
                                         gained_counts, lost_counts)
 
     def _select_segments(self, segments: Array) -> tuple[Array, Array]:
@@ -218,7 +218,7 @@ class _RuleGroupCounter:
         indexes = np.nonzero((segments >= first) & (segments <= last))[0]
         return indexes, self._bucket_by_segment[segments[indexes] - first]
 
-    def _counts_by_rule(self, holder: Holder, holders: Array, buckets: Array, gained: Array,
+    def _counts_by_rule(self, holder: HolderKind, holders: Array, buckets: Array, gained: Array,
                         lost: Array | None) -> Iterator[Counts]:
         """Yield the counts that are not zero, once for each rule of the group."""
         for rule_by_bucket in self._rules:
@@ -247,7 +247,7 @@ class _RuleGroupCounter:
         nonzero = np.flatnonzero(gained if lost is None else (gained != 0) | (lost != 0))
         rows, buckets = divide(nonzero, self.bucket_count)
         if len(nonzero):
-            yield from self._counts_by_rule(Holder.USER, users[rows], buckets, gained[nonzero],
+            yield from self._counts_by_rule(HolderKind.USER, users[rows], buckets, gained[nonzero],
                                             None if lost is None else lost[nonzero])
 
     def _count_bits(self, bits: Array) -> Array:
@@ -259,7 +259,7 @@ class _RuleGroupCounter:
         return counts
 
 
-def _count_overlaps(unit: Unit, holdings: Holdings, groups: list[RuleGroup], directory: Directory,
+def _count_overlaps(unit: Unit, holdings: UnitHoldings, groups: list[RuleGroup], directory: Directory,
                     by_subtree: bool) -> Iterator[Counts]:
     """Yield the counts of users at the positions with overlap."""
     if not holdings.has_overlap.any():

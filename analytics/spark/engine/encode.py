@@ -32,7 +32,7 @@ from analytics.spark.engine.rows import (
     check_columns,
     row_type_number,
 )
-from analytics.spark.engine.rules import PRIVILEGES, RuleSet, compile_rules, kinds_listed_by_grants, number_kinds
+from analytics.spark.engine.rules import RuleSet, compile_rules, kinds_listed_by_grants, number_kinds
 from analytics.spark.schemas import Tables
 
 # The sample that finds large subtrees contains about this many entities for each unit.
@@ -174,18 +174,19 @@ def _kind_number(evaluation: Evaluation) -> Column:
 
 def _used_grants(evaluation: Evaluation) -> DataFrame:
     """Return principal_type, principal, privilege and entity of the grants that at least one fact uses."""
-    used_privileges = [name for number, name in enumerate(PRIVILEGES) if evaluation.rules.privileges >> number & 1]
+    names = evaluation.rule_set.privileges
+    used_privileges = [name for number, name in enumerate(names) if evaluation.rules.privileges >> number & 1]
     return evaluation.tables.grants.where(F.col("privilege").isin(*used_privileges)).select(
         principal_type_number().alias("principal_type"), F.col("principal_id").alias("principal"),
-        privilege_number().alias("privilege"), F.col("entity_id").alias("entity"))
+        privilege_number(names).alias("privilege"), F.col("entity_id").alias("entity"))
 
 
 def principal_type_number() -> Column:
     return F.when(F.col("principal_type") == "user", USER).otherwise(GROUP)
 
 
-def privilege_number() -> Column:
-    return F.array_position(F.array(*map(F.lit, PRIVILEGES)), F.col("privilege")) - 1
+def privilege_number(names: tuple[str, ...]) -> Column:
+    return F.array_position(F.array(*map(F.lit, names)), F.col("privilege")) - 1
 
 
 def _located_grants(evaluation: Evaluation, located: DataFrame) -> DataFrame:

@@ -4,7 +4,7 @@ Outputs: `ChangeCounts` (for each user, on how many entities the answer changes)
 many of the required entities the user holds) and `PairTable` (each user with each entity).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -66,7 +66,7 @@ class HolderCounts:
 class PairTable:
     """A detail table: the changed pairs as rows of `table`, in the order of its key.
 
-    table: its columns are some of namespace, user, entity, operation, before and after; the first is namespace or user.
+    table: its columns are some of namespace, user, entity, operation, before, after and intended; the first is namespace or user.
     counts: `name` and `pairs`, the number of rows of a user (or namespace). Counts with the same name are added up.
     """
 
@@ -90,6 +90,21 @@ def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | Hol
             return _holder_counts(evaluation, output)
         case ChangeCounts():
             return _change_counts(Evaluation(tables, rule_set, namespaces=namespaces), output)
+
+
+def evaluate_partitions(tables: Tables, rule_set: RuleSet, stages: Callable[..., tuple[BatchFunction]], schema: str) -> DataFrame:
+    """Return the rows that a function builds from each partition of the tenant, for figures that only one analysis needs.
+
+    stages: returns the function. Its arguments are the compiled rules, whether users without grants must be evaluated, and the
+    broadcast directory. The function receives tenant rows with names. schema: the columns of the rows that it builds.
+    """
+    evaluation = Evaluation(tables, rule_set)
+    stages = partial(stages, evaluation.rules, is_met_without_grants(rule_set))
+    if tables.is_small:
+        source, build = _small_tenant_stage(evaluation, stages, with_names=True)
+    else:
+        source, (build,) = _encode(evaluation, with_names=True), stages(_broadcast_directory(evaluation))
+    return source.mapInArrow(build, schema)
 
 
 def _change_counts(evaluation: Evaluation, output: ChangeCounts) -> SortedTable:
@@ -124,6 +139,8 @@ def _pair_table(evaluation: Evaluation, output: PairTable) -> SortedTable:
     operations = tuple(rule.operation for rule in evaluation.rule_set.rules)
     columns = output.table.column_names
     stages = partial(pair_table_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set), columns)
+    if "intended" in columns:
+        stages = partial(stages, intended=tuple(rule.is_intended for rule in evaluation.rule_set.rules))
     has_namespace = columns[0] == "namespace"
     if evaluation.tables.is_small:
         one_part = PairOrder.one_part(has_namespace=has_namespace)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from analytics.spark.engine.compiled import UNMET, CompiledRules, Requirement
-from analytics.spark.engine.facts import FactBits
+from analytics.spark.engine.facts import FactBits, find_entries
 from analytics.spark.engine.layout import ALL_BITS, NO_BITS, Unit, WordLayout, split_into_units
 from analytics.spark.engine.members import Directory
 from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
@@ -79,6 +79,8 @@ def evaluate_requirement(requirement: Requirement, fact_bits: Sequence[Array] | 
             return _reduce_bits(np.bitwise_and, operands, fact_bits) if operands else ALL_BITS
         case "any":
             return _reduce_bits(np.bitwise_or, operands, fact_bits) if operands else NO_BITS
+        case "not":
+            return ~evaluate_requirement(operands[0], fact_bits)
         case "held":
             return reduce(np.bitwise_or, (fact_bits[fact] for fact in operands)) if operands else NO_BITS
     raise ValueError(f"`{operator}` is not a requirement")
@@ -87,6 +89,28 @@ def evaluate_requirement(requirement: Requirement, fact_bits: Sequence[Array] | 
 def _reduce_bits(operation: np.ufunc, requirements: Sequence[Requirement],
                  fact_bits: Sequence[Array] | Array) -> Array | np.uint64:
     return reduce(operation, (evaluate_requirement(requirement, fact_bits) for requirement in requirements))
+
+
+def changed_words(rows: TenantRows, directory: Directory, rules: CompiledRules, *,
+                  all_users: bool) -> Iterator[tuple[Unit, Array, RuleGroup, bool, Array]]:
+    """Yield (unit, user indexes, rule group, the answer after, bits): for some users, the bits of the changed answers.
+
+    bits: a row for each user, with the words of the segments of the group.
+    all_users: evaluate users without grants too; required if rules.is_met_without_grants returns True.
+    """
+    for unit, unit_rows in split_into_units(rows, directory):
+        facts = [FactBits(directory, unit, entries) for entries in find_entries(unit, unit_rows, rules, directory)]
+        is_evaluated = np.full(directory.user_count, all_users)
+        for fact in facts:
+            fact.mark_holders(is_evaluated)
+        groups = list(group_rules(unit, rules))
+        for users in user_chunks(np.nonzero(is_evaluated)[0], sum(fact.word_count for fact in facts)):
+            fact_bits = [fact.user_bits(users) for fact in facts]
+            for group in groups:
+                gained, lost = changed_bits(unit, facts, fact_bits, len(users), group)
+                for after, bits in ((True, gained), (False, lost)):
+                    if bits is not None:
+                        yield unit, users, group, after, bits
 
 
 def changed_targets(group: RuleGroup, fact_table: Array) -> tuple[Array, Array | None]:

@@ -1,4 +1,5 @@
-"""Facts in a unit: which principals hold a fact at which positions, as lists of entries and as rows of bits by user."""
+"""Facts in a unit: which principals hold a fact at which positions, as lists of entries and as one row of bits for each
+user."""
 
 import sys
 from dataclasses import dataclass
@@ -178,7 +179,7 @@ class FactBits:
         return bits.reshape(row_count, self.word_count)
 
     def _set_bits(self, bits: Array, rows: Array, positions: Array) -> None:
-        """Set bits in an array of all rows, one row after the other."""
+        """Set one bit in each of these rows. bits: the words of all rows, one row after the other."""
         words = rows * self.word_count + positions // WORD_BITS
         np.bitwise_or.at(bits, words, np.uint64(1) << (positions % WORD_BITS).astype(np.uint64))
 

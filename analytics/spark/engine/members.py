@@ -212,7 +212,7 @@ class GroupRowIndex:
     """
 
     def __init__(self, group_count: int, member_users: Array, member_groups: Array, groups: list[Array]):
-        """member_users, member_groups: the user and the group of every membership, by ascending user."""
+        """member_users, member_groups: the user and the group of every membership, sorted by user."""
         self.row_by_group = np.full(group_count, NONE)
         for indexes in groups:
             self.row_by_group[indexes] = 0

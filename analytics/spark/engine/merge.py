@@ -134,7 +134,7 @@ class PartMerger:
                     own_columns: Array, own_counts: Array, everyone_columns: Array, everyone_counts: Array) -> Array | None:
         """Return a table of these users by column: their own counts, those of their groups and those of everyone, added up.
 
-        None if all are zero.
+        Return None if all of them are zero.
         """
         if group_table is None and not own_counts.any() and not everyone_counts.any():
             return None
@@ -153,7 +153,7 @@ class PartMerger:
                           expanded_count: int) -> Iterator[CountColumns]:
         """Sort the counts of all users, with those of groups repeated for each member.
 
-        For results with many buckets but few counts for each user.
+        Used for results with many buckets but few counts for each user.
         """
         step = -(-self._user_count // max(1, -(-expanded_count // MAX_SORTED_COUNTS)))
         for first in range(0, self._user_count, step):
@@ -188,7 +188,7 @@ def _build_table(row_count: int, column_count: int, rows: Array, columns: Array,
 
 
 def _unpack_counts(rows: list[dict[str, Any]]) -> CountColumns:
-    """Return the counts in rows of one type of holder, not sorted. The holders of everyone's counts are zeros."""
+    """Return the counts for one type of holder, not sorted. For counts of everyone, the holders are zeros."""
     empty = np.empty(0, np.int64)
     buckets, gained, lost = (np.concatenate([empty, *(unpack_numbers(row[name]) for row in rows)])
                              for name in ("buckets", "gained", "lost"))

@@ -14,7 +14,7 @@ from pyspark import cloudpickle
 
 from analytics.spark.batches import BatchFunction, packed_column
 from analytics.spark.engine.compiled import CompiledRules
-from analytics.spark.engine.count import Counts, Holder, count_units, divide
+from analytics.spark.engine.count import Counts, HolderKind, count_units, divide
 from analytics.spark.engine.members import Directory, DirectoryBroadcast
 from analytics.spark.engine.rows import Array
 
@@ -122,7 +122,7 @@ class CountPacker:
 
     def __init__(self, directory: Directory, parts: UserParts, buckets: BucketNumbers):
         self._directory, self._parts, self._buckets = directory, parts, buckets
-        self._sums = {holder: CountSums(buckets.count) for holder in Holder}
+        self._sums = {holder: CountSums(buckets.count) for holder in HolderKind}
         part_by_membership = directory.user_ranks[directory.member_users] // parts.size
         # by group and part, whether the group has a member in the part
         self._has_member = np.zeros((directory.group_count, parts.part_count), bool)
@@ -130,7 +130,7 @@ class CountPacker:
 
     def add(self, counts: Counts) -> Iterator[pa.RecordBatch]:
         """Add counts to the buffer. If it is full even after adding up equal keys, yield its sums and clear it."""
-        holders = self._directory.user_ranks[counts.holders] if counts.holder == Holder.USER else counts.holders
+        holders = self._directory.user_ranks[counts.holders] if counts.holder == HolderKind.USER else counts.holders
         buckets = self._buckets.number(counts.rules, counts.unit.segment_namespace_rank[counts.segments])
         self._sums[counts.holder].add(holders, buckets, counts.gained, counts.lost)
         if self._size > MAX_BUFFERED_COUNTS:
@@ -146,16 +146,16 @@ class CountPacker:
     def flush(self) -> Iterator[pa.RecordBatch]:
         """Pack the sums and clear them."""
         bounds = self._parts.bounds
-        _, *counts = self._sums[Holder.EVERYONE].pop_all()
+        _, *counts = self._sums[HolderKind.EVERYONE].pop_all()
         if len(counts[0]):
             for part in np.nonzero(np.diff(bounds))[0].tolist():
                 yield _partial_counts(part, None, None, counts)
-        groups, *counts = self._sums[Holder.GROUP].pop_all()
+        groups, *counts = self._sums[HolderKind.GROUP].pop_all()
         for part in range(self._parts.part_count if len(groups) else 0):
             rows = np.flatnonzero(self._has_member[groups, part])
             if len(rows):
                 yield _partial_counts(part, None, groups[rows], [column[rows] for column in counts])
-        ranks, *counts = self._sums[Holder.USER].pop_all()
+        ranks, *counts = self._sums[HolderKind.USER].pop_all()
         begins = np.searchsorted(ranks, bounds)
         for part in np.nonzero(np.diff(begins))[0].tolist():
             part_rows = slice(begins[part], begins[part + 1])
@@ -178,22 +178,22 @@ def pack_holders(rules: CompiledRules, candidate_rules: frozenset[int], part_cou
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(broadcast)
         namespace_count = len(directory.namespace_ids)
-        sums_by_holder = {Holder.USER: CountSums(namespace_count), Holder.GROUP: CountSums(namespace_count)}
+        sums_by_holder = {HolderKind.USER: CountSums(namespace_count), HolderKind.GROUP: CountSums(namespace_count)}
         for counts in count_units(batches, rules, directory, by_subtree=True):
-            if counts.holder != Holder.EVERYONE:
+            if counts.holder != HolderKind.EVERYONE:
                 held = np.where(np.isin(counts.rules, list(candidate_rules)), 0, counts.gained)
                 namespace_ranks = counts.unit.segment_namespace_rank[counts.segments]
                 sums_by_holder[counts.holder].add(counts.holders, namespace_ranks, held, None)
         for holder, sums in sums_by_holder.items():
             holders, namespace_ranks, held, _ = sums.pop_all()
-            if holder == Holder.USER:
+            if holder == HolderKind.USER:
                 holders = directory.user_ranks[holders]
             yield from _partial_holders(holder, namespace_ranks, holders, held, part_count, namespace_count)
 
     return pack
 
 
-def _partial_holders(holder: Holder, namespace_ranks: Array, holders: Array, held: Array, part_count: int,
+def _partial_holders(holder: HolderKind, namespace_ranks: Array, holders: Array, held: Array, part_count: int,
                      namespace_count: int) -> Iterator[pa.RecordBatch]:
     """Yield a batch with one row of PARTIAL_HOLDERS for each namespace."""
     # numpy sorts small integer types by radix.
@@ -202,8 +202,8 @@ def _partial_holders(holder: Holder, namespace_ranks: Array, holders: Array, hel
     for rank, rows in zip(distinct_ranks.tolist(), np.split(order, begins[1:]), strict=False):
         yield pa.record_batch({
             "namespace_rank": pa.array([rank], pa.int64()), "part": pa.array([rank * part_count // namespace_count], pa.int32()),
-            "users": packed_column(holders[rows] if holder == Holder.USER else None),
-            "groups": packed_column(holders[rows] if holder == Holder.GROUP else None), "held": packed_column(held[rows])})
+            "users": packed_column(holders[rows] if holder == HolderKind.USER else None),
+            "groups": packed_column(holders[rows] if holder == HolderKind.GROUP else None), "held": packed_column(held[rows])})
 
 
 def add_by_key(keys: Array, gained: Array, lost: Array) -> tuple[Array, Array, Array]:

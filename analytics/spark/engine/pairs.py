@@ -31,9 +31,8 @@ from analytics.spark.batches import (
     unpack_numbers,
 )
 from analytics.spark.engine.compiled import CompiledRules
-from analytics.spark.engine.evaluate import RuleGroup, changed_bits, group_rules, user_chunks
-from analytics.spark.engine.facts import FactBits, find_entries
-from analytics.spark.engine.layout import WORD_BITS, Unit, split_into_units
+from analytics.spark.engine.evaluate import RuleGroup, changed_words
+from analytics.spark.engine.layout import WORD_BITS, Unit
 from analytics.spark.engine.members import Directory, DirectoryBroadcast
 from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
 
@@ -55,22 +54,11 @@ def changed_pairs(rows: TenantRows, directory: Directory, rules: CompiledRules, 
                   all_users: bool) -> Iterator[tuple[Unit, Array, Array, Array, bool]]:
     """Yield some pairs at a time as (unit, user indexes, targets of the unit, rule numbers, the answer after).
 
-    all_users: evaluate users without grants too; required if rules.is_met_without_grants returns True.
+    all_users: see evaluate.changed_words.
     """
-    for unit, unit_rows in split_into_units(rows, directory):
-        facts = [FactBits(directory, unit, entries) for entries in find_entries(unit, unit_rows, rules, directory)]
-        is_evaluated = np.full(directory.user_count, all_users)
-        for fact in facts:
-            fact.mark_holders(is_evaluated)
-        groups = list(group_rules(unit, rules))
-        for users in user_chunks(np.nonzero(is_evaluated)[0], sum(fact.word_count for fact in facts)):
-            fact_bits = [fact.user_bits(users) for fact in facts]
-            for group in groups:
-                gained, lost = changed_bits(unit, facts, fact_bits, len(users), group)
-                for after, bits in ((True, gained), (False, lost)):
-                    if bits is not None:
-                        for pairs in _pairs_of_bits(unit, users, group, bits):
-                            yield unit, *pairs, after
+    for unit, users, group, after, bits in changed_words(rows, directory, rules, all_users=all_users):
+        for pairs in _pairs_of_bits(unit, users, group, bits):
+            yield unit, *pairs, after
 
 
 def _pairs_of_bits(unit: Unit, users: Array, group: RuleGroup, bits: Array) -> Iterator[tuple[Array, Array, Array]]:
@@ -148,9 +136,11 @@ def split_evenly(weights: Array, width: int, range_count: int) -> Array:
 
 
 def pair_table_stages(rules: CompiledRules, operations: tuple[str, ...], all_users: bool, columns: tuple[str, ...],
-                      order: PairOrder, broadcast: DirectoryBroadcast) -> tuple[BatchFunction, BatchFunction]:
+                      order: PairOrder, broadcast: DirectoryBroadcast, *,
+                      intended: tuple[bool, ...] = ()) -> tuple[BatchFunction, BatchFunction]:
     """Return two functions. The first packs tenant rows with names into PACKED_PAIRS; the second unpacks these into `columns`."""
-    return (pack_pairs(rules, order, broadcast, all_users=all_users), merge_pairs(order, columns, operations, broadcast))
+    return (pack_pairs(rules, order, broadcast, all_users=all_users),
+            merge_pairs(order, columns, operations, broadcast, intended=intended))
 
 
 def pack_pairs(rules: CompiledRules, order: PairOrder, broadcast: DirectoryBroadcast, *, all_users: bool) -> BatchFunction:
@@ -237,10 +227,11 @@ def _unpack_names(packed: bytes) -> pa.ChunkedArray:
 
 
 def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[str],
-                broadcast: DirectoryBroadcast) -> BatchFunction:
+                broadcast: DirectoryBroadcast, *, intended: Sequence[bool] = ()) -> BatchFunction:
     """Return a function that turns PACKED_PAIRS of whole parts into `columns`, in the order of the table's key.
 
-    columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
+    columns: some of namespace, user, entity, operation, before, after and intended. operations, intended: by rule number;
+    `intended` is needed for the column of this name only.
     """
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows_by_part = group_rows(batches, "part")
@@ -248,7 +239,8 @@ def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[s
             return
         directory = Directory.load(broadcast)
         for part in sorted(rows_by_part):
-            pairs = SortedPairs(rows_by_part.pop(part), operations if "operation" in columns else [""] * len(operations))
+            names = operations if "operation" in columns else [""] * len(operations)
+            pairs = SortedPairs(rows_by_part.pop(part), names, intended)
             yield from pairs.batches(columns, int(order.first_keys[part]), directory)
 
     return merge
@@ -257,12 +249,13 @@ def merge_pairs(order: PairOrder, columns: Sequence[str], operations: Sequence[s
 class SortedPairs:
     """The pairs of one part. Each pair is one number, so sorting the numbers sorts the pairs.
 
-    The number combines the sort key of the pair, the rank of its entity by address, the rank of its operation by name, and its
-    answer.
+    The number combines the sort key of the pair, the rank of its entity by address, the rank of its operation by name, whether
+    its rule is intended, and its answer.
     """
 
-    def __init__(self, rows: list[dict[str, Any]], operations: Sequence[str]):
-        """rows: PACKED_PAIRS. operations: by rule number."""
+    def __init__(self, rows: list[dict[str, Any]], operations: Sequence[str], intended: Sequence[bool] = ()):
+        """rows: PACKED_PAIRS. operations, intended: by rule number; see merge_pairs."""
+        self.has_intended = bool(intended)
         self.operations = sorted(set(operations)) or [""]
         operation_rank_by_rule = np.array([self.operations.index(operation) for operation in operations], np.int64)
         names_by_row = [_unpack_names(row.pop("names")) for row in rows]
@@ -275,6 +268,9 @@ class SortedPairs:
             numbers *= len(self.operations)
             if len(self.operations) > 1:
                 numbers += operation_rank_by_rule[unpack_numbers(row["rules"])]
+            if self.has_intended:
+                numbers *= 2
+                numbers += np.array(intended)[unpack_numbers(row["rules"])]
             numbers *= 2
             numbers += row["after"]
             chunks.append(numbers)
@@ -297,11 +293,12 @@ class SortedPairs:
         operations = pa.array(self.operations, pa.string())
         for first in range(0, len(self.numbers), TABLE_BATCH_ROWS):
             rest, is_after = np.divmod(self.numbers[first : first + TABLE_BATCH_ROWS], 2)
+            rest, is_intended = np.divmod(rest, 2) if self.has_intended else (rest, is_after)
             rest, operation_rank = np.divmod(rest, len(self.operations))
             sort_key, entity_rank = np.divmod(rest, len(self.entities))
             namespace_rank, user_rank = np.divmod(sort_key + first_key, max(1, directory.user_count))
             texts = {"namespace": (namespace_rank, directory.namespace_names), "user": (user_rank, directory.user_names),
                      "entity": (entity_rank, self.entities), "operation": (operation_rank, operations)}
-            flags = {"before": is_after == 0, "after": is_after == 1}
+            flags = {"before": is_after == 0, "after": is_after == 1, "intended": is_intended == 1}
             yield pa.record_batch({name: pa.array(flags[name]) if name in flags else text_array(*texts[name])
                                    for name in columns})

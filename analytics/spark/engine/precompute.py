@@ -15,12 +15,10 @@ from analytics.spark.engine.count import COUNTS, count_changes
 from analytics.spark.engine.encode import Evaluation, encode
 from analytics.spark.engine.members import DirectoryBroadcast
 from analytics.spark.engine.rows import EVERYONE, NONE, USER
-from analytics.spark.engine.rules import PRIVILEGES, RuleSet, missing_privilege_rules
+from analytics.spark.engine.rules import PlainFact, RuleSet, missing_operation, missing_privilege_rules, plain_fact
 from analytics.spark.engine.small_tenant import AllLiveFacts, SmallTenantRules
-from analytics.spark.schemas import Tables
 from entities.address import ancestor_kinds
 from entities.vocabulary import CONTAINER_KINDS, KINDS
-from grants.policies.grammar import HasOnAllLive
 
 # All kinds of containers but the instance, which is never a subtree.
 _SUBTREE_CONTAINERS = CONTAINER_KINDS[1:]
@@ -36,7 +34,7 @@ def precompute_facts(evaluation: Evaluation, broadcast_directory: BroadcastDirec
     facts = _all_live_facts(evaluation.rule_set)
     if not facts:
         return None
-    frames = [_holders_of_all(evaluation.tables, facts, container, broadcast_directory) for container in _SUBTREE_CONTAINERS]
+    frames = [_holders_of_all(evaluation, facts, container, broadcast_directory) for container in _SUBTREE_CONTAINERS]
     return reduce(DataFrame.unionByName, frames)
 
 
@@ -44,49 +42,50 @@ def small_tenant_rules(evaluation: Evaluation) -> SmallTenantRules:
     """Return the evaluation in the form for the worker of a small tenant."""
     facts = _all_live_facts(evaluation.rule_set)
     return SmallTenantRules(
-        evaluation.rules, evaluation.kind_numbers, PRIVILEGES, evaluation.container, evaluation.namespaces,
+        evaluation.rules, evaluation.kind_numbers, evaluation.rule_set.privileges, evaluation.container, evaluation.namespaces,
         evaluation.required_kinds,
-        tuple(_small_tenant_facts(evaluation.tables, facts, container) for container in _SUBTREE_CONTAINERS if facts))
+        tuple(_small_tenant_facts(evaluation, facts, container) for container in _SUBTREE_CONTAINERS if facts))
 
 
-def _small_tenant_facts(tables: Tables, facts: dict[int, HasOnAllLive], container: str) -> AllLiveFacts:
-    if (missing := _missing_evaluation(tables, facts, container)) is None:
+def _small_tenant_facts(evaluation: Evaluation, facts: dict[int, PlainFact], container: str) -> AllLiveFacts:
+    if (missing := _missing_evaluation(evaluation, facts, container)) is None:
         return AllLiveFacts(container, tuple(facts))
-    evaluation, facts_by_rule = missing
+    missing_evaluation, facts_by_rule = missing
     rules = {fact: tuple(rule for rule, rule_facts in enumerate(facts_by_rule) if fact in rule_facts) for fact in facts}
-    return AllLiveFacts(container, tuple(facts), small_tenant_rules(evaluation), rules)
+    return AllLiveFacts(container, tuple(facts), small_tenant_rules(missing_evaluation), rules)
 
 
-def _all_live_facts(rule_set: RuleSet) -> dict[int, HasOnAllLive]:
-    return {number: fact for number, fact in enumerate(rule_set.facts) if isinstance(fact, HasOnAllLive)}
+def _all_live_facts(rule_set: RuleSet) -> dict[int, PlainFact]:
+    facts = {number: plain_fact(fact) for number, fact in enumerate(rule_set.facts)}
+    return {number: fact for number, fact in facts.items() if fact.form == "precomputed"}
 
 
-def _missing_evaluation(tables: Tables, facts: dict[int, HasOnAllLive],
+def _missing_evaluation(evaluation: Evaluation, facts: dict[int, PlainFact],
                         container: str) -> tuple[Evaluation, list[list[int]]] | None:
     """Return (the evaluation that counts missing privileges, the facts of each of its rules).
 
     container: the kind of the containers. Return None if they cannot contain entities of the kinds that the facts test.
     """
     kinds_inside = [kind for kind in KINDS if container in ancestor_kinds(kind)]
-    required = [(kind, fact.privilege, number) for number, fact in facts.items()
-                for kind in kinds_inside if fact.kind in (None, kind)]
+    required = [(kind, PlainFact("self", fact.privileges), number) for number, fact in facts.items()
+                for kind in kinds_inside if fact.inside in (None, kind)]
     if not required:
         return None
-    rule_set = missing_privilege_rules(dict.fromkeys((kind, privilege) for kind, privilege, _ in required))
-    facts_by_rule = [[number for kind, privilege, number in required if (kind, privilege.value) == (rule.kind, rule.operation)]
+    rule_set = missing_privilege_rules(dict.fromkeys((kind, held) for kind, held, _ in required), evaluation.rule_set.privileges)
+    facts_by_rule = [[number for kind, held, number in required if (kind, missing_operation(held)) == (rule.kind, rule.operation)]
                      for rule in rule_set.rules]
-    return Evaluation(tables, rule_set, container), facts_by_rule
+    return Evaluation(evaluation.tables, rule_set, container), facts_by_rule
 
 
-def _holders_of_all(tables: Tables, facts: dict[int, HasOnAllLive], container: str,
+def _holders_of_all(evaluation: Evaluation, facts: dict[int, PlainFact], container: str,
                     broadcast_directory: BroadcastDirectory) -> DataFrame:
     """Return the holders of the facts in each container of the kind `container`.
 
     These are `everyone` if the container has no live entity of the fact's kind, else each user who holds the privilege on all
     of them.
     """
-    missing = _missing_evaluation(tables, facts, container)
-    containers = tables.entities.where(F.col("kind") == container).select(
+    missing = _missing_evaluation(evaluation, facts, container)
+    containers = evaluation.tables.entities.where(F.col("kind") == container).select(
         F.col("id").alias("entity"), F.explode(F.array(*map(F.lit, facts))).alias("fact"))
     if missing is None:
         return containers.select(F.lit(EVERYONE).alias("principal_type"), F.lit(NONE).cast("bigint").alias("principal"),

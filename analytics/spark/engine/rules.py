@@ -9,7 +9,7 @@ UnknownExpression. Questions have no parameters here: no artifact, no dataset ty
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from analytics.spark.engine.compiled import MET, UNMET, CompiledFact, CompiledRule, CompiledRules, Requirement, fact_numbers
 from analytics.spark.engine.rows import NONE
@@ -45,19 +45,36 @@ class HeldAnywhere:
     privileges: tuple[Privilege, ...]
 
 
-Fact = Has | HasAtOrBelow | HasOnAllLive | HeldAnywhere
+@dataclass(frozen=True, slots=True)
+class PlainFact:
+    """A fact by its form (CompiledFact) and the names of its privileges (RuleSet.privileges). Not a node of the grammar.
+
+    inside: if the form is `precomputed`, the subject must hold one of the privileges on all live entities of this kind inside the
+    target; None stands for all kinds.
+    """
+
+    form: str
+    privileges: tuple[str, ...]
+    inside: str | None = None
+
+
+Fact = Has | HasAtOrBelow | HasOnAllLive | HeldAnywhere | PlainFact
 # (kind, operation, expression before, expression after); None permits nothing
-RuleSource = tuple[str, str, Expression | HeldAnywhere | None, Expression | HeldAnywhere | None]
+RuleSource = tuple[str, str, Expression | PlainFact | HeldAnywhere | None, Expression | PlainFact | HeldAnywhere | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The requirements of an operation on a kind, before and after."""
+    """The requirements of an operation on a kind, before and after.
+
+    is_intended: the value of the column `intended` in a table of changed pairs that has this column.
+    """
 
     kind: str
     operation: str
     before: Requirement
     after: Requirement
+    is_intended: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +83,12 @@ class RuleSet:
 
     A `Has` fact tests the target itself, its application, its namespace or the instance. `HasAtOrBelow` and `HasOnAllLive` facts
     are about containers only.
+    privileges: their names in the table of grants, by number; at most 62.
     """
 
     rules: tuple[Rule, ...]
     facts: tuple[Fact, ...]
+    privileges: tuple[str, ...] = PRIVILEGES
 
     @property
     def kinds(self) -> tuple[str, ...]:
@@ -77,12 +96,12 @@ class RuleSet:
 
 
 def visibility_rules(generation: str) -> RuleSet:
-    """Return the rules of `list`: nothing is permitted before, and the generation decides after."""
+    """Return the rules of `list`. They compare a state in which nothing is permitted with the generation."""
     return generation_rules(generation, lambda operation: operation == "list")
 
 
 def generation_rules(generation: str, is_included: Callable[[str], bool] = lambda operation: True) -> RuleSet:
-    """Return the rules of all included operations: nothing is permitted before, and the generation decides after.
+    """Return the rules of all included operations. They compare a state in which nothing is permitted with the generation.
 
     is_included: called with the name of each operation.
     """
@@ -99,12 +118,18 @@ def impact_rules(generation: str, to_generation: str) -> RuleSet:
     return _rule_set(rule for rule in rules if rule[2] is not None and rule[3] is not None)
 
 
-def missing_privilege_rules(privilege_by_kind: Iterable[tuple[str, Privilege]]) -> RuleSet:
-    """Return a rule for each kind and privilege.
+def missing_privilege_rules(held_by_kind: Iterable[tuple[str, PlainFact]], privileges: tuple[str, ...] = PRIVILEGES) -> RuleSet:
+    """Return a rule for each kind and fact. privileges: see RuleSet.
 
-    A user loses the rule on each entity on which the user does not hold the privilege directly.
+    A user loses the rule on each entity on which the user does not hold the fact.
     """
-    return _rule_set((kind, privilege.value, Always(), Has((privilege,))) for kind, privilege in privilege_by_kind)
+    rule_set = _rule_set((kind, missing_operation(fact), Always(), fact) for kind, fact in held_by_kind)
+    return replace(rule_set, privileges=privileges)
+
+
+def missing_operation(fact: PlainFact) -> str:
+    """Return the operation of the rule of `missing_privilege_rules` for a fact."""
+    return "|".join(fact.privileges)
 
 
 def admin_rules(kinds: Iterable[str]) -> RuleSet:
@@ -144,7 +169,7 @@ def _rule_set(sources: Iterable[RuleSource]) -> RuleSet:
     return RuleSet(tuple(rule for rule in rules if rule.before != rule.after), tuple(numbers))
 
 
-def _requirement(expression: Expression | HeldAnywhere | None, kind: str, numbers: dict[Fact, int]) -> Requirement:
+def _requirement(expression: Expression | PlainFact | HeldAnywhere | None, kind: str, numbers: dict[Fact, int]) -> Requirement:
     """Return the requirement of the expression for an entity of this kind. Add new facts to `numbers`, with the next number."""
     match expression:
         case None:
@@ -154,7 +179,7 @@ def _requirement(expression: Expression | HeldAnywhere | None, kind: str, number
             return UNMET if scope_of_kind is None else _fact(Has(privileges, scope_of_kind), numbers)
         case HasAtOrBelow():
             return _fact(expression if kind in CONTAINER_KINDS else Has(ANY), numbers)
-        case HeldAnywhere():
+        case HeldAnywhere() | PlainFact():
             return _fact(expression, numbers)
         case HasOnAllLive():
             return _fact(expression, numbers) if kind in CONTAINER_KINDS else MET
@@ -188,9 +213,10 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
 
 
 def is_met_without_grants(rule_set: RuleSet) -> bool:
-    """Return whether a user without any grant may get a different answer before and after."""
+    """Return whether a rule may permit something to a user without any grant."""
     # A container with no live entities inside satisfies HasOnAllLive for every user.
-    may_be_held = {number: isinstance(fact, HasOnAllLive) for number, fact in enumerate(rule_set.facts)}
+    may_be_held = {number: isinstance(fact, HasOnAllLive) or isinstance(fact, PlainFact) and fact.form == "precomputed"
+                   for number, fact in enumerate(rule_set.facts)}
     return any(_may_be_met(requirement, may_be_held)
                for rule in rule_set.rules for requirement in (rule.before, rule.after))
 
@@ -199,6 +225,8 @@ def _may_be_met(requirement: Requirement, may_be_held: dict[int, bool]) -> bool:
     match requirement:
         case "held", numbers:
             return any(may_be_held[number] for number in numbers)
+        case "not", _:
+            return True
         case "all", parts:
             return all(_may_be_met(part, may_be_held) for part in parts)
         case "any", parts:
@@ -273,28 +301,38 @@ def compile_rules(rule_set: RuleSet, kind_numbers: dict[str, int]) -> CompiledRu
 def _compiled_fact(rule_set: RuleSet, number: int, kind_numbers: dict[str, int]) -> CompiledFact:
     kinds = frozenset(kind_numbers[rule.kind] for rule in rule_set.rules
                       if number in fact_numbers(rule.before) | fact_numbers(rule.after))
-    match rule_set.facts[number]:
+    fact = plain_fact(rule_set.facts[number])
+    # For a namespace, a privilege anywhere in the namespace is a privilege on it or below it.
+    form = "below" if fact.form == "anywhere" and kinds == {kind_numbers.get("namespace")} else fact.form
+    mask = 0 if form == "precomputed" else sum(1 << rule_set.privileges.index(name) for name in fact.privileges)
+    return CompiledFact(form, mask, kinds)
+
+
+def plain_fact(fact: Fact) -> PlainFact:
+    """Return the fact by its form and the names of its privileges. Raise UnknownExpression for an unknown fact."""
+    match fact:
+        case PlainFact():
+            return fact
         case Has(privileges, Scope.SELF | Scope.APPLICATION | Scope.NAMESPACE | Scope.INSTANCE as scope):
-            return CompiledFact(scope.value, _privilege_mask(privileges), kinds)
+            return PlainFact(scope.value, _names(privileges))
         case HasAtOrBelow():
-            return CompiledFact("below", _privilege_mask(Privilege), kinds)
+            return PlainFact("below", PRIVILEGES)
         case HeldAnywhere(privileges):
-            # For a namespace, a privilege anywhere in the namespace is a privilege on it or below it.
-            form = "below" if kinds == {kind_numbers.get("namespace")} else "anywhere"
-            return CompiledFact(form, _privilege_mask(privileges), kinds)
-        case HasOnAllLive():
-            return CompiledFact("precomputed", 0, kinds)
-    raise UnknownExpression(rule_set.facts[number])
+            return PlainFact("anywhere", _names(privileges))
+        case HasOnAllLive(privilege, kind):
+            return PlainFact("precomputed", _names((privilege,)), kind)
+    raise UnknownExpression(fact)
 
 
-def _privilege_mask(privileges: Iterable[Privilege]) -> int:
-    return sum(1 << PRIVILEGES.index(privilege.value) for privilege in privileges)
+def _names(privileges: Iterable[Privilege]) -> tuple[str, ...]:
+    return tuple(privilege.value for privilege in privileges)
 
 
 def kinds_listed_by_grants(rule_set: RuleSet, rules: CompiledRules) -> tuple[str, ...]:
     """Return the kinds for which every rule needs a grant on the entity itself.
 
-    Only entities with a grant can then have a permitted answer, so the grants list all entities of these kinds that matter.
+    An answer about an entity of these kinds can only be permitted if there is a grant on it, so entities without grants can be
+    skipped.
     """
     return tuple(kind for kind in rule_set.kinds if all(
         rule.before == UNMET and _needs_own_grant(rule.after, rules.facts) for rule in rule_set.rules if rule.kind == kind))
@@ -304,6 +342,8 @@ def _needs_own_grant(requirement: Requirement, facts: tuple[CompiledFact, ...]) 
     match requirement:
         case "held", numbers:
             return all(facts[number].form == "self" for number in numbers)
+        case "not", _:
+            return False
         case "all", parts:
             return any(_needs_own_grant(part, facts) for part in parts)
         case "any", parts:

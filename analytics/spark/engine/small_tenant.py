@@ -62,7 +62,8 @@ class SmallTenantRules:
 
 @dataclass(frozen=True, slots=True)
 class AllLiveFacts:
-    """The facts about containers of one kind that a user holds with a privilege on every live entity inside.
+    """Facts about containers of one kind. A user holds one if it holds the privilege on every live entity inside the
+    container.
 
     facts: the numbers of the facts.
     missing: rules that a user loses on each entity without the privilege; None if these containers cannot contain such entities.

@@ -1,1 +1,1 @@
-"""Files that pages and REST send: lists as CSV and JSON Lines."""
+"""Files that pages and REST send: lists as CSV and JSON Lines, and ZIP files."""

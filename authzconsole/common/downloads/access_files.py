@@ -1,20 +1,15 @@
-"""Write lists of access as CSV and JSON Lines, in chunks."""
+"""Write lists of access as CSV and JSON Lines."""
 
-import json
 from collections.abc import Iterable, Iterator
 
-import pyarrow as pa
 from django.http import StreamingHttpResponse
-from django.utils.cache import patch_cache_control
 
-from analytics.arrow import arrow_schema
-from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.tables import Column, ColumnType, Table
+from authzconsole.common.downloads.table_files import table_file
 from entities.address import Address
 from grants.access.entity_pages import EntityAccess
 from grants.access.paths import Path, Ways
 from grants.access.who_can import UserAccess
-from grants.bulk_rows import chunks
 
 EXTENSIONS = ("csv", "jsonl")
 
@@ -36,7 +31,7 @@ def ways_as_json(ways: Ways, *, is_complete: bool = False) -> dict:
 
     is_complete: list all paths, even if there are more than were loaded.
     """
-    paths = list(ways) if is_complete else ways.listed
+    paths = list(ways) if is_complete else ways.listed_paths
     return {"paths": [path_as_json(path) for path in paths], "only": [path_as_json(path) for path in paths if path in ways.only],
             "complete": is_complete or ways.is_complete}
 
@@ -55,24 +50,8 @@ def what_can_file(rows: Iterable[EntityAccess], extension: str, name: str) -> St
 
 
 def _file(rows: Iterable[tuple[dict, Ways]], table: Table, extension: str, name: str) -> StreamingHttpResponse:
-    form = DOWNLOAD_FORMATS[f".{extension}"]
-    content = _json_lines(rows) if extension == "jsonl" else export_chunks(table, _batches(table, rows), form)
-    response = StreamingHttpResponse(content, content_type=f"{form.media_type}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="{name}.{extension}"'
-    patch_cache_control(response, private=True, no_store=True)
-    return response
-
-
-def _json_lines(rows: Iterable[tuple[dict, Ways]]) -> Iterator[bytes]:
-    lines = (json.dumps(row | ways_as_json(ways, is_complete=True), ensure_ascii=False) for row, ways in rows)
-    for chunk in chunks(lines):
-        yield "".join(f"{line}\n" for line in chunk).encode()
-
-
-def _batches(table: Table, rows: Iterable[tuple[dict, Ways]]) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(table)
-    for chunk in chunks(_path_rows(rows)):
-        yield pa.RecordBatch.from_pylist(chunk, schema)
+    objects = (row | ways_as_json(ways, is_complete=True) for row, ways in rows)
+    return table_file(table, extension, name, objects=objects, rows=_path_rows(rows))
 
 
 def _path_rows(rows: Iterable[tuple[dict, Ways]]) -> Iterator[dict]:

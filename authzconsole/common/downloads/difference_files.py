@@ -1,17 +1,12 @@
-"""Write differences between two revisions as CSV and JSON Lines, in chunks."""
+"""Write differences between two revisions as CSV and JSON Lines."""
 
 import dataclasses
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-import pyarrow as pa
 from django.http import StreamingHttpResponse
-from django.utils.cache import patch_cache_control
 
-from analytics.arrow import arrow_schema
-from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
 from analytics.tables import Column, ColumnType, Table
-from grants.bulk_rows import chunks
+from authzconsole.common.downloads.table_files import table_file
 from grants.history.differences import Difference
 
 _COLUMNS = tuple(field.name for field in dataclasses.fields(Difference))
@@ -26,21 +21,6 @@ def difference_as_json(difference: Difference) -> dict:
 
 def difference_file(differences: Iterable[Difference], extension: str) -> StreamingHttpResponse:
     """Return the response with one line for each difference."""
-    form = DOWNLOAD_FORMATS[f".{extension}"]
-    content = _json_lines(differences) if extension == "jsonl" else export_chunks(_TABLE, _batches(differences), form)
-    response = StreamingHttpResponse(content, content_type=f"{form.media_type}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="differences.{extension}"'
-    patch_cache_control(response, private=True, no_store=True)
-    return response
-
-
-def _json_lines(differences: Iterable[Difference]) -> Iterator[bytes]:
-    for chunk in chunks(json.dumps(difference_as_json(difference), ensure_ascii=False) for difference in differences):
-        yield "".join(f"{line}\n" for line in chunk).encode()
-
-
-def _batches(differences: Iterable[Difference]) -> Iterator[pa.RecordBatch]:
-    schema = arrow_schema(_TABLE)
-    rows = ({name: str(value or "") for name, value in difference_as_json(difference).items()} for difference in differences)
-    for chunk in chunks(rows):
-        yield pa.RecordBatch.from_pylist(chunk, schema)
+    return table_file(
+        _TABLE, extension, _TABLE.name, objects=(difference_as_json(difference) for difference in differences),
+        rows=({name: str(value or "") for name, value in difference_as_json(difference).items()} for difference in differences))

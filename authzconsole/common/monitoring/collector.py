@@ -50,7 +50,7 @@ def _database_metrics() -> Iterator[GaugeMetricFamily]:
                    if place.startswith("file:")])
     newest_event = SecurityEvent.objects.aggregate(newest=Max("pk"))["newest"] or 0
     targets = list(SecurityEventTarget.objects.values_list("name", "shipped_to", "failures"))
-    yield _family("security_events_unshipped", "Security events that a target did not get yet, at most.", ["target"],
+    yield _family("security_events_unshipped", "At most this many security events have not reached a target.", ["target"],
                   [((name,), max(0, newest_event - shipped_to)) for name, shipped_to, _ in targets])
     yield from _webhook_metrics(head.revision)
     yield _family("security_event_shipping_failures", "Failed attempts since the last success.", ["target"],

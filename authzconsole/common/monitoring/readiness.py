@@ -108,7 +108,7 @@ _last: tuple[float, list[CheckResult]] = (-KEPT_SECONDS, [])
 
 
 def readiness() -> list[CheckResult]:
-    """Return the result of each check; at most TIMEOUT_SECONDS, and at most KEPT_SECONDS old."""
+    """Return the result of each check, at most KEPT_SECONDS old. Takes at most TIMEOUT_SECONDS."""
     global _last
     with _lock:
         checked_at, results = _last

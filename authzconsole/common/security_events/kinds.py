@@ -9,6 +9,9 @@ class EventKind(TextChoices):
     SIGN_IN = "sign-in", "Signed in"
     SIGN_IN_FAILURE = "sign-in-failure", "Failed sign-in"
     BREAK_GLASS = "break-glass", "Break-glass account used"
+    BREAK_GLASS_START = "break-glass-start", "Break-glass access started"
+    BREAK_GLASS_END = "break-glass-end", "Break-glass access ended"
+    BREAK_GLASS_REVIEW = "break-glass-review", "Break-glass access reviewed"
     SIGN_OUT = "sign-out", "Signed out"
     DENIAL = "denial", "Access denied"
     SEE_AS_START = "see-as-start", "Started to see as another user"
@@ -25,6 +28,7 @@ class EventKind(TextChoices):
     FACTOR_RESET = "factor-reset", "Second factors reset"
     PASSWORD_SET = "password-set", "Password set"
     GENERATION_ACTIVATE = "generation-activate", "Generation activated"
+    GENERATION_PROPOSE = "generation-propose", "Generation proposed"
     SCHEDULE_ON = "schedule-on", "Nightly run switched on"
     SCHEDULE_OFF = "schedule-off", "Nightly run switched off"
     SCHEDULE_CHANGE = "schedule-change", "Nightly run changed"
@@ -38,6 +42,10 @@ class EventKind(TextChoices):
     WEBHOOK_CHANGE = "webhook-change", "Webhook changed"
     WEBHOOK_DELETE = "webhook-delete", "Webhook deleted"
     STORAGE_IDENTITY = "storage-identity", "Storage identity changed"
+    REQUEST_APPROVE = "request-approve", "Access request approved"
+    REQUEST_DENY = "request-deny", "Access request denied"
+    APPROVERS_SET = "approvers-set", "Approvers of a namespace changed"
+    DELEGATION_SET = "delegation-set", "Limits of delegation changed"
 
 
 # callers without valid credentials can cause these, so their number is limited (see `limits`)
@@ -50,4 +58,6 @@ FROM_JOURNAL = frozenset({
     EventKind.SCHEDULE_ON, EventKind.SCHEDULE_OFF, EventKind.SCHEDULE_CHANGE, EventKind.RUN_START, EventKind.RUN_CANCEL,
     EventKind.PLAN_DISCARD, EventKind.SEAL, EventKind.STORAGE_IDENTITY,
     EventKind.SESSIONS_END, EventKind.SIGN_IN_LIMITS_CLEAR, EventKind.WEBHOOK_ADD, EventKind.WEBHOOK_CHANGE,
-    EventKind.WEBHOOK_DELETE})
+    EventKind.WEBHOOK_DELETE, EventKind.BREAK_GLASS_START, EventKind.BREAK_GLASS_END,
+    EventKind.BREAK_GLASS_REVIEW, EventKind.REQUEST_APPROVE, EventKind.REQUEST_DENY, EventKind.APPROVERS_SET,
+    EventKind.DELEGATION_SET, EventKind.GENERATION_PROPOSE})

@@ -1,6 +1,7 @@
 """Limit the number of rows for failures, so that a flood of wrong passwords does not fill the table.
 
-In each window, the first failures of a kind from one address have a row each. After that, a row is written when the number of
+In each window, each of the first failures of a kind from one address has a row. After that, a row is written when the number
+of
 failures reaches a power of two, and its `count` is the number of failures since the previous row.
 """
 

@@ -22,7 +22,7 @@ def ocsf_event(event: SecurityEvent) -> dict:
     """Return the event as an OCSF object."""
     class_uid, activity_id, members = _CLASSES[EventKind(event.kind)](event)
     status_id, status = FAILURE if event.kind in FAILURES else SUCCESS
-    severity_id = MEDIUM if event.kind in FAILURES | {EventKind.BREAK_GLASS} else INFORMATIONAL
+    severity_id = MEDIUM if event.kind in FAILURES | {EventKind.BREAK_GLASS, EventKind.BREAK_GLASS_START} else INFORMATIONAL
     at = int(event.at.timestamp() * 1_000)
     return {
         "activity_id": activity_id, "category_uid": class_uid // 1_000, "class_uid": class_uid,
@@ -92,6 +92,9 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.SIGN_IN: _authentication(1),
     EventKind.SIGN_IN_FAILURE: _authentication(1),
     EventKind.BREAK_GLASS: _authentication(1),
+    EventKind.BREAK_GLASS_START: _account("Start break-glass access"),
+    EventKind.BREAK_GLASS_END: _account("End break-glass access"),
+    EventKind.BREAK_GLASS_REVIEW: _account("Review break-glass access"),
     EventKind.SIGN_OUT: _authentication(2),
     EventKind.TOKEN_REJECTED: _authentication(1),
     EventKind.SEE_AS_START: _session("Start to see as another user"),
@@ -122,4 +125,9 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.WEBHOOK_ADD: _entity(CREATE, "webhook"),
     EventKind.WEBHOOK_CHANGE: _entity(UPDATE, "webhook"),
     EventKind.WEBHOOK_DELETE: _entity(DELETE, "webhook"),
+    EventKind.REQUEST_APPROVE: _entity(OTHER, "access request", "Approve"),
+    EventKind.REQUEST_DENY: _entity(OTHER, "access request", "Deny"),
+    EventKind.APPROVERS_SET: _entity(UPDATE, "approvers of a namespace"),
+    EventKind.DELEGATION_SET: _entity(UPDATE, "limits of delegation"),
+    EventKind.GENERATION_PROPOSE: _entity(OTHER, "active generation", "Propose"),
 }

@@ -9,7 +9,10 @@ from authzconsole.models import SecurityEvent
 
 def security_events(*, kind: str = "", account: str = "", address: str = "", since: datetime | None = None,
                     until: datetime | None = None) -> QuerySet[SecurityEvent]:
-    """Return the events that match all filters, newest first. since, until: events at or after, and before this time."""
+    """Return the events that match all filters, newest first.
+
+    since: only events at or after this time. until: only events before this time.
+    """
     conditions = {"kind": kind, "account": account, "address": address, "at__gte": since, "at__lt": until}
     return SecurityEvent.objects.filter(**{name: value for name, value in conditions.items() if value}).order_by("-pk")
 

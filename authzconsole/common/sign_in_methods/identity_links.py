@@ -2,12 +2,13 @@
 
 from allauth.socialaccount.models import SocialAccount
 
-from grants.changes.authority import administrator_transaction
+from grants.changes.authority import administrator_transaction, check_can_manage_account
 from grants.changes.outcomes import Outcome
 from grants.errors import GrantError
 from grants.journal import Author, Change, append_to_journal
 from grants.models import JournalHead, User
 from grants.principals.access_ending import end_access
+from grants.roles.capabilities import Capability
 
 
 class LinkError(GrantError):
@@ -24,7 +25,8 @@ def unlink_identity(*, author: Author, user: User, pk: int) -> Outcome:
 
     The identity can be linked again at a sign-in if the options of its provider allow it.
     """
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_ACCOUNTS) as head:
+        check_can_manage_account(author, user)
         link = SocialAccount.objects.filter(user=user, pk=pk).first()
         if link is None:
             raise LinkError(f"{user} has no such identity")

@@ -41,7 +41,7 @@ def dispatch_webhooks(send: Callable[[int], object]) -> None:
 
 
 def deliver_webhook(number: int) -> int:
-    """Deliver the next lines of one webhook and return their number. Do nothing if another task does."""
+    """Deliver the next lines of one webhook and return their number. Do nothing if another task is delivering them."""
     now = timezone.now()
     free = Webhook.objects.filter(Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now))
     if not free.filter(pk=number, is_enabled=True).update(claimed_until=now + timedelta(seconds=CLAIM_SECONDS)):

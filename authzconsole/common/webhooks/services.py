@@ -9,6 +9,7 @@ from authzconsole.models import Webhook
 from grants.changes.authority import administrator_transaction
 from grants.errors import GrantError
 from grants.journal import ACTIONS, Author, Change, append_to_journal
+from grants.roles.capabilities import Capability
 
 MAX_WEBHOOKS = 20
 
@@ -26,7 +27,7 @@ def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webho
         raise WebhookError(fault)
     if unknown := sorted(set(actions) - set(ACTIONS)):
         raise WebhookError(f"`{unknown[0][:40]}` is not an action of the journal")
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         if Webhook.objects.count() >= MAX_WEBHOOKS:
             raise WebhookError(f"there are {MAX_WEBHOOKS} webhooks already, which is the limit")
         webhook = Webhook.objects.create(
@@ -38,7 +39,7 @@ def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webho
 
 def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
     """Enable or disable a webhook. An enabled webhook continues where it stopped. Raise WebhookError for an unknown number."""
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
         if webhook.is_enabled != is_enabled:
             Webhook.objects.filter(pk=number).update(is_enabled=is_enabled, attempts=0, retry_at=None)
@@ -52,7 +53,7 @@ def replay_dead_letters(*, author: Author, number: int) -> int:
 
     Raise WebhookError if there is no such webhook.
     """
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
         count = webhook.dead_letters.filter(is_replayed=False).update(is_replayed=True)
         if count:
@@ -63,7 +64,7 @@ def replay_dead_letters(*, author: Author, number: int) -> int:
 
 def delete_webhook(*, author: Author, number: int) -> None:
     """Delete a webhook with its dead letters. Raise WebhookError if there is no such webhook."""
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
         append_to_journal(head, [Change("webhook-delete", detail=_detail(webhook, ""))], author=author)
         webhook.delete()

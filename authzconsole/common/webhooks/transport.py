@@ -66,7 +66,8 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError | http.client.RemoteDisconnected | http.client.IncompleteRead | http.client.BadStatusLine):
+    if isinstance(error, TimeoutError | ConnectionResetError | BrokenPipeError | http.client.IncompleteRead
+                  | http.client.BadStatusLine):
         return f"the endpoint did not answer within {settings.WEBHOOK_TIMEOUT_SECONDS:g} seconds, or closed the connection"
     if isinstance(error, ssl.SSLError):
         return f"the TLS connection failed: {error.reason or type(error).__name__}"

@@ -18,6 +18,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from authzconsole.demo.history.present import Present
+from authzconsole.demo.history.requests import create_pending_requests
 from authzconsole.demo.history.steps import first_document, steps
 from authzconsole.demo.history.story import AUTHORS, FIRST_DAY
 from grants.active_generation import activate_generation
@@ -30,7 +31,7 @@ WORK_BEGINS, BETWEEN_STEPS = timedelta(hours=8), timedelta(minutes=11)
 
 
 class _PastClock:
-    """The clock of this process while the history is written. It moves only forward, and not into the future."""
+    """The clock of this process while it writes the history. It moves only forward, and not into the future."""
 
     def __init__(self) -> None:
         self._real_now = timezone.now
@@ -77,3 +78,5 @@ def _write(present: Present, clock: _PastClock, today: datetime) -> None:
         for position, step in enumerate(day_steps, 2):
             clock.set(today - timedelta(days=day) + WORK_BEGINS + position * BETWEEN_STEPS)
             step.run(Author(author_name, reason=step.reason))
+    clock.set(today - timedelta(days=1) + WORK_BEGINS)
+    create_pending_requests(today)

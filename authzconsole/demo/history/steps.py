@@ -171,14 +171,14 @@ def _grant_steps(present: Present) -> Iterator[Step]:
 
 
 def _grant(author: Author, specs: list[Spec]) -> None:
-    change_grants(author=author, grant=_parsed(specs))
+    change_grants(author=author, grant=_grant_specs(specs))
 
 
 def _revoke(author: Author, specs: list[Spec]) -> None:
-    change_grants(author=author, revoke=_parsed(specs))
+    change_grants(author=author, revoke=_grant_specs(specs))
 
 
-def _parsed(specs: list[Spec]) -> list[tuple]:
+def _grant_specs(specs: list[Spec]) -> list[tuple]:
     return [(principal, parse_address(address), Privilege[privilege]) for principal, address, privilege in specs]
 
 
@@ -241,4 +241,4 @@ def _plan_steps(present: Present) -> Iterator[Step]:
 
 
 def _create_plan(author: Author, title: str, granted: list[Spec], revoked: list[Spec]) -> Plan:
-    return create_plan_from_changes(author=author, grant=_parsed(granted), revoke=_parsed(revoked), title=title)
+    return create_plan_from_changes(author=author, grant=_grant_specs(granted), revoke=_grant_specs(revoked), title=title)

@@ -91,8 +91,9 @@ class Command(BaseCommand):
         self.stdout.write(f"The demo tenant was loaded: two years of invented history, {lines:,} journal lines.")
 
     def _print_credentials(self, name: str, password: str) -> None:
+        command = "authzconsole manage" if settings.IS_STATIC_INSTALLED else ".venv/bin/python manage.py"
         self.stdout.write(f"Sign in as {name} with the password {password}\n"
                           f"You choose your own password then. This one is shown only now and works for "
                           f"{settings.FIRST_PASSWORD_HOURS} hours;\n"
-                          f"`.venv/bin/python manage.py changepassword {name}` sets another.")
+                          f"`{command} changepassword {name}` sets another.")
         self.stdout.flush()

@@ -11,8 +11,8 @@ from grants.models import User
 
 
 class Command(ConsoleCommand):
-    help = ("Lift the limits after wrong passwords: of one account, or of all accounts and client addresses. All servers notice "
-            "it, with and without Redis. The journal records it.")
+    help = ("Lift the limits after wrong passwords: of one account, or of all accounts and client addresses. "
+            "The command affects all servers, with or without Redis. The journal records it.")
 
     def add_arguments(self, parser):
         parser.add_argument("name", metavar="NAME", nargs="?", default="",

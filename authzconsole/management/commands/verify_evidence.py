@@ -27,6 +27,10 @@ class Command(BaseCommand):
         except BundleError as error:
             raise CommandError(f"The bundle is not valid: {error}.") from None
         head = manifest["journal_head"]
-        self.stdout.write(f"The bundle is valid: access to {manifest['entity']} from revision {manifest['from_revision']} to "
-                          f"revision {manifest['to_revision']}, created {manifest['created_at']}.")
+        contents = " with its contents" if manifest.get("contents") else ""
+        contents += f", only {manifest['kind']}," if manifest.get("kind") else ""
+        content = (f"review {manifest['review']}, {manifest['title']}" if "review" in manifest else
+                   f"access to {manifest['entity']}{contents} from revision {manifest['from_revision']} to revision "
+                   f"{manifest['to_revision']}")
+        self.stdout.write(f"The bundle is valid: {content}, created {manifest['created_at']}.")
         self.stdout.write(f"Head of the journal: revision {head['revision']}, hash {head['hash']}.")

@@ -1,29 +1,32 @@
 """The query parameters that the lists of access share, and the serializers of their rows."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 from rest_framework import serializers
 
-from authzconsole.rest.framework.fields import Choice, StrictSerializer
-from authzconsole.rest.framework.past import AsOf, AtTime
+from authzconsole.rest.framework.fields import Choice
+from authzconsole.rest.framework.past import AsOf, AtTime, MomentQuery, moment_of_query
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.access.requirements import UnknownOperation, check_operation
 from grants.active_generation import active_generation
-from grants.history import as_of
+from grants.history import at_moment
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
+from grants.validity import iterate_at_time
 
 TAG = "Access"
 PRIVILEGES = list(map(str, Privilege))
 
 
-class QuestionQuery(StrictSerializer):
+class QuestionQuery(MomentQuery):
     """The rules and the time that a list is about."""
 
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
     as_of = AsOf(required=False, help_text="Answer with the state after this revision of the journal, or at this time.")
-    at = AtTime(required=False, help_text="The time that the question is about, such as `2026-12-01T00:00:00Z`; default: now.")
+    at = AtTime(required=False, help_text="Answer with the grants and memberships that are valid at this time, such as "
+                                          "`2026-12-01T00:00:00Z`. By default now, or the time of `as_of`. For administrators "
+                                          "and auditors.")
 
 
 class PathSerializer(serializers.Serializer):
@@ -44,13 +47,17 @@ class WaysSerializer(serializers.Serializer):
 
 
 def state_of(query: dict) -> AbstractContextManager[None]:
-    """Return the context in which the database shows the state that the query is about."""
-    return as_of(query["as_of"]) if "as_of" in query else nullcontext()
+    """Return a context manager. Inside, questions are answered for the state and the time of the query."""
+    return at_moment(moment_of_query(query))
 
 
 def rows_in_state(query: dict, rows: Iterable) -> Iterator:
-    """Yield the rows, which are read while the response is sent, in the state that the query is about."""
-    with state_of(query):
+    """Yield the rows in the state and at the time of the query. They are read while the response is sent."""
+    moment = moment_of_query(query)
+    if moment.revision is None:
+        yield from iterate_at_time(moment.at, rows)
+        return
+    with at_moment(moment):
         yield from rows
 
 

@@ -18,11 +18,11 @@ from authzconsole.rest.access.queries import (
     rows_in_state,
     state_of,
 )
-from authzconsole.rest.analyses import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.framework.callers import any_account
+from authzconsole.rest.framework.callers import any_account, check_can_see_all
 from authzconsole.rest.framework.cursors import PageQuery, cursor_for, list_identity, page_serializer, position_in_list
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import Choice, KindText, PrincipalText, Text
+from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.openapi.operations import FILE, api_operation
 from entities.address import Address
 from grants.access.entity_pages import AccessibleEntities, EntityFilter
@@ -112,9 +112,12 @@ class WhatCanJsonLines(_WhatCanFile):
 
 
 def _check_access(request: Request, query: dict) -> None:
-    """Raise Http404 for accounts that may not read the list, ValidationError for an unknown operation."""
+    """Raise Http404 or Problem (403) for accounts that may not read the list, ValidationError for an unknown operation."""
     if not request.user.can_see_all and query["principal"] != f"user:{request.user.username}":
         raise Http404
+    if "at" in query:
+        # the grants of another time do not decide which of the present entities an account may see
+        check_can_see_all(request)
     check_operation_of(query, query.get("kind", ""))
 
 

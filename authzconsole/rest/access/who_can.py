@@ -16,16 +16,17 @@ from authzconsole.rest.access.queries import (
     rows_in_state,
     state_of,
 )
-from authzconsole.rest.analyses import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.framework.callers import any_account, check_can_see_all, visible_entity
 from authzconsole.rest.framework.cursors import PageQuery, cursor_for, list_identity, page_serializer, position_in_list
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, KindText, NameText, QueryBoolean, Text
 from authzconsole.rest.framework.problems import Problem
+from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.openapi.operations import FILE, api_operation
 from entities.selectors import entity_at
 from grants.access.access_lists import AccessList, OperationRow, Target
 from grants.access.people_pages import PATH_KINDS, PeopleFilter
+from grants.authority.stewards import sees_everything_in
 
 ROWS_PER_PAGE = 200
 ABOUT = ("For administrators and auditors. Only active users; only operations with a rule. With `contents`, the rows are about "
@@ -120,9 +121,11 @@ class WhoCanJsonLines(_WhoCanFile):
 def _check_access(request: Request, query: dict) -> None:
     """Raise Http404 or Problem (403) for accounts that may not read the list, ValidationError for contradictory parameters."""
     address = query["entity"]
-    if not request.user.can_see_all:
+    if not sees_everything_in(request.user, address):
         visible_entity(request, address)
-    check_can_see_all(request)
+        check_can_see_all(request)
+    elif not request.user.can_see_all:
+        visible_entity(request, address)
     if "kind" in query and not query["contents"]:
         raise serializers.ValidationError({"kind": ["this needs `contents=true`"]})
     check_operation_of(query, query.get("kind", "") if query["contents"] else address.kind)

@@ -1,23 +1,32 @@
 """The effect of a plan on permissions: totals, and every changed decision as a file."""
 
+from datetime import datetime
+
 from django.http import StreamingHttpResponse
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.analyses import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.effects.rows import effect_rows_response
-from authzconsole.rest.framework.callers import check_can_see_all
+from analytics.models import AnalysisRun, RunState
+from analytics.plan_effects.stored import StoredEffect, latest_run, stored_effect
+from analytics.runs.services import request_plan_effect
+from authzconsole.common.downloads.effect_rows import effect_rows_response
+from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import Choice, StrictSerializer, Text
-from authzconsole.rest.openapi.operations import FILE, api_operation
+from authzconsole.rest.framework.locations import run_location
+from authzconsole.rest.framework.periods import PeriodTime
+from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
+from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation
+from authzconsole.rest.permission_effects import PERMISSIONS_EXAMPLE, PermissionEffectSerializer, effect_as_json
 from authzconsole.rest.plans import ALLOWED_ROLES, PLAN_PATH, TAG, plan_or_404
-from grants.effects.effect import Effect, RowFilter, Tally
-from grants.models import PlanState
-from grants.plans.permission_effect import generation_of_plan, plan_effect
+from grants.effects.effect import RowFilter
+from grants.effects.known_effect import KnownEffect
+from grants.errors import EffectTooLarge, PlanError
+from grants.models import Plan, PlanState
+from grants.plans.permission_effect import generation_of_plan, plan_consequences, plan_effect
 from grants.policies.catalogue import GENERATIONS
-
-MAX_LISTED = 20
+from grants.policies.times import format_time
 
 
 class GenerationQuery(StrictSerializer):
@@ -25,7 +34,13 @@ class GenerationQuery(StrictSerializer):
                         help_text="By default the generation for which the plan was created, or the active one.")
 
 
-class EffectRowsQuery(GenerationQuery):
+class EffectQuery(GenerationQuery):
+    at = PeriodTime(required=False, help_text="Evaluate the decisions at this time, such as one of `times`. By default they are "
+                                              "those of now, or of the first beginning with an effect. An "
+                                              "effect that a run computed is known only at its `times`.")
+
+
+class EffectRowsQuery(EffectQuery):
     user = Text(required=False, allow_blank=True, max_length=200, help_text="Only users with this text in their name.")
     entity = Text(required=False, allow_blank=True, max_length=600, help_text="Only entities with this text in their address.")
     operation = Text(required=False, allow_blank=True, max_length=64, help_text="Only this operation.")
@@ -34,66 +49,90 @@ class EffectRowsQuery(GenerationQuery):
                      help_text="Only changes that are the purpose of the plan, or only those beyond it.")
 
 
-class EffectTotalsSerializer(serializers.Serializer):
-    gained = serializers.IntegerField(help_text="Denied before and permitted afterwards.")
-    lost = serializers.IntegerField(help_text="Permitted before and denied afterwards.")
+class ComputingSerializer(serializers.Serializer):
+    """The effect is not computed yet."""
 
-
-class EffectPartsSerializer(serializers.Serializer):
-    beyond = EffectTotalsSerializer(help_text="Changes beyond the purpose of the plan.")
-
-    def get_fields(self):
-        # `for` is a keyword of Python
-        return {"for": EffectTotalsSerializer(help_text="Changes that are the purpose of the plan."), **super().get_fields()}
-
-
-class EffectPersonSerializer(EffectPartsSerializer):
-    user = serializers.CharField()
-
-
-class EffectEntitySerializer(EffectPartsSerializer):
-    entity = serializers.CharField()
-
-
-class EffectOperationSerializer(EffectPartsSerializer):
-    kind = serializers.CharField()
-    operation = serializers.CharField()
-
-
-class PermissionEffectSerializer(EffectPartsSerializer):
-    """Changed decisions about live entities. A changed decision is one user, entity and operation."""
-
-    generation = serializers.CharField(help_text="The generation in which the plan was evaluated.")
-    digest = serializers.CharField(help_text="Identifies the effect; `plans_apply` can refuse to apply another one. Empty for "
-                                             "a plan that was applied.")
-    users = EffectPersonSerializer(many=True, help_text=f"The {MAX_LISTED} users with most changes; those beyond the purpose "
-                                                               "count first.")
-    entities = EffectEntitySerializer(many=True, help_text=f"The {MAX_LISTED} entities with most changes, likewise.")
-    operations = EffectOperationSerializer(many=True, help_text="All operations with changes, most changes first.")
-
-
-_PARTS_EXAMPLE = {"for": {"gained": 8, "lost": 0}, "beyond": {"gained": 4, "lost": 0}}
+    state = serializers.ChoiceField(["computing"])
+    run = serializers.CharField(help_text="The URL of the run that computes it.")
 
 
 class PlanEffect(Endpoint):
-    rules = {"GET": check_can_see_all}
-    queries = {"GET": GenerationQuery}
+    rules = {"GET": check_can_see_all, "POST": check_administrator}
+    queries = {"GET": EffectQuery, "POST": GenerationQuery}
 
     @api_operation(
         "plans_effect", TAG, "Read the effect of a plan on permissions",
         "Every decision that the plan changes, through groups and containers, counted for the current data. Of an applied plan, "
-        f"the counts when it was applied. Returns 409 for other plans, and for effects that are too large. {ALLOWED_ROLES}",
-        query=GenerationQuery, responses={200: PermissionEffectSerializer},
-        response_example={
-            **_PARTS_EXAMPLE, "generation": "final", "digest": "5f2b0c6dd4d8a2f1b4f0e7b8a1c09d3e",
-            "users": [{"user": "sofia.lindqvist", **_PARTS_EXAMPLE}], "entities": [], "operations": []},
+        "the counts when it was applied, and the lists as of the revision before it. Returns 409 for other plans. An effect "
+        "above the limits of the console is computed by a run, which POST requests: before that, this returns 409, and 202 "
+        "until the run is done. "
+        f"{ALLOWED_ROLES}",
+        query=EffectQuery, responses={200: PermissionEffectSerializer, 202: ComputingSerializer},
+        response_example=PERMISSIONS_EXAMPLE,
         errors=[404, 409], parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
-        stored = plan.effect.get("permissions")
-        if plan.state == PlanState.APPLIED and stored and self.query.get("generation") in (None, stored["generation"]):
-            return Response({**stored, "digest": "", "users": [], "entities": [], "operations": []})
-        return Response(_effect_as_json(plan_effect(plan, self.query.get("generation"))))
+        consequences, at = plan_consequences(plan), self.query.get("at")
+        if plan.state == PlanState.APPLIED:
+            return Response(_applied_as_json(plan, self.query.get("generation"), at) | consequences._asdict())
+        try:
+            return Response(effect_as_json(plan_effect(plan, self.query.get("generation"), at), consequences))
+        except EffectTooLarge as error:
+            run = latest_run(plan, self.query.get("generation") or generation_of_plan(plan).name)
+            if run is not None and not run.is_finished:
+                return computing_response(run)
+            return Response(effect_as_json(_stored_effect(run, error, at), consequences))
+
+    @api_operation(
+        "plans_effect_compute", TAG, "Compute the effect of a plan above the limits",
+        "Requests a run of a worker, unless one is waiting or running. Its result is returned by GET as long as the data does "
+        "not change. Returns 409 if the plan is not proposed. The request has no body.",
+        query=GenerationQuery, responses={202: ComputingSerializer},
+        response_example={"state": "computing", "run": "/api/v1/runs/12"}, errors=[404, 409, 413, 415],
+        parameters=[PLAN_PATH, LOCATION])
+    def post(self, request: Request, number: int) -> Response:
+        plan = plan_or_404(request, number)
+        self.check_empty_body()
+        return computing_response(request_plan_effect(plan=plan, generation=self.query.get("generation", ""),
+                                                       author=author_of(request), requested_by=request.user))
+
+
+def _applied_as_json(plan: Plan, generation: str | None, at: datetime | None) -> dict:
+    """Return the effect that is stored with an applied plan, with the lists computed as of the revision before it.
+
+    The lists are empty if they cannot be computed. Without a stored effect in this generation, everything is computed.
+    """
+    stored = plan.effect.get("permissions") or {}
+    is_stored = bool(stored) and at is None and generation in (None, stored["generation"])
+    try:
+        content = effect_as_json(plan_effect(plan, generation, at))
+    except (EffectTooLarge, PlanError):
+        if not is_stored:
+            raise
+        content = {"users": [], "entities": [], "operations": [], "times": [], "other_beginnings": 0}
+    totals = {name: stored[name] for name in ("for", "beyond", "generation")} if is_stored else {}
+    return content | totals | {"digest": ""}
+
+
+def computing_response(run: AnalysisRun) -> Response:
+    location = run_location(run.pk)
+    return Response({"state": "computing", "run": location}, status=202, headers={"Location": location})
+
+
+def _stored_effect(run: AnalysisRun | None, error: EffectTooLarge, at: datetime | None) -> StoredEffect:
+    """Return the effect that the run computed, or that at one of its times.
+
+    Raise EffectTooLarge if there is none for the current data, or the effect was not evaluated at this time.
+    """
+    if (effect := stored_effect(run)) is not None:
+        for one in [effect] if at is None else effect.times or [effect]:
+            if at is None or format_time(one.at) == format_time(at):
+                return one
+        error.args = (f"{error}; the run evaluated it at {', '.join(format_time(one.at) for one in effect.times or [effect])}",)
+        raise error
+    reason = f"; run {run.pk} failed: {run.error}" if run is not None and run.state == RunState.FAILED else ""
+    error.args = (f"{error}; or compute it with POST to this resource{reason}",)
+    raise error
 
 
 class _EffectRows(Endpoint):
@@ -106,7 +145,12 @@ class _EffectRows(Endpoint):
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         plan = plan_or_404(request, number)
         query = dict(self.query)
-        effect = plan_effect(plan, query.pop("generation", None) or generation_of_plan(plan))
+        generation, at = query.pop("generation", None), query.pop("at", None)
+        effect: KnownEffect
+        try:
+            effect = plan_effect(plan, generation, at)
+        except EffectTooLarge as error:
+            effect = _stored_effect(latest_run(plan, generation or generation_of_plan(plan).name), error, at)
         return effect_rows_response(effect, self.extension, f"plan-{plan.pk}-effect", RowFilter(**query))
 
 
@@ -134,17 +178,3 @@ class EffectRowsCsv(_EffectRows):
         responses={(200, "text/csv"): FILE}, errors=[404, 409], parameters=[PLAN_PATH])
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         return super().get(request, number)
-
-
-def _effect_as_json(effect: Effect) -> dict:
-    return {
-        **effect.summary, "generation": effect.generation, "digest": effect.digest,
-        "users": [{"user": name, **_parts(tally)} for name, tally in effect.people[:MAX_LISTED]],
-        "entities": [{"entity": str(address), **_parts(tally)} for address, tally in effect.entities[:MAX_LISTED]],
-        "operations": [{"kind": kind, "operation": operation, **_parts(tally)} for kind, operation, tally in effect.operations],
-    }
-
-
-def _parts(tally: Tally) -> dict:
-    return {"for": {"gained": tally.gained_for, "lost": tally.lost_for},
-            "beyond": {"gained": tally.gained_beyond, "lost": tally.lost_beyond}}

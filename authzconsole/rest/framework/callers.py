@@ -3,6 +3,9 @@
 A caller is the account of a session, or the owner of a token within the scopes of the token.
 """
 
+from collections.abc import Callable
+
+from django.conf import settings
 from django.db.models import QuerySet
 from django.http import Http404
 from rest_framework.authentication import BaseAuthentication
@@ -16,7 +19,7 @@ from authzconsole.common.api_caller import (
     check_not_impersonating,
     check_password_is_own,
 )
-from authzconsole.common.messages import READ_ONLY_ACCOUNT
+from authzconsole.common.messages import read_only_message, unreadable_message
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.recent_authentication import check_recently_authenticated
 from authzconsole.common.refusal import RequestRefused
@@ -27,9 +30,13 @@ from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
 from entities.models import Entity
 from grants.active_generation import active_generation
+from grants.authority.stewards import stewarded_condition
 from grants.evaluation.entity_filters import visibility_condition
 from grants.journal import Author
 from grants.models import User
+from grants.roles.capabilities import Capability
+
+Rule = Callable[[Request], None]
 
 
 class Authentication(BaseAuthentication):
@@ -59,7 +66,7 @@ class Authentication(BaseAuthentication):
 class RulePermission(BasePermission):
     """Apply the rule that the endpoint declares for the method. Refuse every account if there is none.
 
-    Methods that the endpoint does not have pass, so that they are answered with 405.
+    Methods that the endpoint does not support are not checked here, so that the answer is 405.
     """
 
     def has_permission(self, request: Request, view) -> bool:
@@ -77,16 +84,36 @@ def any_account(request: Request) -> None:
     """Accept every account: the endpoint limits its answer to the account, or checks the role after the visibility."""
 
 
-def check_administrator(request: Request) -> None:
-    """Raise Problem (403) unless the caller is an administrator."""
-    if not request.user.can_administer:
-        raise Problem(403, READ_ONLY_ACCOUNT)
+def readable_with(*capabilities: Capability) -> Rule:
+    """Return a rule for reads. It refuses callers that have none of the capabilities (403)."""
+    def check(request: Request) -> None:
+        if not request.user.can(*capabilities):
+            raise Problem(403, unreadable_message(*capabilities))
+
+    return check
 
 
-def check_can_see_all(request: Request) -> None:
-    """Raise Problem (403) unless the caller is an administrator or auditor."""
-    if not request.user.can_see_all:
-        raise Problem(403, "only administrators and auditors of this console can read this")
+def changeable_with(*capabilities: Capability) -> Rule:
+    """Return a rule for changes. It refuses callers that have none of the capabilities (403)."""
+    def check(request: Request) -> None:
+        if not request.user.can(*capabilities):
+            raise Problem(403, read_only_message(*capabilities))
+
+    return check
+
+
+check_administrator = changeable_with(Capability.CHANGE_GRANTS)
+
+
+def check_grant_changer(request: Request) -> None:
+    """Refuse callers (403) that cannot change grants on any entity. The service checks the entities of a change by delegation."""
+    if not settings.DELEGATION:
+        check_administrator(request)
+
+
+check_can_see_all = readable_with(Capability.READ_ALL)
+check_journal_reader = readable_with(Capability.READ_JOURNAL)
+check_report_reader = readable_with(Capability.READ_REPORTS)
 
 
 def check_recent_authentication(request: Request) -> None:
@@ -103,10 +130,14 @@ def author_of(request: Request, reason: str = "") -> Author:
 
 
 def visible_entities(request: Request) -> QuerySet[Entity]:
-    """Return all entities for administrators and auditors, otherwise those on which the account may `list` or `get`."""
+    """Return all entities for administrators and auditors, otherwise those on which the account may `list` or `get`.
+
+    A data steward also sees everything in its namespaces.
+    """
     if request.user.can_see_all:
         return Entity.objects.all()
-    return Entity.objects.filter(visibility_condition(request.user, active_generation()))
+    is_visible = visibility_condition(request.user, active_generation())
+    return Entity.objects.filter(is_visible | stewarded_condition(request.user))
 
 
 def visible_entity(request: Request, address: Address) -> Entity:

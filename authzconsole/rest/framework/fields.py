@@ -11,6 +11,8 @@ from grants.principal_names import MAX_NAME_CHARACTERS, MAX_REASON_CHARACTERS, n
 
 MAX_INTEGER = 2**63 - 1
 MAX_ADDRESS_CHARACTERS = 600
+# of one object; together with the limits of lists, this bounds the length of an error response
+MAX_UNKNOWN_MEMBERS = 5
 NAME_CHARACTERS = r"[^\x00-\x1f\x7f-\x9f]+"
 
 
@@ -29,7 +31,7 @@ class ErrorMessages:
 
 
 class StrictSerializer(ErrorMessages, serializers.Serializer):
-    """A JSON object. Unknown members are refused."""
+    """A JSON object. Unknown members are refused; the error lists the first MAX_UNKNOWN_MEMBERS of them."""
 
     default_error_messages = {"invalid": "this must be an object"}
 
@@ -37,7 +39,7 @@ class StrictSerializer(ErrorMessages, serializers.Serializer):
         if isinstance(data, dict) and (unknown := sorted(set(data) - set(self.fields))):
             known = ", ".join(self.fields) or "none"
             raise serializers.ValidationError({clip(name): [f"unknown member; the known members are {known}"]
-                                               for name in unknown})
+                                               for name in unknown[:MAX_UNKNOWN_MEMBERS]})
         return super().to_internal_value(data)
 
 
@@ -64,6 +66,12 @@ class Text(ErrorMessages, serializers.CharField):
         if fault := storage_fault(data):
             raise serializers.ValidationError(fault)
         return data
+
+
+class Record(ErrorMessages, serializers.DictField):
+    """An object with unchecked members. A service checks them, so that it can name the position of a fault."""
+
+    default_error_messages = {"not_a_dict": "this must be an object"}
 
 
 class Boolean(ErrorMessages, serializers.BooleanField):
@@ -169,6 +177,12 @@ class List(ErrorMessages, serializers.ListField):
         "max_length": "this has more items than the limit of {max_length:,}",
         "min_length": "this must have at least {min_length:,} items",
     }
+
+    def to_internal_value(self, data):
+        # Before the items are validated. Django REST framework checks it afterwards, and then each invalid item is an error.
+        if isinstance(data, list) and self.max_length is not None and len(data) > self.max_length:
+            self.fail("max_length", max_length=self.max_length)
+        return super().to_internal_value(data)
 
 
 class Time(ErrorMessages, serializers.DateTimeField):

@@ -33,8 +33,16 @@ def evidence_location(number: int) -> str:
     return f"{ROOT}/evidence/{number}"
 
 
+def break_glass_location(number: int) -> str:
+    return f"{ROOT}/break-glass-uses/{number}"
+
+
 def webhook_location(number: int) -> str:
     return f"{ROOT}/webhooks/{number}"
+
+
+def access_request_location(number: int) -> str:
+    return f"{ROOT}/access-requests/{number}"
 
 
 def address_or_404(text: str) -> Address:

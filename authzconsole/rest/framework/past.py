@@ -1,68 +1,84 @@
-"""Read resources as of an earlier revision: the query parameters `as_of` and `at`, and the decorator of such reads."""
+"""Read resources at another time or as of an earlier revision: the query parameters `at` and `as_of`, and their decorator."""
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import wraps
 
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import check_can_see_all
+from authzconsole.rest.framework.callers import check_journal_reader
 from authzconsole.rest.framework.fields import StrictSerializer, Text
-from grants.history import AsOfError, as_of, parse_as_of, parse_at
+from grants.history import NOW, AsOfError, Moment, at_moment, parse_as_of, parse_at
+from grants.history.moments import time_of_as_of
 
 
-class AtTime(Text):
+class _MomentField(Text):
+    """A text that `parse` turns into a time or a revision."""
+
+    parse: Callable[[str], datetime | int]
+
+    def __init__(self, **options):
+        super().__init__(max_length=40, **options)
+
+    def run_validation(self, data=serializers.empty):
+        text = super().run_validation(data)
+        if not isinstance(text, str):
+            return text
+        try:
+            return self.parse(text)
+        except AsOfError as error:
+            raise serializers.ValidationError(str(error)) from None
+
+
+class AtTime(_MomentField):
     """The time that a question is about: an RFC 3339 time with a zone."""
 
-    def __init__(self, **options):
-        super().__init__(max_length=40, **options)
-
-    def run_validation(self, data=serializers.empty):
-        text = super().run_validation(data)
-        if not isinstance(text, str):
-            return text
-        try:
-            return parse_at(text)
-        except AsOfError as error:
-            raise serializers.ValidationError(str(error)) from None
+    parse = staticmethod(parse_at)
 
 
-class AsOf(Text):
+class AsOf(_MomentField):
     """A revision of the journal, or a time in the past; the validated value is a revision."""
 
-    def __init__(self, **options):
-        super().__init__(max_length=40, **options)
-
-    def run_validation(self, data=serializers.empty):
-        text = super().run_validation(data)
-        if not isinstance(text, str):
-            return text
-        try:
-            return parse_as_of(text)
-        except AsOfError as error:
-            raise serializers.ValidationError(str(error)) from None
+    parse = staticmethod(parse_as_of)
 
 
-class PastQuery(StrictSerializer):
-    """The state that a read is about."""
+class MomentQuery(StrictSerializer):
+    """The state and the time that a read is about. Subclasses have the fields `as_of` and `at`."""
+
+    def validate(self, data: dict) -> dict:
+        """Add `as_of_time` if `as_of` is a time, because the revision alone does not have it."""
+        time = time_of_as_of(self.initial_data["as_of"]) if "as_of" in data else None
+        return data | ({"as_of_time": time} if time else {})
+
+
+def moment_of_query(query: dict) -> Moment:
+    """Return the state and the time that a validated MomentQuery is about."""
+    return Moment(query.get("as_of"), query.get("at") or query.get("as_of_time"))
+
+
+class PastQuery(MomentQuery):
+    """The state and the time that a read of stored rows is about."""
 
     as_of = AsOf(required=False, help_text="Answer with the state after this revision of the journal, or at this time, such as "
                                            "`2026-02-01T08:00:00Z`. For administrators and auditors.")
-    at = AtTime(required=False, help_text="The time that the question is about, such as `2026-12-01T00:00:00Z`; default: now.")
+    at = AtTime(required=False, help_text="Answer for this time, such as `2026-12-01T00:00:00Z`: grants and memberships that are "
+                                          "not valid then are left out. For administrators and auditors.")
 
 
 def reads_past(method: Callable[..., Response]) -> Callable[..., Response]:
-    """Call the method of an endpoint with the state that the parameter `as_of` names. It must return plain data.
+    """Call the method of an endpoint with the state and time that `as_of` and `at` name. It must return plain data.
 
-    Only administrators and auditors may read the past, because past grants do not decide what an account may see now.
+    Only administrators and auditors may use them, because the grants of another time do not decide what an account may see now.
     """
     @wraps(method)
     def read(self, request: Request, *args, **kwargs) -> Response:
-        if "as_of" not in self.query:
+        moment = moment_of_query(self.query)
+        if moment == NOW:
             return method(self, request, *args, **kwargs)
-        check_can_see_all(request)
-        with as_of(self.query["as_of"]):
+        check_journal_reader(request)
+        with at_moment(moment):
             return method(self, request, *args, **kwargs)
 
     return read

@@ -22,6 +22,8 @@ from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_l
 from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
 from grants.errors import (
+    AlreadyPermitted,
+    DuplicateRequest,
     EffectChanged,
     EffectTooLarge,
     EffectUnconfirmed,
@@ -29,8 +31,11 @@ from grants.errors import (
     JournalReadOnly,
     LifecycleError,
     NotAdministrator,
+    NotApprover,
     PlanError,
     PrincipalError,
+    RequestClosed,
+    SecondPersonRequired,
     StaleBase,
 )
 from grants.history import HistoryError, HistoryNotReady
@@ -50,6 +55,7 @@ TYPES = {
 # the status of domain errors; the first matching class decides
 _STATUS_BY_ERROR = (
     (HistoryNotReady, 503), (HistoryError, 400),
+    (NotApprover, 403), (RequestClosed, 409),
     (NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
     (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
     (UnknownGeneration, 400), (ReportChanged, 409), (ScratchError, 503),
@@ -105,6 +111,12 @@ def _problem_of(error: Exception, view) -> Problem | None:
             return Problem(409, str(error), type_="unconfirmed-effect")
         case EffectChanged():
             return Problem(409, str(error), type_="effect-changed")
+        case DuplicateRequest():
+            return Problem(409, str(error), type_="duplicate-request", request=error.request_id)
+        case AlreadyPermitted():
+            return Problem(409, str(error), type_="already-permitted")
+        case SecondPersonRequired():
+            return Problem(403, str(error), type_="second-person-required")
         case EffectTooLarge():
             return Problem(409, str(error), type_="effect-too-large")
         case JournalReadOnly():

@@ -6,11 +6,12 @@ from rest_framework.response import Response
 
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.queries import event_as_json, security_events
-from authzconsole.rest.framework.callers import check_can_see_all
+from authzconsole.rest.framework.callers import readable_with
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import Choice, Text, Time
 from authzconsole.rest.openapi.operations import api_operation
+from grants.roles.capabilities import Capability
 
 
 class SecurityEventSerializer(serializers.Serializer):
@@ -35,7 +36,7 @@ class SecurityEventsQuery(PageQuery):
 
 
 class SecurityEvents(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": readable_with(Capability.READ_SECURITY_EVENTS)}
     queries = {"GET": SecurityEventsQuery}
 
     @api_operation(

@@ -18,8 +18,8 @@ from authzconsole.models import DeadLetter, Webhook
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import (
     author_of,
-    check_administrator,
-    check_can_see_all,
+    changeable_with,
+    check_journal_reader,
     check_recent_authentication,
 )
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
@@ -30,6 +30,9 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.people.users import OutcomeSerializer
 from grants.journal import ACTIONS, current_revision
+from grants.roles.capabilities import Capability
+
+check_settings_manager = changeable_with(Capability.MANAGE_SETTINGS)
 
 TAG = "Journal"
 WEBHOOK_PATH = path_parameter("number", "The number of the webhook.", int)
@@ -99,7 +102,7 @@ EXAMPLE = {
 
 
 class Webhooks(Endpoint):
-    rules = {"GET": check_can_see_all, "POST": check_administrator}
+    rules = {"GET": check_journal_reader, "POST": check_settings_manager}
 
     @api_operation(
         "webhooks_list", TAG, "List webhooks",
@@ -126,7 +129,7 @@ class Webhooks(Endpoint):
 
 
 class WebhookDetail(Endpoint):
-    rules = {"GET": check_can_see_all, "PATCH": check_administrator, "DELETE": check_administrator}
+    rules = {"GET": check_journal_reader, "PATCH": check_settings_manager, "DELETE": check_settings_manager}
     queries = {"DELETE": ReasonSerializer}
 
     @api_operation(
@@ -166,7 +169,7 @@ class WebhookDetail(Endpoint):
 
 
 class DeadLetters(Endpoint):
-    rules = {"GET": check_can_see_all}
+    rules = {"GET": check_journal_reader}
     queries = {"GET": PageQuery}
 
     @api_operation(
@@ -183,7 +186,7 @@ class DeadLetters(Endpoint):
 
 
 class Redelivery(Endpoint):
-    rules = {"POST": check_administrator}
+    rules = {"POST": check_settings_manager}
 
     @api_operation(
         "webhooks_redeliver", TAG, "Send the dead letters again", "All dead letters of the webhook are sent before new lines.",

@@ -1,7 +1,7 @@
 """The AuthZEN part of the OpenAPI document. It is written by hand, because these endpoints are plain Django views."""
 
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS
-from authzconsole.api.metadata import PATHS
+from authzconsole.api.metadata import CAPABILITIES, PATHS, REQUEST_PATH
 from authzconsole.common.database_busy import RETRY_AFTER_SECONDS
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from grants.policies.catalogue import GENERATIONS
@@ -52,6 +52,7 @@ _ERRORS = {
 }
 _HEADERS = {"401": "WWW-Authenticate", "403": "WWW-Authenticate", "405": "Allow", "429": "Retry-After", "503": "Retry-After"}
 STATE = "The state of the resource, if it is not live and the caller can see it."
+NOT_IN_FORCE = "The grants that would meet a part of the requirement, but begin later or have ended, with their validity."
 ID_HEADER = {"X-Request-ID": {"schema": {"type": "string"}, "description": "The id that the caller sent, or a generated id."}}
 
 
@@ -124,11 +125,13 @@ def _context() -> dict:
     return {"type": "object", "additionalProperties": {}, "properties": {
         "generation": {"type": "string", "enum": list(GENERATIONS), "description": "By default the active generation."},
         "as_of": {"description": "A journal revision, or a time in the past (RFC 3339 with a time zone): the question is "
-                                 "answered with the grants, memberships, states and active generation of then.",
+                                 "answered with the grants, memberships, states and active generation of that time.",
                   "anyOf": [{"type": "integer"}, {"type": "string"}]},
-        "at": {"type": "string", "description": "The time that the question is about (RFC 3339 with a time zone). It must be "
-                                                "valid; no rule depends on it yet."},
+        "at": {"type": "string", "description": "The time that the question is about (RFC 3339 with a time zone), by default "
+                                                "now. Grants and memberships that are valid then count."},
         "explain": {"type": "boolean", "default": False, "description": "Whether the answer is explained."},
+        "access_request": {"default": False, "description": "With `true`, a denial says how access is requested. Other values "
+                                                            "have no effect."},
         "artifact": address | {"description": "For `deploy`: the address of the artifact."},
         "artifact_is_new": {"type": "boolean", "default": False, "description": "Whether the artifact is added by the same "
                                                                                 "request."},
@@ -139,6 +142,8 @@ def _context() -> dict:
 def _reasons() -> dict:
     """Return the schema of an explanation. Without `explain`, it is present only if the question could not be evaluated."""
     text, nodes = {"type": "string"}, {"type": "array", "items": {"type": "object", "additionalProperties": {}}}
+    inactive_grant = {"type": "object", "required": ["principal", "entity", "privilege"], "properties": dict.fromkeys(
+        ("principal", "entity", "privilege", "valid_from", "valid_until"), text)}
     missing_grant = {"type": "object", "properties": {"entity": text, "privilege": text}, "required": ["entity", "privilege"]}
     return {"type": "object", "additionalProperties": {}, "properties": {
         "as_of": {"type": "integer", "description": "The revision that the answer is about, if the question named one."},
@@ -148,7 +153,11 @@ def _reasons() -> dict:
         "source": {"type": "object", "additionalProperties": text, "description": "Document, table and row of the rule."},
         "missing": {"type": "array", "items": missing_grant,
                     "description": "The smallest set of grants that would turn a denial into a permission."},
-        "reason": text | {"description": "Why the question could not be evaluated."},
+        "not_in_force": {"type": "array", "items": inactive_grant, "description": NOT_IN_FORCE},
+        "reason": text | {"description": "Why the question could not be evaluated; `approval_required` with `access_request`."},
+        "evaluation_id": text | {"description": "Binds an access request to this denial."}, "evaluated_at": text,
+        "access_request": {"type": "object", "additionalProperties": {},
+                           "description": "How access is requested: the endpoint, a form, and until when."},
         "error": {"type": "object", "properties": {"status": {"type": "integer"}, "message": text}}}}
 
 
@@ -166,9 +175,12 @@ def _error_response(status: str, message: str = "") -> dict:
 
 def _metadata() -> dict:
     names = ["policy_decision_point", *PATHS]
-    schema = {"type": "object", "properties": {name: {"type": "string", "format": "uri"} for name in names}, "required": names}
+    names.append("access_request_endpoint")
+    schema = {"type": "object", "properties": {name: {"type": "string", "format": "uri"} for name in names} | {
+        "capabilities": {"type": "array", "items": {"type": "string"}}}, "required": [*names, "capabilities"]}
     example = {"policy_decision_point": "http://127.0.0.1:8000"} | {
-        name: f"http://127.0.0.1:8000/{path}" for name, path in PATHS.items()}
+        name: f"http://127.0.0.1:8000/{path}" for name, path in PATHS.items()} | {
+        "access_request_endpoint": f"http://127.0.0.1:8000/{REQUEST_PATH}", "capabilities": CAPABILITIES}
     return {"operationId": "authzen_configuration", "tags": [TAG], "summary": "Metadata", "security": [{}],
             "description": "The URLs of the endpoints. Public.",
             "responses": {"405": _error_response("405", "this endpoint only accepts GET and HEAD"),

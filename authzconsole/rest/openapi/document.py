@@ -15,6 +15,7 @@ from rest_framework import serializers
 
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
 from authzconsole.rest.framework.fields import StrictSerializer
+from authzconsole.rest.openapi.access_request_document import access_request_components, access_request_paths
 from authzconsole.rest.openapi.authzen_document import ID_HEADER, authzen_components, authzen_paths
 from authzconsole.rest.openapi.monitoring_document import monitoring_paths
 
@@ -29,7 +30,7 @@ class AuthenticationSchemes(OpenApiAuthenticationExtension):
         return [
             {"type": "http", "scheme": "bearer",
              "description": "An API token. The scope `read` permits reading, `administer` changes, `decide` questions, and "
-                            "`self` questions about its owner. The present role of the owner limits all scopes."},
+                            "`self` questions about its owner. The current role of the owner limits all scopes."},
             {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME,
              "description": "A session of the console's pages. Changes also need the header X-CSRFToken."},
         ]
@@ -40,8 +41,8 @@ def add_authzen_endpoints(result: dict, generator, request, public) -> dict:
 
     A postprocessing hook of drf-spectacular.
     """
-    result["paths"] |= authzen_paths() | monitoring_paths()
-    result["components"]["schemas"] |= authzen_components()
+    result["paths"] |= authzen_paths() | access_request_paths() | monitoring_paths()
+    result["components"]["schemas"] |= authzen_components() | access_request_components()
     return result
 
 

@@ -24,7 +24,7 @@ class ProblemSerializer(serializers.Serializer):
 
     type = serializers.CharField(
         help_text=f"`urn:authzconsole:problem:` followed by one of {', '.join(TYPES.values())}, stale-base, read-only, "
-                  "unconfirmed-effect, effect-changed, effect-too-large.")
+                  "unconfirmed-effect, effect-changed, effect-too-large, duplicate-request, already-permitted.")
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="A sentence that names the problem, its place and the solution.")
@@ -32,6 +32,7 @@ class ProblemSerializer(serializers.Serializer):
     errors = ProblemErrorSerializer(many=True)
     base_revision = serializers.IntegerField(required=False, help_text="For a stale base: the revision that was sent.")
     revision = serializers.IntegerField(required=False, help_text="For a stale base: the newest revision.")
+    request = serializers.IntegerField(required=False, help_text="For a duplicate access request: the number of the first one.")
 
 
 # by status: why a request is refused, and an example of the detail

@@ -6,6 +6,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.rest.dry_runs import (
+    ForecastRequestSerializer,
+    ResourceForecastSerializer,
+    make_or_forecast,
+    outcome_with_forecast,
+)
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
@@ -14,11 +20,13 @@ from authzconsole.rest.framework.locations import group_location
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
-from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, OutcomeSerializer, RemovalQuery, outcome_as_json
+from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer, RemovalQuery
 from entities.text import storage_fault
+from grants.effects.single_changes import Removal
 from grants.principals.removal import remove_group
 from grants.principals.renaming import rename_group
 from grants.principals.services import add_group
+from grants.querysets import groups_of
 
 GROUP_PATH = path_parameter(
     "name", "The name of the group. It is the whole rest of the path. Percent-encode reserved characters.")
@@ -68,7 +76,11 @@ class Groups(Endpoint):
         return created_response({"name": data["name"]}, group_location(data["name"]))
 
 
-class GroupChangeSerializer(StrictSerializer):
+class ChangedGroupSerializer(ResourceForecastSerializer, GroupSerializer):
+    """The changed group."""
+
+
+class GroupChangeSerializer(ForecastRequestSerializer):
     """The new name of a group."""
 
     name = NameText(help_text="The new name. Grants and memberships follow.")
@@ -88,27 +100,33 @@ class GroupDetail(Endpoint):
         return Response(_group_as_json(_group_or_404(request, name)))
 
     @api_operation(
-        "groups_change", TAG, "Rename a group", "The journal keeps the old name.",
+        "groups_change", TAG, "Rename a group",
+        "The journal keeps the old name. A dry run returns the group as it would be and the effect, which is always empty.",
         request=GroupChangeSerializer, request_example={"name": "brand-analytics", "reason": "the team has a new name"},
-        responses={200: GroupSerializer}, response_example={"name": "brand-analytics"}, errors=[404, 409],
+        responses={200: ChangedGroupSerializer}, response_example={"name": "brand-analytics"}, errors=[404, 409],
         parameters=[GROUP_PATH])
     def patch(self, request: Request, name: str) -> Response:
         data = self.body(GroupChangeSerializer)
         _group_or_404(request, name)
-        rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"])
-        return Response({"name": data["name"]})
+        _, members = make_or_forecast(
+            [], lambda: rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"]), options=data,
+            shows_effect=request.user.can_see_all)
+        return Response({"name": data["name"]} | (members if data["dry_run"] else {}))
 
     @api_operation(
         "groups_remove", TAG, "Remove a group",
-        "Removes the group with its memberships. Groups with grants are refused (409) unless `revoke_grants` is true.",
-        query=RemovalQuery, responses={200: OutcomeSerializer},
+        "Removes the group with its memberships. Groups with grants are refused (409) unless `revoke_grants` is true. A dry run "
+        "reports the effect on permissions.",
+        query=RemovalQuery, responses={200: ForecastOutcomeSerializer},
         response_example=OUTCOME_EXAMPLE | {"sentence": "group:marketing-analytics was removed"}, errors=[404, 409],
         parameters=[GROUP_PATH])
     def delete(self, request: Request, name: str) -> Response:
         _group_or_404(request, name)
         query = self.query
-        return Response(outcome_as_json(remove_group(author=author_of(request, query["reason"]), name=name,
-                                                     revokes_grants=query["revoke_grants"])))
+        return Response(outcome_with_forecast(
+            [Removal(f"group:{name}")], lambda: remove_group(author=author_of(request, query["reason"]), name=name,
+                                                             revokes_grants=query["revoke_grants"]),
+            options=query, would=f"group:{name} would be removed", shows_effect=request.user.can_see_all))
 
 
 def _group_as_json(group: Group) -> dict:
@@ -124,4 +142,4 @@ def _group_or_404(request: Request, name: str) -> Group:
 
 
 def _visible_groups(request: Request):
-    return Group.objects.all() if request.user.can_see_all else Group.objects.filter(user=request.user)
+    return Group.objects.all() if request.user.can_see_all else groups_of(request.user)

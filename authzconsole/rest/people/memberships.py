@@ -2,32 +2,47 @@
 
 from collections.abc import Callable
 
-from django.db import transaction
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.dry_runs import DryRunSerializer, dry_run_as_json
+from authzconsole.rest.dry_runs import (
+    DryRunSerializer,
+    ForecastQuery,
+    ForecastRequestSerializer,
+    apply_or_forecast,
+    outcome_with_forecast,
+)
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
 from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.periods import (
+    NO_LIMITS,
+    PeriodSerializer,
+    ShownPeriodSerializer,
+    period_as_json,
+    period_condition_of,
+    period_filter,
+)
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
 from authzconsole.rest.openapi.operations import api_operation
-from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, OutcomeSerializer, outcome_as_json
-from authzconsole.rest.plan_serializers import MembershipItemSerializer
+from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer
+from authzconsole.rest.permission_effects import effect_digest_field
+from authzconsole.rest.plan_serializers import MembershipItemSerializer, NewMembershipSerializer
 from grants.changes.outcomes import Outcome
+from grants.effects.changes import MembershipChange
 from grants.errors import ChangeRefused, PrincipalError
-from grants.journal import lock_journal
 from grants.models import User
 from grants.plans.dry_run import dry_run
-from grants.principals.membership_changes import MembershipItem, MembershipOutcome, change_memberships
+from grants.principals.membership_changes import MembershipItem, change_memberships
 from grants.principals.services import add_member, remove_member
+from grants.validity import Validity
 
 
-class MemberSerializer(serializers.Serializer):
+class MemberSerializer(ShownPeriodSerializer):
     group = serializers.CharField()
     user = serializers.CharField()
 
@@ -35,16 +50,17 @@ class MemberSerializer(serializers.Serializer):
 class MembersQuery(PageQuery, PastQuery):
     group = NameText(required=False, help_text="Only members of this group.")
     user = NameText(required=False, help_text="Only groups of this user.")
+    valid = period_filter()
 
 
-class MemberQuery(StrictSerializer):
+class MemberQuery(ForecastQuery):
     group = NameText()
     user = NameText()
     reason = reason_field()
 
 
-class NewMemberSerializer(StrictSerializer):
-    """A user who becomes a member of a group."""
+class NewMemberSerializer(ForecastRequestSerializer, PeriodSerializer):
+    """A user who becomes a member of a group, in a period. An existing membership gets this period."""
 
     group = NameText(help_text="The name of the group.")
     user = NameText(help_text="The name of the user.")
@@ -54,14 +70,15 @@ class NewMemberSerializer(StrictSerializer):
 class MembershipChangesSerializer(StrictSerializer):
     """Memberships that are added and removed together or not at all."""
 
-    join = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
+    join = NewMembershipSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     reason = reason_field()
     base_revision = Integer(required=False, help_text="Refuse (409) if the journal has a newer revision.")
     dry_run = Boolean(required=False, default=False, help_text="Report the effect without changing anything.")
+    effect_digest = effect_digest_field()
 
 
-class ChangedMembershipSerializer(serializers.Serializer):
+class ChangedMembershipSerializer(ShownPeriodSerializer):
     user = serializers.CharField()
     group = serializers.CharField()
 
@@ -76,6 +93,7 @@ class MembershipOutcomeSerializer(DryRunSerializer):
         help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
     joined = ChangedMembershipSerializer(many=True)
     left = ChangedMembershipSerializer(many=True)
+    changed_periods = ChangedMembershipSerializer(many=True, help_text="Existing memberships that got another period.")
     unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")
     principals = serializers.ListField(child=serializers.CharField(),
                                        help_text="Accounts of the console that became principals.")
@@ -86,8 +104,9 @@ CHANGES_EXAMPLE = {
     "leave": [{"user": "sofia.lindqvist", "group": "contractors"}], "reason": "joined the team",
 }
 CHANGES_OUTCOME_EXAMPLE = {
-    "dry_run": False, "changed": True, "sentence": "added 1, removed 1", "revision": 813, "joined": CHANGES_EXAMPLE["join"],
-    "left": CHANGES_EXAMPLE["leave"], "unchanged": [], "principals": [], "effect": None, "stranded": [],
+    "dry_run": False, "changed": True, "sentence": "added 1, removed 1", "revision": 813,
+    "joined": [CHANGES_EXAMPLE["join"][0] | NO_LIMITS], "left": [CHANGES_EXAMPLE["leave"][0] | NO_LIMITS], "changed_periods": [],
+    "unchanged": [], "principals": [], "effect": None, "stranded": [],
 }
 
 
@@ -99,34 +118,38 @@ class Members(Endpoint):
         "members_list", TAG, "List memberships",
         "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
         query=MembersQuery, responses={200: page_serializer(MemberSerializer)},
-        response_example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist"}], "next": None})
+        response_example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist", **NO_LIMITS}], "next": None})
     @reads_past
     def get(self, request: Request) -> Response:
         query, rows = self.query, User.groups.through.objects.select_related("user", "group")
         if not request.user.can_see_all:
             rows = rows.filter(user=request.user)
         lookups = {"group__name": query.get("group"), "user__username": query.get("user")}
-        rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
+        rows = rows.filter(period_condition_of(query),
+                           **{name: value for name, value in lookups.items() if value is not None})
         return Response(page_of([ListPart(rows, ("group_id", "user_id"))], _member_as_json, query=query,
                                 identity=list_identity("members", query)))
 
     @api_operation(
-        "members_add", TAG, "Add a member", "Adding an existing member changes nothing.",
+        "members_add", TAG, "Add a member",
+        "Adding an existing member with the same period changes nothing; with another one it changes the period. A dry run "
+        "reports the effect on permissions.",
         request=NewMemberSerializer,
         request_example={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
-        responses={200: OutcomeSerializer}, response_example=OUTCOME_EXAMPLE)
+        responses={200: ForecastOutcomeSerializer}, response_example=OUTCOME_EXAMPLE, errors=[409])
     def post(self, request: Request) -> Response:
-        return _change_membership(request, add_member, self.body(NewMemberSerializer))
+        return _change_membership(request, add_member, self.body(NewMemberSerializer), "would be in")
 
     @api_operation(
-        "members_remove", TAG, "Remove a member", "Removing a user who is not a member changes nothing.",
-        query=MemberQuery, responses={200: OutcomeSerializer},
+        "members_remove", TAG, "Remove a member",
+        "Removing a user who is not a member changes nothing. A dry run reports the effect on permissions.",
+        query=MemberQuery, responses={200: ForecastOutcomeSerializer}, errors=[409],
         response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
     def delete(self, request: Request) -> Response:
-        return _change_membership(request, remove_member, self.query)
+        return _change_membership(request, remove_member, self.query, "would no longer be in")
 
 
-class MembershipChanges(Endpoint):
+class MembershipChangeSet(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
@@ -144,36 +167,38 @@ class MembershipChanges(Endpoint):
             raise Problem(400, "nothing to change: put items into `join` or `leave`")
         if total > MAX_ITEMS:
             raise Problem(400, f"the request contains {total:,} items; the limit is {MAX_ITEMS:,}")
-        author, forecast = author_of(request, data["reason"]), None
+        author = author_of(request, data["reason"])
         try:
-            with transaction.atomic():
-                revision = lock_journal().revision
-                if data["dry_run"]:
-                    forecast = dry_run(author=author, **items)
-                outcome = change_memberships(author=author, base_revision=data.get("base_revision"), **items)
-                if data["dry_run"]:
-                    transaction.set_rollback(True)
+            outcome, members = apply_or_forecast(
+                is_dry_run=data["dry_run"], forecast=lambda: dry_run(author=author, **items),
+                changes=[MembershipChange(item.user, item.group, name == "join", item.validity)
+                         for name, listed in items.items() for item in listed],
+                effect_digest=data.get("effect_digest"),
+                apply=lambda: change_memberships(author=author, base_revision=data.get("base_revision"), **items))
         except ChangeRefused as error:
             errors = [{"list": name, "index": index, "message": message} for index, name, message in error.errors]
             raise Problem(400, f"{len(errors):,} items are invalid, so nothing was changed", errors=errors) from None
-        return Response(_outcome_as_json(outcome) | {
-            "dry_run": data["dry_run"], "revision": revision if data["dry_run"] else outcome.revision,
-            "sentence": outcome.forecast_sentence if data["dry_run"] else outcome.sentence, **dry_run_as_json(forecast)})
+        return Response(members | {
+            "joined": [_item_as_json(item, item.validity) for item in outcome.joined],
+            "left": [_item_as_json(item, outcome.periods_before[item.key]) for item in outcome.left],
+            "changed_periods": [_item_as_json(item, item.validity) for item in outcome.changed]})
 
 
-def _outcome_as_json(outcome: MembershipOutcome) -> dict:
-    return {"changed": outcome.has_changed, "joined": [item._asdict() for item in outcome.joined],
-            "left": [item._asdict() for item in outcome.left], "unchanged": list(outcome.unchanged),
-            "principals": list(outcome.principals)}
+def _item_as_json(item: MembershipItem, validity: Validity) -> dict:
+    return {"user": item.user, "group": item.group, **period_as_json(validity)}
 
 
 def _member_as_json(row) -> dict:
-    return {"group": row.group.name, "user": row.user.username}
+    return {"group": row.group.name, "user": row.user.username, **period_as_json(row.validity)}
 
 
-def _change_membership(request: Request, service: Callable[..., Outcome], data: dict) -> Response:
+def _change_membership(request: Request, service: Callable[..., Outcome], data: dict, would: str) -> Response:
+    user, group, options = data["user"], data["group"], {name: data[name] for name in ("validity",) if name in data}
+    change = MembershipChange(user, group, service is add_member, data.get("validity", Validity()))
     try:
-        outcome = service(author=author_of(request, data["reason"]), user=data["user"], group=data["group"])
+        content = outcome_with_forecast(
+            [change], lambda: service(author=author_of(request, data["reason"]), user=user, group=group, **options), options=data,
+            would=f"user:{user} {would} group:{group}", shows_effect=request.user.can_see_all)
     except PrincipalError as error:
         raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
-    return Response(outcome_as_json(outcome))
+    return Response(content)

@@ -10,7 +10,7 @@ from authzconsole.rest.framework.fields import AddressText, Boolean, List, NameT
 from authzconsole.rest.openapi.operations import LOCATION, api_operation
 from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
-from grants.plans.sources.like import Selection, create_like_plan
+from grants.plans.sources.like import DifferenceSelection, create_like_plan
 from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan
 
 MAX_HEIRS = 20
@@ -41,12 +41,12 @@ class OffBoardingSerializer(StrictSerializer):
     hand_over = HandOverSerializer(many=True, required=False, default=list, max_length=MAX_HAND_OVERS)  # type: ignore[call-arg]
     stranded_to = List(child=PrincipalText(), required=False, default=list, max_length=MAX_HEIRS,
                        help_text="The users and groups that receive all other entities that would be stranded.")
-    accept_no_administrator = Boolean(required=False, default=False, help_text="Create the plan also if it leaves live entities "
+    accept_no_administrator = Boolean(required=False, default=False, help_text="Create the plan even if it leaves live entities "
                                                                                "without an active administrator.")
 
 
 class LikeSerializer(StrictSerializer):
-    """A user whose groups and direct grants another user gets."""
+    """Give one user the groups and direct grants of another."""
 
     source = NameText(help_text="The user who has the access.")
     target = NameText(help_text="The user who gets it.")
@@ -93,4 +93,4 @@ class LikePlans(Endpoint):
     def post(self, request: Request) -> Response:
         data = self.body(LikeSerializer)
         return created_plan_response(create_like_plan(author=author_of(request), source=data["source"], target=data["target"],
-                                                      selection=Selection(removes=data["remove"])))
+                                                      selection=DifferenceSelection(removes=data["remove"])))

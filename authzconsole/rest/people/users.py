@@ -7,7 +7,22 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_recent_authentication
+from authzconsole.rest.dry_runs import (
+    NO_FORECAST,
+    ChangeForecastSerializer,
+    ForecastQuery,
+    ForecastRequestSerializer,
+    ResourceForecastSerializer,
+    make_or_forecast,
+    outcome_with_forecast,
+)
+from authzconsole.rest.framework.callers import (
+    any_account,
+    author_of,
+    changeable_with,
+    check_administrator,
+    check_recent_authentication,
+)
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -18,6 +33,8 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
 from entities.text import storage_fault
 from grants.changes.outcomes import Outcome
+from grants.effects.changes import ActivationChange, PrincipalChange
+from grants.effects.single_changes import Removal, SingleChange
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
 from grants.principals.removal import remove_user
@@ -26,13 +43,17 @@ from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
     MAX_FULL_NAME_CHARACTERS,
     add_user,
+    make_principal,
     set_full_name,
     set_user_active,
     set_user_email,
     set_user_role,
 )
+from grants.roles.capabilities import Capability
 
 TAG = "Users and groups"
+# other accounts read only themselves
+READERS = (Capability.READ_ALL, Capability.READ_ACCOUNTS)
 USER_PATH = path_parameter(
     "name", "The name of the user. It is the whole rest of the path. Percent-encode reserved characters.")
 
@@ -48,13 +69,21 @@ class UserSerializer(serializers.Serializer):
     is_service = serializers.BooleanField(help_text="A service account owns API tokens and can never sign in.")
 
 
+class ChangedUserSerializer(ResourceForecastSerializer, UserSerializer):
+    """The changed user."""
+
+
 class OutcomeSerializer(serializers.Serializer):
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
     revision = serializers.IntegerField(help_text="The newest revision of the journal.")
 
 
-class RemovalQuery(StrictSerializer):
+class ForecastOutcomeSerializer(ChangeForecastSerializer, OutcomeSerializer):
+    """What the request changed, or for a dry run would change."""
+
+
+class RemovalQuery(ForecastQuery):
     """How a user or group is removed."""
 
     revoke_grants = QueryBoolean(required=False, default=False, help_text="Also revoke the direct grants.")
@@ -74,6 +103,8 @@ class NewUserSerializer(StrictSerializer):
     name = NameText(help_text="The name of the user.")
     email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS,
                  help_text="The e-mail address; empty if there is none.")
+    full_name = Text(required=False, allow_blank=True, default="", max_length=MAX_FULL_NAME_CHARACTERS,
+                     help_text="The name of the person; empty if it is not known.")
     active = Boolean(required=False, default=True, help_text="Whether the user can sign in and be permitted anything.")
     role = Choice(choices=Role.values, required=False, default=Role.ORDINARY.value,
                   help_text="The console role of the account. It grants no access to data.")
@@ -81,7 +112,7 @@ class NewUserSerializer(StrictSerializer):
     reason = reason_field()
 
 
-class UserChangeSerializer(StrictSerializer):
+class UserChangeSerializer(ForecastRequestSerializer):
     """The properties to change. Omitted properties stay as they are."""
 
     name = NameText(required=False, help_text="The new name. Grants, memberships, tokens and sessions follow.")
@@ -92,21 +123,27 @@ class UserChangeSerializer(StrictSerializer):
     active = Boolean(required=False, help_text="Whether the user can sign in and be permitted anything.")
     role = Choice(choices=Role.values, required=False,
                   help_text="The console role of the account. It grants no access to data.")
+    is_principal = Boolean(required=False, help_text="True makes an account a principal. A principal stays one.")
     reason = reason_field()
+
+    def validate_is_principal(self, value: bool) -> bool:
+        if not value:
+            raise serializers.ValidationError("a principal cannot become an account only: deactivate or remove the user instead")
+        return value
 
 
 USER_EXAMPLE = {
     "name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "full_name": "Sofia Lindqvist",
     "role": "ordinary", "is_principal": True, "is_service": False,
 }
-NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com", "full_name": ""}
+NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"}
 OUTCOME_EXAMPLE = {
-    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812,
+    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812, **NO_FORECAST,
 }
 
 
 class Users(Endpoint):
-    rules = {"GET": any_account, "POST": check_administrator}
+    rules = {"GET": any_account, "POST": changeable_with(Capability.MANAGE_ACCOUNTS)}
     queries = {"GET": UsersQuery}
 
     @api_operation(
@@ -116,7 +153,7 @@ class Users(Endpoint):
     @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
-        rows = User.objects.all() if request.user.can_see_all else User.objects.filter(pk=request.user.pk)
+        rows = User.objects.all() if request.user.can(*READERS) else User.objects.filter(pk=request.user.pk)
         lookups = {"username__icontains": query.get("q"), "username": query.get("name"), "is_active": query.get("active"),
                  "role": query.get("role")}
         rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
@@ -125,7 +162,7 @@ class Users(Endpoint):
 
     @api_operation(
         "users_create", TAG, "Add a user", "The user cannot sign in until an administrator sets a password.",
-        request=NewUserSerializer, request_example={"name": "alice", "email": "alice@example.com"},
+        request=NewUserSerializer, request_example={"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"},
         responses={201: UserSerializer}, response_example=NEW_USER_EXAMPLE, errors=[409], parameters=[LOCATION, ETAG])
     def post(self, request: Request) -> Response:
         data = self.body(NewUserSerializer)
@@ -135,7 +172,10 @@ class Users(Endpoint):
             lock_journal()
             if User.objects.filter(username=data["name"]).exists():
                 raise Problem(409, f"user:{data['name']} already exists: change it with PATCH {user_location(data['name'])}")
-            add_user(author=author_of(request, data.pop("reason")), **data)
+            author, full_name = author_of(request, data.pop("reason")), data.pop("full_name")
+            add_user(author=author, **data)
+            if full_name:
+                set_full_name(author=author, name=data["name"], full_name=full_name)
             user = _user_or_404(data["name"])
         return created_response(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
 
@@ -154,31 +194,38 @@ class UserDetail(Endpoint):
 
     @api_operation(
         "users_change", TAG, "Change a user",
-        "Changes `name`, `full_name`, `active`, `role` or `email`. The journal keeps the old name. The last active administrator "
-        "cannot be deactivated and keeps the role.",
+        "Changes `name`, `full_name`, `active`, `role`, `email` or `is_principal`. The journal keeps the old name. The last "
+        "active administrator cannot be deactivated and keeps the role. A dry run needs no If-Match, and returns the user as it "
+        "would be and the effect on permissions.",
         request=UserChangeSerializer, request_example={"active": False, "reason": "left the company"},
-        responses={200: UserSerializer}, response_example=USER_EXAMPLE | {"active": False}, errors=[404, 409, 412, 428],
+        responses={200: ChangedUserSerializer}, response_example=USER_EXAMPLE | {"active": False}, errors=[404, 409, 412, 428],
         parameters=[USER_PATH, IF_MATCH, ETAG])
     def patch(self, request: Request, name: str) -> Response:
         _visible_user(request, name)
-        check_administrator(request)
+        changeable_with(Capability.MANAGE_ACCOUNTS)(request)
         check_recent_authentication(request)
         data = self.body(UserChangeSerializer)
         author = author_of(request, data.pop("reason"))
+        options = {option: data.pop(option) for option in ("dry_run", "effect_digest") if option in data}
         if not data:
-            raise Problem(400, "nothing to change: send `name`, `full_name`, `active`, `role` or `email`")
+            raise Problem(400, "nothing to change: send `name`, `full_name`, `active`, `role`, `email` or `is_principal`")
         with transaction.atomic():
             lock_journal()
-            check_match(request, _user_etag(_user_or_404(name)))
-            _change_user(author, name, data)
-        return _user_response(_user_or_404(data.get("name", name)))
+            before = _user_or_404(name)
+            check_match(request, _user_etag(before), is_required=not options["dry_run"])
+            user, members = make_or_forecast(
+                _permission_changes(name, data), lambda: _changed_user(author, name, data), options=options,
+                shows_effect=request.user.can_see_all)
+        if options["dry_run"]:
+            return Response(user_as_json(user) | members, headers={"ETag": _user_etag(before)})
+        return _user_response(user)
 
     @api_operation(
         "users_remove", TAG, "Remove a user",
         "Removes the user for good, with memberships, tokens, sessions and identity links. The journal keeps the name. Users "
         "with direct grants are refused (409) unless `revoke_grants` is true. To end the access of a person, deactivate the "
-        "user instead.",
-        query=RemovalQuery, responses={200: OutcomeSerializer},
+        "user instead. A dry run reports the effect on permissions.",
+        query=RemovalQuery, responses={200: ForecastOutcomeSerializer},
         response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist was removed"}, errors=[404, 409],
         parameters=[USER_PATH])
     def delete(self, request: Request, name: str) -> Response:
@@ -186,8 +233,10 @@ class UserDetail(Endpoint):
         check_administrator(request)
         check_recent_authentication(request)
         query = self.query
-        return Response(outcome_as_json(remove_user(author=author_of(request, query["reason"]), name=name,
-                                                    revokes_grants=query["revoke_grants"])))
+        return Response(outcome_with_forecast(
+            [Removal(f"user:{name}")], lambda: remove_user(author=author_of(request, query["reason"]), name=name,
+                                                           revokes_grants=query["revoke_grants"]),
+            options=query, would=f"user:{name} would be removed", shows_effect=request.user.can_see_all))
 
 
 def outcome_as_json(outcome: Outcome) -> dict:
@@ -200,7 +249,16 @@ def user_as_json(user: User) -> dict:
             "is_principal": user.is_principal, "is_service": user.is_service}
 
 
-def _change_user(author: Author, name: str, data: dict) -> None:
+def _permission_changes(name: str, data: dict) -> list[SingleChange]:
+    """Return the changes of a user that can change permissions."""
+    changes: list[SingleChange] = [ActivationChange(name, data["active"])] if "active" in data else []
+    return [*changes, PrincipalChange(name)] if "is_principal" in data else changes
+
+
+def _changed_user(author: Author, name: str, data: dict) -> User:
+    """Change the user and return it."""
+    if "is_principal" in data:
+        make_principal(author=author, name=name)
     if "role" in data:
         set_user_role(author=author, name=name, role=data["role"])
     if "active" in data:
@@ -211,11 +269,12 @@ def _change_user(author: Author, name: str, data: dict) -> None:
         set_full_name(author=author, name=name, full_name=data["full_name"])
     if "name" in data:
         rename_user(author=author, name=name, new_name=data["name"])
+    return _user_or_404(data.get("name", name))
 
 
 def _visible_user(request: Request, name: str) -> User:
     """Return the user. Raise Http404 if it does not exist, or if the caller may not see it."""
-    if not (request.user.can_see_all or name == request.user.username):
+    if not (request.user.can(*READERS) or name == request.user.username):
         raise Http404
     return _user_or_404(name)
 

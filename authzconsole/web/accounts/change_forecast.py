@@ -14,9 +14,13 @@ from authzconsole.web.shared.stranding_warning import StrandingWarning, strandin
 from grants.models import Role, User
 from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
+from grants.roles.capabilities import Capability, capabilities_of
 
 ROLE_DESCRIPTIONS = {
     Role.ADMINISTRATOR: "Administrators can change everything in this console.",
+    Role.SECURITY_ADMINISTRATOR: "Security administrators manage accounts, tokens and sign-in. They see and change no grants.",
+    Role.APPROVER: "Approvers see all grants, and approve requests and reviews. They change nothing else.",
+    Role.OPERATOR: "Operators start analyses and see reports and the status. They see and change no grants and no accounts.",
     Role.AUDITOR: "Auditors see everything in this console and cannot change anything.",
     Role.ORDINARY: "Users see what their grants make visible and cannot change anything.",
 }
@@ -38,10 +42,13 @@ class AccountForecast:
     is_destructive: bool = False
 
 
-def change_forecast(user: User, change: str, form: Mapping[str, str]) -> AccountForecast:
-    """Return the forecast of changing the role, email or activity to the form values. Raise Http404 for an unknown role."""
+def change_forecast(user: User, change: str, form: Mapping[str, str], *, shows_grants: bool = True) -> AccountForecast:
+    """Return the forecast of changing the role, email or activity to the form values. Raise Http404 for an unknown role.
+
+    shows_grants: whether the reader may see the grants of the user.
+    """
     if change == "activity":
-        return _activity_forecast(user, active=form.get("active") == "yes")
+        return _activity_forecast(user, active=form.get("active") == "yes", shows_grants=shows_grants)
     if change == "email":
         return _email_forecast(user, form.get("email", "").replace("\0", "").strip())
     if change == "full-name":
@@ -51,9 +58,9 @@ def change_forecast(user: User, change: str, form: Mapping[str, str]) -> Account
     return _role_forecast(user, Role(form["role"]))
 
 
-def _activity_forecast(user: User, *, active: bool) -> AccountForecast:
+def _activity_forecast(user: User, *, active: bool, shows_grants: bool) -> AccountForecast:
     grants_effect = "take effect again" if active else "remain, and take effect again when reactivated"
-    grants = f"Their {_grants_and_memberships(user)} {grants_effect}."
+    grants = f"Their {_grants_and_memberships(user) if shows_grants else 'grants and memberships'} {grants_effect}."
     tokens = _tokens_effect(ApiToken.objects.active().filter(owner=user), "is revoked", "are revoked")
     hidden_fields = {"change": "activity", "active": "yes" if active else "no"}
     if active:
@@ -62,7 +69,8 @@ def _activity_forecast(user: User, *, active: bool) -> AccountForecast:
     effects = [f"{user} can no longer sign in and is denied everything.", grants, *_sessions_effect(user), *tokens,
                *_remaining_administrators(user)]
     return AccountForecast(f"Deactivate {user}", "Deactivate account", effects, hidden_fields,
-                           stranding_warning(loss_if_removed(user), principal=str(user)), is_destructive=True)
+                           stranding_warning(loss_if_removed(user), principal=str(user)) if shows_grants else None,
+                           is_destructive=True)
 
 
 def _role_forecast(user: User, role: Role) -> AccountForecast:
@@ -76,7 +84,7 @@ def _role_forecast(user: User, role: Role) -> AccountForecast:
             administering_tokens = ApiToken.objects.active().filter(owner=user, scopes__contains=TokenScope.ADMINISTER.value)
             token_effect = "can no longer change anything"
             effects += [*_remaining_administrators(user), *_tokens_effect(administering_tokens, token_effect, token_effect)]
-        if role == Role.ORDINARY and user.can_see_all and not user.is_service:
+        if user.can_see_all and Capability.READ_ALL not in capabilities_of(role) and not user.is_service:
             deciding_tokens = ApiToken.objects.active().filter(owner=user, scopes__contains=TokenScope.DECIDE.value)
             effects += _tokens_effect(deciding_tokens, f"can only ask about {user}", f"can only ask about {user}")
     title, button = f"Set the role of {user} to {ROLE_LABELS[role]}", f"Set role to {ROLE_LABELS[role]}"

@@ -21,8 +21,9 @@ class PasswordAttemptForm:
     wait_seconds = 0
 
     @contextmanager
-    def throttled(self, request: HttpRequest, name: str, next_step: str) -> Iterator[None]:
-        """Wrap a password check that raises ValidationError for a wrong password. Raise it without the check during a wait.
+    def throttle_guesses(self, request: HttpRequest, name: str, next_step: str) -> Iterator[None]:
+        """Wrap a password check that raises ValidationError for a wrong password. While the user has to wait, raise it without
+        a check.
 
         next_step: ends the error message, such as `sign in`.
         """

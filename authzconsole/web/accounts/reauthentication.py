@@ -1,7 +1,7 @@
 """Ask for the password or another proof of identity again before a sensitive change ("step-up").
 
     @require_http_methods(["GET", "POST"])
-    @administrator_required
+    @capability_required(Capability.MANAGE_ACCOUNTS)
     @recent_authentication_required
     def change_something(request): ...
 
@@ -79,7 +79,7 @@ class PasswordMethod(PasswordAttemptForm):
 
     def verify(self, request: HttpRequest) -> None:
         try:
-            with self.throttled(request, request.user.username, "continue"):
+            with self.throttle_guesses(request, request.user.username, "continue"):
                 self._check_password(request)
         except ValidationError as error:
             raise ReauthenticationFailed(" ".join(error.messages), wait_seconds=self.wait_seconds) from None
@@ -93,7 +93,7 @@ class PasswordMethod(PasswordAttemptForm):
 def recent_authentication_required(view: View) -> View:
     """Let POST requests pass only if the account was authenticated recently; otherwise ask for a proof first.
 
-    Apply it inside `administrator_required`, so that accounts without access are refused first.
+    Apply it inside `capability_required`, so that accounts without access are refused first.
     """
     return recent_authentication_required_if(lambda request, *args, **kwargs: True)(view)
 

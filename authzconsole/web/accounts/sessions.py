@@ -1,4 +1,4 @@
-"""The sessions of an account: its own list, and the list that administrators and auditors see."""
+"""The sessions of an account: its own list, and the list that accounts with `read_accounts` see."""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -10,11 +10,13 @@ from authzconsole.common.security_events.record import record_event
 from authzconsole.sessions.services import active_sessions, end_own_sessions, end_sessions_of, session_id
 from authzconsole.web.accounts.account_pages import account_or_404
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.rendering import render_page, see_other
+from entities.vocabulary import quantity
 from grants.errors import GrantError
 from grants.models import User
+from grants.roles.capabilities import Capability
 
 MAX_SESSIONS = 100
 
@@ -27,24 +29,25 @@ def own_sessions(request: HttpRequest) -> HttpResponse:
         return _list_response(request, account, is_own=True, can_end=True)
     ended = end_own_sessions(account, current_key=request.session.session_key, only_id=request.POST.get("session", ""))
     if ended:
-        record_event(EventKind.SIGN_OUT, request=request, detail=f"ended {ended} of the own sessions")
-        messages.success(request, f"{ended} session{'' if ended == 1 else 's'} ended.")
+        sessions = quantity(ended, "session", "sessions")
+        record_event(EventKind.SIGN_OUT, request=request, detail=f"ended {sessions} of this account")
+        messages.success(request, f"{sessions} ended.")
     else:
         messages.info(request, "There was no session to end.")
     return see_other(reverse("sessions"))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@auditor_required
+@capability_required(Capability.READ_ACCOUNTS)
 def account_sessions(request: HttpRequest, principal: str) -> HttpResponse:
     """List the sessions of an account, and end one of them or all."""
     user = account_or_404(principal)
     if request.method == "POST":
         return _end_sessions(request, user, principal)
-    return _list_response(request, user, is_own=False, can_end=request.user.can_administer)
+    return _list_response(request, user, is_own=False, can_end=request.user.can(Capability.MANAGE_ACCOUNTS))
 
 
-@administrator_required
+@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
 @recent_authentication_required
 def _end_sessions(request: HttpRequest, user: User, principal: str) -> HttpResponse:
     author = request_author(request, request.POST.get("reason", "").strip())

@@ -55,7 +55,7 @@ class SignInForm(PasswordAttemptForm, AuthenticationForm):
         name, password = self.cleaned_data.get("username"), self.cleaned_data.get("password")
         if name is None or not password:
             return super().clean()
-        with self.throttled(self.request, name, "sign in"):
+        with self.throttle_guesses(self.request, name, "sign in"):
             return super().clean()
 
 
@@ -68,7 +68,8 @@ class SignIn(RetryAfterMixin, views.LoginView):
         query = urlencode({self.redirect_field_name: next_url}) if (next_url := self.get_redirect_url()) else ""
         providers = [{"name": options.name, "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?")}
                      for provider_id, options in settings.SIGN_IN_PROVIDERS.items() if options.protocol != LDAP_PROVIDER]
-        return super().get_context_data(providers=providers, is_limited=is_limited(), **kwargs)
+        passkey_url = f"{reverse('passkey-sign-in')}?{query}".rstrip("?") if settings.PASSKEY_SIGN_IN else ""
+        return super().get_context_data(providers=providers, passkey_url=passkey_url, is_limited=is_limited(), **kwargs)
 
     def form_valid(self, form: SignInForm) -> HttpResponse:
         """Sign in, or redirect to the page that asks for the second factor."""
@@ -94,7 +95,7 @@ class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
         self.request = request
 
     def clean_old_password(self) -> str:
-        with self.throttled(self.request, self.user.username, "change yours"):
+        with self.throttle_guesses(self.request, self.user.username, "change yours"):
             try:
                 return super().clean_old_password()
             except ValidationError:

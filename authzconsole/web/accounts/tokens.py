@@ -14,7 +14,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from authzconsole.common.tokens import TokenError, create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
@@ -22,6 +22,7 @@ from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.errors import GrantError
 from grants.models import User
+from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 25
 DEFAULT_DAYS = 90
@@ -62,13 +63,13 @@ def token_form(form: dict) -> dict:
 # by the value of the filter
 STATES = {
     "good": lambda rows: rows.active(),
-    "expired": lambda rows: rows.filter(revoked_at=None).exclude(pk__in=rows.unexpired().values("pk")),
+    "expired": lambda rows: rows.filter(revoked_at=None).exclude(pk__in=rows.unexpired_tokens().values("pk")),
     "revoked": lambda rows: rows.filter(revoked_at__isnull=False),
 }
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_ACCOUNTS)
 def token_list(request: HttpRequest) -> HttpResponse:
     state, find = choice_parameter(request, "state", STATES), text_parameter(request, "find", max_characters=150)
     rows = (STATES[state](ApiToken.objects.all()) if state else ApiToken.objects.all()).select_related("owner").order_by("-pk")
@@ -78,13 +79,14 @@ def token_list(request: HttpRequest) -> HttpResponse:
     template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
     return render_page(request, template, {
         "page": page, "rows": [token_row(token, token.owner) for token in page.rows], "state": state,
-        "states": list(STATE_LABELS.items()), "find": find, "url": request.path, "can_change": request.user.can_administer,
+        "states": list(STATE_LABELS.items()), "find": find, "url": request.path,
+        "can_change": request.user.can(Capability.MANAGE_TOKENS),
     })
 
 
 @sensitive_variables("issued")
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.MANAGE_TOKENS, visible_to=[Capability.READ_ACCOUNTS])
 @recent_authentication_required
 def new_token(request: HttpRequest) -> HttpResponse:
     """Create a token. Its secret is shown in this response and never again."""
@@ -114,7 +116,7 @@ def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.MANAGE_TOKENS, visible_to=[Capability.READ_ACCOUNTS])
 @recent_authentication_required
 def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
     token = ApiToken.objects.select_related("owner").filter(pk=pk).first()

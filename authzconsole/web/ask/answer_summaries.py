@@ -19,7 +19,7 @@ ALL_LIVE_SENTENCES = {True: "Allowed: the required privilege is held on every li
 
 @dataclass(frozen=True, slots=True)
 class AnswerSummary:
-    """A decision with its sentence. url: the page with the full answer. policy_url: see `Answer`."""
+    """A decision with its sentence. url: the page with the full answer. policy_url: see `ExplainedAnswer`."""
 
     name: str
     is_permitted: bool

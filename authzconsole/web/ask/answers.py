@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from urllib.parse import urlencode
 
 from authzconsole.web.policies.page import row_url
@@ -31,17 +32,18 @@ class MissingGrantRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class HeldGrantRow:
     """A grant that met a requirement.
 
     address_link: the entity of the grant, if it is not the entity that the requirement names.
-    url: the page of the holder; empty if the account may not open it.
+    url: the page of the holder; empty if the account may not open it. valid_until: when the grant ends; None if it does not.
     """
 
     privilege: str
     address_link: AddressLink | None
     principal: str
     url: str
+    valid_until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +61,14 @@ class RequirementNode:
     before: str
     address_link: AddressLink | None
     after: str
-    grants: list[Evidence]
+    grants: list[HeldGrantRow]
     missing: list[AddressLink]
     missing_more: int
     parts: list["RequirementNode"]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ExplainedAnswer:
     """A decision for display.
 
     tree: None if the question was denied before any requirement was tested.
@@ -84,12 +86,13 @@ class Answer:
         return len(self.missing) + self.missing_more
 
 
-def answer_for_display(decision: Decision, user: User, target_visibility: Callable[[], Visibility]) -> Answer:
+def answer_for_display(decision: Decision, user: User, target_visibility: Callable[[], Visibility]) -> ExplainedAnswer:
     """Return one answer; see `answers_for_display`."""
     return answers_for_display([decision], user, target_visibility)[0]
 
 
-def answers_for_display(decisions: Sequence[Decision], user: User, target_visibility: Callable[[], Visibility]) -> list[Answer]:
+def answers_for_display(decisions: Sequence[Decision], user: User,
+                        target_visibility: Callable[[], Visibility]) -> list[ExplainedAnswer]:
     """Return the answers to questions that differ only in their generation, in order.
 
     target_visibility: returns the visibility of the user inside the target. It is called only if the user does not see all
@@ -110,12 +113,12 @@ def answers_for_display(decisions: Sequence[Decision], user: User, target_visibi
     return [_answer(decision, user) for decision in decisions]
 
 
-def _answer(decision: Decision, user: User) -> Answer:
+def _answer(decision: Decision, user: User) -> ExplainedAnswer:
     missing, attempts = decision.missing_grants or (), decision.attempts
     root = next(iter(attempts), None)
     if len(attempts) > 1:
         root = Attempt("any", decision.is_permitted, "one of these", parts=attempts)
-    return Answer(
+    return ExplainedAnswer(
         decision, _requirement_node(root, user) if root else None,
         [missing_grant_row(grant, decision.question.principal, user) for grant in missing[:MAX_MISSING_GRANTS]],
         max(0, len(missing) - MAX_MISSING_GRANTS) + decision.unlisted_count, row_url(decision.question),
@@ -128,23 +131,23 @@ def _requirement_node(attempt: Attempt, user: User) -> RequirementNode:
     before, address, after = attempt.words.partition(str(attempt.address)) if attempt.address else (attempt.words, "", "")
     return RequirementNode(
         attempt.is_met, OPERATORS.get(attempt.requirement, ""), before,
-        address_link_to(attempt.address, linked=user.can_see_all) if address else None, after,
+        address_link_to(attempt.address, is_linked=user.can_see_all) if address else None, after,
         [_evidence(held, attempt, user) for held in attempt.grants],
-        [address_link_to(entity, linked=user.can_see_all) for entity, _ in missing[:MAX_MISSING_PER_NODE]],
+        [address_link_to(entity, is_linked=user.can_see_all) for entity, _ in missing[:MAX_MISSING_PER_NODE]],
         max(0, len(missing) - MAX_MISSING_PER_NODE) + attempt.unlisted_count,
         [_requirement_node(part, user) for part in attempt.parts],
     )
 
 
-def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> Evidence:
+def _evidence(held: HeldGrant, attempt: Attempt, user: User) -> HeldGrantRow:
     is_elsewhere = held.entity != attempt.address
-    address_link = address_link_to(held.entity, linked=user.can_see_all) if is_elsewhere else None
+    address_link = address_link_to(held.entity, is_linked=user.can_see_all) if is_elsewhere else None
     url = principal_url("person", held.principal) if user.can_see_all else ""
-    return Evidence(str(held.privilege), address_link, held.principal, url)
+    return HeldGrantRow(str(held.privilege), address_link, held.principal, url, held.valid_until)
 
 
 def missing_grant_row(missing: MissingGrant, principal: str, user: User) -> MissingGrantRow:
     address, privilege = missing
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url('grant', address)}?{query}" if user.can_administer else ""
-    return MissingGrantRow(address, address_link_to(address, linked=user.can_see_all), str(privilege), url)
+    return MissingGrantRow(address, address_link_to(address, is_linked=user.can_see_all), str(privilege), url)

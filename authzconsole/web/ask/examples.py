@@ -8,6 +8,7 @@ from entities.vocabulary import KINDS
 from grants.evaluation.entity_filters import can_see
 from grants.models import User, UserGrant
 from grants.policies.policy import Generation
+from grants.validity import in_force
 
 MAX_EXAMPLES = 3
 # the latest grants among which examples are searched; a bound, because a tenant can have millions
@@ -27,7 +28,8 @@ def example_questions(user: User, generation: Generation) -> list[ExampleQuestio
 
     Runs one query for an account that sees everything, and a fixed number for others.
     """
-    grants = UserGrant.objects.filter(content_object__state=State.LIVE, user__is_active=True).order_by("-pk")
+    live = UserGrant.objects.filter(content_object__state=State.LIVE, user__is_active=True, **in_force())
+    grants = live.order_by("-pk")
     if not user.can_see_all:
         # without an order, because the database could otherwise read all grants in that order to find a few
         grants = grants.filter(user=user).order_by()

@@ -7,17 +7,16 @@ from django.views.decorators.http import require_safe
 from authzconsole.web.ask.examples import example_questions
 from authzconsole.web.ask.questions import ask_section, question_input
 from authzconsole.web.shared.entity_search import SearchResult, search_visible_entities
+from authzconsole.web.shared.guard import visible_entity_at
 from authzconsole.web.shared.links import address_link_to
 from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import text_parameter
-from authzconsole.web.shared.past import shows_past
+from authzconsole.web.shared.past import shows_past, shows_time
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import AddressError, parse_address
 from entities.models import Entity
-from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.active_generation import active_generation
-from grants.evaluation.entity_filters import can_see
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
 
@@ -26,10 +25,11 @@ MAX_SUGGESTIONS = 8
 
 @require_safe
 @shows_past(lambda: None)
+@shows_time
 def ask_page(request: HttpRequest) -> HttpResponse:
     """Answer the question in the URL. If the entity is given as a unique name, redirect to the URL with its address."""
     text, generation = text_parameter(request, "entity"), active_generation()
-    entity, fault = _entity_from_input(request, text, generation)
+    entity, fault = _entity_from_input(request, text)
     search_result = search_visible_entities(request.user, text, MAX_SUGGESTIONS) if fault else None
     named_entity = _entity_with_name(search_result, text) if search_result else None
     if requested_section(request) == "operation-field":
@@ -42,7 +42,7 @@ def ask_page(request: HttpRequest) -> HttpResponse:
     return render_page(request, "ask/_ask.html" if is_section else "ask/page.html", {
         "ask": section or _form_without_answer(request, generation, fault, operation_fault),
         "is_section": is_section, "entity_text": text, "entity": entity,
-        "address_link": address_link_to(entity, linked=True) if entity else None, "can_change": request.user.can_administer,
+        "address_link": address_link_to(entity, is_linked=True) if entity else None, "can_change": request.user.can_administer,
         "operations": KINDS[entity.kind].operations if entity else (),
         # keep the operation of a link in the form until the entity is corrected
         "has_unknown_operation": bool(operation_fault) or (not entity and _is_no_privilege(text_parameter(request, "operation"))),
@@ -59,7 +59,20 @@ def _form_without_answer(request: HttpRequest, generation: Generation, entity_fa
             "privileges": list(Privilege), "generations": list(GENERATIONS), "active": generation.name,
             "generation": fields["generation"] if fields["generation"] in GENERATIONS else generation.name,
             "fault": entity_fault or operation_fault,
+            "request_url": _request_url(request) if entity_fault else "",
             "invalid_field": "entity" if entity_fault else "operation" if operation_fault else ""}
+
+
+def _request_url(request: HttpRequest) -> str:
+    """Return the URL that requests access to an address that the account does not see; empty for a text that is not an
+    address."""
+    try:
+        address = parse_address(text_parameter(request, "entity"))
+    except AddressError:
+        return ""
+    if request.user.can_see_all:
+        return ""
+    return url_with_query("request-new", {"entity": address, "operation": text_parameter(request, "operation")})
 
 
 def _operation_field_response(request: HttpRequest, entity: Entity | None, generation: Generation) -> HttpResponse:
@@ -72,7 +85,7 @@ def _is_no_privilege(operation: str) -> bool:
     return bool(operation) and operation not in Privilege.__members__
 
 
-def _entity_from_input(request: HttpRequest, text: str, generation: Generation) -> tuple[Entity | None, str]:
+def _entity_from_input(request: HttpRequest, text: str) -> tuple[Entity | None, str]:
     """Return the entity at the address and an empty message, or None and an error message; for empty text None and no message."""
     if not text:
         return None, ""
@@ -80,8 +93,8 @@ def _entity_from_input(request: HttpRequest, text: str, generation: Generation) 
         address = parse_address(text)
     except AddressError as error:
         return None, f"{error}."
-    entity = entity_at(address)
-    if entity is None or not (request.user.can_see_all or can_see(request.user, entity, generation)):
+    entity = visible_entity_at(request.user, address)
+    if entity is None:
         return None, f"{address} is not registered{'' if request.user.can_see_all else ', or you may not see it'}."
     return entity, ""
 

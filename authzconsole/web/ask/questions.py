@@ -9,9 +9,10 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from authzconsole.web.ask.answer_summaries import AnswerSummary, answer_summaries, is_operation
-from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, Answer, answer_for_display, answers_for_display
+from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, ExplainedAnswer, answer_for_display, answers_for_display
 from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import MAX_CHARACTERS, name_parameter, text_parameter
+from authzconsole.web.shared.past import as_of_for_links, at_for_links
 from authzconsole.web.shared.principal_input import principal_from_input, unknown_principal_in, with_default_type
 from authzconsole.web.shared.request_visibility import visibility_inside
 from entities.address import Address
@@ -19,6 +20,7 @@ from entities.models import Entity
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.errors import PrincipalError
 from grants.evaluation.engine import check_generations_summary, check_summary
+from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.evaluation.visibility import Visibility
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.policies.catalogue import GENERATIONS
@@ -53,7 +55,7 @@ class GenerationAnswer:
     """The full answer in one generation, and the URL of the same question in it."""
 
     name: str
-    answer: Answer
+    answer: ExplainedAnswer
     url: str
     is_current: bool
 
@@ -111,8 +113,17 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
         "plan_fields": [(name, fields[name]) for name in FIELDS if fields[name]] if answer and answer.missing else [],
         "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "", "max_items": MAX_PLAN_ITEMS,
         "ask_page_url": ask_page_url,
+        "request_url": _request_url(form) if answer and not answer.decision.is_permitted else "",
         "permalink": settings.PUBLIC_URL + (ask_page_url if is_whole_page else request.get_full_path()) if answer else "",
     }
+
+
+def _request_url(form: QuestionForm) -> str:
+    """Return the URL that requests the denied access; empty if the answer is about another user, generation or time."""
+    is_own = form.fields["subject"] == f"user:{form.request.user.username}"
+    if not is_own or form.generation_name != form.active.name or getattr(form.request, "past", None) is not None:
+        return ""
+    return url_with_query("request-new", {"entity": form.entity, "operation": form.fields["operation"]})
 
 
 def _other_subject(request: HttpRequest, subject: str) -> str:
@@ -148,7 +159,7 @@ def _result(form: QuestionForm, is_whole_page: bool) -> dict:
 
 
 def _single_answer(form: QuestionForm) -> dict:
-    decision = check_summary(form.question(), MAX_MISSING_GRANTS)
+    (decision,) = with_inactive_grants([check_summary(form.question(), MAX_MISSING_GRANTS)])
     return {"answer": answer_for_display(decision, form.request.user, form.visibility),
             "generation_summaries": _generation_summaries(form)}
 
@@ -156,14 +167,15 @@ def _single_answer(form: QuestionForm) -> dict:
 def _all_generation_answers(form: QuestionForm) -> dict:
     """Return the full answer of every generation, and the one of the selected generation as `answer`."""
     form.question()  # raises errors that only the submitted generation causes
-    decisions = check_generations_summary([form.question(generation=name) for name in GENERATIONS], MAX_MISSING_GRANTS)
+    questions = [form.question(generation=name) for name in GENERATIONS]
+    decisions = with_inactive_grants(check_generations_summary(questions, MAX_MISSING_GRANTS))
     answers = dict(zip(GENERATIONS, answers_for_display(decisions, form.request.user, form.visibility), strict=True))
     return {"answer": answers[form.generation_name], "generation_answers": [
         GenerationAnswer(name, answer, _question_url(form, generation=name), name == form.generation_name)
         for name, answer in answers.items()]}
 
 
-def _plan_by_kind_url(answer: Answer, address: Address) -> str:
+def _plan_by_kind_url(answer: ExplainedAnswer, address: Address) -> str:
     """Return the URL of a bulk change, if one plan cannot contain all missing grants; otherwise an empty string."""
     if answer.missing_total <= MAX_PLAN_ITEMS:
         return ""
@@ -172,10 +184,10 @@ def _plan_by_kind_url(answer: Answer, address: Address) -> str:
 
 
 def _question_url(form: QuestionForm, generation: str = "") -> str:
-    """Return the URL of the Ask page with this question. It names the generation even if that is currently active."""
+    """Return the URL of the Ask page with this question. It names the generation even if this is the active one."""
     fields = form.fields | {"subject": with_default_type(form.fields["subject"]), "entity": form.entity,
                              "generation": generation or form.generation_name,
-                             "as_of": text_parameter(form.request, "as_of")}
+                             "as_of": as_of_for_links(form.request), "at": at_for_links(form.request)}
     return url_with_query("ask", fields)
 
 

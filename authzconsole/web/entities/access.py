@@ -1,4 +1,7 @@
-"""The section with the people who can access an entity, or the contents of a container, and the paths by which they can."""
+"""The section with the people who can access an entity, or the contents of a container, and the paths by which they can.
+
+The totals of a container with many entities are a section of their own, which htmx loads after the page.
+"""
 
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -19,6 +22,7 @@ from grants.access.access_lists import AccessList, Position, Target
 from grants.access.people_pages import PATH_KINDS, PeopleFilter, PeopleWithAccess
 from grants.access.requirements import operations_by_requirement
 from grants.access.who_can import UserAccess
+from grants.authority.stewards import sees_everything_in
 from grants.policies.policy import Generation
 from grants.policies.wording import requirement_in_words
 
@@ -41,16 +45,20 @@ class OperationTotal:
 
 
 def access_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
-    """Return the context of the section; None for ordinary accounts, which may not learn what others can do."""
-    if not request.user.can_see_all:
+    """Return the context of the section; None for accounts that may not learn what others can do."""
+    if not sees_everything_in(request.user, entity):
         return None
     where = _filter(request, entity)
     target = _target(request, entity)
     access = AccessList(target, generation, where, choice_parameter(request, "order-by", ("-name",)) == "-name")
     position = _position(request)
-    page = access.page(position, ROWS_PER_PAGE)
-    rows = [_row(address, user, target) for address, user in page.rows]
     people = access.people(entity.address)
+    is_first = position is None and not target.has_contents
+    is_counted = is_first and (people.is_counted_at_once or COUNT in request.GET)
+    people = people.with_summary() if is_counted else people
+    page = access.page(position, ROWS_PER_PAGE, people)
+    is_linked = request.user.can_see_all
+    rows = [_row(address, user, target, is_linked) for address, user in page.rows]
     context = {
         "form": {name: name_parameter(request, name) for name in PARAMETERS}, "rows": rows, "target": target,
         "page": Page(rows, f"{len(rows):,} on this page", len(rows),
@@ -61,16 +69,28 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
         "sort_url": url_with(request, **{"order-by": None if access.is_descending else "-name"}, **FIRST_PAGE),
         "is_descending": access.is_descending, "operations": _operations(entity, target), "privileges": list(Privilege),
         "path_kinds": PATHS, "kinds": sorted(KINDS) if target.has_contents else [],
-        "is_container": entity.kind in CONTAINER_KINDS, "downloads": _downloads(request, target, where),
+        "is_container": entity.kind in CONTAINER_KINDS, "is_plain": not is_linked,
+        "downloads": _downloads(request, target, where),
     }
     if target.has_contents:
         return context | {"entity_total": target.count()}
-    is_counted = position is None and (people.is_quickly_counted or COUNT in request.GET)
-    counts = people.counts() if is_counted else None
-    return context | {"people_total": None if counts is None else counts.total,
-                      "count_url": "" if is_counted or position else url_with(request, **{COUNT: 1}),
-                      "totals": [] if counts is None else _totals(counts.by_operation, entity, generation),
-                      "groups": _groups(request, people)}
+    summary = _summary(request, people, entity, generation) if is_counted else None
+    return context | {"summary": summary, "count_url": "" if summary or position else url_with(request, **{COUNT: 1}),
+                      "is_counted_later": is_first and summary is None and people.is_quickly_counted}
+
+
+def totals_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
+    """Return the context of the section with the totals; None for accounts that may not learn what others can do."""
+    if not sees_everything_in(request.user, entity):
+        return None
+    people = PeopleWithAccess(entity.address, generation, _filter(request, entity), is_summarized=True)
+    return _summary(request, people, entity, generation)
+
+
+def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, generation: Generation) -> dict:
+    counts = people.counts()
+    return {"people_total": counts.total, "totals": _totals(counts.by_operation, entity, generation),
+            "groups": _groups(request, people)}
 
 
 def _filter(request: HttpRequest, entity: Entity) -> PeopleFilter:
@@ -82,7 +102,7 @@ def _filter(request: HttpRequest, entity: Entity) -> PeopleFilter:
 
 
 def _target(request: HttpRequest, entity: Entity) -> Target:
-    # the instance has no operations of its own
+    # no operation has the instance as its target
     has_contents = entity.kind in CONTAINER_KINDS and (CONTENTS in request.GET or entity.kind == "instance")
     return Target(entity.address, has_contents, choice_parameter(request, "of", KINDS) if has_contents else "")
 
@@ -102,8 +122,9 @@ def _next_url(request: HttpRequest, position: Position | None) -> str:
     return url_with(request, **{"who-at": f"{position[0]}:{position[1]}", "who-after": position[2]})
 
 
-def _row(address: Address, access: UserAccess, target: Target) -> dict:
-    return {"principal": PrincipalLink("user", access.user), "ways": way_rows(access.ways, str(address)),
+def _row(address: Address, access: UserAccess, target: Target, is_linked: bool) -> dict:
+    return {"principal": PrincipalLink("user", access.user, is_linked=is_linked),
+            "ways": way_rows(access.ways, str(address), is_linked=is_linked),
             "address_link": address_link_to(address) if target.has_contents else None}
 
 
@@ -126,7 +147,7 @@ def _groups(request: HttpRequest, people: PeopleWithAccess) -> dict:
     """Return the first groups that give their members access, each with the URL that lists its members."""
     rows = people.groups().order_by("name").annotate(members=Count("user"))
     groups = list(rows[: MAX_GROUPS + 1])
-    return {"rows": [{"group": PrincipalLink("group", group.name, members=group.members),
+    return {"rows": [{"group": PrincipalLink("group", group.name, members=group.members, is_linked=request.user.can_see_all),
                       "url": url_with(request, via=group.name, **FIRST_PAGE)}
                      for group in groups[:MAX_GROUPS]], "is_cut": len(groups) > MAX_GROUPS, "max_groups": MAX_GROUPS}
 

@@ -15,6 +15,7 @@ from authzconsole.web.shared.request_visibility import list_visibility_inside
 from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
+from grants.authority.stewards import sees_everything_in, stewarded_condition, stewarded_namespaces
 from grants.evaluation.count_cache import cached_count
 from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
 from grants.policies.policy import Generation
@@ -33,7 +34,7 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     counts = visible_child_counts(request, entity, generation)
     totals = [(kind, state, total) for (kind, state), total in counts.items()]
     rows, visibility = children_of(entity), FULL_VISIBILITY
-    if not request.user.can_see_all:
+    if not sees_everything_in(request.user, entity):
         visibility = list_visibility_inside(request, entity, generation)
         # skip the kinds without visible children; finding that out again would scan all rows of the kind
         rows = rows.filter(kind__in={kind for kind, _ in counts})
@@ -52,16 +53,22 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
 
 def visible_child_counts(request: HttpRequest, entity: Entity, generation: Generation) -> Counter[tuple[str, str]]:
     """Return the number of visible children by (kind, state). Runs at most four queries."""
-    if request.user.can_see_all:
-        return cached_count(f"children-{entity.pk}", lambda: _child_counts(entity))
+    if sees_everything_in(request.user, entity):
+        return cached_count(f"children-{entity.pk}", lambda: _child_counts(entity), at=None)
     kinds = {kind.name for kind in child_kinds(entity.kind)}
     visibility = list_visibility_inside(request, entity, generation)
+    if entity.kind == "instance" and stewarded_namespaces(request.user):
+        return _counts(_countable_children(entity).filter(visibility.all_rows | stewarded_condition(request.user)))
     return Counter({key: total for key, total in visibility.counts.items() if key[0] in kinds})
 
 
 def _child_counts(entity: Entity) -> Counter[tuple[str, str]]:
-    rows = _countable_children(entity).values_list("kind", "state").annotate(total=Count("*"))
-    return Counter({(kind, state): total for kind, state, total in rows})
+    return _counts(_countable_children(entity))
+
+
+def _counts(rows: QuerySet[Entity]) -> Counter[tuple[str, str]]:
+    return Counter({(kind, state): total for kind, state, total in
+                    rows.values_list("kind", "state").annotate(total=Count("*"))})
 
 
 def _countable_children(entity: Entity) -> QuerySet[Entity]:

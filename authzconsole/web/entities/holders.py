@@ -1,5 +1,7 @@
 """The section with the holders of an entity. An ordinary account sees only its own privileges."""
 
+from dataclasses import replace
+
 from django.http import HttpRequest
 
 from authzconsole.web.shared.links import holder_link
@@ -10,11 +12,16 @@ from authzconsole.web.shared.privilege_cells import (
     group_privileges,
     held_privileges,
     holder_cells,
+    period_rows,
     privilege_cells,
 )
+from authzconsole.web.shared.times.limited_lists import expired_link
 from entities.models import Entity
 from entities.vocabulary import Privilege
+from grants.authority.rights import can_change_some_grants, can_see_holders, grantable_privileges
+from grants.authority.stewards import sees_everything_in
 from grants.holders import Holder, holders_of
+from grants.plans.sources.expired import PeriodScope
 from grants.policies.policy import Generation
 from grants.principals.administrator_loss import capped_admin_count
 
@@ -29,26 +36,33 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
 
     `total_admins` is the number of active administrators of a live entity: 0, 1, or 2 for more.
     """
-    if not request.user.can_see_all:
+    if not can_see_holders(request.user, entity):
         return {"own": _own_privileges(request.user, entity)}
     find, order = text_parameter(request, "holder", max_characters=150), choice_parameter(request, "order", ORDERS)
     holders = holders_of(entity, find=find, is_latest_first=order == "latest")
     page = paginate_sequence(request, holders, max_rows=ROWS_PER_PAGE, name="holders")
-    groups_by_user = group_privileges(entity, [holder.principal.pk for holder in page.rows if holder.kind == "user"])
-    rows = [_row(holder, entity, groups_by_user, request.user.can_administer) for holder in page.rows]
-    return {"page": page, "rows": rows, "total": page.total, "privileges": list(Privilege), "find": find, "order": order,
+    # a delegate learns nothing about members of groups
+    sees_all = sees_everything_in(request.user, entity)
+    users = [holder.principal.pk for holder in page.rows if holder.kind == "user"] if sees_all else []
+    groups_by_user = group_privileges(entity, users)
+    can_change = not getattr(request, "past", None) and can_change_some_grants(request.user, entity)
+    rows = [_row(holder, entity, groups_by_user, can_change, sees_all) for holder in page.rows]
+    return {"page": page, "rows": rows, "total": page.total, "can_change": can_change, "is_plain": not request.user.can_see_all,
+            "privileges": list(Privilege), "grantable": grantable_privileges(request.user), "find": find, "order": order,
+            "expired": expired_link(PeriodScope(within=entity.address)) if request.user.can_see_all else None,
             "total_admins": capped_admin_count(entity) if entity.is_live else None,
             "is_filtered": bool(find) or page.total > MAX_HOLDERS_WITHOUT_FILTER,
             "name_url": url_with(request, order=None, holders=None),
             "latest_url": url_with(request, order="latest", holders=None)}
 
 
-def _row(holder: Holder, entity: Entity, groups_by_user: dict, can_change: bool) -> dict:
+def _row(holder: Holder, entity: Entity, groups_by_user: dict, can_change: bool, sees_all: bool) -> dict:
     groups = groups_by_user.get(holder.principal.pk, {}) if holder.kind == "user" else {}
     latest = max(holder.grants.values(), key=lambda grant: grant.granted_at)
     return {
-        "principal": holder_link(holder), "latest": latest,
-        "cells": holder_cells(entity, str(holder), holder.grants, groups, changeable=can_change),
+        "principal": holder_link(holder) if sees_all else replace(holder_link(holder), members=None), "latest": latest,
+        "periods": period_rows(entity, str(holder), holder.grants, can_change=can_change),
+        "cells": holder_cells(entity, str(holder), holder.grants, groups, can_change=can_change),
     }
 
 

@@ -5,23 +5,34 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
+from authzconsole.web.effects.forms import (
+    NOT_AS_SHOWN,
+    effect_context,
+    effect_context_if_known,
+    make_shown_change,
+    refusal_text,
+)
 from authzconsole.web.entities.form_version import form_version
-from authzconsole.web.shared.guard import administrable_address_or_404, administrator_required, request_author
+from authzconsole.web.shared.guard import administrable_address_or_404, capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address, AddressError, address_of, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
 from entities.services import EntityError
 from entities.vocabulary import KINDS, child_kinds
 from grants.changes.outcomes import Outcome
+from grants.effects.preview import ChangePreview
+from grants.effects.single_changes import Deletion, Registration, SingleChange
 from grants.errors import GrantError
 from grants.journal import lock_journal
 from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
 from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
 from grants.principals.administrator_loss import capped_admin_count
+from grants.roles.capabilities import Capability
 
+EFFECT_ID = "lifecycle-effect"
 MAX_HOLDERS = 12
 FORECAST_CHANGED = "The forecast changed since you opened this page. Nothing was changed. Review the new forecast below."
 TITLES = {"register": "Register", "delete": "Delete", "recreate": "Recreate"}
@@ -39,12 +50,16 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     target = administrable_address_or_404(request, address)
     fields = {name: request.POST.get(name, "").strip() for name in ("reason", "description", "confirmed_name")}
     fields["creator"] = principal_from_input(request.POST.get("creator", ""))
-    if request.method != "POST":
+    if request.method != "POST" or "preview" in request.POST:
+        fields["creator"] = principal_from_input(request.GET.get("creator", "")) or fields["creator"]
         return _forecast_page(request, verb, target, fields)
     try:
         outcome = _change_if_forecast_is_current(request, verb, target, fields)
     except NameNotConfirmed as error:
         return _forecast_page(request, verb, target, fields, fault=str(error), invalid_field="confirmed_name", status=400)
+    except NOT_AS_SHOWN as error:
+        fault, status = refusal_text(error)
+        return _forecast_page(request, verb, target, fields, fault=fault, preview=error.preview, status=status)
     except (GrantError, EntityError) as error:
         return _forecast_page(request, verb, target, fields, fault=str(error), status=400)
     if outcome is None:
@@ -63,7 +78,13 @@ def _change_if_forecast_is_current(request: HttpRequest, verb: str, target: Addr
             return None
         if _requires_name(forecast) and fields["confirmed_name"] != target.name:
             raise NameNotConfirmed(f"nothing was deleted: to confirm, enter the name of the namespace, {target.name}")
-        return _change(request, verb, target, fields)
+        return make_shown_change(request, _changes(verb, target, fields), lambda: _change(request, verb, target, fields))
+
+
+def _changes(verb: str, target: Address, fields: dict) -> list[SingleChange]:
+    if verb == "delete":
+        return [Deletion(target)]
+    return [Registration(target, _creator(fields["creator"]) or "")]
 
 
 def _requires_name(forecast: LifecycleForecast) -> bool:
@@ -89,11 +110,16 @@ def _creator(text: str) -> str | None:
 
 
 def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: str = "", invalid_field: str = "",
-                   status: int = 200) -> HttpResponse:
+                   preview: ChangePreview | None = None, status: int = 200) -> HttpResponse:
+    """Render the page, or only its effect and its buttons. preview: of the change, if it is known."""
     forecast = lifecycle_forecast(target, verb)
-    return render_page(request, "entities/lifecycle.html", {
+    is_part = requested_section(request) == EFFECT_ID
+    return render_page(request, "effects/_actions.html" if is_part else "entities/lifecycle.html", {
+        "effect": None if forecast.refusal else _effect(request, verb, target, fields, preview), "effect_id": EFFECT_ID,
+        "button": f"{TITLES[verb]} {KINDS[target.kind].title}", "is_danger": verb == "delete",
+        "has_preview": bool(forecast.creator_receives),
         "verb": verb, "title": TITLES[verb], "address_link": address_link_to(target), "kind": KINDS[target.kind],
-        "title_address_link": address_link_to(target, linked=False), "forecast": forecast,
+        "title_address_link": address_link_to(target, is_linked=False), "forecast": forecast,
         "kinds": [f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"
                   for kind, total in forecast.entities.items()],
         "applying_grants": _applying_grants(forecast), "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
@@ -103,6 +129,17 @@ def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: 
         "fault": fault if fault != forecast.refusal else "", "form_version": _forecast_version(forecast),
         "required_name": target.name if _requires_name(forecast) else "", "invalid_field": invalid_field, **fields,
     }, status=status)
+
+
+def _effect(request: HttpRequest, verb: str, target: Address, fields: dict, preview: ChangePreview | None) -> dict | None:
+    """Return the effect of the change; None if it names an unknown creator."""
+    if preview is not None:
+        return effect_context(request, preview, has_forecast=True)
+    try:
+        return effect_context_if_known(request, _changes(verb, target, fields), list(filter(None, [_creator(fields["creator"])])),
+                               has_forecast=True)
+    except GrantError:
+        return None
 
 
 def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int | None:
@@ -119,7 +156,7 @@ def _applying_grants(forecast: LifecycleForecast) -> list[tuple]:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def lifecycle_new(request: HttpRequest) -> HttpResponse:
     """Show the form for the kind and name of a new entity; on POST, continue to the forecast of registering it."""
     if request.method != "POST":
@@ -195,7 +232,7 @@ def _describe_page(request: HttpRequest, entity: Entity, fields: dict, *, fault:
                    status: int = 200) -> HttpResponse:
     target = entity.address
     return render_page(request, "entities/describe.html", {
-        "address_link": address_link_to(target), "title_address_link": address_link_to(target, linked=False),
+        "address_link": address_link_to(target), "title_address_link": address_link_to(target, is_linked=False),
         "form_version": form_version(entity.description),
         "action": address_url("lifecycle-describe", target), "back": entity_url(target), "fault": fault,
         "has_changed": has_changed, "current_description": entity.description, **fields,

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.shared.guard import auditor_required, entity_or_404
+from authzconsole.web.shared.guard import capability_required, entity_or_404
 from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, principal_link_from_text
 from authzconsole.web.shared.paging import paginate_entities
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter
@@ -26,6 +26,8 @@ from grants.lifecycle.namespace_deletion import (
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
+from grants.querysets import groups_of
+from grants.roles.capabilities import Capability
 
 ENTITIES_PER_PAGE = 25
 SECTION = "undeletable"
@@ -38,14 +40,14 @@ STEP_RESULTS = {
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_ALL)
 def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     entity = entity_or_404(request, address)
     name = name_from_input(name_parameter(request, "deleter"), "user")
     generation_name = choice_parameter(request, "generation", GENERATIONS)
     generation = GENERATIONS[generation_name] if generation_name else active_generation()
     context = {
-        "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, linked=False), "deleter": name,
+        "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, is_linked=False), "deleter": name,
         "generation": generation, "generations": list(GENERATIONS), "url": address_url("forecast", entity),
         "back": f"{entity_tab_url(entity, 'ask')}#readiness", "can_change": request.user.can_administer,
     }
@@ -90,8 +92,7 @@ def _figures(forecast: DeletionForecast) -> Iterator[tuple[int, str, str]]:
 
 def _receivers(user: User) -> list[str]:
     """Return the principals to which the missing grants can be granted: the user and its groups."""
-    names = user.groups.order_by("name").values_list("name", flat=True)
-    return [str(user), *(f"group:{name}" for name in names)]
+    return [str(user), *(f"group:{name}" for name in groups_of(user).values_list("name", flat=True))]
 
 
 def _ghost_grant_rows(forecast: DeletionForecast) -> list[tuple]:

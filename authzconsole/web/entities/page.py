@@ -9,10 +9,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.ask.questions import ask_section
-from authzconsole.web.entities.access import access_section
+from authzconsole.web.entities.access import access_section, totals_section
 from authzconsole.web.entities.children import children_section
 from authzconsole.web.entities.holders import holders_section
 from authzconsole.web.entities.selection import selection_of
+from authzconsole.web.entities.stewards import stewards_section
 from authzconsole.web.entities.tabs import current_tab, tab_links, tabs_of
 from authzconsole.web.journal.history import history_section
 from authzconsole.web.reports.namespace_readiness import readiness_section
@@ -28,6 +29,7 @@ from entities.vocabulary import KINDS, child_kinds
 from grants.active_generation import active_generation
 from grants.models import GroupGrant, UserGrant
 from grants.policies.policy import Generation
+from grants.roles.capabilities import Capability
 
 Section = Callable[[HttpRequest, Entity, Generation], dict | None]
 
@@ -45,9 +47,11 @@ def _children(request: HttpRequest, entity: Entity, generation: Generation) -> d
 SECTIONS: dict[str, Section] = {
     "children": _children,
     "access": access_section,
+    "totals": totals_section,
     "holders": holders_section,
     "ask": ask_section,
     "readiness": readiness_section,
+    "stewards": stewards_section,
     "history": history_section,
 }
 
@@ -110,7 +114,7 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
     verbs = _verbs(entity) if request.user.can_administer and entity.kind != "instance" else []
     return _tab_context(request, entity, generation) | {
         "address_link": address_link_to(entity), "trail": breadcrumbs_of(entity, request.user, generation),
-        "title_address_link": address_link_to(entity, linked=False), "describe_url": address_url("lifecycle-describe", entity),
+        "title_address_link": address_link_to(entity, is_linked=False), "describe_url": address_url("lifecycle-describe", entity),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
         "readiness_url": _readiness_url(request, entity),
         "hint": _hint(entity) if request.user.can_see_all else _own_hint(entity),
@@ -135,7 +139,8 @@ def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
 def _readiness_url(request: HttpRequest, entity: Entity) -> str:
     """Return the URL of the section that says whether a namespace can be deleted; empty if it has no such section."""
     is_now = not getattr(request, "past", None)
-    has_section = entity.kind == "namespace" and entity.is_live and request.user.can_see_all and is_now
+    can_read = request.user.can_see_all and request.user.can(Capability.READ_REPORTS)
+    has_section = entity.kind == "namespace" and entity.is_live and can_read and is_now
     return f"{entity_tab_url(entity, 'ask')}#readiness" if has_section else ""
 
 
@@ -173,7 +178,7 @@ def _unregistered_response(request: HttpRequest, address: Address) -> HttpRespon
     Only for accounts that see everything.
     """
     return render_page(request, "entities/unregistered.html", {
-        "address_link": address_link_to(address, linked=False), "address": address, "kind": KINDS[address.kind],
+        "address_link": address_link_to(address, is_linked=False), "address": address, "kind": KINDS[address.kind],
         "can_change": request.user.can_administer and address.kind != "instance",
         "grant_url": address_url("grant", address), "register_url": address_url("lifecycle", address, "register"),
     }, status=404)

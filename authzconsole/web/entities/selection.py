@@ -17,7 +17,7 @@ FORM_PARAMETERS = ("address", "kind", "state", "find", "after", "before", "selec
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class AddressSelection:
     """The selected addresses.
 
     on_other_pages: selected addresses that are not on this page. other_parameters: query parameters without a form field.
@@ -32,9 +32,9 @@ class Selection:
     clear_url: str
 
 
-def selection_of(request: HttpRequest, page: Page) -> Selection:
+def selection_of(request: HttpRequest, page: Page) -> AddressSelection:
     selected, on_page = _selected_addresses(request), {str(entity) for entity in page.rows}
-    return Selection(
+    return AddressSelection(
         frozenset(selected), [address for address in selected if address not in on_page],
         [(name, value) for name, values in request.GET.lists() if name not in FORM_PARAMETERS for value in values],
         str(page.rows[0]) if page.previous_url and page.rows else "", str(page.rows[-1]) if page.next_url else "",

@@ -9,6 +9,7 @@ from authzconsole.web.entities.access import PARAMETERS
 from authzconsole.web.shared.paging import url_with
 from entities.models import Entity
 from entities.vocabulary import child_kinds
+from grants.authority.rights import can_read_history
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,15 +37,15 @@ class TabLink:
 
 
 INSIDE = Tab("inside", "Inside", ("children",))
-ACCESS = Tab("access", "Access", ("access", "holders"), ("holder", "order", "holders", *PARAMETERS))
+ACCESS = Tab("access", "Access", ("access", "holders", "stewards"), ("holder", "order", "holders", *PARAMETERS))
 ASK = Tab("ask", "Ask", ("ask", "readiness"), (*FIELDS, "deleter"))
 HISTORY = Tab("history", "History", ("history",))
 
 
 def tabs_of(request: HttpRequest, entity: Entity) -> list[Tab]:
-    """Return the tabs of an entity. A kind without children has no tab Inside; only overseers see the journal."""
+    """Return the tabs of an entity: Inside only if it can have children, History only if the account can read its lines."""
     inside = [INSIDE] if child_kinds(entity.kind) else []
-    return [*inside, ACCESS, ASK, *([HISTORY] if request.user.can_see_all else [])]
+    return [*inside, ACCESS, ASK, *([HISTORY] if can_read_history(request.user, entity) else [])]
 
 
 def current_tab(request: HttpRequest, tabs: list[Tab]) -> Tab:

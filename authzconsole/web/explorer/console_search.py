@@ -18,6 +18,7 @@ from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.paging import url_with_query
 from entities.vocabulary import KINDS
 from grants.models import Plan, User
+from grants.roles.capabilities import Capability
 
 # shorter texts match too much to be useful
 MIN_CHARACTERS = 2
@@ -45,24 +46,27 @@ class HitGroup:
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """A page that has no item in the navigation. words: further words by which it is found."""
+    """A page that has no item in the navigation. words: further words by which it is found.
+
+    capabilities: only accounts with one of them can open the page; empty for every account.
+    """
 
     title: str
     url_name: str
     words: str = ""
-    is_for_overseers: bool = False
-    is_for_administrators: bool = False
+    capabilities: tuple[Capability, ...] = ()
 
 
 PAGE_ENTRIES = (
-    PageEntry("Add a user or group", "people-add", "new create person onboard", is_for_administrators=True),
-    PageEntry("Compare users", "people-compare", "differences alike", is_for_overseers=True),
-    PageEntry("Bulk change", "plan-bulk-change", "plan many grant revoke", is_for_administrators=True),
-    PageEntry("Import changes", "plan-import", "plan file csv", is_for_administrators=True),
-    PageEntry("Verify journal", "journal-proof", "proof hash chain head", is_for_overseers=True),
-    PageEntry("Security events", "journal-security-events", "sign-ins audit log", is_for_overseers=True),
-    PageEntry("Webhooks", "journal-webhooks", "events notifications", is_for_overseers=True),
-    PageEntry("API tokens", "tokens", "service accounts", is_for_overseers=True),
+    PageEntry("Add a user or group", "people-add", "new create person onboard",
+              (Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS)),
+    PageEntry("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
+    PageEntry("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
+    PageEntry("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
+    PageEntry("Verify journal", "journal-proof", "proof hash chain head", (Capability.READ_JOURNAL,)),
+    PageEntry("Security events", "journal-security-events", "sign-ins audit log", (Capability.READ_SECURITY_EVENTS,)),
+    PageEntry("Webhooks", "journal-webhooks", "events notifications", (Capability.READ_JOURNAL,)),
+    PageEntry("API tokens", "tokens", "service accounts", (Capability.READ_ACCOUNTS,)),
     PageEntry("Sessions", "sessions", "signed in devices"),
     PageEntry("Password", "password", "change"),
     PageEntry("Second factor", "second-factor", "authenticator passkey recovery codes mfa"),
@@ -83,7 +87,9 @@ def console_hits(user: User, text: str, max_hits: int) -> list[HitGroup]:
     if user.can_see_all:
         groups += [_people(name if only else text, max_hits)] if only != "group" else []
         groups += [_groups(name if only else text, max_hits)] if only != "user" else []
-        groups += [] if only else [_plans(text, max_hits), _reports(text, max_hits)]
+        groups += [] if only else [_plans(text, max_hits)]
+    if user.can(Capability.READ_REPORTS) and not only:
+        groups.append(_reports(text, max_hits))
     if not only:
         groups.append(_pages(user, text, max_hits))
     return [group for group in groups if group.hits]
@@ -133,15 +139,14 @@ def _pages(user: User, text: str, max_hits: int) -> HitGroup:
 def _pages_of(user: User) -> Iterator[tuple[str, str, str, str]]:
     """Yield the (title, URL, icon, further words) of each page that the account can open."""
     for item in NAV_ITEMS:
-        if item.is_for_every_role or user.can_see_all:
+        if item.is_for(user):
             yield item.title, reverse(item.url_name), item.icon, ""
     for entry in PAGE_ENTRIES:
-        is_allowed = user.can_administer if entry.is_for_administrators else user.can_see_all or not entry.is_for_overseers
-        if is_allowed:
+        if not entry.capabilities or user.can(*entry.capabilities):
             yield entry.title, reverse(entry.url_name), "console", entry.words
 
 
 def _matches(text: str, words: str) -> bool:
-    """Return whether each word of the text starts one of the words."""
+    """Return whether each word of the text is the beginning of one of `words`."""
     known = words.lower().replace("-", " ").split()
     return all(any(word.startswith(start) for word in known) for start in text.lower().replace("-", " ").split())

@@ -8,12 +8,13 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.explorer.console_search import console_hits
 from authzconsole.web.shared.entity_search import parse_search, search_visible_entities
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.models import Entity
 from grants.models import User
+from grants.roles.capabilities import Capability
 
 MAX_RESULTS_LISTED = 8
 # results of each other type: in the suggestion list, and on the page
@@ -72,13 +73,13 @@ def search_page(request: HttpRequest) -> HttpResponse:
     })
 
 
-def _result_row(entity: Entity, linked: bool) -> dict:
-    """Return the context of one result. linked: whether its address is a link; in a suggestion list, the option is the link."""
-    return {"entity": entity, "address_link": address_link_to(entity, linked=linked), "url": entity_url(entity)}
+def _result_row(entity: Entity, is_linked: bool) -> dict:
+    """Return the context of one result. is_linked: false in a suggestion list, where the option is the link."""
+    return {"entity": entity, "address_link": address_link_to(entity, is_linked=is_linked), "url": entity_url(entity)}
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_ALL, Capability.READ_ACCOUNTS)
 def suggest_principals(request: HttpRequest) -> HttpResponse:
     """Render the options of a principal field. Ordinary accounts get 404, because they may not list names."""
     field = next((name for name in request.GET if name in PRINCIPAL_FIELDS or name in NAME_FIELDS or _has_several(name)), "")

@@ -19,6 +19,7 @@ from authzconsole.web.shared.request_visibility import list_visibility_inside
 from entities.models import Entity
 from entities.selectors import children_of, entities_at
 from entities.vocabulary import KINDS, child_kinds
+from grants.authority.stewards import sees_everything_in, stewarded_condition
 from grants.policies.policy import Generation
 
 MAX_ROWS = 50
@@ -193,16 +194,17 @@ class Tree:
     def _count(self, container: Entity, totals: Counter[tuple[str, str]], kind: str) -> int:
         total = self.tree_filter.count(totals, kind)
         is_known = (self.tree_filter.matches_everything or not self.tree_filter.can_contain_matches(kind)
-                    or not self.request.user.can_see_all)
+                    or not sees_everything_in(self.request.user, container))
         return total if is_known or not total else self._rows(container, kind).count()
 
     def _rows(self, container: Entity, kind: str) -> QuerySet[Entity]:
-        rows = self.tree_filter.rows(children_of(container), kind, sees_all=self.request.user.can_see_all)
-        if self.request.user.can_see_all:
+        sees_all = sees_everything_in(self.request.user, container)
+        rows = self.tree_filter.rows(children_of(container), kind, sees_all=sees_all)
+        if sees_all:
             return rows
         visibility = list_visibility_inside(self.request, container, self.generation)
         total = sum(total for (row_kind, _), total in self._totals(container).items() if row_kind == kind)
-        return rows.filter(visibility.fastest_condition(total))
+        return rows.filter(visibility.fastest_condition(total) | stewarded_condition(self.request.user))
 
 
 def _first_rows(rows: QuerySet[Entity], max_rows: int) -> tuple[list[Entity], bool]:

@@ -7,7 +7,8 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.common.messages import as_sentence
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import PrincipalLink, address_link_to, principal_link_from_text
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import text_parameter
@@ -19,6 +20,7 @@ from grants.history import HistoryError, KnownSince, known_since, revision_time
 from grants.history.differences import Difference, Span, as_differences, difference_parts
 from grants.journal import current_revision
 from grants.principal_names import parse_principal
+from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
 FIELDS = ("of", "since", "until")
@@ -43,7 +45,7 @@ class Row:
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_JOURNAL)
 def differences_page(request: HttpRequest) -> HttpResponse:
     form = {name: text_parameter(request, name) for name in FIELDS} | {"contents": "contents" in request.GET}
     context: dict = {"form": form, "url": reverse("journal-differences")}
@@ -64,7 +66,7 @@ def _result(request: HttpRequest, form: dict) -> dict:
     try:
         parts = difference_parts(subject, span, with_contents=form["contents"])
     except HistoryError as error:
-        raise _Fault("since", _sentence(error)) from None
+        raise _Fault("since", as_sentence(error)) from None
     rows, next_position = _page(parts, text_parameter(request, "after"))
     known: KnownSince | None = known_since(subject)
     return {
@@ -107,21 +109,16 @@ def _subject(text: str) -> Address | str:
     try:
         return ":".join(parse_principal(text)) if text.startswith(("user:", "group:")) else parse_address(text)
     except (PrincipalError, AddressError) as error:
-        raise _Fault("of", _sentence(error)) from None
+        raise _Fault("of", as_sentence(error)) from None
 
 
 def _revision(form: dict, name: str) -> int:
     if not form[name]:
-        raise _Fault(name, "Enter a date, a time in UTC or a revision.")
+        raise _Fault(name, "Enter a date, a time or a revision.")
     try:
         return revision_from_input(form[name])
     except HistoryError as error:
-        raise _Fault(name, _sentence(error)) from None
-
-
-def _sentence(error: Exception) -> str:
-    text = str(error)
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+        raise _Fault(name, as_sentence(error)) from None
 
 
 def _download_url(subject: Address | str, form: dict, span: Span, extension: str) -> str:

@@ -1,4 +1,4 @@
-"""Fold the lines of an applied plan under the line that says so.
+"""Fold the lines of an applied plan under the line about its application.
 
 Such a line is the last one of its plan, directly after the lines of its changes. Only the page without filters folds lines.
 """
@@ -33,7 +33,7 @@ class FoldedPlan:
         return max(0, self.total - len(self.rows))
 
 
-def unfolded(lines: QuerySet[JournalLine]) -> QuerySet[JournalLine]:
+def lines_outside_plans(lines: QuerySet[JournalLine]) -> QuerySet[JournalLine]:
     """Return the lines without those that `folded_plans` shows."""
     return lines.exclude(FOLDED)
 

@@ -1,10 +1,13 @@
-"""The latest journal lines of one entity or principal, for administrators and auditors."""
+"""The latest journal lines of one entity or principal, for accounts that can read the journal."""
+
+from dataclasses import replace
 
 from django.http import HttpRequest
 from django.urls import reverse
 
 from authzconsole.web.journal.rows import journal_row
 from entities.models import Entity
+from grants.authority.rights import can_read_history
 from grants.journal_queries import journal_lines
 from grants.policies.policy import Generation
 
@@ -12,13 +15,26 @@ MAX_LINES = 8
 
 
 def history_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
-    """Return the section of an entity's page; None for ordinary accounts."""
-    if not request.user.can_see_all:
+    """Return the section of an entity's page; None for accounts that cannot read the journal."""
+    if not can_read_history(request.user, entity):
         return None
-    return latest_journal_lines(entity=str(entity))
+    section = latest_journal_lines(request, entity=str(entity))
+    if request.user.can_read_journal:
+        return section | {"has_pages": True}
+    # a data steward cannot open the pages of the journal and of principals
+    for row in section["lines"]:
+        row["principal"] = row["principal"] and replace(row["principal"], is_linked=False)
+        row["plan_url"] = ""
+    return section
 
 
-def latest_journal_lines(**filters: str) -> dict:
-    """Return the latest lines that match all filters, and the URL of the journal with the same filters. Runs one query."""
-    lines = journal_lines(**filters)[:MAX_LINES]
+def latest_journal_lines(request: HttpRequest, **filters: str) -> dict:
+    """Return the latest lines that match all filters, and the URL of the journal with the same filters. Runs one query.
+
+    A page that shows an earlier state does not list later lines.
+    """
+    lines = journal_lines(**filters)
+    if past := getattr(request, "past", None):
+        lines = lines.filter(place__lte=past.revision)
+    lines = lines[:MAX_LINES]
     return {"lines": [journal_row(line) for line in lines], "url": reverse("journal", query=filters)}

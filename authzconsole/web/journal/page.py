@@ -1,23 +1,19 @@
 """The page of the journal with filters, its downloads, and the verification of its hash chain."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
-import pyarrow as pa
 from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
-from analytics.arrow import arrow_schema
-from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
+from analytics.results.export import DOWNLOAD_FORMATS
 from analytics.tables import Column, ColumnType, Table
-from authzconsole.web.journal.folding import folded_plans, unfolded
+from authzconsole.common.downloads.table_files import table_file
+from authzconsole.web.journal.folding import folded_plans, lines_outside_plans
 from authzconsole.web.journal.rows import ACTION_LABELS, journal_row
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import Page, paginate_newest_first, url_with
 from authzconsole.web.shared.parameters import TIME_FIELDS, name_parameter, number_parameter, text_parameter, time_filters
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
@@ -27,6 +23,7 @@ from grants.journal import LINES_PER_BATCH, current_head, read_only_reason, veri
 from grants.journal_keys import journal_keys
 from grants.journal_queries import journal_lines
 from grants.models import JournalLine
+from grants.roles.capabilities import Capability
 
 LINES_PER_PAGE = 50
 TEXT_FIELDS = ("principal", "actor", "entity", "action")
@@ -83,12 +80,12 @@ class JournalQuery:
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_JOURNAL)
 def journal_page(request: HttpRequest) -> HttpResponse:
     query = _query(request)
     is_folded = not query.is_filtered and request.GET.get("lines") != "all"
     search = _search_window(request, query) if query.text and not query.faults else None
-    lines = unfolded(query.rows) if is_folded else query.rows if search is None else search.rows
+    lines = lines_outside_plans(query.rows) if is_folded else query.rows if search is None else search.rows
     page = _page(request, lines)
     plans = folded_plans(page.rows) if is_folded else {}
     template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
@@ -103,21 +100,17 @@ def journal_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_JOURNAL)
 def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
     """Stream all lines that match the filters of the URL, newest first."""
-    form = {name.removeprefix("."): form for name, form in DOWNLOAD_FORMATS.items()}.get(extension)
-    if form is None:
+    if f".{extension}" not in DOWNLOAD_FORMATS:
         raise Http404("there is no such file format")
-    rows = _query(request).rows
-    response = StreamingHttpResponse(export_chunks(TABLE, _batches(rows), form), content_type=f"{form.media_type}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="journal.{extension}"'
-    patch_cache_control(response, private=True, no_store=True)
-    return response
+    lines = _query(request).rows.iterator(chunk_size=LINES_PER_BATCH)
+    return table_file(TABLE, extension, "journal", rows=map(_export_row, lines))
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_JOURNAL)
 def verify_journal(request: HttpRequest) -> HttpResponse:
     """Verify at most MAX_LINES_PER_PROOF lines after the line in the URL."""
     after = number_parameter(request, "after") or 0
@@ -157,7 +150,7 @@ def _time_input(value: str) -> str:
 def _search_window(request: HttpRequest, query: JournalQuery) -> SearchWindow:
     """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs one query.
 
-    There is no index for texts. The window starts at the newest line of the other filters, or where the page before ended.
+    There is no index for texts. The window starts at the newest line of the other filters, or where the previous page ended.
     """
     before, after = (number_parameter(request, name) for name in ("before", "after"))
     if before is None and after is not None:
@@ -187,12 +180,6 @@ def _downloads(query: JournalQuery) -> list[tuple[str, str]]:
     parameters = {name: text for name, text in query.fields.items() if text}
     return [(form.title, reverse("journal-file", args=[name.removeprefix(".")], query=parameters))
             for name, form in DOWNLOAD_FORMATS.items()]
-
-
-def _batches(rows: QuerySet[JournalLine]) -> Iterator[pa.RecordBatch]:
-    schema, lines = arrow_schema(TABLE), rows.iterator(chunk_size=LINES_PER_BATCH)
-    while batch := list(islice(lines, LINES_PER_BATCH)):
-        yield pa.RecordBatch.from_pylist([_export_row(line) for line in batch], schema)
 
 
 def _export_row(line: JournalLine) -> dict:

@@ -5,12 +5,16 @@ import re
 from django.urls import reverse
 
 from authzconsole.web.shared.links import AddressLink, address_link_to, principal_link_from_text
+from authzconsole.web.shared.times.periods import period_words
 from entities.address import AddressError, parse_address
+from grants.journal_details import PeriodDetail, parse_detail
 from grants.models import JournalLine
+from grants.validity import Validity
 
 # by the stored action of a line; stored actions never change
 ACTION_LABELS = {
-    "grant": "Granted", "revoke": "Revoked", "plan": "Registered as planned", "plan-apply": "Plan applied",
+    "grant": "Granted", "revoke": "Revoked", "begin": "Period began", "expire": "Expired",
+    "plan": "Registered as planned", "plan-apply": "Plan applied",
     "plan-discard": "Plan discarded",
     "register": "Registered", "delete": "Deleted", "recreate": "Recreated", "describe": "Description changed",
     "user-add": "User added", "user-activate": "User activated", "user-deactivate": "User deactivated",
@@ -19,17 +23,30 @@ ACTION_LABELS = {
     "group-change": "Group changed", "group-remove": "Group removed", "user-rename": "User renamed",
     "group-rename": "Group renamed", "user-remove": "User removed", "token-remove": "Token removed",
     "member-add": "Member added", "member-remove": "Member removed", "generation-activate": "Generation activated",
+    "generation-propose": "Generation proposed",
     "schedule-on": "Nightly run switched on", "schedule-off": "Nightly run switched off",
     "schedule-change": "Nightly run changed", "run-start": "Run started", "run-cancel": "Run cancelled",
     "token-add": "Token created", "token-revoke": "Token revoked", "identity-link": "Identity linked",
     "identity-unlink": "Identity unlinked",
     "storage-identity": "Storage identity changed", "sessions-end": "Sessions ended",
     "factor-add": "Second factor added", "factor-remove": "Second factor removed", "factor-reset": "Second factors reset",
-    "sign-in-limits-clear": "Sign-in limits cleared", "webhook-add": "Webhook created", "webhook-change": "Webhook changed",
-    "webhook-delete": "Webhook deleted",
+    "sign-in-limits-clear": "Sign-in limits cleared", "break-glass-start": "Break-glass access started",
+    "break-glass-end": "Break-glass access ended", "break-glass-review": "Break-glass access reviewed",
+    "webhook-add": "Webhook created", "webhook-change": "Webhook changed",
+    "webhook-delete": "Webhook deleted", "request-create": "Access requested", "request-approve": "Request approved",
+    "request-deny": "Request denied", "request-ask": "Question asked", "request-answer": "Question answered",
+    "request-cancel": "Request withdrawn", "request-expire": "Request expired",
+    "approvers-set": "Approvers of a namespace changed", "delegation-set": "Limits of delegation changed",
+    "steward-add": "Data steward assigned",
+    "steward-remove": "Data steward removed",
+    "review-start": "Review started", "review-answer": "Review items answered", "review-assign": "Review items moved",
+    "review-sign-off": "Review items signed off", "review-finish": "Review finished", "review-cancel": "Review cancelled",
+    "review-retry": "Review prepared again",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke", "user-activate", "user-deactivate"}
+# the detail of these lines can start with a period
+ACTIONS_OF_PERIODS = {"grant", "begin", "expire", "member-add"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
 
 
@@ -40,18 +57,31 @@ def action_label(action: str) -> str:
 
 def plan_number(line: JournalLine) -> int | None:
     """Return the number of the plan that the line belongs to; None if it belongs to none."""
-    plan = _PLAN.match(line.detail) if line.action in ACTIONS_OF_PLANS else None
+    plan = _PLAN.match(_detail(line).rest) if line.action in ACTIONS_OF_PLANS else None
     return int(plan[1]) if plan else None
+
+
+def _detail(line: JournalLine) -> PeriodDetail:
+    return parse_detail(line.detail) if line.action in ACTIONS_OF_PERIODS else PeriodDetail(Validity(), None, line.detail)
+
+
+def _period_text(detail: PeriodDetail) -> str:
+    """Return the period of a line in words, with the earlier period if the line changed it; empty without limits."""
+    if detail.before is not None:
+        return f"{period_words(detail.period)} (before: {period_words(detail.before)})"
+    return period_words(detail.period) if detail.period.is_limited else ""
 
 
 def journal_row(line: JournalLine) -> dict:
     """Return the line with its links. plan: the plan at the start of the detail, or empty. detail: the rest of the detail."""
-    plan = _PLAN.match(line.detail) if line.action in ACTIONS_OF_PLANS else None
+    detail = _detail(line)
+    plan = _PLAN.match(detail.rest) if line.action in ACTIONS_OF_PLANS else None
+    rest, period = detail.rest[plan.end():] if plan else detail.rest, _period_text(detail)
     return {"line": line, "action": action_label(line.action),
             "principal": principal_link_from_text(line.principal) if line.principal else None,
             "address_link": _address_link(line.entity) if line.entity else None,
             "plan": plan[0] if plan else "", "plan_url": reverse("plan", args=[int(plan[1])]) if plan else "",
-            "detail": line.detail[plan.end():] if plan else line.detail}
+            "detail": ", ".join(filter(None, (rest, period)))}
 
 
 def _address_link(address: str) -> AddressLink:

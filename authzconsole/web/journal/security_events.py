@@ -1,30 +1,27 @@
 """The page of security events with filters, and its downloads."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
-import pyarrow as pa
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.utils.cache import patch_cache_control
 from django.views.decorators.http import require_safe
 
-from analytics.arrow import arrow_schema
-from analytics.results.export import DOWNLOAD_FORMATS, export_chunks
+from analytics.results.export import DOWNLOAD_FORMATS
 from analytics.tables import Column, ColumnType, Table
+from authzconsole.common.downloads.table_files import table_file
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.queries import EVENT_MEMBERS, event_as_json, security_events
 from authzconsole.models import SecurityEvent
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import paginate_newest_first
 from authzconsole.web.shared.parameters import TIME_FIELDS, choice_parameter, text_parameter, time_filters
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
+from grants.roles.capabilities import Capability
 
 EVENTS_PER_PAGE = 50
-ROWS_PER_BATCH = 2_000
+ROWS_PER_READ = 2_000
 SECTION = "events"
 TABLE = Table(
     "security-events",
@@ -48,7 +45,7 @@ class EventQuery:
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_SECURITY_EVENTS)
 def security_event_page(request: HttpRequest) -> HttpResponse:
     query = _query(request)
     page = paginate_newest_first(request, query.rows, "pk", max_rows=EVENTS_PER_PAGE,
@@ -64,16 +61,13 @@ def security_event_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_SECURITY_EVENTS)
 def download_security_events(request: HttpRequest, extension: str) -> HttpResponse:
     """Stream all events that match the filters of the URL, newest first."""
-    if (form := EXTENSIONS.get(extension)) is None:
+    if extension not in EXTENSIONS:
         raise Http404("there is no such file format")
-    response = StreamingHttpResponse(export_chunks(TABLE, _batches(_query(request).rows), form),
-                                     content_type=f"{form.media_type}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="security-events.{extension}"'
-    patch_cache_control(response, private=True, no_store=True)
-    return response
+    events = _query(request).rows.iterator(chunk_size=ROWS_PER_READ)
+    return table_file(TABLE, extension, "security-events", rows=map(_export_row, events))
 
 
 def _label(kind: str) -> str:
@@ -87,12 +81,6 @@ def _query(request: HttpRequest) -> EventQuery:
     times, faults = time_filters(texts)
     rows = SecurityEvent.objects.none() if faults else security_events(**fields, **times)
     return EventQuery(fields | texts, faults, rows)
-
-
-def _batches(rows: QuerySet[SecurityEvent]) -> Iterator[pa.RecordBatch]:
-    schema, events = arrow_schema(TABLE), rows.iterator(chunk_size=ROWS_PER_BATCH)
-    while batch := list(islice(events, ROWS_PER_BATCH)):
-        yield pa.RecordBatch.from_pylist([_export_row(event) for event in batch], schema)
 
 
 def _export_row(event: SecurityEvent) -> dict:

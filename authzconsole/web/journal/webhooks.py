@@ -6,29 +6,32 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from authzconsole.common.messages import as_sentence
 from authzconsole.common.webhooks.events import secret_of
 from authzconsole.common.webhooks.services import create_webhook, delete_webhook, enable_webhook, replay_dead_letters
 from authzconsole.models import Webhook
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.journal.rows import ACTION_LABELS, action_label
-from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.errors import GrantError
 from grants.journal import ACTIONS, current_revision
+from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_JOURNAL)
 def webhook_list(request: HttpRequest) -> HttpResponse:
     return render_page(request, "journal/webhooks.html", {
-        "rows": [_row(webhook) for webhook in Webhook.objects.order_by("pk")], "can_change": request.user.can_administer})
+        "rows": [_row(webhook) for webhook in Webhook.objects.order_by("pk")],
+        "can_change": request.user.can(Capability.MANAGE_SETTINGS)})
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_JOURNAL)
 def webhook_page(request: HttpRequest, pk: int) -> HttpResponse:
     webhook = Webhook.objects.filter(pk=pk).first()
     if webhook is None:
@@ -36,13 +39,13 @@ def webhook_page(request: HttpRequest, pk: int) -> HttpResponse:
     letters = QuerySetSequence(webhook.dead_letters.order_by("revision"))
     page = paginate_sequence(request, letters, max_rows=ROWS_PER_PAGE, name="page")
     return render_page(request, "journal/webhook.html", {
-        "row": _row(webhook), "page": page, "can_change": request.user.can_administer,
+        "row": _row(webhook), "page": page, "can_change": request.user.can(Capability.MANAGE_SETTINGS),
         "waiting": max(0, current_revision() - webhook.position)})
 
 
 @sensitive_variables("secret")
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.MANAGE_SETTINGS, visible_to=[Capability.READ_JOURNAL])
 @recent_authentication_required
 def new_webhook(request: HttpRequest) -> HttpResponse:
     """Create a webhook. Its secret is shown in this response and never again."""
@@ -53,12 +56,12 @@ def new_webhook(request: HttpRequest) -> HttpResponse:
     try:
         webhook = create_webhook(author=request_author(request, form["reason"]), url=form["url"], actions=form["actions"])
     except GrantError as error:
-        return _form_response(request, form, fault=f"{str(error)[0].upper()}{str(error)[1:]}.", status=400)
+        return _form_response(request, form, fault=as_sentence(error), status=400)
     return render_page(request, "journal/webhook_issued.html", {"row": _row(webhook), "secret": secret_of(webhook)})
 
 
 @require_POST
-@administrator_required
+@capability_required(Capability.MANAGE_SETTINGS, visible_to=[Capability.READ_JOURNAL])
 @recent_authentication_required
 def change_webhook(request: HttpRequest, pk: int) -> HttpResponse:
     """Enable, disable, replay or delete, as the posted `verb` says."""

@@ -6,7 +6,7 @@ from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
-from analytics.runs.selectors import latest_run
+from analytics.runs.selectors import changes_since, latest_run
 from authzconsole.web.overview.summary import estimated_entities, overview_sections
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
 from authzconsole.web.reports.readiness_report import summaries_or_fault
@@ -20,8 +20,8 @@ from entities.address import instance_address
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
+from grants.authority.stewards import stewarded_condition
 from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
-from grants.journal import decision_changes_after
 from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 25
@@ -31,7 +31,7 @@ DEFAULT_COLORING = "readiness"
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
-    sees_all, section_name = request.user.can_see_all, requested_section(request)
+    sees_all, section_name = _sees_overview(request), requested_section(request)
     entities = estimated_entities()
     run = latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name) if sees_all else None
     section = namespaces_section(request, generation, run, has_counts=not entities.is_large)
@@ -63,16 +63,17 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
 
     run: the newest report on delete readiness. has_counts: whether to count the contents and holders of each namespace.
     """
-    sees_all, text = request.user.can_see_all, text_parameter(request, "find", max_characters=200)
-    visibility = FULL_VISIBILITY if sees_all else visibility_of(request.user, generation, operations=("list",))
-    is_visible = visibility.all_rows
-    # a tenant has few namespaces compared to the grants inside them, so the condition for a few rows is faster
-    rows = sorted_by_address(Entity.objects.filter(visibility.first_rows, kind="namespace"))
+    text = text_parameter(request, "find", max_characters=200)
+    visibility = FULL_VISIBILITY if request.user.can_see_all else visibility_of(request.user, generation, operations=("list",))
+    stewarded = stewarded_condition(request.user)
+    is_visible = visibility.all_rows | stewarded
+    # `first_rows` is faster than `all_rows` here, because a tenant has few namespaces and many grants inside them
+    rows = sorted_by_address(Entity.objects.filter(visibility.first_rows | stewarded, kind="namespace"))
     if text:
         rows = rows.filter(Q(key__icontains=text) | Q(description__icontains=text))
     total = rows.count()
     page = paginate_entities(request, rows, max_rows=ROWS_PER_PAGE, total_rows=total)
-    if sees_all:
+    if _sees_overview(request):
         rows_context = _rows_with_report(page.rows, is_visible, run, has_counts=has_counts)
     else:
         rows_context = _rows_with_own_privileges(request, page.rows, is_visible, has_counts=has_counts)
@@ -80,12 +81,16 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
             "has_counts": has_counts, **rows_context}
 
 
+def _sees_overview(request: HttpRequest) -> bool:
+    """Return whether the account sees the overview of the tenant, which shows reports and the journal."""
+    return request.user.can_see_all and request.user.can_read_journal
+
+
 def _rows_with_report(entities: list[Entity], is_visible: Q, run: AnalysisRun | None, *, has_counts: bool) -> dict:
     ids = [entity.pk for entity in entities]
     reports, fault = summaries_or_fault(run, [entity.key for entity in entities])
     inside, holders = (kind_counts_inside(ids, is_visible), holder_counts("namespace", ids)) if has_counts else ({}, {})
-    changes_since = decision_changes_after(run.revision) if run else 0
-    return {"run": run, "changes_since": changes_since, "report_fault": fault, "rows": [
+    return {"run": run, "changes_since": changes_since(run), "report_fault": fault, "rows": [
         {"entity": entity, "address_link": address_link_to(entity), "inside": inside.get(entity.pk, []),
          "report": reports.get(entity.key), "users": holders.get(entity.pk, {}).get("users", 0),
          "groups": holders.get(entity.pk, {}).get("groups", 0)}

@@ -17,12 +17,13 @@ from authzconsole import VERSION
 from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.common.monitoring.readiness import readiness
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.rendering import render_page
 from grants.journal import current_head
 from grants.journal_keys import head_fault
 from grants.models import JournalHead
 from grants.principals.new_names import names_that_differ_in_case
+from grants.roles.capabilities import Capability
 
 CHECK_TITLES = {"database": "Database", "migrations": "Migrations", "redis": "Redis", "worker": "Workers",
                 "scheduler": "Scheduler", "disk": "Disk space"}
@@ -44,11 +45,11 @@ class StatusRow:
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_REPORTS)
 def status_page(request: HttpRequest) -> HttpResponse:
     """Render the page. Runs seven queries.
 
-    The checks run others, in threads and connections of their own.
+    The readiness checks run further queries, in other threads and connections.
     """
     head, records = current_head(), maintenance_records()
     checks = [StatusRow(CHECK_TITLES.get(check.name, check.name), "good" if check.is_ok else "bad", check.text)
@@ -86,7 +87,8 @@ def _task_row(task: MaintenanceTask, record: MaintenanceRecord | None, head: Jou
 
 
 def _name_row() -> StatusRow:
-    """Return whether names differ only in case. New names cannot; existing ones keep working. Runs two queries."""
+    """Return the row about names that differ only in case. New names are refused; existing ones keep working. Runs two
+    queries."""
     names = names_that_differ_in_case(MAX_NAMES + 1)
     if not names:
         return StatusRow("Names", "good", "no two users or groups have names that differ only in case")

@@ -84,14 +84,14 @@ def _position(request: HttpRequest) -> Address | None:
 def _visible(rows: list[EntityAccess], principal: User | Group, generation: Generation) -> Collection[Address]:
     """Return the addresses of rows and paths that the principal can see. Runs one query."""
     addresses = {row.address for row in rows}
-    addresses |= {parse_address(path.entity) for row in rows for ways in row.ways.values() for path in ways.listed}
+    addresses |= {parse_address(path.entity) for row in rows for ways in row.ways.values() for path in ways.listed_paths}
     return entities_at(addresses, Entity.objects.filter(visibility_condition(principal, generation, row_by_row=True)))
 
 
 def _row(row: EntityAccess, linked: Collection[Address] | None) -> dict:
     is_linked = linked is None or row.address in linked
-    return {"address_link": address_link_to(row.address, linked=is_linked),
-            "ways": way_rows(row.ways, str(row.address), linked=linked is None)}
+    return {"address_link": address_link_to(row.address, is_linked=is_linked),
+            "ways": way_rows(row.ways, str(row.address), is_linked=linked is None)}
 
 
 def _sentences(entities: AccessibleEntities, counts: Mapping[str, int]) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_link_to, principal_link
 from authzconsole.web.shared.paging import paginate_entities, url_with_query
 from authzconsole.web.shared.parameters import name_parameter
@@ -16,13 +16,14 @@ from entities.text import storage_fault
 from grants.models import User
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.user_comparison import MAX_DIFFERENCES, compare_groups, differing_entities
+from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 20
 FIELDS = ("one", "other")
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_ALL)
 def compare_users(request: HttpRequest) -> HttpResponse:
     """Show the entities and groups in which two users differ. URL parameters: one, other."""
     names = {field: name_from_input(name_parameter(request, field), "user") for field in FIELDS}

@@ -9,11 +9,12 @@ from django.views.decorators.http import require_POST
 from authzconsole.common.api_caller import SEE_AS_KEY
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other
 from grants.models import User
+from grants.roles.capabilities import Capability
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 # only pages show what the other user sees: APIs answer the account itself, and REST refuses changes of such a session
@@ -44,7 +45,7 @@ def _impersonate(request: HttpRequest, name: str) -> None:
     Raise PermissionDenied for writes.
     """
     other = User.objects.filter(username=name).first()
-    if other is None or not request.user.is_authenticated or not request.user.can_see_all:
+    if other is None or not request.user.is_authenticated or not request.user.can(Capability.SEE_AS):
         del request.session[SEE_AS_KEY]
     elif request.method in SAFE_METHODS:
         request.impersonator, request.user = request.user, other
@@ -53,7 +54,7 @@ def _impersonate(request: HttpRequest, name: str) -> None:
 
 
 @require_POST
-@auditor_required
+@capability_required(Capability.SEE_AS)
 def see_as(request: HttpRequest) -> HttpResponse:
     """Start impersonating the posted `user`; stop if it is empty."""
     name, previous_name = request.POST.get("user", ""), request.session.pop(SEE_AS_KEY, None)

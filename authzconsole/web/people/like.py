@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_link_from_text, principal_url
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
@@ -16,8 +16,9 @@ from entities.text import storage_fault
 from grants.errors import GrantError
 from grants.models import PlanVerb, User
 from grants.plans.create import MAX_PLAN_ITEMS
-from grants.plans.sources.like import Difference, Selection, create_like_plan, differences
+from grants.plans.sources.like import AccessDifference, DifferenceSelection, create_like_plan, differences
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
+from grants.roles.capabilities import Capability
 
 # items with a checkbox of their own; one checkbox stands for all others
 MAX_ITEMS = 500
@@ -27,7 +28,7 @@ FIELDS = ("source", "target", "remove", "rest")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def like_colleague(request: HttpRequest) -> HttpResponse:
     """Show in which items the user `target` differs from the user `source`, and create a plan of the chosen ones.
 
@@ -45,26 +46,27 @@ def like_colleague(request: HttpRequest) -> HttpResponse:
     if source is None or target is None:
         return _response(request, context)
     removes = context["remove"]
-    rows = [row for row in islice(differences(source, target), MAX_PLAN_ITEMS + 1) if Selection(removes=removes).has(row)]
+    selection = DifferenceSelection(removes=removes)
+    rows = [row for row in islice(differences(source, target), MAX_PLAN_ITEMS + 1) if selection.has(row)]
     chosen = _default_keys(rows, removes)
     if request.method == "POST":
         chosen = {*request.POST.getlist("item"), *((row.key for row in rows[MAX_ITEMS:]) if form["rest"] == "yes" else ())}
         keys = None if chosen.issuperset(row.key for row in rows) else frozenset(chosen)
         try:
             plan = create_like_plan(author=request_author(request), source=source.username, target=target.username,
-                                    selection=Selection(keys, removes))
+                                    selection=DifferenceSelection(keys, removes))
         except GrantError as error:
             return _response(request, context | _choices(source, target, rows, chosen) | {"fault": f"{error}."}, status=400)
         return see_other(plan_url(plan))
     return _response(request, context | _choices(source, target, rows, chosen))
 
 
-def _default_keys(rows: Iterable[Difference], removes: bool) -> set[str]:
+def _default_keys(rows: Iterable[AccessDifference], removes: bool) -> set[str]:
     """Return the items that are selected at first: the groups, or everything if the users are made alike."""
     return {row.key for row in rows if removes or row.group}
 
 
-def _choices(source: User, target: User, rows: list[Difference], chosen: set[str]) -> dict:
+def _choices(source: User, target: User, rows: list[AccessDifference], chosen: set[str]) -> dict:
     shown, rest = rows[:MAX_ITEMS], rows[MAX_ITEMS:]
     names = [row.group.removeprefix("group:") for row in shown if row.group]
     groups = {group.name: group for group in groups_with_counts(Group.objects.filter(name__in=names))}
@@ -78,8 +80,9 @@ def _choices(source: User, target: User, rows: list[Difference], chosen: set[str
     }
 
 
-def _row(row: Difference, groups: dict, chosen: set[str]) -> dict:
-    context = {"key": row.key, "is_selected": row.key in chosen, "privilege": row.privilege}
+def _row(row: AccessDifference, groups: dict, chosen: set[str]) -> dict:
+    context = {"key": row.key, "is_selected": row.key in chosen, "privilege": row.privilege,
+               "validity": row.validity}
     if row.address is not None:
         return context | {"address_link": address_link_to(row.address)}
     return context | {"group": principal_link_from_text(row.group), "counts": groups.get(row.group.removeprefix("group:"))}

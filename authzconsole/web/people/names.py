@@ -1,4 +1,4 @@
-"""The forms that rename or remove a user or group. Each shows first what the change means."""
+"""The forms that rename or remove a user or group. Each first shows the effects of the change."""
 
 from collections.abc import Callable, Iterator
 
@@ -12,12 +12,14 @@ from django.views.decorators.http import require_http_methods
 from authzconsole.models import ApiToken
 from authzconsole.sessions.services import active_sessions
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_shown_change, refusal_text
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.stranding_warning import stranding_warning
 from entities.models import State
+from grants.effects.single_changes import Removal
 from grants.errors import GrantError
 from grants.models import PlanItem, PlanState, User
 from grants.principals.administrator_loss import loss_if_removed
@@ -25,10 +27,11 @@ from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.removal import remove_group, remove_user
 from grants.principals.removal_hooks import name_guard_fault
 from grants.principals.renaming import rename_group, rename_user
+from grants.roles.capabilities import Capability
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 @recent_authentication_required
 def rename_principal(request: HttpRequest, principal: str) -> HttpResponse:
     subject = principal_or_404(principal)
@@ -47,7 +50,7 @@ def rename_principal(request: HttpRequest, principal: str) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 @recent_authentication_required
 def remove_principal(request: HttpRequest, principal: str) -> HttpResponse:
     subject = principal_or_404(principal)
@@ -55,18 +58,27 @@ def remove_principal(request: HttpRequest, principal: str) -> HttpResponse:
     grants = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
     context = {
         "effects": list(_removal_effects(subject)), "fault": _guard_text(subject, is_removal=True),
-        "total_grants": sum(grants.values()), "grants": [(state.label.lower(), grants.get(state, 0)) for state in State],
+        "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
+        "total_grants": sum(grants.values()),
         "stranding": stranding_warning(loss, principal=principal) if loss.stranded_count else None,
         "off_board_url": principal_url("person-off-board", principal),
     }
+    changes = [Removal(principal)]
     if request.method != "POST":
-        return _response(request, subject, "remove", context)
+        return _response(request, subject, "remove", context | {"effect": effect_context(request, changes, has_forecast=True)})
     if loss.stranded_count and request.POST.get("strand") != "yes":
         fault = "Confirm that entities are left with fewer than two administrators."
-        return _response(request, subject, "remove", context | {"fault": fault}, status=400)
+        effect = effect_context(request, changes, has_forecast=True)
+        return _response(request, subject, "remove", context | {"fault": fault, "effect": effect}, status=400)
     remove: Callable = remove_user if isinstance(subject, User) else remove_group
+    revokes_grants = request.POST.get("revoke_grants") == "yes"
     try:
-        outcome = remove(author=_author(request), name=_name(subject), revokes_grants=request.POST.get("revoke_grants") == "yes")
+        outcome = make_shown_change(request, changes, lambda: remove(
+            author=_author(request), name=_name(subject), revokes_grants=revokes_grants))
+    except NOT_AS_SHOWN as error:
+        fault, status = refusal_text(error)
+        effect = effect_context(request, error.preview, has_forecast=True)
+        return _response(request, subject, "remove", context | {"fault": fault, "effect": effect}, status=status)
     except GrantError as error:
         return _response(request, subject, "remove", context | {"fault": f"{error}."}, status=400)
     messages.success(request, f"{outcome.sentence}.")

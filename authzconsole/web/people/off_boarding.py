@@ -12,7 +12,7 @@ from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.models import ApiToken
 from authzconsole.sessions.services import active_sessions
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import auditor_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_link_from_text, principal_url
 from authzconsole.web.shared.principal_input import principal_from_input, principal_or_404
 from authzconsole.web.shared.rendering import render_page, see_other
@@ -23,6 +23,7 @@ from grants.models import User
 from grants.plans.sources.off_boarding import HeldEntity, OffBoarding, create_off_boarding_plan, held_entities
 from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
+from grants.roles.capabilities import Capability
 
 MAX_PRINCIPALS = 20
 # rows with a field of their own; other entities are covered by the fields of the namespaces and of the stranded entities
@@ -33,7 +34,7 @@ STEPS = ("deactivate", "leave_groups", "revoke_grants")
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@auditor_required
+@capability_required(Capability.READ_ALL)
 def off_board(request: HttpRequest, principal: str) -> HttpResponse:
     """Show the checklist of a user, and create its plan; for a group, show what its removal would strand."""
     subject = principal_or_404(principal)
@@ -78,7 +79,8 @@ def _user_response(request: HttpRequest, user: User, form: dict[str, str], *, fa
         "principal": principal_link(user), "back": principal_url("person", str(user)), "fault": fault, "user": user,
         "url": principal_url("person-off-board", str(user)), "can_change": request.user.can_administer, "form": form,
         "groups": [principal_link(group) for group in groups[:MAX_PRINCIPALS]], "total_groups": len(groups),
-        "grants": [(state.label.lower(), grants.get(state, 0)) for state in State], "total_grants": sum(grants.values()),
+        "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
+        "total_grants": sum(grants.values()),
         "sessions": capped_count(active_sessions(user)),
         "tokens": capped_count(ApiToken.objects.active().filter(owner=user)), "max_counted": MAX_COUNTED,
         "total_held": len(held), "total_stranded": len(stranded),

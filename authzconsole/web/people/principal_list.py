@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.web.accounts.email_field import email_from_form
 from authzconsole.web.accounts.reauthentication import recent_authentication_required_if
-from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -25,6 +25,7 @@ from grants.principal_rows import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
 from grants.principals.services import add_group, add_user, set_full_name
 from grants.querysets import memberships
+from grants.roles.capabilities import Capability, role_includes
 
 ROWS_PER_PAGE = 25
 TYPES = {"user": "Users", "group": "Groups"}
@@ -39,11 +40,16 @@ FORM_FIELDS = ("type", "name", "full_name", "email", "role", "is_service", "like
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_ALL, Capability.READ_ACCOUNTS)
 def principal_list(request: HttpRequest) -> HttpResponse:
-    """Show all users, who include all accounts, or all groups. Runs one query, and one for the names of groups in the filter."""
-    type_ = choice_parameter(request, "type", TYPES) or "user"
-    find, filters = text_parameter(request, "find", max_characters=150), _filters(request) if type_ == "user" else {}
+    """Show all users, who include all accounts, or all groups. Runs one query, and one for the names of groups in the filter.
+
+    Accounts that see no grants get the users only, without memberships and without numbers of grants.
+    """
+    sees_grants = request.user.can_see_all
+    types = TYPES if sees_grants else {"user": TYPES["user"]}
+    type_ = choice_parameter(request, "type", types) or "user"
+    find, filters = text_parameter(request, "find", max_characters=150), _filters(request, sees_grants) if type_ == "user" else {}
     if type_ == "user":
         page = paginate_names(request, _users(find, filters), "username", max_rows=ROWS_PER_PAGE)
     else:
@@ -53,16 +59,20 @@ def principal_list(request: HttpRequest) -> HttpResponse:
              "role": ROLE_LABELS[principal.role] if type_ == "user" else ""} for principal in page.rows]
     template = "people/_list.html" if requested_section(request) == "people" else "people/list.html"
     return render_page(request, template, {
-        "page": page, "rows": rows, "type": type_, "find": find, "filters": filters, "choices": FILTER_CHOICES,
+        "page": page, "rows": rows, "type": type_, "find": find, "filters": filters, "sees_grants": sees_grants,
+        "choices": [choice for choice in FILTER_CHOICES if choice[0] in filters],
         "group": filters.get("group", ""), "is_filtered": bool(find or any(filters.values())), "url": request.path,
-        "can_change": request.user.can_administer, "max_counted": MAX_COUNTED,
-        "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in TYPES.items()],
+        "can_add_users": request.user.can(Capability.MANAGE_ACCOUNTS), "can_add_groups": request.user.can_administer,
+        "can_see_tokens": request.user.can(Capability.READ_ACCOUNTS), "max_counted": MAX_COUNTED,
+        "types": [(name, title, url_with(request, type=name, after=None, before=None)) for name, title in types.items()],
     })
 
 
-def _filters(request: HttpRequest) -> dict[str, str]:
+def _filters(request: HttpRequest, sees_grants: bool) -> dict[str, str]:
     """Return the value of each filter; empty if it is not set."""
     filters = {name: choice_parameter(request, name, dict(choices)) for name, _, choices in FILTER_CHOICES}
+    if not sees_grants:
+        return {name: value for name, value in filters.items() if name != "holds"}
     return filters | {"group": name_from_input(text_parameter(request, "group", max_characters=150), "group")}
 
 
@@ -79,16 +89,17 @@ def _users(find: str, filters: dict[str, str]) -> QuerySet[User]:
     if account := filters["account"]:
         rows = rows.filter(**{"service": {"is_service": True}, "person": {"is_service": False},
                               "only": {"is_principal": False}}[account])
-    if holds := filters["holds"]:
+    if holds := filters.get("holds"):
         has_grants = Exists(UserGrant.objects.filter(user=OuterRef("pk")))
         rows = rows.filter(has_grants if holds == "yes" else ~has_grants)
-    if group := filters["group"]:
+    if group := filters.get("group"):
         rows = rows.filter(Exists(memberships().filter(user=OuterRef("pk"), group__name=group)))
     return users_with_counts(rows)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.MANAGE_ACCOUNTS, Capability.CHANGE_GRANTS,
+                     visible_to=[Capability.READ_ALL, Capability.READ_ACCOUNTS])
 @recent_authentication_required_if(lambda request: request.POST.get("role", "") not in ("", Role.ORDINARY))
 def add_principal(request: HttpRequest) -> HttpResponse:
     """Add a user, an account or a group. A user cannot sign in until a password is set."""
@@ -126,4 +137,6 @@ def _add_from_form(author, form: dict):
 def _form_response(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
     title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add user")
     back = ("people", "Users and groups")
-    return render_page(request, "people/add.html", {**form, "title": title, "roles": ROLE_CHOICES, "back": back}, status=status)
+    return render_page(request, "people/add.html", {
+        **form, "title": title, "back": back, "sees_grants": request.user.can_see_all,
+        "roles": [choice for choice in ROLE_CHOICES if role_includes(request.user.role, choice[0])]}, status=status)

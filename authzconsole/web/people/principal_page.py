@@ -5,39 +5,49 @@ An account sees its own page at `my-access`, without forms and without the names
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import wraps
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.web.accounts.account_pages import account_section
+from authzconsole.web.accounts.account_pages import account_or_404, account_section
 from authzconsole.web.journal.history import latest_journal_lines
 from authzconsole.web.people.access import effective_access_section
+from authzconsole.web.people.managers import manager_section
 from authzconsole.web.people.visibility_tree import visibility_section
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_entities, paginate_names, url_with
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, privilege_cells
+from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, period_rows, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.roles import ROLE_LABELS
+from authzconsole.web.shared.times.limited_lists import expired_link
+from authzconsole.web.shared.times.periods import fields_of_period, period_form_context
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
 from grants.errors import PrincipalError
 from grants.evaluation.entity_filters import visibility_condition
-from grants.models import GRANT_TABLES, User
+from grants.models import GRANT_TABLES, User, UserGrant
+from grants.plans.sources.expired import PeriodScope
 from grants.policies.policy import Generation
 from grants.principal_names import parse_principal
 from grants.principals.principal_lists import MAX_COUNTED, capped_count, directly_granted_entities
 from grants.principals.renaming import current_name
+from grants.querysets import memberships
+from grants.roles.capabilities import Capability
+from grants.validity import Validity
 
 ROWS_PER_PAGE = 20
+IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
 MAX_GROUPS = 200
 NO_PRINCIPAL = ("This account can only sign in to the console. Decisions treat it as an unknown subject until it receives a "
                 "grant or joins a group.")
@@ -71,8 +81,20 @@ def _past_subject(principal: str) -> str | None:
         return None
 
 
+def _account_page_without_grants(view):
+    """Redirect accounts that see accounts, but no grants, to the page of the account."""
+    @wraps(view)
+    def redirecting_view(request: HttpRequest, principal: str) -> HttpResponse:
+        if request.user.can(Capability.READ_ACCOUNTS) and not request.user.can_see_all:
+            return redirect(principal_url("account", str(account_or_404(principal))))
+        return view(request, principal)
+
+    return redirecting_view
+
+
 @require_safe
-@auditor_required
+@_account_page_without_grants
+@capability_required(Capability.READ_ALL)
 @shows_past(_past_subject)
 def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
     url = principal_url("person", principal)
@@ -104,6 +126,7 @@ def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
     return render_page(request, "people/page.html", context | {
         "hints": list(_hints(profile)), "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
         "off_board_url": principal_url("person-off-board", profile.address),
+        "can_see_as": request.user.can(Capability.SEE_AS),
         "account": account_section(request, profile.principal) if _shows_account(request, profile) else "",
         "rename_url": principal_url("person-rename", profile.address),
         "remove_url": principal_url("person-remove", profile.address),
@@ -112,7 +135,8 @@ def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
 
 def _shows_account(request: HttpRequest, profile: Profile) -> bool:
     """Return whether the page has the section of the account: on pages of users, unless they show the past."""
-    return profile.is_user and not profile.is_own and getattr(request, "past", None) is None
+    return (profile.is_user and not profile.is_own and getattr(request, "past", None) is None
+            and request.user.can(Capability.READ_ACCOUNTS))
 
 
 def _hints(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -127,11 +151,12 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
     """Return the groups of a user by name; None for a group."""
     if not profile.is_user:
         return None
-    groups = list(profile.principal.groups.order_by("name")[: MAX_GROUPS + 1])
-    rows = [{"group": principal_link(group), "grants_url": f"{profile.url}?{urlencode({'through': group.name})}",
-             "remove_url": _removal_url(profile, user=profile.principal.username, group=group.name)}
-            for group in groups[:MAX_GROUPS]]
-    return {"rows": rows, "is_cut": len(groups) > MAX_GROUPS, "max_groups": MAX_GROUPS}
+    found = list(memberships().filter(user=profile.principal).select_related("group").order_by("group__name")[: MAX_GROUPS + 1])
+    rows = [{"group": principal_link(row.group), "grants_url": f"{profile.url}?{urlencode({'through': row.group.name})}",
+             "validity": row.validity, "urls": _membership_urls(profile, user=profile.principal.username, group=row.group.name)}
+            for row in found[:MAX_GROUPS]]
+    return {"rows": rows, "is_cut": len(found) > MAX_GROUPS, "max_groups": MAX_GROUPS, "period": fields_of_period(Validity()),
+            "period_form": period_form_context()}
 
 
 def _members(request: HttpRequest, profile: Profile) -> dict | None:
@@ -140,15 +165,17 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
         return None
     members, find = profile.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
     page = paginate_names(request, members.filter(username__icontains=find), "username", max_rows=ROWS_PER_PAGE, prefix="member-")
-    rows = [{"member": principal_link(user),
-             "remove_url": _removal_url(profile, user=user.username, group=profile.principal.name)} for user in page.rows]
-    return {"page": page, "rows": rows, "find": find, "total": capped_count(members)}
+    found = {row.user_id: row.validity for row in memberships().filter(group=profile.principal, user__in=page.rows)}
+    rows = [{"member": principal_link(user), "validity": found[user.pk],
+             "urls": _membership_urls(profile, user=user.username, group=profile.principal.name)} for user in page.rows]
+    return {"page": page, "rows": rows, "find": find, "total": capped_count(members), "period": fields_of_period(Validity()),
+            "period_form": period_form_context(), "bulk_url": principal_url("group-members", profile.address)}
 
 
-def _removal_url(profile: Profile, *, user: str, group: str) -> str:
-    """Return the URL of the form that removes the user from the group and then redirects back to this page."""
-    query = {"verb": "remove", "user": user, "group": group, "page": profile.address}
-    return f"{reverse('membership')}?{urlencode(query, safe=':')}"
+def _membership_urls(profile: Profile, *, user: str, group: str) -> dict[str, str]:
+    """Return the URLs of the forms that remove the member and change its period. They redirect back to this page."""
+    return {name: reverse("membership", query={"verb": verb, "user": user, "group": group, "page": profile.address})
+            for name, verb in (("remove", "remove"), ("period", "add"))}
 
 
 def _grants(request: HttpRequest, profile: Profile) -> dict:
@@ -166,6 +193,7 @@ def _grants(request: HttpRequest, profile: Profile) -> dict:
     return {
         "page": page, "rows": _grant_rows(profile, holder, page.rows), "total": total, "find": find,
         "group": principal_link(group) if group else None,
+        "expired": None if profile.is_own else expired_link(PeriodScope(profile.address)),
         "direct_grants_url": url_with(request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))),
     }
 
@@ -185,7 +213,8 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
         "address_link": address_link_to(entity), "entity": entity,
         "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
         "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], groups.get(entity.pk, {}),
-                              changeable=profile.can_change),
+                              can_change=profile.can_change),
+        "periods": period_rows(entity, f"{kind}:{name}", grants[entity.pk], can_change=profile.can_change),
     } for entity in entities]
 
 
@@ -194,7 +223,12 @@ def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
     privileges = held_privileges(profile.principal, [entity.pk for entity in entities])
     visible = Entity.objects.filter(visibility_condition(profile.principal, profile.generation), pk__in=privileges)
     visible_ids = set(visible.values_list("pk", flat=True))
-    return [{"address_link": address_link_to(entity, linked=entity.pk in visible_ids), "entity": entity,
+    limited: dict[int, dict] = {}
+    own_grants = UserGrant.objects.filter(IS_LIMITED, user=profile.principal, content_object__in=entities)
+    for grant in own_grants:
+        limited.setdefault(grant.content_object_id, {})[grant.privilege] = grant
+    return [{"address_link": address_link_to(entity, is_linked=entity.pk in visible_ids), "entity": entity,
+             "periods": period_rows(entity, "", limited.get(entity.pk, {}), can_change=False),
              "cells": privilege_cells(privileges[entity.pk], entity.state)} for entity in entities]
 
 
@@ -206,11 +240,22 @@ def _access(request: HttpRequest, profile: Profile) -> dict:
     return effective_access_section(request, profile.principal, profile.generation, is_own=profile.is_own)
 
 
+def _manager(request: HttpRequest, profile: Profile) -> dict | None:
+    """Return the manager of a user; None for a group, on the page of the account itself, and for an earlier state, because
+    managers have no history."""
+    if profile.is_own or not isinstance(profile.principal, User) or getattr(request, "past", None) is not None:
+        return None
+    return manager_section(profile.principal)
+
+
 def _history(request: HttpRequest, profile: Profile) -> dict | None:
-    return None if profile.is_own else latest_journal_lines(principal=profile.address)
+    if profile.is_own or not request.user.can_read_journal:
+        return None
+    return latest_journal_lines(request, principal=profile.address)
 
 
 # by the id of the section; its template is people/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Profile], dict | None]] = {
-    "access": _access, "visibility": _visibility, "grants": _grants, "groups": _groups, "members": _members, "history": _history,
+    "access": _access, "visibility": _visibility, "grants": _grants, "groups": _groups, "members": _members,
+    "manager": _manager, "history": _history,
 }

@@ -128,5 +128,5 @@ def _reason(decisions: Iterable[Decision], principal: User | Group, grants_insid
     grant = met_attempt.grants[0]
     group = "" if grant.principal == principal_link(principal).address else grant.principal
     is_only = len(decision.attempts) == 1 and met_attempt.requirement == "at or below" and grants_inside == 1
-    return VisibilityReason(str(grant.privilege), address_link_to(grant.entity, linked=False), group, is_only,
+    return VisibilityReason(str(grant.privilege), address_link_to(grant.entity, is_linked=False), group, is_only,
                             grant.entity == decision.question.target)

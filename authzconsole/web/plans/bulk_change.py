@@ -10,10 +10,11 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from authzconsole.web.plans.bulk_count import change_of_form, selection_count, subtree_count
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import address_or_404, administrator_required, request_author
+from authzconsole.web.shared.guard import address_or_404, capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
+from authzconsole.web.shared.times.periods import period_fields, period_form_context
 from entities.address import Address, AddressError, instance_address, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at, live_entities_inside
@@ -23,6 +24,7 @@ from grants.models import Plan, PlanVerb
 from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside
 from grants.plans.sources.ghosts import create_ghost_plan, create_selected_ghost_plan
 from grants.principal_names import format_principal
+from grants.roles.capabilities import Capability
 
 # by the id of the section; its template is plans/bulk/_<id>.html
 SECTIONS = ("bulk-kinds", "bulk-count")
@@ -32,7 +34,7 @@ VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def new_bulk_plan(request: HttpRequest) -> HttpResponse:
     """Create a plan for all entities inside the container `within`, or for each selected `address`.
 
@@ -58,6 +60,7 @@ def _form_data(data) -> dict:
         "within": data.get("within", "").strip(), "addresses": list(dict.fromkeys(data.getlist("address"))),
         "verb": data.get("verb", PlanVerb.GRANT.value), "principal": data.get("principal", ""), "more": data.get("more", ""),
         "privileges": data.getlist("privilege"), "kinds": data.getlist("kind"), "itself": data.get("itself") == "yes",
+        **period_fields(data),
         "is_selection": "address" in data or data.get("selection") == "yes", "select": data.get("select", ""),
     }
 
@@ -85,7 +88,7 @@ def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status:
     template = f"plans/bulk/_{section}.html" if section in SECTIONS else "plans/bulk_change.html"
     return render_page(request, template, {
         "form": form, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
-        "all_privileges": list(Privilege), "max_selected": MAX_SELECTED, **target,
+        "all_privileges": list(Privilege), "max_selected": MAX_SELECTED, "period_form": period_form_context(), **target,
     }, status=status)
 
 
@@ -121,7 +124,7 @@ def _subtree(form: dict) -> dict:
         form["kinds"] = [kind for kind in possible if form["itself"] and kind not in SECRET_KINDS]
     kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
               "is_selected": kind in form["kinds"]} for kind in possible]
-    return {"address_link": address_link_to(container), "title_address_link": address_link_to(container, linked=False),
+    return {"address_link": address_link_to(container), "title_address_link": address_link_to(container, is_linked=False),
             "kinds": kinds, "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible),
             "back": entity_url(container), "count": subtree_count(form, container, counts)}
 
@@ -134,7 +137,7 @@ def _counts_by_kind(container: Entity) -> dict[str, int] | None:
 
 
 @require_POST
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def new_ghost_plan(request: HttpRequest) -> HttpResponse:
     """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted entities."""
     try:

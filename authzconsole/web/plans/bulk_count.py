@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from django.db.models import QuerySet
 
+from authzconsole.web.shared.times.periods import period_of_form
 from entities.address import AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
@@ -11,7 +12,8 @@ from entities.vocabulary import VocabularyError, quantity
 from grants.errors import GrantError
 from grants.models import PlanVerb
 from grants.plans.create import MAX_PLAN_ITEMS
-from grants.plans.sources.bulk import BulkChange, existing_grant_count, live_entities_of, parse_bulk_change
+from grants.plans.sources.bulk import BulkChange, changed_entities_of, existing_grant_count, parse_bulk_change
+from grants.validity import Validity
 
 # existing grants are not counted further; the plan itself counts them all
 MAX_GRANTS_COUNTED = 50_000
@@ -21,7 +23,8 @@ def change_of_form(form: dict) -> BulkChange:
     """Return the change that the form describes. Raise GrantError or VocabularyError if it is incomplete or invalid."""
     # Names may begin or end with a space. Only blank lines are skipped.
     names = [name for name in (form["principal"], *form["more"].splitlines()) if name.strip()]
-    return parse_bulk_change(verb=form["verb"], principals=names, privileges=form["privileges"])
+    validity = period_of_form(form) if form["verb"] == PlanVerb.GRANT else Validity()
+    return parse_bulk_change(verb=form["verb"], principals=names, privileges=form["privileges"], validity=validity)
 
 
 def subtree_count(form: dict, container: Entity, counts: Mapping[str, int] | None) -> str:
@@ -31,7 +34,7 @@ def subtree_count(form: dict, container: Entity, counts: Mapping[str, int] | Non
     if counts is None:
         return "The plan counts the selected entities."
     total = sum(counts.get(kind, 0) for kind in form["kinds"]) + (form["itself"] and container.is_live)
-    entities = live_entities_of(container, form["kinds"], includes_container=form["itself"])
+    entities = changed_entities_of(container, form["kinds"], form["verb"], includes_container=form["itself"])
     return _text(form, total, entities)
 
 

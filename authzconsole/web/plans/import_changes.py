@@ -5,7 +5,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.vocabulary import Privilege
 from grants.errors import GrantError, PlanError
@@ -13,6 +13,7 @@ from grants.models import Plan
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.change_file import MAX_FILE_BYTES, SAMPLES, BadChangeFile, file_too_large_message
 from grants.plans.sources.file import create_plan_from_file
+from grants.roles.capabilities import Capability
 
 # longer text would make the page slow
 MAX_KEPT_BYTES = 256 * 1024
@@ -21,7 +22,7 @@ MEDIA_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def import_changes(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
         return _form_response(request)
@@ -70,7 +71,7 @@ def _form_response(request: HttpRequest, *, raw: bytes = b"", name: str = "", fa
 
 
 @require_safe
-@administrator_required
+@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def sample_change_file(request: HttpRequest, extension: str) -> HttpResponse:
     if extension not in SAMPLES:
         raise Http404("there is no such example")

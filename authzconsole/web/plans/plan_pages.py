@@ -8,23 +8,27 @@ from urllib.parse import urlencode
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
-from authzconsole.web.plans.effect_section import apply_review, permissions_section
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.plans.effect_section import confirmation_context, permissions_section
+from authzconsole.web.plans.kept_not_section import kept_not_section
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import parse_address
 from entities.vocabulary import KINDS
+from grants.changes.four_eyes import application_fault
 from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState
 from grants.plans.create import PlanOrigin
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts
 from grants.plans.renew import can_renew
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.plans.stranding import stranded_entities
+from grants.roles.capabilities import Capability
 
 PLANS_PER_PAGE = 25
 PRINCIPALS_PER_PAGE = 20
@@ -34,8 +38,11 @@ MAX_STRANDED = 12
 ORIGIN_LABELS = {
     "change-set": "from a question", "copy": "copy", "readiness": "to make a namespace deletable",
     AnalysisName.POLICY_IMPACT: "to keep current permissions", "inverse": "to undo a plan", "subtree": "bulk change",
-    "selection": "bulk change of selected entities", "ghosts": "ghost grant cleanup", "file": "imported changes",
+    "selection": "bulk change of selected entities", "ghosts": "ghost grant cleanup",
+    "expired": "expired access", "file": "imported changes",
     "off-boarding": "off-boarding", "like": "access of a colleague",
+    PlanOrigin.REQUEST: "access request", PlanOrigin.REVIEW: "access review",
+    PlanOrigin.MEMBERS: "members of a group",
 }
 COPY_FIELDS = ("source", "target", "within")
 
@@ -55,7 +62,7 @@ class PlanItemSequence(Sequence):
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_ALL)
 def plan_list(request: HttpRequest) -> HttpResponse:
     return render_plan_list(request, dict.fromkeys(COPY_FIELDS, ""))
 
@@ -114,11 +121,11 @@ def _item_row(item: PlanItem) -> dict:
 
 # by the id of the section; its template is plans/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict | None]] = {
-    "permissions": permissions_section, "effects": _effects, "items": _items}
+    "permissions": permissions_section, "kept_not": kept_not_section, "effects": _effects, "items": _items}
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_ALL)
 def plan_page(request: HttpRequest, pk: int) -> HttpResponse:
     return render_plan(request, plan_or_404(pk), reason=text_parameter(request, "reason"))
 
@@ -136,20 +143,31 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
     if name in SECTIONS:
         return render_page(request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)})
     line = invalidating_line(plan) if plan.is_proposed else None
+    stale = f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else ""
+    has_ended = _must_not_end(plan) and plan.items.filter(valid_until__lte=timezone.now()).exists()
+    if has_ended and plan.origin == PlanOrigin.REVIEW:
+        stale = stale or "A new end in this plan has passed. Renew the plan: it then revokes this access."
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
     total_stranded = stranded_count(plan)
     stranded = [{"address_link": address_link_to(row.address), "admins": row.admin_count}
                 for row in stranded_entities(plan, max_rows=MAX_STRANDED)]
     return render_page(request, "plans/page.html", {
         **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,
-        "can_change": request.user.can_administer,
-        "stale": f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else "",
+        "can_change": request.user.can_administer, "second_person": application_fault(request_author(request), plan),
+        "ended": has_ended and not stale, "stale": stale,
         "can_renew": can_renew(plan), "changes": change_count(plan_counts(plan)), "change_phrases": list(change_phrases(plan)),
+        "periods_removed": plan_counts(plan)["periods_removed"],
         "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
         "undo_plan": plan.inverses.order_by("-pk").first(),
         "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
-        **sections, "review": apply_review(plan, sections["permissions"]) if sections["permissions"] else None,
+        **sections, "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,
     }, status=status)
+
+
+def _must_not_end(plan: Plan) -> bool:
+    """Return whether the plan is refused if one of its periods has ended when it is applied. A plan that undoes another one
+    restores them."""
+    return plan.is_proposed and plan.origin != PlanOrigin.INVERSE
 
 
 def stranded_count(plan: Plan) -> int:
@@ -211,6 +229,8 @@ def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
          "users activated" if is_applied else "users to activate", ""),
         (effect["deactivations"], "user deactivated" if is_applied else "user to deactivate",
          "users deactivated" if is_applied else "users to deactivate", ""),
+        (effect["periods_removed"], "period removed" if is_applied else "period to remove",
+         "periods removed" if is_applied else "periods to remove", "bad"),
         (effect["already"], "item already in place", "items already in place", ""),
         (effect["planned"], "address registered as planned", "addresses registered as planned", ""),
         (total_stranded, "entity with fewer than two administrators", "entities with fewer than two administrators", "bad"),

@@ -10,20 +10,32 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun, RunState
+from analytics.runs.selectors import changes_since
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_shown_change, refusal_text
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.vocabulary import KINDS, Kind
-from grants.active_generation import activate_generation, active_generation
+from grants.active_generation import (
+    activate_generation,
+    activation_fault,
+    active_generation,
+    latest_proposal,
+    propose_generation,
+    proposed_name,
+)
 from grants.changes.outcomes import Outcome
+from grants.effects.changes import GenerationChange
+from grants.effects.preview import ChangePreview
 from grants.errors import GrantError
-from grants.journal import decision_changes_after, lock_journal
+from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation, Policy
 from grants.policies.question import Question
 from grants.policies.wording import requirement_in_words
+from grants.roles.capabilities import Capability
 
 
 def row_id(kind: str, operation: str) -> str:
@@ -57,7 +69,7 @@ def policies_page(request: HttpRequest) -> HttpResponse:
         "lifecycle": [_lifecycle(item) for item in displayed],
         "differences": sum(table["differences"] for table in tables),
         "only_url": url_with(request, only=None if only_differences else "differences"), "url": reverse("policies"),
-        "can_activate": [item for item in displayed if item != active] if request.user.can_administer else [],
+        "can_activate": [item for item in displayed if item != active] if request.user.can(Capability.MANAGE_SETTINGS) else [],
         **_filter_chips(request, generation, other, kind),
     })
 
@@ -107,17 +119,23 @@ def _cell(policy: Policy) -> dict:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.MANAGE_SETTINGS, visible_to=[Capability.READ_ALL])
 @recent_authentication_required
 def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the impact of activating a generation, and activate it."""
+    """Show the impact of activating a generation, and activate or propose it."""
     if name not in GENERATIONS:
         raise Http404("there is no such generation")
     if request.method != "POST":
         return _activation_response(request, GENERATIONS[name])
     reason = request.POST.get("reason", "").strip()
     try:
-        outcome = _activate(request, name, reason)
+        if request.POST.get("propose") == "yes":
+            outcome = propose_generation(author=request_author(request, reason), name=name)
+        else:
+            outcome = _activate(request, name, reason)
+    except NOT_AS_SHOWN as error:
+        fault, status = refusal_text(error)
+        return _activation_response(request, GENERATIONS[name], reason=reason, fault=fault, preview=error.preview, status=status)
     except GrantError as error:
         return _activation_response(request, GENERATIONS[name], reason=reason, fault=f"{error}.", status=400)
     if outcome is None:
@@ -133,20 +151,25 @@ def _activate(request: HttpRequest, name: str, reason: str) -> Outcome | None:
         lock_journal()
         if request.POST.get("from") != active_generation().name:
             return None
-        return activate_generation(author=request_author(request, reason), name=name)
+        author = request_author(request, reason)
+        return make_shown_change(request, [GenerationChange(GENERATIONS[name])],
+                                 lambda: activate_generation(author=author, name=name))
 
 
 def _activation_response(request: HttpRequest, generation: Generation, *, reason: str = "", fault: str = "",
-                         status: int = 200) -> HttpResponse:
+                         preview: ChangePreview | None = None, status: int = 200) -> HttpResponse:
     """Render the form that activates `generation`, with the impact of the change."""
-    active = active_generation()
+    active, proposal = active_generation(), latest_proposal()
     run = _impact_run(active, generation)
     differences = sum(_table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values())
     return render_page(request, "policies/activate.html", {
         "active": active, "generation": generation, "reason": reason, "fault": fault, "run": run,
         "impact_analysis": AnalysisName.POLICY_IMPACT, "differences": differences,
+        "effect": None if active == generation else effect_context(request, preview or [GenerationChange(generation)]),
+        "second_person": activation_fault(request_author(request), generation.name),
+        "proposal": proposal if proposal and proposed_name(proposal) == generation.name else None,
         "is_active": active == generation, "is_done": run is not None and run.state == RunState.DONE,
-        "changes_since": decision_changes_after(run.revision) if run else 0,
+        "changes_since": changes_since(run),
         "lifecycle": [_lifecycle(active), _lifecycle(generation)],
         "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
     }, status=status)

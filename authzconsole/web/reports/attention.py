@@ -12,11 +12,12 @@ from django.utils import timezone
 from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun, RunState
 from analytics.runs.first_runs import FirstRuns, first_runs_progress
-from analytics.runs.selectors import latest_finished_runs, latest_run
+from analytics.runs.selectors import changes_since, latest_finished_runs, latest_run
 from authzconsole.common.monitoring.maintenance import maintenance_records
+from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, counted_rows
 from entities.models import State
 from entities.vocabulary import quantity
-from grants.journal import decision_changes_after, read_only_reason
+from grants.journal import read_only_reason
 from grants.models import GroupGrant, Plan, PlanState, UserGrant
 from grants.plans.staleness import invalidating_line
 from grants.policies.policy import Generation
@@ -45,7 +46,7 @@ class AttentionItem:
 
 @dataclass(frozen=True, slots=True)
 class Attention:
-    """The problems.
+    """The problems that the overview lists first.
 
     missing_reports: titles of analyses without a report, which may find further problems.
     first_runs: the progress of the first runs; None after them.
@@ -65,16 +66,17 @@ def attention_section(generation: Generation, readiness: AnalysisRun | None, *, 
     runs = {AnalysisName.DELETE_READINESS: readiness, AnalysisName.STRANDED: stranded, AnalysisName.GHOST_GRANTS: ghosts}
     items = [*_console_items(), *_readiness_items(readiness), *_stranded_items(stranded),
              *(_reported_ghost_items(ghosts, generation) if is_large else _counted_ghost_items(ghosts, generation)),
-             *_failed_run_items(), *_plan_items(), *_impact_items(generation)]
+             *_failed_run_items(), *_plan_items(), *_period_items(), *_impact_items(generation)]
     return Attention(_with_changes(items), [ANALYSES[name].title for name, run in runs.items() if run is None],
                      first_runs_progress())
 
 
 def _with_changes(items: list[AttentionItem]) -> list[AttentionItem]:
-    """Add the number of changes after each run. Runs at most one query for each of four analyses."""
-    revisions = {item.run.revision for item in items if item.run}
-    changes = {revision: decision_changes_after(revision) for revision in revisions}
-    return [replace(item, changes=changes[item.run.revision]) if item.run else item for item in items]
+    """Add the number of changes after each run. Runs at most two queries for each of four analyses."""
+    # runs at the same revision share a query
+    states = {(item.run.revision, item.run.summary.get("at")): item.run for item in items if item.run}
+    changes = {state: changes_since(run) for state, run in states.items()}
+    return [replace(item, changes=changes[item.run.revision, item.run.summary.get("at")]) if item.run else item for item in items]
 
 
 def _readiness_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
@@ -103,7 +105,7 @@ def _reported_ghost_items(run: AnalysisRun | None, generation: Generation) -> It
 
 
 def _counted_ghost_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
-    """Yield the present numbers, which are also those of the plan that cleans up. Runs two queries."""
+    """Yield the current numbers, which are also those of the plan that cleans up. Runs two queries."""
     is_leftover, is_planned = Q(content_object__state=State.DELETED), Q(content_object__state=State.PLANNED)
     is_old = Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
     totals = Counter[str]()
@@ -153,6 +155,21 @@ def _plan_items() -> Iterator[AttentionItem]:
     total = len(newest) if len(newest) <= MAX_PLANS_CHECKED else proposed.count()
     if total > stale:
         yield AttentionItem("info", f"{quantity(total - stale, 'proposed plan', 'proposed plans')} to apply or discard", url)
+
+
+def _period_items() -> Iterator[AttentionItem]:
+    """Yield what ends soon, and what has expired. Runs two queries."""
+    url = reverse("limited-access")
+    if soon := counted_rows("soon"):
+        text = f"{_count_text(soon)} end within 7 days"
+        yield AttentionItem("info", text, f"{url}?show=soon")
+    if expired := counted_rows("expired"):
+        yield AttentionItem("info", f"{_count_text(expired)} have expired", f"{url}?show=expired",
+                            plan_label="Revoke expired", plan_url=reverse("plan-expired"))
+
+
+def _count_text(total: int) -> str:
+    return f"{'Over ' if total > MAX_COUNTED else ''}{min(total, MAX_COUNTED):,} grants and memberships"
 
 
 def _console_items() -> Iterator[AttentionItem]:

@@ -15,12 +15,13 @@ from analytics.tables import Table
 from authzconsole.web.reports.readiness_report import readiness_filter, readiness_form
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.reports.table_filters import filter_values, table_filter
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.rendering import see_other
+from grants.roles.capabilities import Capability
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_REPORTS)
 def download_table(request: HttpRequest, pk: int, table: str, extension: str) -> HttpResponse:
     """Stream the rows. The first rows are read before the response starts; an error after that closes the connection."""
     run, form = run_or_404(pk), DOWNLOAD_FORMATS.get(f".{extension}")

@@ -12,17 +12,18 @@ from analytics.storage import StorageError
 from authzconsole.web.ask.answers import missing_grant_row
 from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, forecast_url, namespace_url, read_page, report_fault
 from authzconsole.web.reports.run_details import run_or_404
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import PrincipalLink, address_link_to
 from authzconsole.web.shared.paging import numbered_page, page_number
 from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import Address, parse_address
 from entities.vocabulary import Privilege
+from grants.roles.capabilities import Capability
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_REPORTS)
 def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
     """List the entities of a namespace on which the user needs ADMIN but does not hold it."""
     run = run_or_404(pk)

@@ -5,7 +5,7 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from analytics.analyses import AnalysisName
-from analytics.runs.selectors import latest_run
+from analytics.runs.selectors import changes_since, latest_run
 from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, missing_grant_row
 from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.links import address_url
@@ -13,15 +13,16 @@ from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from entities.models import Entity
 from entities.vocabulary import quantity
-from grants.journal import decision_changes_after
 from grants.lifecycle.readiness import Readiness, namespace_readiness
 from grants.models import User
 from grants.policies.policy import Generation
+from grants.roles.capabilities import Capability
 
 
 def readiness_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
     """Return the section; None if the entity is not a live namespace, or if the account must not see its counts."""
-    if entity.kind != "namespace" or not entity.is_live or not request.user.can_see_all:
+    can_read = request.user.can_see_all and request.user.can(Capability.READ_REPORTS)
+    if entity.kind != "namespace" or not entity.is_live or not can_read:
         return None
     name = name_from_input(name_parameter(request, "deleter"), "user")
     user = User.objects.filter(username=name).first() if name else None
@@ -30,7 +31,7 @@ def readiness_section(request: HttpRequest, entity: Entity, generation: Generati
         "deleter": name, "fault": f"No user named {name}." if name and user is None else "",
         "answer": _current_answer(request, entity, user, generation) if user else None, "generation": generation.name,
         "namespace": entity.key, "analysis": AnalysisName.DELETE_READINESS, "latest": latest,
-        "can_start": request.user.can_administer,
+        "can_start": request.user.can(Capability.RUN_ANALYSES),
         "nearest": None if user or latest is None else _closest_user_now(entity, latest, generation),
     }
 
@@ -65,10 +66,10 @@ def _sentence(user: User, readiness: Readiness, generation: Generation) -> str:
 
 
 def latest_report(namespace: str, generation: Generation) -> dict | None:
-    """Return the newest report on the namespace in this generation, with the number of changes since."""
+    """Return the newest report on the namespace in this generation, with the number of changes since then."""
     run = latest_run(AnalysisName.DELETE_READINESS, namespace=namespace, generation=generation.name)
     if run is None:
         return None
     summaries, fault = summaries_or_fault(run, [namespace])
     return {"run": run, "summary": summaries.get(namespace), "fault": fault,
-            "changes_since": decision_changes_after(run.revision)}
+            "changes_since": changes_since(run)}

@@ -14,6 +14,7 @@ from analytics.results.files import ResultsGone
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, readable_table, result_page
 from analytics.storage import StorageError
+from authzconsole.common.messages import as_sentence
 from authzconsole.web.reports.cell_links import missing_url
 from authzconsole.web.reports.table_filters import FLAGS, download_urls, text_filter
 from authzconsole.web.reports.table_headings import column_head
@@ -41,7 +42,7 @@ class StoredReport:
 
 
 def stored_report(run: AnalysisRun, table: str) -> StoredReport:
-    """Return the cache key. Raise the errors of `result_page` if the table no longer exists, even if it is cached."""
+    """Return the cache key of a report. Raise the errors of `result_page` if the table no longer exists, even if it is cached."""
     readable_table(run, table)
     return StoredReport(settings.SNAPSHOT_URI, run.result_folder, run)
 
@@ -69,8 +70,7 @@ def summaries_or_fault(run: AnalysisRun | None, names: Iterable[str]) -> tuple[M
 def report_fault(run: AnalysisRun, error: Exception) -> str:
     """Return the error message for a report that cannot be read."""
     if isinstance(error, ResultsGone):
-        text = str(error)
-        return f"{text[0].upper()}{text[1:]}."
+        return as_sentence(error)
     return f"The report of run {run.pk} cannot be read: {error}."
 
 

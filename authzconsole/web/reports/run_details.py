@@ -1,16 +1,14 @@
 """Prepare runs for display."""
 
-from django.conf import settings
 from django.http import Http404
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES
-from analytics.models import AnalysisRun, RunStage, RunState
+from analytics.models import AnalysisRun, RunState
 from analytics.results.compare import CHANGES
-from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
+from analytics.runs.selectors import changes_since, run_progress
 from authzconsole.web.reports.table_headings import detail_name
-from grants.journal import decision_changes_after
 
 
 def run_or_404(pk: int) -> AnalysisRun:
@@ -32,21 +30,11 @@ def run_summary(run: AnalysisRun) -> dict:
 
 
 def run_details(run: AnalysisRun) -> dict:
-    """Return the context of the page of a run. Queries Redis while the run waits.
-
-    progress, max_progress: the filled part of the progress bar and its full length.
-    """
-    stages = list(RunStage.values)
-    current = stages.index(run.stage) if run.stage in stages else -1
-    return run_summary(run) | {
-        "waiting_reason": run_waiting_reason(run), "silence_warning": _silence_warning(run),
-        "progress": _progress(run, current), "max_progress": 100 * len(stages),
-        "stages": [(label, "past" if i < current else "present" if i == current else "next")
-                   for i, label in enumerate(RunStage.labels)],
-        "changes_since": decision_changes_after(run.revision) if run.revision is not None else 0,
+    """Return the context of the page of a run. Queries Redis while the run waits."""
+    return run_summary(run) | run_progress(run) | {
+        "changes_since": changes_since(run),
         "changes_sentence": changes_sentence(run), "tables": _further_tables(run), "snapshot_note": _snapshot_note(run),
         "comparison_fault": _comparison_fault(run), "is_unsigned": _is_unsigned(run),
-        "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
     }
 
 
@@ -94,19 +82,6 @@ def _requester(run: AnalysisRun) -> str:
     if run.is_scheduled:
         return "the schedule"
     return run.requested_by.username if run.requested_by else ""
-
-
-def _silence_warning(run: AnalysisRun) -> str:
-    silent = run_silent_seconds(run)
-    if silent is None or silent < SILENT_AFTER_SECONDS:
-        return ""
-    return (f"The worker has not responded for {silent:,} s. If it has stopped, the run restarts within "
-            f"{settings.RUN_LOST_AFTER_SECONDS:,} s of its last response, or sooner.")
-
-
-def _progress(run: AnalysisRun, stage: int) -> int:
-    percent_of_stage = 100 * run.tasks_done // run.tasks_total if run.tasks_total else 0
-    return max(stage, 0) * 100 + min(percent_of_stage, 100)
 
 
 def _elapsed_seconds(run: AnalysisRun) -> float | None:

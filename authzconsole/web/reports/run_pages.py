@@ -15,18 +15,19 @@ from authzconsole.web.reports.readiness_report import SECTIONS, report_sections
 from authzconsole.web.reports.run_details import run_details, run_or_404, run_summary
 from authzconsole.web.reports.schedules import OPTIONS, schedule_row
 from authzconsole.web.reports.table import table_sections
-from authzconsole.web.shared.guard import administrator_required, auditor_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.active_generation import active_generation
 from grants.policies.catalogue import GENERATIONS
+from grants.roles.capabilities import Capability
 
 RUNS_PER_PAGE = 20
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_REPORTS)
 def run_list(request: HttpRequest) -> HttpResponse:
     return _list_page(request, {name: text_parameter(request, name) for name in (*OPTIONS, "analysis")})
 
@@ -38,7 +39,7 @@ def _list_page(request: HttpRequest, form: dict, *, fault: str = "", status: int
     return render_page(request, "reports/list.html", {
         "analyses": list(ANALYSES.values()), "page": page, "rows": [run_summary(run) for run in page.rows],
         "generations": list(GENERATIONS), "form": form, "fault": fault,
-        "generation": form["generation"] or active_generation().name, "can_start": request.user.can_administer,
+        "generation": form["generation"] or active_generation().name, "can_start": request.user.can(Capability.RUN_ANALYSES),
         "java_problem": java_problem(), "schedules": [schedule_row(schedule) for schedule in schedules],
         "scheduled_total": sum(schedule.is_on for schedule in schedules),
     }, status=status)
@@ -48,14 +49,15 @@ class _RunSequence:
     """All runs, newest first, as a sequence."""
 
     def __len__(self) -> int:
-        return AnalysisRun.objects.count()
+        return AnalysisRun.objects.filter(analysis__in=ANALYSES).count()
 
     def __getitem__(self, bounds: slice) -> list[AnalysisRun]:
-        return list(AnalysisRun.objects.select_related("requested_by").order_by("-requested_at", "-pk")[bounds])
+        return list(AnalysisRun.objects.filter(analysis__in=ANALYSES).select_related("requested_by")
+                    .order_by("-requested_at", "-pk")[bounds])
 
 
 @require_POST
-@administrator_required
+@capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_REPORTS])
 def start_run(request: HttpRequest) -> HttpResponse:
     form = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
     # the page hides the options of other analyses, but the browser still submits their values
@@ -69,11 +71,11 @@ def start_run(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_REPORTS)
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     is_done = run.state == RunState.DONE
-    context = {"run": run, "details": run_details(run), "can_cancel": request.user.can_administer,
+    context = {"run": run, "details": run_details(run), "can_cancel": request.user.can(Capability.RUN_ANALYSES),
                "url": reverse("analysis", args=[run.pk]), "can_change": request.user.can_administer,
                "can_keep_permissions": request.user.can_administer and is_done and run.analysis == AnalysisName.POLICY_IMPACT,
                "can_clean_up": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS}
@@ -89,7 +91,7 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 @require_POST
-@administrator_required
+@capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_REPORTS])
 def cancel_run_view(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     if cancel_run(run=run, author=request_author(request)):

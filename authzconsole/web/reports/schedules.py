@@ -11,11 +11,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
 from analytics.runs.schedules import change_schedule, schedule_by_name, switch_all_schedules
-from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.vocabulary import quantity
 from grants.errors import GrantError
 from grants.policies.catalogue import GENERATIONS
+from grants.roles.capabilities import Capability
 
 OPTIONS = ("generation", "to_generation", "namespace")
 TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
@@ -27,7 +28,7 @@ def schedule_row(schedule: Schedule) -> dict:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_REPORTS])
 def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     try:
         schedule = schedule_by_name(analysis)
@@ -49,7 +50,7 @@ def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
 
 
 @require_POST
-@administrator_required
+@capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_REPORTS])
 def switch_all_schedules_view(request: HttpRequest) -> HttpResponse:
     is_on = request.POST.get("switch") == "on"
     outcomes = switch_all_schedules(author=request_author(request), is_on=is_on)

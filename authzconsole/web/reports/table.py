@@ -17,11 +17,12 @@ from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, read_page, 
 from authzconsole.web.reports.run_details import changes_sentence, run_or_404
 from authzconsole.web.reports.table_filters import choices_of, download_urls, filter_columns, filter_values, table_filter
 from authzconsole.web.reports.table_headings import column_head, figure_label, table_heading, table_title
-from authzconsole.web.shared.guard import auditor_required
+from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.vocabulary import Privilege
+from grants.roles.capabilities import Capability
 
 # with more filters than this, a narrow screen collapses all but the first
 MAX_EXPANDED_FILTERS = 3
@@ -42,7 +43,7 @@ def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict
 
 
 @require_safe
-@auditor_required
+@capability_required(Capability.READ_REPORTS)
 def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse:
     """Show one table of a report, such as its changes since the previous run."""
     run = run_or_404(pk)

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_link_to, principal_link_from_text
 from entities.address import parse_address
@@ -26,8 +27,8 @@ class GrantItem:
 class HolderItem:
     """The paths through one holder.
 
-    group: None for direct grants. privileges: held on the entity of the row itself; empty if there are none there.
-    elsewhere: the grants on other entities. total: their number, as text; empty if they are all in `elsewhere` and there is one.
+    group: None for direct grants. privileges: those on the entity of the row; empty if there are none.
+    elsewhere: the first grants on other entities. total: the number of all of them, as text; empty for a single one.
     """
 
     group: PrincipalLink | None
@@ -46,30 +47,30 @@ class WayRow:
     holders: tuple[HolderItem, ...]
 
 
-def way_rows(ways: Mapping[str, Ways], entity: str, *, linked: bool = True) -> list[WayRow]:
-    """Return the rows for the operations on one entity. linked: link the entities of the paths."""
+def way_rows(ways: Mapping[str, Ways], entity: str, *, is_linked: bool = True) -> list[WayRow]:
+    """Return the rows for the operations on one entity. is_linked: whether the entities of the paths are links."""
     operations: dict[tuple, list[str]] = {}
     for operation, way in ways.items():
-        operations.setdefault((tuple(way.listed), way.only, way.is_complete), []).append(operation)
-    return [WayRow(tuple(names), tuple(_holder_items(paths, only, is_complete, entity, linked)))
+        operations.setdefault((tuple(way.listed_paths), way.only, way.is_complete), []).append(operation)
+    return [WayRow(tuple(names), tuple(_holder_items(paths, only, is_complete, entity, is_linked)))
             for (paths, only, is_complete), names in operations.items()]
 
 
 def _holder_items(paths: Iterable[Path], only: frozenset[Path], is_complete: bool, entity: str,
-                  linked: bool) -> Iterable[HolderItem]:
+                  is_linked: bool) -> Iterable[HolderItem]:
     by_holder: dict[str, dict[str, list[Path]]] = defaultdict(lambda: defaultdict(list))
     for path in paths:
         by_holder[path.principal][path.entity].append(path)
     # direct grants first
     for principal, by_entity in sorted(by_holder.items(), key=lambda item: (item[0].startswith("group:"), item[0])):
         own = by_entity.pop(entity, [])
-        items = [GrantItem(_privileges(grants), address_link_to(parse_address(address), linked=linked),
-                           not only.isdisjoint(grants)) for address, grants in by_entity.items()]
+        items = [GrantItem(_privileges(grants), address_link_to(parse_address(address), is_linked=is_linked),
+                           not only.isdisjoint(grants)) for address, grants in islice(by_entity.items(), MAX_LISTED)]
         count = sum(map(len, by_entity.values()))
         total = f"{quantity(count, 'grant', 'grants')}{'' if is_complete else ' or more'} inside"
         yield HolderItem(principal_link_from_text(principal) if principal.startswith("group:") else None, _privileges(own),
-                         not only.isdisjoint(own), tuple(items[:MAX_LISTED]), total if len(items) > 1 else "",
-                         len(items) > MAX_LISTED or not is_complete)
+                         not only.isdisjoint(own), tuple(items), total if len(by_entity) > 1 else "",
+                         len(by_entity) > MAX_LISTED or not is_complete)
 
 
 def _privileges(paths: Iterable[Path]) -> str:

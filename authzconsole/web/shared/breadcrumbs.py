@@ -6,6 +6,7 @@ from authzconsole.web.shared.links import entity_url
 from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
+from grants.authority.stewards import stewarded_condition
 from grants.evaluation.entity_filters import visibility_condition
 from grants.policies.policy import Generation
 
@@ -22,5 +23,6 @@ def visible_addresses(entities: Mapping[Address, Entity], user, generation: Gene
     if user.can_see_all:
         return set(entities)
     is_visible = visibility_condition(user, generation, kinds={address.kind for address in entities}, row_by_row=True)
+    is_visible |= stewarded_condition(user)
     ids = [entity.pk for entity in entities.values()]
     return {entity.address for entity in Entity.objects.filter(is_visible, pk__in=ids)}

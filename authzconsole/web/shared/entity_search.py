@@ -17,6 +17,7 @@ from entities.models import Entity
 from entities.selectors import matching_entities
 from entities.vocabulary import KIND_ORDER, KINDS
 from grants.active_generation import active_generation
+from grants.authority.stewards import stewarded_condition
 from grants.evaluation.effective_grants import grant_tables_of_principal
 from grants.evaluation.visibility import visibility_of
 from grants.models import User
@@ -122,17 +123,18 @@ def parse_search(text: str, only: str = "") -> SearchQuery:
 def search_visible_entities(user: User, text: str, max_rows: int = MAX_RESULTS, *, only: str = "") -> SearchResult:
     """Return the best visible matches. only: the single kind to search, or empty for all kinds.
 
-    Runs at most ten queries; five if at most MAX_CANDIDATES rows match.
+    Runs at most eleven queries; six if at most MAX_CANDIDATES rows match.
     """
     query = parse_search(text, only)
     if user.can_see_all:
         candidates, is_all = _candidates(query, [])
         return _best_matches(candidates, query, max_rows, is_all)
     visibility = visibility_of(user, active_generation())
+    stewarded = stewarded_condition(user)
     if visibility.has_few_grants:
-        return _best_matches(_read(query.matches.filter(visibility.all_rows)), query, max_rows, True)
+        return _best_matches(_read(query.matches.filter(visibility.all_rows | stewarded)), query, max_rows, True)
     candidates, is_all = _candidates(query, _held_entity_ids(user))
-    visible = Entity.objects.filter(visibility.first_rows, pk__among=[pk for pk, _, _ in candidates])
+    visible = Entity.objects.filter(visibility.first_rows | stewarded, pk__among=[pk for pk, _, _ in candidates])
     return _best_matches(_read(visible), query, max_rows, is_all)
 
 

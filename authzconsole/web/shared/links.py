@@ -33,12 +33,13 @@ class AddressLink:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalLink:
-    """A user or group. `members` is the number of members of a group; None hides it."""
+    """A user or group. `members` is the number of members of a group; None hides it. is_linked: with a link to its page."""
 
     type: str
     name: str
-    inactive: bool = False
+    is_inactive: bool = False
     members: int | None = None
+    is_linked: bool = True
 
     @property
     def address(self) -> str:
@@ -46,17 +47,17 @@ class PrincipalLink:
 
     @property
     def url(self) -> str:
-        """The page of the principal. Only administrators and auditors can open it, and only they see such links."""
-        return principal_url("person", self.address)
+        """The page of the principal, which only accounts that see everything can open; empty without a link."""
+        return principal_url("person", self.address) if self.is_linked else ""
 
     def with_members(self, members: int) -> "PrincipalLink":
         return replace(self, members=members)
 
 
-def address_link_to(target: Entity | Address, *, linked: bool = True) -> AddressLink:
+def address_link_to(target: Entity | Address, *, is_linked: bool = True) -> AddressLink:
     address = target.address if isinstance(target, Entity) else target
     text, last = str(address), address.name
-    url = entity_url(address) if linked else ""
+    url = entity_url(address) if is_linked else ""
     return AddressLink(address.kind, text[: len(text) - len(last)], last, getattr(target, "state", ""), url)
 
 

@@ -1,14 +1,15 @@
 """Read query parameters as text that every database accepts."""
 
 from collections.abc import Container, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from django.http import HttpRequest
+from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 MAX_CHARACTERS = 600
 TIME_FIELDS = ("since", "until")
-TIME_FAULT = "`{}` is not a date. Enter a date such as 2026-02-28 or a UTC time such as 2026-02-28T13:30."
+TIME_FAULT = "`{}` is not a date. Enter a date such as 2026-02-28 or a time such as 2026-02-28T13:30."
 
 
 def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MAX_CHARACTERS) -> str:
@@ -31,17 +32,28 @@ def choice_parameter(request: HttpRequest, name: str, choices: Container[str]) -
 
 
 def parse_time(text: str, *, is_end: bool) -> datetime | None:
-    """Parse a date or time in UTC; return None for empty text. Raise ValueError or OverflowError if it is invalid.
+    """Parse a date or time of the reader's time zone; return None for empty text.
 
+    Raise ValueError or OverflowError if it is invalid. A time can name another zone.
     is_end: return the end of a date instead of its start.
     """
     if not text:
         return None
     if (day := parse_date(text)) is not None:
-        return datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=is_end)
-    if (time := parse_datetime(text)) is None:
+        return start_of_day(day + timedelta(days=is_end))
+    if (moment := parse_datetime(text)) is None:
         raise ValueError(text)
-    return time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
+    return in_reader_zone(moment)
+
+
+def start_of_day(day: date) -> datetime:
+    """Return the beginning of a day in the active time zone, in UTC. Raise OverflowError for the first and the last days."""
+    return in_reader_zone(datetime.combine(day, time()))
+
+
+def in_reader_zone(local: datetime) -> datetime:
+    """Return a time in UTC. A time without a zone is one of the active time zone. Raise OverflowError like `start_of_day`."""
+    return (local if local.tzinfo else local.replace(tzinfo=timezone.get_current_timezone())).astimezone(UTC)
 
 
 def number_parameter(request: HttpRequest, name: str) -> int | None:

@@ -6,7 +6,7 @@ Only administrators and auditors can look at the past. They see it without butto
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import wraps
 
 from django.http import Http404, HttpRequest, HttpResponse
@@ -14,24 +14,32 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 
 from authzconsole.web.shared.paging import url_with
-from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.parameters import in_reader_zone, start_of_day, text_parameter
 from authzconsole.web.shared.rendering import render_page
 from entities.address import Address
-from grants.history import HistoryError, KnownSince, as_of, known_since, parse_as_of, revision_time
+from entities.vocabulary import clip
+from grants.history import AsOfError, HistoryError, KnownSince, Moment, as_of, known_since, parse_at, parse_moment, revision_time
 from grants.models import Role, User
+from grants.validity import at_time
 
-OVERSEERS_ONLY = "Only administrators and auditors can look at earlier states. This page shows the state now."
+EARLIER_STATES_REFUSED = "Only administrators and auditors can look at earlier states. This page shows the state now."
+OTHER_TIMES_REFUSED = "Only administrators and auditors can ask about other times. This page shows the state now."
 Subject = Callable[..., Address | str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """The revision that a page shows. known: the first line about its subject, if the subject is one address or principal."""
+    """The revision that a page shows.
+
+    known: the first journal line about the address or principal of the page; None for a page about several.
+    link_text: the value of `as_of` for links, a revision or a time in UTC.
+    """
 
     revision: int
     time: datetime
     now_url: str
     known: KnownSince | None
+    link_text: str
 
     @property
     def is_before_known(self) -> bool:
@@ -44,22 +52,34 @@ def past_revision_of(request: HttpRequest) -> str:
     return str(past.revision) if past else ""
 
 
+def as_of_for_links(request: HttpRequest) -> str:
+    """Return the parameter `as_of` of the page so that it means the same in every time zone."""
+    past = getattr(request, "past", None)
+    return past.link_text if past else text_parameter(request, "as_of")
+
+
+def at_for_links(request: HttpRequest) -> str:
+    """Return the parameter `at` of the page so that it means the same in every time zone."""
+    moment = getattr(request, "question_time", None)
+    return _in_utc(moment) if moment else text_parameter(request, "at")
+
+
 def shows_past(subject: Subject) -> Callable:
     """Render the page with the state at the revision or time in the URL parameter `as_of`.
 
     subject: returns the address or principal of the page from the arguments of the view; None if it has none.
-    If the revision or time does not exist, the page shows the present state with an error message above it.
+    If the revision or time does not exist, the page shows the current state with an error message above it.
     """
     def decorate(view):
         @wraps(view)
         def past_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:
             if not (text := text_parameter(request, "as_of")):
                 return view(request, *args, **kwargs)
-            if not request.user.can_see_all:
-                return _present(request, OVERSEERS_ONLY, lambda: view(request, *args, **kwargs))
+            if not request.user.can_read_journal:
+                return _present(request, EARLIER_STATES_REFUSED, lambda: view(request, *args, **kwargs))
             try:
-                revision = revision_from_input(text)
-                return _render_past(request, revision, subject(*args, **kwargs), lambda: view(request, *args, **kwargs))
+                moment = _moment_from_input(text)
+                return _render_past(request, moment, subject(*args, **kwargs), lambda: view(request, *args, **kwargs))
             except HistoryError as error:
                 return _present(request, f"{str(error).capitalize()}. This page shows the state now.",
                                 lambda: view(request, *args, **kwargs))
@@ -69,23 +89,76 @@ def shows_past(subject: Subject) -> Callable:
     return decorate
 
 
-def revision_from_input(text: str) -> int:
-    """Return the revision for the text of a form: a revision, a date, which means its end, or a time, by default in UTC.
+def shows_time(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Render the page with the grants and memberships that are valid at the time in the URL parameter `at`.
 
-    Raise AsOfError if there is no such revision.
+    Only for administrators and auditors, because the grants of another time do not decide what an account may see now. If the
+    time is invalid, the page shows the present with an error message above it. The page must not be streamed.
     """
+    @wraps(view)
+    def view_at_time(request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if not (text := text_parameter(request, "at")):
+            return view(request, *args, **kwargs)
+        if not request.user.can_see_all:
+            return _present(request, OTHER_TIMES_REFUSED, lambda: view(request, *args, **kwargs))
+        try:
+            moment = _time_from_input(text)
+        except HistoryError as error:
+            return _present(request, f"{str(error).capitalize()}. This page shows the state now.",
+                            lambda: view(request, *args, **kwargs))
+        request.question_time, request.now_url = moment, url_with(request, at=None)
+        with at_time(moment):
+            return view(request, *args, **kwargs)
+
+    return view_at_time
+
+
+def _time_from_input(text: str) -> datetime:
+    """Return the time for the text of a form: a date, which means its beginning, or a time, by default in the reader's zone.
+
+    Raise AsOfError if it is invalid.
+    """
+    day, time = _parse_input(text)
     try:
-        day, time = parse_date(text), None
-        time = None if day else parse_datetime(text)
+        if day:
+            return start_of_day(day)
+        return parse_at(text) if time is None else in_reader_zone(time)
+    except OverflowError:
+        raise AsOfError(f"`{clip(text)}` is too far away") from None
+
+
+def revision_from_input(text: str) -> int:
+    """Return the revision for the text of a form; see `_moment_from_input`."""
+    return _moment_from_input(text).revision or 0
+
+
+def _moment_from_input(text: str) -> Moment:
+    """Return the moment for the text of a form: a revision, a date, which means its end, or a time.
+
+    Dates, and times without a zone, are those of the reader. Raise AsOfError if there is no such revision.
+    """
+    day, time = _parse_input(text)
+    try:
+        if day:
+            end = start_of_day(day + timedelta(days=1)) - timedelta(microseconds=1)
+            # today has not ended
+            time = min(end, timezone.now()) if end - timezone.now() < timedelta(days=1) else end
+        return parse_moment(text if time is None else in_reader_zone(time).isoformat())
+    except OverflowError:
+        raise AsOfError(f"`{clip(text)}` is too far away") from None
+
+
+def _in_utc(time: datetime) -> str:
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _parse_input(text: str) -> tuple[date | None, datetime | None]:
+    """Return a date, or a time, or neither."""
+    try:
+        day = parse_date(text)
+        return day, None if day else parse_datetime(text)
     except ValueError:
-        return parse_as_of(text)
-    if day:
-        end = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1, microseconds=-1)
-        # today has not ended
-        time = min(end, timezone.now()) if end - timezone.now() < timedelta(days=1) else end
-    if time is None:
-        return parse_as_of(text)
-    return parse_as_of((time if time.tzinfo else time.replace(tzinfo=UTC)).isoformat())
+        return None, None
 
 
 def _present(request: HttpRequest, fault: str, render: Callable[[], HttpResponse]) -> HttpResponse:
@@ -93,13 +166,14 @@ def _present(request: HttpRequest, fault: str, render: Callable[[], HttpResponse
     return render()
 
 
-def _render_past(request: HttpRequest, revision: int, subject: Address | str | None,
+def _render_past(request: HttpRequest, moment: Moment, subject: Address | str | None,
                  render: Callable[[], HttpResponse]) -> HttpResponse:
-    present_user = request.user
+    present_user, revision = request.user, moment.revision or 0
     try:
-        with as_of(revision):
+        with as_of(revision, moment.at):
             known = known_since(subject) if subject else None
-            request.past = Past(revision, revision_time(revision), url_with(request, as_of=None), known)
+            request.past = Past(revision, revision_time(revision), url_with(request, as_of=None), known,
+                                _in_utc(moment.at) if moment.at else str(revision))
             request.user = _read_only(present_user)
             response = render()
             # its rows would be read after the end of `as_of`

@@ -90,7 +90,8 @@ def _similar_principals(name: str) -> list[str]:
 
 
 def _candidates(rows: QuerySet, column: str, name: str) -> QuerySet:
-    """Return names that start like `name` or contain one of its parts. Comparing all names would take too long."""
+    """Return the names that have the same beginning as `name`, or contain one of its parts. Comparing all names takes too
+    long."""
     condition = Q(**{f"{column}__istartswith": name[: max(2, len(name) // 2)]})
     for part in _PART_SEPARATOR.split(name)[:MAX_PARTS]:
         if len(part) > 2:

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django.contrib.auth.models import Group
+from django.urls import reverse
+from django.utils.timezone import localtime
 
 from authzconsole.web.shared.links import address_url
+from authzconsole.web.shared.times.periods import fields_of_period, period_badge, privilege_periods
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, privilege_of
+from grants.validity import in_force
 
 LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Privilege.ADMIN: "A"}
 
@@ -21,7 +25,8 @@ _STATE_SUFFIXES = {State.PLANNED: "; applies once the entity exists", State.DELE
 class PrivilegeCell:
     """One cell.
 
-    status: direct, group, planned (direct grant on a planned entity), leftover (direct grant on a deleted entity) or none.
+    status: direct, group, planned (direct grant on a planned entity), leftover (direct grant on a deleted entity), future or
+    expired (direct grant out of its period) or none.
     url: the form that grants or revokes the privilege; empty if the account cannot change it.
     label: the text of the link for screen readers.
     """
@@ -42,16 +47,16 @@ class HeldPrivileges:
 
 
 def holder_cells(entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant],
-                 groups: Mapping[Privilege, Sequence[str]], *, changeable: bool) -> list[PrivilegeCell]:
-    """Return the cells of a holder. changeable: with links to the forms that grant and revoke."""
-    return [_holder_cell(entity, principal, privilege, grants.get(privilege), groups.get(privilege, ()), changeable)
+                 groups: Mapping[Privilege, Sequence[str]], *, can_change: bool) -> list[PrivilegeCell]:
+    """Return the cells of a holder. can_change: with links to the forms that grant and revoke."""
+    return [_holder_cell(entity, principal, privilege, grants.get(privilege), groups.get(privilege, ()), can_change)
             for privilege in Privilege]
 
 
-def _holder_cell(entity, principal, privilege, grant, groups, changeable) -> PrivilegeCell:
-    status = _DIRECT_STATUSES.get(entity.state, "direct") if grant else "group" if groups else "none"
+def _holder_cell(entity, principal, privilege, grant, groups, can_change) -> PrivilegeCell:
+    status = _grant_status(grant, entity.state) if grant else "group" if groups else "none"
     title = f"{privilege} {_grant_text(grant, entity.state)}" if grant else _group_text(privilege, groups)
-    if not changeable:
+    if not can_change:
         return PrivilegeCell(LETTERS[privilege], status, title)
     verb, action = ("revoke", f"Revoke {privilege} from") if grant else ("grant", f"Grant {privilege} to")
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
@@ -75,7 +80,22 @@ def _privilege_cell(held: HeldPrivileges, privilege: Privilege, state: str) -> P
 def _grant_text(grant, state: str) -> str:
     author = f" by {grant.granted_by.username}" if grant.granted_by else ""
     reason = f": {grant.reason}" if grant.reason else ""
-    return f"held directly{_STATE_SUFFIXES.get(state, '')}, granted{author} on {grant.granted_at:%d %B %Y}{reason}"
+    badge = period_badge(grant.validity)
+    held = "held directly" if badge is None else f"held directly, {badge.title[0].lower()}{badge.title[1:]}"
+    return f"{held}{_STATE_SUFFIXES.get(state, '')}, granted{author} on {localtime(grant.granted_at):%d %B %Y}{reason}"
+
+
+def _grant_status(grant: UserGrant | GroupGrant, state: str) -> str:
+    badge = period_badge(grant.validity)
+    return badge.status if badge and badge.status in ("future", "expired") else _DIRECT_STATUSES.get(state, "direct")
+
+
+def period_rows(entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant], *,
+                can_change: bool) -> list[dict]:
+    """Return the periods of the grants of a holder, each with its privileges and the URL of the form that changes it."""
+    return [{"privileges": ", ".join(privileges), "validity": validity, "url": reverse("grant", args=[str(entity)], query={
+        "principal": principal, "privilege": privileges, **fields_of_period(validity)}) if can_change else ""}
+        for privileges, validity in privilege_periods(grants)]
 
 
 def _group_text(privilege: Privilege, groups: Sequence[str]) -> str:
@@ -83,19 +103,20 @@ def _group_text(privilege: Privilege, groups: Sequence[str]) -> str:
 
 
 def group_privileges(entity: Entity, user_ids: Iterable[int]) -> dict[int, dict[Privilege, list[str]]]:
-    """Return the groups through which each user holds each privilege on the entity. Runs one query."""
-    rows = GroupGrant.objects.filter(content_object=entity, group__user__in=list(user_ids)).order_by("group__name")
+    """Return the groups through which each user holds each privilege on the entity now. Runs one query."""
+    members = {"group__memberships__user__in": list(user_ids), **in_force("group__memberships__")}
+    rows = GroupGrant.objects.filter(content_object=entity, **members, **in_force()).order_by("group__name")
     privileges: dict[int, dict[Privilege, list[str]]] = {}
-    for user_id, permission_id, group_name in rows.values_list("group__user", "permission_id", "group__name"):
+    for user_id, permission_id, group_name in rows.values_list("group__memberships__user", "permission_id", "group__name"):
         privileges.setdefault(user_id, {}).setdefault(privilege_of(permission_id), []).append(group_name)
     return privileges
 
 
 def held_privileges(principal: User | Group, entity_ids: Iterable[int]) -> dict[int, HeldPrivileges]:
-    """Return the privileges of the principal on each entity. Runs two queries for a user, one for a group."""
+    """Return the privileges of the principal on each entity that are in force. Runs two queries for a user, one for a group."""
     ids = list(entity_ids)
     model, column = GRANT_TABLES["user" if isinstance(principal, User) else "group"]
-    rows = model.objects.filter(**{column: principal.pk, "content_object__in": ids})
+    rows = model.objects.filter(**{column: principal.pk, "content_object__in": ids}, **in_force())
     direct: dict[int, set[Privilege]] = {}
     for entity_id, permission_id in rows.values_list("content_object_id", "permission_id"):
         direct.setdefault(entity_id, set()).add(privilege_of(permission_id))
@@ -105,7 +126,8 @@ def held_privileges(principal: User | Group, entity_ids: Iterable[int]) -> dict[
 
 def _privileges_through_groups(user: User, entity_ids: list[int]) -> dict[int, dict[Privilege, list[str]]]:
     privileges: dict[int, dict[Privilege, list[str]]] = {}
-    rows = GroupGrant.objects.filter(group__user=user, content_object__in=entity_ids).order_by("group__name")
+    of_user = {"group__memberships__user": user, **in_force("group__memberships__"), **in_force()}
+    rows = GroupGrant.objects.filter(content_object__in=entity_ids, **of_user).order_by("group__name")
     for entity_id, permission_id, group_name in rows.values_list("content_object_id", "permission_id", "group__name"):
         privileges.setdefault(entity_id, {}).setdefault(privilege_of(permission_id), []).append(group_name)
     return privileges

@@ -3,5 +3,5 @@
 from grants.models import Role
 
 # by the stored role of an account
-ROLE_LABELS = {Role.ORDINARY.value: "User", Role.AUDITOR.value: "Auditor", Role.ADMINISTRATOR.value: "Administrator"}
+ROLE_LABELS = {role.value: "User" if role == Role.ORDINARY else role.label for role in Role}
 ROLE_CHOICES = list(ROLE_LABELS.items())

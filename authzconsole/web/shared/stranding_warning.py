@@ -7,6 +7,7 @@ from authzconsole.web.shared.links import AddressLink, address_link_to, principa
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege
+from grants.effects.strandings import Strandings
 from grants.errors import PrincipalError
 from grants.principal_rows import principals_by_name
 from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, AdministratorLoss, loss_if_member_removed, loss_if_revoked
@@ -48,6 +49,12 @@ def stranding_warning(loss: AdministratorLoss, *, principal: str = "") -> Strand
     more_url = principal_url("person-off-board", principal) if principal else ""
     max_checked = MAX_ADMIN_GRANTS_READ if loss.is_truncated else 0
     return StrandingWarning(loss.without_admin_count, loss.one_admin_count, rows, more_url, max_checked)
+
+
+def warning_of_strandings(strandings: Strandings, max_rows: int = MAX_ROWS) -> StrandingWarning:
+    """Return the warning for the entities that changes strand."""
+    rows = [(address_link_to(row.address), row.admin_count) for row in strandings.entities[:max_rows]]
+    return StrandingWarning(strandings.without_admin_count, strandings.one_admin_count, rows)
 
 
 def revocation_warning(principal: str, address: Address, privileges: Collection[str]) -> StrandingWarning | None:

@@ -4,16 +4,15 @@ import json
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
 from itertools import islice
 
 from django.core.management.base import CommandError
 
 from grants.active_generation import active_generation
 from grants.evaluation.engine import BATCH_SIZE, answer_questions
-from grants.history import as_of
+from grants.history import at_moment
 from grants.history.catch_up import catch_up
-from grants.history.questions import group_by_revision
+from grants.history.questions import group_by_moment
 from grants.management.console_command import ConsoleCommand
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.strict_json import MalformedJson, json_from_bytes
@@ -75,16 +74,17 @@ def read_body(line: bytes | None) -> object:
 
 
 def answers_in_order(bodies: list, generation: str) -> list[dict]:
-    """Return the answers to requests, in order. Requests about the same revision are answered together.
+    """Return the answers to requests, in order. Requests about the same state and time are answered together.
 
     generation: the active one of the present.
     """
-    positions, errors = group_by_revision(bodies, max_revisions=None)
-    if positions.keys() - {None}:
+    positions, errors = group_by_moment(bodies, max_moments=None)
+    if any(moment.revision is not None for moment in positions):
         catch_up()
     answers = dict(zip(errors, answer_batch(list(errors.values())), strict=True))
-    for revision, group in positions.items():
-        with as_of(revision) if revision is not None else nullcontext():
+    for moment, group in positions.items():
+        revision = moment.revision
+        with at_moment(moment):
             of_revision = generation if revision is None else active_generation().name
             questions = [_question(bodies[position], of_revision) for position in group]
             group_answers = list(answer_batch(questions))

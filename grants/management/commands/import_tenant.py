@@ -10,6 +10,7 @@ from entities.vocabulary import clip
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
+from grants.management.second_person import add_second_person_argument, reason_with_second_person
 from grants.tenant.import_document import import_tenant
 
 
@@ -19,9 +20,11 @@ class Command(ConsoleCommand):
     def add_arguments(self, parser):
         parser.add_argument("file", metavar="FILE", help="the document, or - for standard input")
         parser.add_argument("--dry-run", action="store_true", help="report the changes without making them")
+        add_second_person_argument(parser)
 
-    def handle(self, *, file, dry_run, **options):
-        author = Author("import_tenant", reason="" if file == "-" else f"import of {clip(Path(file).name)}")
+    def handle(self, *, file, dry_run, second_person, **options):
+        reason = "" if file == "-" else f"import of {clip(Path(file).name)}"
+        author = Author("import_tenant", reason=reason if dry_run else reason_with_second_person(reason, second_person))
         with _open_input(file) as stream:
             try:
                 report = import_tenant(stream=stream, author=author, dry_run=dry_run)

@@ -32,6 +32,9 @@ from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive,
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
+# by namespace, and by address and privilege: the mask of users
+GrantMasks = dict[str, dict[tuple[Address, Privilege], int]]
+
 
 class Prefer(StrEnum):
     """Which grants a plan prefers."""
@@ -62,8 +65,9 @@ class Regrants:
 
     grants: (user, address, privilege). only_way: the number of grants without an alternative.
     is_smallest: whether it is proven that fewer grants are not enough.
-    kept, kept_not: permitted before; and permitted or not permitted afterwards, with the plan.
-    lost: permitted before, and not permitted afterwards without the plan.
+    kept, kept_not: permissions of the generation before that are, or are not, permitted afterwards with the plan.
+    lost: those that are not permitted afterwards without the plan.
+    kept_not_in: `kept_not` by the name of the namespace; empty for what is outside of namespaces.
     """
 
     grants: list[tuple[str, Address, Privilege]] = field(default_factory=list)
@@ -74,11 +78,26 @@ class Regrants:
     beyond_gained: int = 0
     beyond_lost: int = 0
     lost: int = 0
+    kept_not_in: dict[str, int] = field(default_factory=dict)
 
     @property
     def counts(self) -> dict[str, int]:
         return {"kept": self.kept, "kept_not": self.kept_not, "beyond_gained": self.beyond_gained,
                 "beyond_lost": self.beyond_lost}
+
+
+def count_regrants(before: Generation, after: Generation, grants: list[tuple[str, Address, Privilege]], *,
+                   scope: RegrantScope | None = None) -> Regrants:
+    """Return the effect of these grants, in the form of the result of `compute_regrants`. Reads the tenant once."""
+    scope, subjects = scope or RegrantScope(), load_subjects()
+    result = Regrants(grants)
+    count_effect(result, subjects, rule_pairs(before, after), users_in_scope(subjects, scope), scope.namespace)
+    return result
+
+
+def users_in_scope(subjects: Subjects, scope: RegrantScope) -> int:
+    """Return the mask of the users whose permissions are kept."""
+    return sum(1 << bit for bit, name in enumerate(subjects.names) if scope.users is None or name in scope.users)
 
 
 def compute_regrants(before: Generation, after: Generation, *, prefer: Prefer = Prefer.NARROWEST,
@@ -97,8 +116,7 @@ class _Planner:
         self.pairs = rule_pairs(before, after)
         self.after_rules = rules_by_kind(after, (before,))
         self.subjects: Subjects = load_subjects()
-        names = self.subjects.names
-        self.wanted_users = sum(1 << bit for bit, name in enumerate(names) if scope.users is None or name in scope.users)
+        self.wanted_users = users_in_scope(self.subjects, scope)
         self.result = Regrants()
         # by user: the chosen grants outside of namespaces, which also count inside them
         self._outside: dict[int, set[MissingGrant]] = defaultdict(set)
@@ -257,24 +275,20 @@ def count_effect(result: Regrants, subjects: Subjects, pairs: Mapping[str, list[
     wanted_users, namespace: count kept and lost permissions only of these users, and only in this namespace (empty for all). Side
     effects are counted everywhere.
     """
-    by_stage: dict[str | None, dict[tuple[Address, Privilege], int]] = defaultdict(lambda: defaultdict(int))
-    bits = {name: 1 << bit for bit, name in enumerate(subjects.names)}
-    for user, address, privilege in result.grants:
-        by_stage[address.namespace.key if address.namespace else ""][address, privilege] |= bits[user]
+    by_namespace = masks_by_namespace(result.grants, subjects)
     for stage in stages(subjects):
-        masks = {(stage.by_address[address].pk, NUMBERS[privilege]): mask
-                 for (address, privilege), mask in by_stage[stage.namespace].items()}
-        masks |= {(stage.instance, NUMBERS[privilege]): mask for (address, privilege), mask in by_stage[""].items()
-                  if address == instance_address()}
+        masks = masks_in_stage(by_namespace, stage)
         stored, extra = ExtraGrants(stage, {}), ExtraGrants(stage, masks)
         scope = wanted_users if namespace in ("", stage.namespace) else 0
-        for node, pair in _pairs_of(stage, pairs):
+        for node, pair in pairs_of(stage, pairs):
             base = StageSource(stage, node, stored)
             permitted, now = users_meeting(pair.before, base), users_meeting(pair.after, base)
             then = users_meeting(pair.after, StageSource(stage, node, extra)) if masks else now
             number = len(pair.operations)
             result.kept += number * (permitted & then & scope).bit_count()
-            result.kept_not += number * (permitted & ~then & scope).bit_count()
+            if kept_not := number * (permitted & ~then & scope).bit_count():
+                result.kept_not += kept_not
+                result.kept_not_in[stage.namespace] = result.kept_not_in.get(stage.namespace, 0) + kept_not
             result.lost += number * (permitted & ~now & scope).bit_count()
             result.beyond_gained += number * (then & ~permitted & ~now).bit_count()
             result.beyond_lost += number * (now & ~then).bit_count()
@@ -294,7 +308,25 @@ def rule_pairs(before: Generation, after: Generation) -> dict[str, list[RulePair
     return pairs
 
 
-def _pairs_of(stage: Stage, pairs: Mapping[str, list[RulePair]]) -> Iterator[tuple[Node, RulePair]]:
+def masks_by_namespace(grants: Iterable[tuple[str, Address, Privilege]], subjects: Subjects) -> GrantMasks:
+    """Return the masks of the users with each grant, by the name of the namespace; empty for grants outside of namespaces."""
+    masks: GrantMasks = defaultdict(lambda: defaultdict(int))
+    bits = {name: 1 << bit for bit, name in enumerate(subjects.names)}
+    for user, address, privilege in grants:
+        # a user who is inactive now gets nothing
+        masks[address.namespace.key if address.namespace else ""][address, privilege] |= bits.get(user, 0)
+    return masks
+
+
+def masks_in_stage(by_namespace: GrantMasks, stage: Stage) -> dict[GrantKey, int]:
+    """Return the masks of the grants that count in a stage: those in it, and those on the instance."""
+    masks = {(stage.by_address[address].pk, NUMBERS[privilege]): mask
+             for (address, privilege), mask in by_namespace[stage.namespace].items() if address in stage.by_address}
+    return masks | {(stage.instance, NUMBERS[privilege]): mask for (address, privilege), mask in by_namespace[""].items()
+                    if address == instance_address()}
+
+
+def pairs_of(stage: Stage, pairs: Mapping[str, list[RulePair]]) -> Iterator[tuple[Node, RulePair]]:
     for node in stage.live:
         for pair in pairs[node.kind]:
             yield node, pair

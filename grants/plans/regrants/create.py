@@ -6,6 +6,14 @@ from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigi
 from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants
 from grants.policies.policy import Generation
 
+# a recipe lists at most this many namespaces
+MAX_NAMESPACES = 100
+
+
+def kept_not_recipe(regrants: Regrants) -> dict:
+    """Return the member of a recipe that names the namespaces with permissions that are not kept; none if these are too many."""
+    return {"kept_not_in": sorted(regrants.kept_not_in)} if len(regrants.kept_not_in) <= MAX_NAMESPACES else {}
+
 
 def create_plan_of_regrants(*, author: Author, before: Generation, after: Generation, prefer: Prefer = Prefer.NARROWEST,
                             scope: RegrantScope | None = None) -> tuple[Plan | None, Regrants]:
@@ -19,5 +27,5 @@ def create_plan_of_regrants(*, author: Author, before: Generation, after: Genera
         title=f"Keep current permissions, from {before.name} to {after.name}", origin=PlanOrigin.POLICY_IMPACT, changes=changes,
         base_revision=revision, breadth=PlanBreadth.NAMESPACES,
         recipe={"generation": before.name, "to_generation": after.name, "prefer": str(prefer), **regrants.counts,
-                "only_way": regrants.only_way, "is_smallest": regrants.is_smallest}))
+                **kept_not_recipe(regrants), "only_way": regrants.only_way, "is_smallest": regrants.is_smallest}))
     return plan, regrants

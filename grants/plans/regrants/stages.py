@@ -1,21 +1,21 @@
 """Read a tenant namespace by namespace: its entities, and the holders of each privilege as masks of all active users."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from entities.address import Address, instance_address
 from entities.models import Entity, State
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.effects.holders import NUMBERS
-from grants.effects.nodes import Node, order_of
+from grants.effects.nodes import NODE_COLUMNS, Node, order_of
 from grants.models import GRANT_TABLES, User, permission_ids
 from grants.policies.grammar import Scope
 from grants.querysets import effective_memberships
+from grants.validity import in_force
 
 NO_USERS = (0,) * len(ANY)
 ROWS_PER_READ = 10_000
-_COLUMNS = ("pk", "kind", "key", "state", "parent_id", "namespace_id", "application_id")
 
 # primary key of the entity, and number of the privilege
 GrantKey = tuple[int, int]
@@ -23,8 +23,10 @@ GrantKey = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Subjects:
-    """All active users: user number i has bit i. bits: by user and group, the mask of the users for whom its
-    grants count."""
+    """All active users: user number i has bit i.
+
+    bits: for each user and group, the mask of the users that its grants apply to.
+    """
 
     names: tuple[str, ...]
     bits: dict[tuple[str, int], int]
@@ -93,26 +95,31 @@ def _union(masks: list[int]) -> int:
     return union
 
 
-def stages(subjects: Subjects) -> Iterator[Stage]:
-    """Yield everything outside of namespaces, then each namespace by name. Runs three queries for each."""
+def stages(subjects: Subjects, only: Collection[str] | None = None) -> Iterator[Stage]:
+    """Yield everything outside of namespaces, then each namespace by name. Runs three queries for each.
+
+    only: the names of the namespaces, with the empty name for what is outside of them; None for all.
+    """
     outside = _load_stage(subjects, None, "", 0, NO_USERS)
     instance = outside.by_address.get(instance_address())
     outside.instance = instance.pk if instance else 0
     outside.instance_held = outside.held.get(outside.instance, NO_USERS)
-    yield outside
-    for pk, name in Entity.objects.filter(kind="namespace").order_by("key").values_list("pk", "key"):
+    if only is None or "" in only:
+        yield outside
+    rows = Entity.objects.filter(kind="namespace", **({} if only is None else {"key__in": list(only)}))
+    for pk, name in rows.order_by("key").values_list("pk", "key"):
         yield _load_stage(subjects, pk, name, outside.instance, outside.instance_held)
 
 
 def _load_stage(subjects: Subjects, namespace: int | None, name: str, instance: int,
                 instance_held: tuple[int, ...] | list[int]) -> Stage:
     where = {"namespace__isnull": True} if namespace is None else {"namespace_id": namespace}
-    rows = Entity.objects.filter(**where).order_by().values_list(*_COLUMNS).iterator(chunk_size=ROWS_PER_READ)
+    rows = Entity.objects.filter(**where).order_by().values_list(*NODE_COLUMNS).iterator(chunk_size=ROWS_PER_READ)
     nodes = {row[0]: Node(*row) for row in rows}
     numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
     held: dict[int, list[int]] = {}
     for principal_type, (model, column) in GRANT_TABLES.items():
-        grants = model.objects.filter(**where).order_by().values_list("content_object_id", "permission_id", column)
+        grants = model.objects.filter(**where, **in_force()).order_by().values_list("content_object_id", "permission_id", column)
         for pk, permission, principal in grants.iterator(chunk_size=ROWS_PER_READ):
             if bits := subjects.bits.get((principal_type, principal)):
                 masks = held.get(pk)

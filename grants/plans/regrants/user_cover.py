@@ -39,7 +39,7 @@ class StageFacts:
         return node is not None and bool(self.stage.inside.get(node.pk, 0) & self.mask)
 
     def grant_at_or_below(self, address: Address) -> HeldGrant | None:
-        """Return None: a stage does not know which grant it is."""
+        """Return None, because a stage does not contain single grants."""
         return None
 
     def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
@@ -106,7 +106,7 @@ class _Search:
         self._steps, self._best, self._best_count = 0, set(allowed), -1
 
     def best_grants(self) -> set[MissingGrant]:
-        self._search(self._kept())
+        self._search(self._permitted_count())
         return self._best
 
     def _search(self, kept: int) -> None:
@@ -121,7 +121,7 @@ class _Search:
         for grant in self._allowed:
             if grant not in self._removed and _can_meet(grant, side_effect.question):
                 self._remove(grant)
-                options.append((-self._kept(), grant_order(grant), grant))
+                options.append((-self._permitted_count(), grant_order(grant), grant))
                 self._add(grant)
         for negative_kept, _, grant in sorted(options):
             if self._steps > MAX_SEARCH_STEPS and self._best_count >= 0:
@@ -131,7 +131,7 @@ class _Search:
             self._search(-negative_kept)
             self._add(grant)
 
-    def _kept(self) -> int:
+    def _permitted_count(self) -> int:
         return sum(self._current.permits(denial) for denial in self._wanted)
 
     def _remove(self, grant: MissingGrant) -> None:

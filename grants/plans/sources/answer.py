@@ -5,7 +5,7 @@ from typing import NamedTuple, cast
 from grants.effects.changes import GrantChange
 from grants.effects.effect import effect_of
 from grants.effects.purposes import AnswerQuestion
-from grants.errors import EffectTooLarge
+from grants.errors import EffectTooLarge, PlanError
 from grants.evaluation.engine import check_summary
 from grants.evaluation.facts import gather_facts
 from grants.journal import Author, current_revision
@@ -19,30 +19,51 @@ from grants.policies.question import Question
 
 # only short alternatives are compared
 MAX_GRANTS_TO_COMPARE, MAX_ALTERNATIVES = 20, 16
+MAX_NAMED = 4
 
 GrantsOnly = frozenset[MissingGrant]
 
 
 class Alternative(NamedTuple):
-    """One way to permit a question. beyond: how many other permissions the grants give."""
+    """One way to permit a question.
 
-    beyond: int
+    beyond: how many other permissions the grants give; None if the effect is too large to be computed.
+    is_choice: whether there is another way.
+    """
+
+    beyond: int | None
     grants: tuple[MissingGrant, ...]
+    is_choice: bool = True
+
+    @property
+    def short_words(self) -> str:
+        """The grants as text. If there are many, it has only the first ones."""
+        if len(self.grants) <= MAX_NAMED:
+            return self.words
+        address, privilege = self.grants[0]
+        return f"{len(self.grants):,} grants, such as {privilege} on {address}"
 
     @property
     def words(self) -> str:
         return " and ".join(f"{privilege} on {address}" for address, privilege in self.grants)
 
 
-def create_plan_from_answer(*, author: Author, question: Question) -> Plan:
-    """Create a plan of grants that permit a denied question: those that give the fewest other permissions.
+def create_plan_from_answer(*, author: Author, question: Question, way: str = "") -> Plan:
+    """Create a plan of grants that permit a denied question: by default, those that give the fewest other permissions.
 
-    Alternatives are compared if they are short; otherwise the plan has the fewest grants. `recipe` lists the alternatives.
-    Raise PlanError if no grants would permit it, or if more than MAX_PLAN_ITEMS grants are missing.
+    way: the `words` of the alternative to use. Alternatives are compared if they are short; otherwise the plan has the fewest
+    grants. `recipe` lists the alternatives.
+    Raise PlanError if no grants would permit it, if more than MAX_PLAN_ITEMS grants are missing, or if `way` is not an
+    alternative.
     """
     # read before the missing grants, so that a change in between makes the plan stale
     revision = current_revision()
     alternatives = alternatives_of(question)
+    if way:
+        chosen = [alternative for alternative in alternatives if alternative.words == way]
+        if not chosen:
+            raise PlanError(f"{way} does not permit this any more: choose again")
+        alternatives = [*chosen, *(alternative for alternative in alternatives if alternative.words != way)]
     missing = alternatives[0].grants if alternatives else missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
     recipe = {"subject": question.principal, "operation": question.operation, "entity": str(question.target),
               "generation": question.generation}
@@ -76,6 +97,23 @@ def alternatives_of(question: Question) -> list[Alternative]:
     return sorted(alternatives, key=lambda way: (way.beyond, len(way.grants), [grant_order(grant) for grant in way.grants]))
 
 
+def ways_of(question: Question) -> list[Alternative]:
+    """Return the alternatives, or only the fewest grants if there are no alternatives. Return an empty list if no grant is
+    missing, or if no grant would permit it.
+
+    Raise PlanError if more than MAX_PLAN_ITEMS grants are missing.
+    """
+    if ways := alternatives_of(question):
+        return ways
+    missing = tuple(missing_grants_of(question, max_grants=MAX_PLAN_ITEMS))
+    if not missing:
+        return []
+    try:
+        return [_alternative(question, missing)._replace(is_choice=False)]
+    except EffectTooLarge:
+        return [Alternative(None, missing, is_choice=False)]
+
+
 def _alternative(question: Question, grants: tuple[MissingGrant, ...]) -> Alternative:
     user = question.subject if question.subject_type == "user" else ""
     purpose = AnswerQuestion(user, question.operation, question.known_target)
@@ -88,4 +126,6 @@ def _note(alternatives: list[Alternative]) -> str:
     chosen, *others = alternatives
     ways = "; ".join(f"{way.words} ({len(way.grants):,} in all, {way.beyond:,} beyond)" if len(way.grants) > 1
                      else f"{way.words} ({way.beyond:,} beyond)" for way in others[:4])
-    return f"This plan gives {chosen.beyond:,} permissions beyond its purpose, the fewest of all ways. Other ways: {ways}."
+    is_narrowest = all((chosen.beyond or 0) <= (way.beyond or 0) for way in others)
+    fewest = ", the fewest of all ways" if is_narrowest else ""
+    return f"This plan gives {chosen.beyond:,} permissions beyond its purpose{fewest}. Other ways: {ways}."

@@ -1,4 +1,4 @@
-"""Create plans for many live entities, which grant or revoke the same privileges for the same principals on each entity.
+"""Create plans for many entities, which grant or revoke the same privileges for the same principals on each entity.
 
 Grants that exist already, and revocations of grants that do not exist, are skipped and do not count against the limit. The plan
 watches its principals, so it becomes stale when a skipped grant changes.
@@ -29,6 +29,7 @@ from grants.models import (
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
 from grants.principal_names import format_principal, parse_principal
 from grants.principal_rows import principals_by_name
+from grants.validity import VALIDITY_COLUMNS, Validity, format_time
 
 MAX_PRINCIPALS = 100
 MAX_SELECTED = 500
@@ -38,28 +39,42 @@ _PREPOSITIONS = {PlanVerb.GRANT: "to", PlanVerb.REVOKE: "from"}
 
 @dataclass(frozen=True, slots=True)
 class BulkChange:
-    """The change on each entity: grant each of these privileges to, or revoke it from, each of these principals."""
+    """The change on each entity: grant each of these privileges to, or revoke it from, each of these principals.
+
+    validity: the period of the grants.
+    """
 
     verb: PlanVerb
     principals: tuple[str, ...]
     privileges: tuple[Privilege, ...]
+    validity: Validity = Validity()
 
     def __str__(self) -> str:
         """Return a string such as `Grant READ, WRITE to user:alice and 2 more`."""
         more = f" and {len(self.principals) - 1:,} more" if len(self.principals) > 1 else ""
         privileges = ", ".join(self.privileges)
-        return f"{self.verb.value.capitalize()} {privileges} {_PREPOSITIONS[self.verb]} {self.principals[0]}{more}"
+        period = f" {self.validity.sentence}" if self.validity.is_limited else ""
+        return f"{self.verb.value.capitalize()} {privileges} {_PREPOSITIONS[self.verb]} {self.principals[0]}{more}{period}"
 
     @property
     def recipe(self) -> dict:
-        return {"verb": self.verb.value, "principals": list(self.principals), "privileges": list(map(str, self.privileges))}
+        return {"verb": self.verb.value, "principals": list(self.principals), "privileges": list(map(str, self.privileges)),
+                **{name: format_time(time) for name, time in self.validity._asdict().items() if time is not None}}
+
+    @property
+    def existing_condition(self) -> Q:
+        """The condition on stored grants that exist as the change wants them: for a grant, with the same period."""
+        return Q(**self.validity._asdict()) if self.verb == PlanVerb.GRANT else Q()
 
 
-def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Iterable[str]) -> BulkChange:
+def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Iterable[str],
+                      validity: Validity | None = None) -> BulkChange:
     """Validate the input and remove repeated principals and privileges.
 
-    Raise PlanError, PrincipalError or VocabularyError if the input is invalid.
+    validity: the period of the grants. Raise PlanError, PrincipalError, ValidityError or VocabularyError if the input is invalid.
     """
+    validity = validity if validity is not None and verb == PlanVerb.GRANT else Validity()
+    validity.check_not_over()
     if verb not in GRANT_VERBS:
         raise PlanError("neither granting nor revoking is selected: select one of the two")
     principals = tuple(dict.fromkeys(map(format_principal, principals)))
@@ -71,7 +86,7 @@ def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Itera
     selected = set(map(privilege_by_name, privileges))
     if not selected:
         raise PlanError(f"no privilege is selected: select at least one of {', '.join(Privilege)}")
-    return BulkChange(PlanVerb(verb), principals, tuple(privilege for privilege in Privilege if privilege in selected))
+    return BulkChange(PlanVerb(verb), principals, tuple(privilege for privilege in Privilege if privilege in selected), validity)
 
 
 def kinds_inside(container_kind: str) -> list[str]:
@@ -81,7 +96,7 @@ def kinds_inside(container_kind: str) -> list[str]:
 
 def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, kinds: Collection[str] | None = None,
                         includes_container: bool = True, renewal_of: Plan | None = None) -> Plan:
-    """Create a plan for the live entities inside a container, at every depth.
+    """Create a plan for the entities inside a container, at every depth: live ones, and to revoke also planned and deleted ones.
 
     kinds: include only entities of these kinds; all kinds by default. includes_container: also include the container itself.
     Runs the statements of `create_plan` and one more query for each principal. Raise PlanError if the plan cannot be created.
@@ -92,7 +107,7 @@ def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, 
     container = entity_at(within)
     if container is None:
         raise PlanError(f"{within} is not registered here: name a registered container, or correct the address")
-    entities = live_entities_of(container, kinds, includes_container=includes_container)
+    entities = changed_entities_of(container, kinds, change.verb, includes_container=includes_container)
     where = _subtree_text(within, kinds, includes_container)
     return create_plan(author=author, draft=PlanDraft(
         title=f"{change} {where}", origin=PlanOrigin.SUBTREE, base_revision=revision, breadth=PlanBreadth.NAMESPACES,
@@ -101,9 +116,14 @@ def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, 
         empty_message=_empty_message(change, where)))
 
 
-def live_entities_of(container: Entity, kinds: Collection[str], *, includes_container: bool) -> QuerySet[Entity]:
-    """Return the live entities of these kinds inside a container, and optionally the container itself."""
-    is_container, entities = Q(pk=container.pk), subtree_of(container).filter(state=State.LIVE)
+def changed_entities_of(container: Entity, kinds: Collection[str], verb: str, *, includes_container: bool) -> QuerySet[Entity]:
+    """Return the entities of these kinds inside a container, and optionally the container itself.
+
+    Grants are for live entities only. Revocations are for entities in every state, so that no leftover or planned grant remains.
+    """
+    is_container, entities = Q(pk=container.pk), subtree_of(container)
+    if verb != PlanVerb.REVOKE:
+        entities = entities.filter(state=State.LIVE)
     if includes_container:
         return entities.filter(Q(kind__in=kinds) | is_container)
     return entities.filter(kind__in=kinds).exclude(is_container)
@@ -118,9 +138,9 @@ def existing_grant_count(change: BulkChange, entities: QuerySet[Entity], *, max_
     names: dict[str, list[str]] = {}
     for type_, name in map(parse_principal, change.principals):
         names.setdefault(type_, []).append(name)
-    return sum(GRANT_TABLES[type_][0].objects.filter(**{f"{NAME_COLUMNS[type_]}__in": of_type}, permission_id__in=permissions,
-                                                    content_object__in=entities.order_by().values("pk"))[:max_counted].count()
-               for type_, of_type in names.items())
+    return sum(GRANT_TABLES[type_][0].objects.filter(
+        change.existing_condition, **{f"{NAME_COLUMNS[type_]}__in": of_type}, permission_id__in=permissions,
+        content_object__in=entities.order_by().values("pk"))[:max_counted].count() for type_, of_type in names.items())
 
 
 def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iterable[Address]) -> Plan:
@@ -136,7 +156,7 @@ def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iter
 
 
 def renew_subtree(author: Author, plan: Plan) -> Plan:
-    """Create the plan again for the entities that are live inside the container now."""
+    """Create the plan again for the entities that are inside the container now."""
     recipe = plan.recipe
     return create_subtree_plan(author=author, change=_stored_change(plan), within=parse_address(recipe["within"]),
                                kinds=recipe["kinds"], includes_container=recipe["itself"], renewal_of=plan)
@@ -153,7 +173,8 @@ def renew_selection(author: Author, plan: Plan) -> Plan:
 
 def _stored_change(plan: Plan) -> BulkChange:
     recipe = plan.recipe
-    return parse_bulk_change(verb=recipe["verb"], principals=recipe["principals"], privileges=recipe["privileges"])
+    return parse_bulk_change(verb=recipe["verb"], principals=recipe["principals"], privileges=recipe["privileges"],
+                             validity=Validity.parse(*map(recipe.get, VALIDITY_COLUMNS)))
 
 
 def _create_plan_for(author: Author, change: BulkChange, entities: QuerySet[Entity], revision: int, total: int,
@@ -213,15 +234,16 @@ def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[Pl
     """Yield the changes that have an effect, sorted by principal and address. Runs one query for each principal."""
     grants = _new_grants if change.verb == PlanVerb.GRANT else _existing_grants
     for principal in change.principals:
-        for address, privilege in grants(principal, change.privileges, entities):
-            yield change.verb.value, principal, address, privilege
+        for address, privilege in grants(principal, change, entities):
+            yield change.verb.value, principal, address, privilege, change.validity
 
 
-def _new_grants(principal: str, privileges: Iterable[Privilege],
-                entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
-    """Yield the privileges that the principal does not hold yet."""
+def _new_grants(principal: str, change: BulkChange, entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
+    """Yield the privileges that the principal does not hold yet, or holds for another period."""
     kind, name = parse_principal(principal)
-    grants = GRANT_TABLES[kind][0].objects.filter(**{NAME_COLUMNS[kind]: name}, content_object_id=OuterRef("pk"))
+    privileges = change.privileges
+    grants = GRANT_TABLES[kind][0].objects.filter(change.existing_condition, **{NAME_COLUMNS[kind]: name},
+                                                  content_object_id=OuterRef("pk"))
     columns = {f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege])) for privilege in privileges}
     rows = sorted_by_address(entities.annotate(**columns).exclude(**dict.fromkeys(columns, True)))
     for entity_kind, key, *holds in rows.values_list("kind", "key", *columns).iterator(chunk_size=ROWS_PER_READ):
@@ -229,13 +251,12 @@ def _new_grants(principal: str, privileges: Iterable[Privilege],
         yield from ((address, privilege) for privilege, is_held in zip(privileges, holds, strict=True) if not is_held)
 
 
-def _existing_grants(principal: str, privileges: Iterable[Privilege],
-                     entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
+def _existing_grants(principal: str, change: BulkChange, entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
     """Yield the privileges that the principal holds."""
     kind, name = parse_principal(principal)
     # start from the grants of the principal, which are far fewer than the entities
     grants = GRANT_TABLES[kind][0].objects.filter(
-        **{NAME_COLUMNS[kind]: name}, permission_id__in=[permission_ids()[privilege] for privilege in privileges],
+        **{NAME_COLUMNS[kind]: name}, permission_id__in=[permission_ids()[privilege] for privilege in change.privileges],
         content_object__in=entities.order_by().values("pk"))
     columns = ("content_object__kind", "content_object__key", "permission_id")
     for entity_kind, key, permission in grants.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ):

@@ -1,7 +1,7 @@
 """Read a file of changes: CSV with a header, or JSON Lines, in UTF-8, one change per line.
 
 The first character determines the format. All bad lines are counted, and the first hundred are reported in full. A repeated
-change counts once. Granting and revoking the same privilege is a fault.
+change counts once. Granting and revoking the same privilege, and granting it for two periods, is a fault.
 """
 
 import csv
@@ -13,16 +13,19 @@ from operator import attrgetter
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege, clip
-from grants.changes.outcomes import ChangeItem
+from grants.changes.outcomes import ChangeItem, GrantKey
 from grants.errors import GrantError, PlanError
-from grants.models import GRANT_VERBS
+from grants.models import GRANT_VERBS, PlanVerb
 from grants.principal_rows import principals_by_name
 from grants.tenant.faults import Fault, Faults
 from grants.tenant.lines import MemberReader
 from grants.tenant.reading import UNREADABLE, parse_line_json
+from grants.validity import VALIDITY_COLUMNS
 
 MAX_FILE_BYTES = 8 * 1024 * 1024
 COLUMNS = ("verb", "principal", "entity", "privilege")
+# for grants; a missing or empty value is no limit
+OPTIONAL_COLUMNS = VALIDITY_COLUMNS
 SAMPLES = {
     "csv": "verb,principal,entity,privilege\n"
            "grant,user:sofia.lindqvist,dataset:sales.orders,READ\n"
@@ -53,10 +56,12 @@ class BadChangeFile(GrantError):
 class ChangeFile:
     """The content of a file.
 
-    changes: (verb, line number) by item. repeated: the numbers of the lines that repeat an earlier line.
+    changes: (verb, line number) by item. items_by_key: the same items. repeated: the numbers of the lines that repeat an earlier
+    line.
     """
 
     changes: dict[ChangeItem, tuple[str, int]] = field(default_factory=dict)
+    items_by_key: dict[GrantKey, ChangeItem] = field(default_factory=dict)
     repeated: list[int] = field(default_factory=list)
 
     @property
@@ -155,7 +160,7 @@ def _csv_rows(text: str, faults: Faults) -> Iterator[tuple[int, dict, ReportFaul
     for number, row in rows:
         fault = partial(faults.add, number)
         if len(row) != len(columns):
-            fault("", f"it has {len(row):,} {'value' if len(row) == 1 else 'values'} where the header has {len(columns)}: put "
+            fault("", f"it has {len(row):,} {'value' if len(row) == 1 else 'values'}, but the header has {len(columns)}: put "
                       f"values with a comma into double quotes")
         else:
             # only the name of a principal may start or end with a space
@@ -181,29 +186,37 @@ def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
 
 def _header_fault(columns: list[str]) -> str:
     """Return the fault of the header; empty if it is correct."""
-    expected = f"the first line must be the header {','.join(COLUMNS)}, in any order"
+    expected = (f"the first line must be the header {','.join(COLUMNS)}, in any order; {' and '.join(OPTIONAL_COLUMNS)} can be "
+                f"added")
     if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
         return f"{expected}, its columns separated by commas and not by semicolons or tabs"
     if missing := [name for name in COLUMNS if name not in columns]:
         return f"{expected}; it lacks {', '.join(f'`{name}`' for name in missing)}"
-    if other := [name for name in columns if name not in COLUMNS]:
+    if other := [name for name in columns if name not in (*COLUMNS, *OPTIONAL_COLUMNS)]:
         return f"{expected}; `{clip(other[0])}` is none of these columns"
-    return f"{expected}; a column is repeated" if len(columns) > len(COLUMNS) else ""
+    return f"{expected}; a column is repeated" if len(columns) > len(set(columns)) else ""
 
 
 def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportFault) -> None:
     """Add the change of one line to the file, or report its faults."""
     members = MemberReader(body, report_fault)
-    members.allow_only(*COLUMNS)
+    members.allow_only(*COLUMNS, *OPTIONAL_COLUMNS)
     verb, principal = members.choice("verb", tuple(verb.value for verb in GRANT_VERBS)), members.principal("principal")
     address, privilege = members.address("entity"), members.choice("privilege", tuple(map(str, Privilege)))
-    if None in (verb, principal, address, privilege):
+    validity = members.validity(has_to_last=verb == PlanVerb.GRANT)
+    if None in (verb, principal, address, privilege, validity):
         return
-    item = ChangeItem(":".join(principal), parse_address(address), Privilege[privilege])
-    earlier_verb, earlier_line = file.changes.setdefault(item, (verb, number))
+    if validity.is_limited and verb != PlanVerb.GRANT:
+        report_fault(next(name for name, time in validity._asdict().items() if time), "only a grant has a period")
+        return
+    item = ChangeItem(":".join(principal), parse_address(address), Privilege[privilege], validity)
+    earlier = file.items_by_key.setdefault(item.key, item)
+    earlier_verb, earlier_line = file.changes.setdefault(earlier, (verb, number))
     if earlier_verb != verb:
         report_fault("verb", f"it says {verb}, and line {earlier_line:,} says {earlier_verb}, of the same principal, entity and "
                              f"privilege: keep one of the two")
+    elif earlier.validity != validity:
+        report_fault("valid_until", f"line {earlier_line:,} grants the same for another period: keep one of the two")
     elif earlier_line != number:
         file.repeated.append(number)
 

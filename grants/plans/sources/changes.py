@@ -29,7 +29,7 @@ def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (),
     memberships, _ = validated_memberships({"join": list(join), "leave": list(leave)})
     users = _validated_users({"activate": list(activate), "deactivate": list(deactivate)})
     changes: list[PlanChange] = [(verb, *item) for verb, items in grants.items() for item in items]
-    changes += [(verb, *item.principals, None) for verb, members in memberships.items() for item in members]
+    changes += [(verb, *item.principals, None, item.validity) for verb, members in memberships.items() for item in members]
     changes += [(verb, f"user:{name}", None, None) for verb, names in users.items() for name in names]
     return create_plan(author=author, draft=PlanDraft(
         title=title or _title(changes), origin=PlanOrigin.CHANGE_SET, changes=changes,
@@ -44,13 +44,13 @@ def renew(author: Author, plan: Plan) -> Plan:
     current_name = names_since(plan.base_revision)
     return create_plan(author=author, draft=PlanDraft(
         title=plan.title, origin=plan.origin, recipe=plan.recipe, base_revision=current_revision(), inverse_of=plan.inverse_of,
-        renewal_of=plan, changes=(_with_names(change_of_item(item), current_name) for item in items)))
+        renewal_of=plan, changes=(with_names(change_of_item(item), current_name) for item in items)))
 
 
-def _with_names(change: PlanChange, current_name: Callable[[str], str]) -> PlanChange:
+def with_names(change: PlanChange, current_name: Callable[[str], str]) -> PlanChange:
     """Return the change with the current names of renamed principals."""
-    verb, principal, target, privilege = change
-    return verb, current_name(principal), current_name(target) if isinstance(target, str) else target, privilege
+    verb, principal, target, *rest = change
+    return verb, current_name(principal), current_name(target) if isinstance(target, str) else target, *rest
 
 
 def _validated_users(names_by_verb: Mapping[str, list[str]]) -> Mapping[str, list[str]]:

@@ -39,12 +39,12 @@ def create_ghost_plan(*, author: Author, namespace: Address | None = None, renew
 
 
 def create_selected_ghost_plan(*, author: Author, grants: Sequence[GrantSpec]) -> Plan:
-    """Create a plan that revokes these grants, which a report listed. Raise PlanError if one of their entities is live by now."""
+    """Create a plan that revokes these grants, which a report listed. Raise PlanError if one of their entities is live now."""
     if not grants:
         raise PlanError("no grant is selected")
     addresses = [address for _, address, _ in grants]
     if live := next((address for address, entity in entities_at(addresses).items() if entity.is_live), None):
-        raise PlanError(f"{live} is live by now, so its grants are not ghost grants: run the analysis again")
+        raise PlanError(f"{live} is live now, so its grants are not ghost grants: run the analysis again")
     title = f"Revoke {quantity(len(grants), 'ghost grant', 'ghost grants')}"
     return create_plan_from_changes(author=author, revoke=grants, title=title)
 

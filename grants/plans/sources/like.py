@@ -3,11 +3,12 @@
 With removals, the two users have the same groups and direct grants afterwards.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
+from django.utils import timezone
 
 from entities.address import Address
 from entities.vocabulary import Privilege
@@ -15,15 +16,23 @@ from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanVerb, User, UserGrant, privilege_of
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.periods import not_over_condition
+from grants.querysets import memberships
+from grants.validity import VALIDITY_COLUMNS, Validity
 
 
-class Difference(NamedTuple):
-    """A change of the target on the way to the access of the colleague. group: written `group:NAME`, for memberships only."""
+class AccessDifference(NamedTuple):
+    """A change that makes the access of the target more like that of the colleague. group: written `group:NAME`, for
+    memberships only.
+
+    validity: the period that the colleague has.
+    """
 
     verb: PlanVerb
     group: str = ""
     address: Address | None = None
     privilege: Privilege | None = None
+    validity: Validity = Validity()
 
     @property
     def key(self) -> str:
@@ -32,33 +41,37 @@ class Difference(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """The differences to make. keys: those of `Difference.key`, or None for all. removes: include removals."""
+class DifferenceSelection:
+    """The differences to make. keys: those of `AccessDifference.key`, or None for all. removes: include removals."""
 
     keys: frozenset[str] | None = None
     removes: bool = False
 
-    def has(self, difference: Difference) -> bool:
+    def has(self, difference: AccessDifference) -> bool:
         is_removal = difference.verb in (PlanVerb.LEAVE, PlanVerb.REVOKE)
         return (self.removes or not is_removal) and (self.keys is None or difference.key in self.keys)
 
 
-def differences(source: User, target: User) -> Iterator[Difference]:
+def differences(source: User, target: User) -> Iterator[AccessDifference]:
     """Yield the memberships and direct grants that only one of the users has: first what the target lacks.
 
-    Runs four queries.
+    Expired ones are left out. Runs four queries.
     """
+    is_current = not_over_condition(timezone.now())
     for verb, holder, other in ((PlanVerb.JOIN, source, target), (PlanVerb.LEAVE, target, source)):
-        groups = holder.groups.exclude(pk__in=other.groups.order_by().values("pk")).order_by("name")
-        for name in groups.values_list("name", flat=True):
-            yield Difference(verb, group=f"group:{name}")
+        current = memberships().filter(is_current)
+        rows = current.filter(user=holder).exclude(group__in=current.filter(user=other).values("group")).order_by("group__name")
+        for name, *period in rows.values_list("group__name", *VALIDITY_COLUMNS):
+            yield AccessDifference(verb, group=f"group:{name}", validity=_period_to_give(verb, period))
     for verb, holder, other in ((PlanVerb.GRANT, source, target), (PlanVerb.REVOKE, target, source)):
         columns = ("content_object__kind", "content_object__key", "permission_id")
-        for kind, key, permission in _grants_only_of(holder, other).order_by(*columns).values_list(*columns).iterator():
-            yield Difference(verb, address=Address(kind, key), privilege=privilege_of(permission))
+        rows = _grants_only_of(holder, other, is_current).order_by(*columns).values_list(*columns, *VALIDITY_COLUMNS)
+        for kind, key, permission, *period in rows.iterator():
+            yield AccessDifference(verb, address=Address(kind, key), privilege=privilege_of(permission),
+                             validity=_period_to_give(verb, period))
 
 
-def create_like_plan(*, author: Author, source: str, target: str, selection: Selection,
+def create_like_plan(*, author: Author, source: str, target: str, selection: DifferenceSelection,
                      renewal_of: Plan | None = None) -> Plan:
     """Create a plan that gives the user `target` what the user `source` has.
 
@@ -89,16 +102,21 @@ def renew(author: Author, plan: Plan) -> Plan:
     recipe = plan.recipe
     keys = None if recipe["items"] is None else frozenset(recipe["items"])
     return create_like_plan(author=author, source=recipe["source"], target=recipe["target"],
-                            selection=Selection(keys, recipe["remove"]), renewal_of=plan)
+                            selection=DifferenceSelection(keys, recipe["remove"]), renewal_of=plan)
 
 
-def _change(difference: Difference, target: str) -> PlanChange:
+def _change(difference: AccessDifference, target: str) -> PlanChange:
     if difference.group:
-        return difference.verb.value, target, difference.group, None
-    return difference.verb.value, target, difference.address, difference.privilege
+        return difference.verb.value, target, difference.group, None, difference.validity
+    return difference.verb.value, target, difference.address, difference.privilege, difference.validity
 
 
-def _grants_only_of(holder: User, other: User) -> QuerySet[UserGrant]:
-    same = UserGrant.objects.filter(user=other, content_object_id=OuterRef("content_object_id"),
+def _period_to_give(verb: PlanVerb, period: Sequence) -> Validity:
+    """Return the period of a new grant or membership; no limits for a removal."""
+    return Validity(*period) if verb in (PlanVerb.GRANT, PlanVerb.JOIN) else Validity()
+
+
+def _grants_only_of(holder: User, other: User, is_current: Q) -> QuerySet[UserGrant]:
+    same = UserGrant.objects.filter(is_current, user=other, content_object_id=OuterRef("content_object_id"),
                                     permission_id=OuterRef("permission_id"))
-    return UserGrant.objects.filter(~Exists(same), user=holder)
+    return UserGrant.objects.filter(is_current, ~Exists(same), user=holder)

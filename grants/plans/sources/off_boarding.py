@@ -1,25 +1,29 @@
 """Create plans that off-board a user: hand over entities, revoke all grants, leave all groups and deactivate the user.
 
 Grants on planned and deleted addresses are revoked too. An entity is handed over with all privileges that the user holds on it
-directly, and with ADMIN if it would be stranded otherwise. Grants on deleted addresses are not handed over.
+directly, with their periods, and with ADMIN if it would be stranded otherwise. Expired grants and grants on deleted addresses are
+not handed over.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from django.db import transaction
+from django.utils import timezone
 
 from entities.address import Address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import Plan, PlanVerb, User, UserGrant, privilege_of
+from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanVerb, User, UserGrant, privilege_of
 from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.periods import not_over_condition
 from grants.plans.stranding import stranded_entities
-from grants.principal_names import format_principal
+from grants.principal_names import format_principal, parse_principal
 from grants.principal_rows import principals_by_name
 from grants.principals.administrator_loss import stranded_if_removed
+from grants.validity import VALIDITY_COLUMNS, Validity
 
 MAX_NAMED = 3
 
@@ -62,16 +66,24 @@ class OffBoarding:
 class HeldEntity:
     """An entity on which the user holds privileges directly, or that would be stranded.
 
-    admin_count: the number of remaining administrators if it would be stranded; otherwise None.
+    privileges: with the periods of their grants. admin_count: the number of remaining administrators if it would be stranded;
+    otherwise None.
     """
 
     entity: Entity
-    privileges: tuple[Privilege, ...]
+    privileges: Mapping[Privilege, Validity]
     admin_count: int | None
 
     @property
     def is_stranded(self) -> bool:
         return self.admin_count is not None
+
+    @property
+    def privileges_to_give(self) -> dict[Privilege, Validity]:
+        """The privileges that an heir receives, with their periods."""
+        admin = {Privilege.ADMIN: Validity()} if self.is_stranded else {}
+        given = admin | self.privileges
+        return {privilege: given[privilege] for privilege in Privilege if privilege in given}
 
 
 def create_off_boarding_plan(*, author: Author, choices: OffBoarding, renewal_of: Plan | None = None) -> Plan:
@@ -106,28 +118,24 @@ def renew(author: Author, plan: Plan) -> Plan:
 def held_entities(user: User) -> list[HeldEntity]:
     """Return the entities that the user could hand over, first those that would be stranded, by address.
 
-    Reads at most MAX_PLAN_ITEMS grants. Deleted addresses are left out. Runs at most nine queries.
+    Reads at most MAX_PLAN_ITEMS grants. Deleted addresses and expired grants are left out. Runs at most nine queries.
     """
     stranded = stranded_if_removed(user, MAX_PLAN_ITEMS)
-    privileges: dict[int, list[Privilege]] = {}
-    grants = UserGrant.objects.filter(user=user).exclude(content_object__state=State.DELETED).order_by("permission_id")
-    for pk, permission in grants.values_list("content_object_id", "permission_id")[:MAX_PLAN_ITEMS]:
-        privileges.setdefault(pk, []).append(privilege_of(permission))
+    privileges: dict[int, dict[Privilege, Validity]] = {}
+    grants = UserGrant.objects.filter(not_over_condition(timezone.now()), user=user).exclude(content_object__state=State.DELETED)
+    columns = ("content_object_id", "permission_id", *VALIDITY_COLUMNS)
+    for pk, permission, *period in grants.order_by("permission_id").values_list(*columns)[:MAX_PLAN_ITEMS]:
+        privileges.setdefault(pk, {})[privilege_of(permission)] = Validity(*period)
     rows = Entity.objects.select_related("namespace").filter(pk__among={*stranded, *privileges})
-    held = [HeldEntity(entity, tuple(sorted(privileges.get(entity.pk, ()), key=list(Privilege).index)), stranded.get(entity.pk))
-            for entity in rows]
+    held = [HeldEntity(entity, {privilege: privileges[entity.pk][privilege] for privilege in Privilege
+                                if privilege in privileges.get(entity.pk, {})}, stranded.get(entity.pk)) for entity in rows]
     kinds = list(KINDS)
     return sorted(held, key=lambda row: (not row.is_stranded, kinds.index(row.entity.kind), row.entity.key))
 
 
 def _changes(user: User, choices: OffBoarding) -> Iterator[PlanChange]:
     if choices.heirs:
-        for row in held_entities(user):
-            given = {*row.privileges, Privilege.ADMIN} if row.is_stranded else set(row.privileges)
-            for heir in _heirs_of(row, choices):
-                for privilege in Privilege:
-                    if privilege in given:
-                        yield PlanVerb.GRANT.value, heir, row.entity.address, privilege
+        yield from _hand_over(held_entities(user), choices)
     if choices.revokes_grants:
         columns = ("content_object__kind", "content_object__key", "permission_id")
         grants = UserGrant.objects.filter(user=user).order_by(*columns).values_list(*columns)
@@ -138,6 +146,41 @@ def _changes(user: User, choices: OffBoarding) -> Iterator[PlanChange]:
             yield PlanVerb.LEAVE.value, str(user), f"group:{name}", None
     if choices.deactivates and user.is_active:
         yield PlanVerb.DEACTIVATE.value, str(user), None, None
+
+
+def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[PlanChange]:
+    """Yield the grants to the heirs. No period of a grant that an heir holds already gets shorter. Runs at most two queries."""
+    rows = [(row, heirs) for row in held if (heirs := _heirs_of(row, choices))]
+    known = _grants_of_heirs(choices.heirs, [row.entity.pk for row, _ in rows])
+    for row, heirs in rows:
+        for heir in heirs:
+            for privilege, period in row.privileges_to_give.items():
+                held_period = known.get((heir, row.entity.pk, privilege))
+                given = period if held_period is None else _both(held_period, period)
+                if given != held_period:
+                    yield PlanVerb.GRANT.value, heir, row.entity.address, privilege, given
+
+
+def _grants_of_heirs(heirs: Collection[str], entity_ids: list[int]) -> dict[tuple[str, int, Privilege], Validity]:
+    """Return the periods of the direct grants that have not ended, by principal, entity and privilege."""
+    known: dict[tuple[str, int, Privilege], Validity] = {}
+    for type_, (model, _) in GRANT_TABLES.items():
+        names = [name for heir_type, name in map(parse_principal, heirs) if heir_type == type_]
+        if not names:
+            continue
+        column = NAME_COLUMNS[type_]
+        grants = model.objects.filter(not_over_condition(timezone.now()), content_object__pk__among=entity_ids,
+                                      **{f"{column}__in": names}).order_by()
+        for name, pk, permission, *period in grants.values_list(column, "content_object_id", "permission_id", *VALIDITY_COLUMNS):
+            known[f"{type_}:{name}", pk, privilege_of(permission)] = Validity(*period)
+    return known
+
+
+def _both(first: Validity, second: Validity) -> Validity:
+    """Return the period from the first beginning to the last end."""
+    begins = [time for time in (first.valid_from, second.valid_from) if time is not None]
+    ends = [time for time in (first.valid_until, second.valid_until) if time is not None]
+    return Validity(min(begins) if len(begins) == 2 else None, max(ends) if len(ends) == 2 else None)
 
 
 def _heirs_of(row: HeldEntity, choices: OffBoarding) -> list[str]:

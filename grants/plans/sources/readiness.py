@@ -9,6 +9,7 @@ from grants.models import Plan, PlanBreadth, User
 from grants.plans.create import PlanDraft, PlanOrigin, changes_from_grants, create_plan
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, parse_principal
+from grants.querysets import groups_of
 
 
 def create_readiness_plan(*, author: Author, namespace: Address, user: str, generation: Generation | str | None = None,
@@ -45,6 +46,6 @@ def _check_receiver(receiver: str, deleter: User) -> None:
     kind, name = parse_principal(receiver)
     if kind == "user" and receiver != str(deleter):
         raise PlanError(f"grants to {receiver} give {deleter} nothing: name {deleter} or one of the user's groups")
-    if kind == "group" and not deleter.groups.filter(name=name).exists():
+    if kind == "group" and not groups_of(deleter).filter(name=name).exists():
         raise PlanError(f"{deleter} is not in {receiver}, so grants to it give {deleter} nothing: name {deleter} or one of "
                         f"the user's groups")

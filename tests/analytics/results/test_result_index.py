@@ -69,7 +69,7 @@ def storage(tmp_path_factory):
 
 
 @pytest.fixture
-def opened(storage, settings, monkeypatch):
+def opened_names(storage, settings, monkeypatch):
     """Return the list of the names of the files opened from now on."""
     settings.SNAPSHOT_URI = str(storage)
     handler = RecordingFileSystem()
@@ -84,46 +84,46 @@ def run():
 
 
 @pytest.fixture
-def index(storage, opened):
+def index(storage, opened_names):
     write_index(READINESS, "results")
-    opened.clear()
+    opened_names.clear()
     yield storage / "results" / "rows" / INDEX_NAME
     (storage / "results" / "rows" / INDEX_NAME).unlink()
 
 
 @pytest.mark.parametrize("first_row", [0, 55, 150_000, FILES * ROWS_PER_FILE - 50, FILES * ROWS_PER_FILE])
-def test_a_page_opens_at_most_three_files(run, index, opened, first_row):
+def test_a_page_opens_at_most_three_files(run, index, opened_names, first_row):
     page = result_page(run, first_row=first_row)
     expected = [row for number in range(first_row // ROWS_PER_FILE, min(FILES, first_row // ROWS_PER_FILE + 2))
                 for row in rows_of(number)]
     assert page.rows == expected[first_row % ROWS_PER_FILE :][:50]
     assert page.total_rows == FILES * ROWS_PER_FILE
-    assert INDEX_NAME in opened and len(opened) <= 3
+    assert INDEX_NAME in opened_names and len(opened_names) <= 3
 
 
-def test_a_page_of_one_namespace_opens_at_most_three_files(run, index, opened):
+def test_a_page_of_one_namespace_opens_at_most_three_files(run, index, opened_names):
     page = result_page(run, where=ResultFilter(equal={"namespace": "ns00007"}), max_rows=100)
     assert page.rows == rows_of(7) and page.total_rows == ROWS_PER_FILE
-    assert set(opened) == {INDEX_NAME, "part-00007.parquet"}
+    assert set(opened_names) == {INDEX_NAME, "part-00007.parquet"}
 
 
-def test_rows_of_some_namespaces_are_read_from_their_files_only(run, index, opened):
+def test_rows_of_some_namespaces_are_read_from_their_files_only(run, index, opened_names):
     two_namespaces = ResultFilter(among={"namespace": ["ns00007", "ns01234"]})
     assert row_counts(run, "rows", by="namespace", where=two_namespaces) == {"ns00007": ROWS_PER_FILE, "ns01234": ROWS_PER_FILE}
     assert sum(batch.num_rows for batch in result_batches(READINESS, "results", where=two_namespaces)) == 2 * ROWS_PER_FILE
-    assert set(opened) == {INDEX_NAME, "part-00007.parquet", "part-01234.parquet"}
+    assert set(opened_names) == {INDEX_NAME, "part-00007.parquet", "part-01234.parquet"}
 
 
-def test_a_namespace_in_no_file_has_no_rows(run, index, opened):
+def test_a_namespace_in_no_file_has_no_rows(run, index, opened_names):
     page = result_page(run, where=ResultFilter(equal={"namespace": "ns99999"}))
     assert (page.rows, page.total_rows) == ([], 0)
-    assert len(set(opened)) <= 3
+    assert len(set(opened_names)) <= 3
 
 
-def test_a_report_without_an_index_gives_the_same_page(run, opened):
+def test_a_report_without_an_index_gives_the_same_page(run, opened_names):
     page = result_page(run, first_row=150_000)
     assert page.rows == rows_of(2_500)[:50] and page.total_rows == FILES * ROWS_PER_FILE
-    assert INDEX_NAME not in opened and set(opened) == {f"part-{number:05}.parquet" for number in range(FILES)}
+    assert INDEX_NAME not in opened_names and set(opened_names) == {f"part-{number:05}.parquet" for number in range(FILES)}
 
 
 def test_the_index_can_be_written_and_read(tmp_path):

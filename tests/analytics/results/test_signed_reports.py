@@ -243,5 +243,5 @@ def test_the_files_of_another_file_system_are_verified_too(report, folder):
     with files.open_output_stream("bucket/rows/part-0.parquet") as file:
         file.write(b"changed")
     other = ReportManifest("bucket", {"rows/part-0.parquet": ReportFile(7, "0" * 64)})
-    with pytest.raises(ReportChanged, match="has another content"):
+    with pytest.raises(ReportChanged, match="has different content"):
         other.check_files(files, ["bucket/rows/part-0.parquet"])

@@ -40,7 +40,7 @@ def short_waits(monkeypatch):
 
 @contextmanager
 def sqlite_lock(seconds):
-    """Hold SQLite's write lock for some seconds, from inside the block on."""
+    """Hold SQLite's write lock for some seconds, beginning when the block is entered."""
     is_locked = threading.Event()
 
     def hold():

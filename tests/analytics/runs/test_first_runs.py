@@ -1,4 +1,4 @@
-"""Each analysis runs once without being asked, as soon as there are entities."""
+"""Each analysis runs once automatically, as soon as there are entities."""
 
 from itertools import pairwise
 

@@ -8,7 +8,8 @@ from django.conf import settings
 from authzconsole.celery import app
 from authzconsole.ops import ROOT
 
-LONG_TASKS = {"analytics.run_execute", "authzconsole.evidence_write", "authzconsole.journal_verify"}
+LONG_TASKS = {"analytics.run_execute", "authzconsole.evidence_write", "authzconsole.journal_verify",
+              "authzconsole.review_prepare", "authzconsole.review_finish"}
 
 
 @pytest.fixture(scope="module")

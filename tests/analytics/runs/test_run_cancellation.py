@@ -132,7 +132,7 @@ def test_a_query_of_duckdb_is_interrupted(replace_computation, monkeypatch, sett
 
 def test_a_run_that_is_cancelled_during_the_comparison_has_no_report(replace_computation, monkeypatch):
     """A failed comparison alone does not end a run, but the interrupted query of a cancelled run does."""
-    def be_interrupted(run, folder, *, check):
+    def interrupt_comparison(run, folder, *, check):
         services.cancel_run(run=run)
         for _ in range(200):
             if watches[0].ending is not None:
@@ -143,7 +143,7 @@ def test_a_run_that_is_cancelled_during_the_comparison_has_no_report(replace_com
     watches = []
     monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
     replace_computation(watches.append)
-    monkeypatch.setattr("analytics.runs.execution.compare_with_previous", be_interrupted)
+    monkeypatch.setattr("analytics.runs.execution.compare_with_previous", interrupt_comparison)
     run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
     assert (reload_run(run).state, reload_run(run).result_folder) == (RunState.CANCELLED, "")

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 
 @pytest.fixture(autouse=True)
 def confirm_at_once(monkeypatch):
-    """Let the sweep not wait for heartbeats of living processes."""
+    """Remove the time for which the sweep waits for heartbeats of living processes."""
     monkeypatch.setattr(recovery, "CONFIRM_SECONDS", 0)
 
 
@@ -59,7 +59,7 @@ def test_a_silent_run_is_requeued_and_sent(silent_run, sent_tasks):
     assert sent_tasks == [("analytics.run_execute", run.pk)]
 
 
-def test_a_heartbeat_from_the_future_is_no_sign_of_life(sent_tasks):
+def test_a_heartbeat_from_the_future_does_not_count(sent_tasks):
     """The clock was set back after the process had died on another machine."""
     run = create_running_run(heartbeat_at=timezone.now() + timedelta(hours=1))
     recovery.sweep_runs()

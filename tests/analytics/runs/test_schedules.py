@@ -24,8 +24,8 @@ from tests.support.cast import SETUP, create_sample_users
 pytestmark = pytest.mark.django_db(transaction=True)
 
 READINESS = "delete-readiness"
-FIXED_ENTRIES = {"evidence_sweep", "history_catch_up", "journal_verify", "runs_sweep", "results_clean",
-                 "security_events_clean", "sessions_clean", "webhooks_dispatch"}
+FIXED_ENTRIES = {"access_requests_sweep", "evidence_sweep", "history_catch_up", "journal_verify", "period_lines",
+                 "reviews_sweep", "runs_sweep", "results_clean", "security_events_clean", "sessions_clean", "webhooks_dispatch"}
 
 
 @pytest.fixture(autouse=True)

@@ -57,13 +57,13 @@ def main(folder: Path, sizes: list[str]) -> None:
     django.setup()
     from django.conf import settings
 
-    from analytics.runs import computation
+    from analytics.snapshots import spark_tables
     from analytics.spark.session import spark_session, stop_spark
 
-    max_small_bytes = {"small": computation.SMALL_SNAPSHOT_BYTES, "large": 0}
+    max_small_bytes = {"small": spark_tables.SMALL_SNAPSHOT_BYTES, "large": 0}
     try:
         for size in sizes:
-            computation.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
+            spark_tables.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
             write_tables(folder / size, f"results/{folder.name}/{size}")
         context = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY).sparkContext
         workers = context.parallelize(range(4), 4).map(describe_worker).collect()

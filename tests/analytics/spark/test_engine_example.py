@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from analytics.spark.batches import unpack_numbers
-from analytics.spark.engine.count import Holder, Holdings, count_units
+from analytics.spark.engine.count import HolderKind, UnitHoldings, count_units
 from analytics.spark.engine.facts import find_entries
 from analytics.spark.engine.layout import WORD_BITS, split_into_units
 from analytics.spark.engine.members import EVERYONE
@@ -135,7 +135,7 @@ def test_the_positions_equal_those_of_the_document(unit_and_rows, ids):
 def test_the_entries_and_overlaps_equal_those_of_the_document(unit_and_rows, directory, ids):
     unit, rows = unit_and_rows
     entries = find_entries(unit, rows, RULES, directory)
-    has_overlap = Holdings(unit, entries, directory).has_overlap
+    has_overlap = UnitHoldings(unit, entries, directory).has_overlap
     entity_by_position = dict(zip(unit.position.tolist(), unit.entity.tolist(), strict=True))
     assert sorted(
         (RULES.facts[fact].form, principal_name(principal, directory, ids), name_of(entity_by_position[position], ids[0]),
@@ -154,9 +154,9 @@ def principal_name(principal, directory, ids):
 
 def test_the_counts_equal_those_of_the_document(batches, directory, ids):
     rows = [
-        (principal_name(holder if counts.holder == Holder.USER else EVERYONE - 1 - holder, directory, ids),
+        (principal_name(holder if counts.holder == HolderKind.USER else EVERYONE - 1 - holder, directory, ids),
          RULE_SET.rules[rule].kind, str(gained))
-        for counts in count_units(iter(batches), RULES, directory, by_subtree=True) if counts.holder != Holder.EVERYONE
+        for counts in count_units(iter(batches), RULES, directory, by_subtree=True) if counts.holder != HolderKind.EVERYONE
         for holder, rule, gained in zip(counts.holders, counts.rules, counts.gained, strict=True)
     ]
     assert sorted(rows) == sorted(tuple(row[name] for name in ("holder", "kind", "gained")) for row in document_table("Counts"))

@@ -160,7 +160,7 @@ class Tenant:
             case "instance":
                 return {INSTANCE}
             case "below":
-                # of containers only
+                # only for containers
                 return {other for other, (_, other_subtree, _, other_application) in self.targets.items()
                         if kind != DATASET and entity in (other_subtree, other_application)}
             case "anywhere":

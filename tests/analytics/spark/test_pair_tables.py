@@ -47,20 +47,20 @@ class RowCounters:
             pack, merge = stages(*arguments)
 
             def counting_pack(batches):
-                def counted():
+                def counted_batches():
                     for batch in batches:
                         tenant_rows.add(batch.num_rows)
                         yield batch
 
-                yield from pack(counted())
+                yield from pack(counted_batches())
 
             def counting_merge(batches):
-                def counted():
+                def counted_batches():
                     for batch in batches:
                         packed_pairs.add(sum(len(packed) - 1 for packed in batch.column("rules").to_pylist()))
                         yield batch
 
-                for batch in merge(counted()):
+                for batch in merge(counted_batches()):
                     result_rows.add(batch.num_rows)
                     yield batch
 

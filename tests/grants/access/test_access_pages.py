@@ -4,7 +4,7 @@ import pytest
 
 from entities.address import parse_address
 from entities.models import State
-from entities.vocabulary import KINDS, Privilege
+from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.access.entity_pages import AccessibleEntities, EntityFilter
 from grants.access.people_pages import PeopleFilter, PeopleWithAccess
 from grants.access.what_can import all_permissions, kinds_in_byte_order
@@ -14,16 +14,16 @@ from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
-from tests.support.random_tenants import random_tenant, store_tenant
+from tests.support.random_tenants import random_tenant, stored_for_several_tests
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=[2])
-def tenant(request):
-    stored = random_tenant(request.param)
-    store_tenant(stored)
-    return stored
+@pytest.fixture(scope="module", params=[2])
+def tenant(request, django_db_setup, django_db_blocker):
+    """Store a tenant, once for all tests. No test changes it."""
+    with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as stored:
+        yield stored
 
 
 def all_people(people: PeopleWithAccess, max_rows: int) -> list[tuple[str, tuple[str, ...]]]:
@@ -58,6 +58,18 @@ def test_the_pages_of_people_have_the_rows_of_the_full_list(tenant, generation):
         assert counts.total == len(expected)
         for operation, count in counts.by_operation.items():
             assert count == sum(operation in operations for _, operations in expected)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
+@pytest.mark.parametrize("max_listed", [20_000, 1])
+def test_people_are_the_same_if_rows_for_several_statements_are_read_once(tenant, generation, max_listed, monkeypatch):
+    monkeypatch.setattr("grants.evaluation.principal_filters.MAX_LISTED", max_listed)
+    for address in tenant.entities:
+        if address.kind in CONTAINER_KINDS:
+            expected, people = PeopleWithAccess(address, generation), PeopleWithAccess(address, generation, is_summarized=True)
+            assert all_people(people, 5) == all_people(expected, 5)
+            assert people.counts() == expected.counts()
+            assert set(people.groups()) == set(expected.groups())
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))

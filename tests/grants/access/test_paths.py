@@ -17,12 +17,12 @@ from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
-from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
+from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture(params=[1, 3])
+@pytest.fixture(params=seeds([1, 3]))
 def tenant(request):
     stored = random_tenant(request.param)
     store_tenant(stored)
@@ -49,7 +49,7 @@ def test_who_can_lists_what_is_permitted_with_the_grants_without_which_it_is_not
         for one in access:
             for operation, ways in one.ways.items():
                 question, paths = Question("user", one.user, operation, address, generation), list(ways)
-                assert paths == ways.listed == sorted(set(paths)) and ways.is_complete
+                assert paths == ways.listed_paths == sorted(set(paths)) and ways.is_complete
                 remaining = without(tenant, paths)
                 needs_no_grant = reference_is_permitted(dataclasses.replace(tenant, grants=set()), question)
                 assert reference_is_permitted(remaining, question) == needs_no_grant
@@ -91,9 +91,9 @@ def test_paths_that_are_not_loaded_are_read_when_they_are_needed(tenant):
             for full, few in zip(ways_of(questions), ways_of(questions, paths_per_holder=1), strict=True):
                 assert (full is None) == (few is None)
                 if full is not None:
-                    assert list(few) == list(full) and set(few.listed) <= set(full.listed)
+                    assert list(few) == list(full) and set(few.listed_paths) <= set(full.listed_paths)
                     # among the listed paths, exactly those are marked without which the operation is denied
-                    assert few.only == full.only.intersection(few.listed)
+                    assert few.only == full.only.intersection(few.listed_paths)
 
 
 def test_kinds_are_in_the_order_of_their_addresses():
@@ -101,7 +101,7 @@ def test_kinds_are_in_the_order_of_their_addresses():
     assert sorted(f"{kind}:x" for kind in KINDS) == [f"{kind}:x" for kind in kinds]
 
 
-def test_everybody_is_listed_for_an_operation_that_needs_no_grant(tenant):
+def test_all_users_are_listed_for_an_operation_that_needs_no_grant(tenant):
     address = next(address for address in tenant.entities if address.kind == "namespace")
     names = set(User.objects.filter(Q(is_active=True, is_principal=True)).values_list("username", flat=True))
     access = list(all_access(address, GENERATIONS["core"], ["list"]))

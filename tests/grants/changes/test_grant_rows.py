@@ -1,4 +1,4 @@
-"""Test that every grant row has the namespace and application of its entity."""
+"""Test that every grant row has the namespace, application and kind of its entity."""
 
 import io
 
@@ -41,6 +41,14 @@ def test_a_grant_with_wrong_containers_is_reported(tenant, model, column):
     for wrong in (None, Entity.objects.get(kind="instance")):
         model.objects.filter(pk=grant.pk).update(**{column: wrong})
         assert first_misplaced_grant() == grant
+
+
+def test_a_grant_with_another_kind_than_its_entity_is_reported(tenant):
+    assert not GroupGrant.objects.filter(entity_kind="").exists()
+    grant = GroupGrant.objects.exclude(entity_kind="dataset").first()
+    for kind, reported in (("", None), ("dataset", grant)):
+        GroupGrant.objects.filter(pk=grant.pk).update(entity_kind=kind)
+        assert first_misplaced_grant() == reported
 
 
 def test_verify_grants_reports_the_first_misplaced_grant(tenant):

@@ -40,8 +40,8 @@ def test_a_change_revokes_then_grants_and_reports_the_changes():
         ("grant", "user:alice", "stream:sales.clicks", "WRITE", ""),
         ("grant", "group:analysts", "dataset:sales.orders", "ADMIN", ""),
     ]
-    assert outcome.granted == (("user:alice", CLICKS, WRITE), ("group:analysts", ORDERS, ADMIN))
-    assert outcome.revoked == (("user:alice", ORDERS, READ),)
+    assert [item.key for item in outcome.granted] == [("user:alice", CLICKS, WRITE), ("group:analysts", ORDERS, ADMIN)]
+    assert [item.key for item in outcome.revoked] == [("user:alice", ORDERS, READ)]
     assert outcome.unchanged == ("group:analysts already holds READ on dataset:sales.orders: nothing changed",
                                  "user:alice does not hold ADMIN on dataset:sales.orders: nothing changed")
     assert (outcome.planned, outcome.revision) == ((CLICKS,), revision + 4)

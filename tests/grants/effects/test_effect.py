@@ -57,7 +57,7 @@ def test_a_membership_and_an_activation_intend_all_they_change(cast):
     assert not any(row.after for row in by_user["dee"]) and all(row.after for row in by_user["out"] + by_user["ina"])
 
 
-def test_a_question_and_a_readiness_intend_only_what_they_name(cast):
+def test_the_purpose_of_a_question_and_a_readiness_is_only_what_they_name(cast):
     changes = [GrantChange("group:operators", ORDERS, ADMIN), GrantChange("group:operators", SALES, ADMIN)]
     read = effect_of(changes, FINAL, AnswerQuestion("grp", "truncate", ORDERS))
     assert [(row.user, row.entity, row.operation) for row in read.rows(RowFilter(purpose="for"))] == [

@@ -1,5 +1,6 @@
 """Test that the evaluated effect of changes is the difference between the decisions before and after them."""
 
+import itertools
 import random
 
 import pytest
@@ -7,8 +8,9 @@ from django.contrib.auth.models import Group
 
 from entities.address import Address, parse_address
 from entities.models import Entity, State
-from entities.vocabulary import ANY, KINDS
-from grants.effects.changes import ActivationChange, GrantChange, MembershipChange, StateChange
+from entities.vocabulary import ANY, KINDS, MIN_ADMINISTRATORS, Privilege
+from grants.effects.changes import ActivationChange, GenerationChange, GrantChange, MembershipChange, StateChange
+from grants.effects.effect import effect_of
 from grants.effects.evaluate import evaluate_changes
 from grants.effects.masks import bits_of
 from grants.errors import EffectTooLarge
@@ -17,8 +19,10 @@ from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
+from grants.querysets import effective_memberships
+from grants.validity import in_force
 from tests.support.cast import create_sample_tenant
-from tests.support.random_tenants import random_tenant, store_tenant
+from tests.support.random_tenants import random_tenant, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -31,6 +35,29 @@ def decisions(generation):
                  for operation in KINDS[entity.kind].operations for user in users]
     return {(question.subject, question.target, question.operation)
             for question, facts in zip(questions, gather_facts(questions), strict=True) if is_permitted(question, facts)}
+
+
+def administrators():
+    """Return the active administrators of each live entity."""
+    admins = {entity.address: set() for entity in Entity.objects.filter(state=State.LIVE)}
+    admin = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE, **in_force()}
+    for grant in UserGrant.objects.filter(**admin).effective().select_related("content_object"):
+        admins[grant.content_object.address].add(grant.user_id)
+    for grant in GroupGrant.objects.filter(**admin).select_related("content_object"):
+        admins[grant.content_object.address].update(
+            effective_memberships().filter(group=grant.group_id).values_list("user_id", flat=True))
+    return admins
+
+
+def changed_decisions(evaluation):
+    """Return the gained and the lost (user, address, operation) of an evaluation."""
+    gained, lost = set(), set()
+    for entity in evaluation.entities:
+        for effect in entity.operations:
+            for operation in effect.operations:
+                gained |= {(evaluation.affected.names[bit], entity.address, operation) for bit in bits_of(effect.gained)}
+                lost |= {(evaluation.affected.names[bit], entity.address, operation) for bit in bits_of(effect.lost)}
+    return gained, lost
 
 
 def random_changes(dice, tenant, number):
@@ -101,7 +128,8 @@ def row_at(address: Address):
     return row
 
 
-@pytest.mark.parametrize(("setting", "counted"), [("EFFECT_MAX_ENTITIES", "entities"), ("EFFECT_MAX_GRANTS", "grants")])
+@pytest.mark.parametrize(("setting", "counted"), [("EFFECT_MAX_ENTITIES", "entities"), ("EFFECT_MAX_GRANTS", "grants"),
+                                                  ("EFFECT_MAX_PAIRS", "pairs of users and entities")])
 def test_above_the_limits_the_effect_is_an_error(settings, setting, counted):
     setattr(settings, setting, 1)
     create_sample_tenant()
@@ -110,21 +138,34 @@ def test_above_the_limits_the_effect_is_an_error(settings, setting, counted):
         evaluate_changes(changes, GENERATIONS["existing"])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", seeds(range(12)))
 def test_the_effect_is_the_difference_of_all_decisions(seed):
     tenant = random_tenant(seed)
     store_tenant(tenant)
     changes = random_changes(random.Random(seed), tenant, seed)
-    before = {name: decisions(name) for name in GENERATIONS}
+    before, admins_before = {name: decisions(name) for name in GENERATIONS}, administrators()
+    strandings = effect_of(changes, GENERATIONS["final"]).strandings
     evaluations = {name: evaluate_changes(changes, generation) for name, generation in GENERATIONS.items()}
     apply(changes)
     for name, evaluation in evaluations.items():
         after = decisions(name)
-        gained, lost = set(), set()
-        for entity in evaluation.entities:
-            for effect in entity.operations:
-                for operation in effect.operations:
-                    gained |= {(evaluation.cast.names[bit], entity.address, operation) for bit in bits_of(effect.gained)}
-                    lost |= {(evaluation.cast.names[bit], entity.address, operation) for bit in bits_of(effect.lost)}
+        gained, lost = changed_decisions(evaluation)
         assert gained == after - before[name], name
         assert lost == before[name] - after, name
+    stranded = {address: len(admins) for address, admins in administrators().items() if len(admins) < min(
+        MIN_ADMINISTRATORS, len(admins_before.get(address, range(MIN_ADMINISTRATORS))))}
+    assert dict(strandings.entities) == stranded and strandings.one_admin_count == sum(stranded.values())
+
+
+@pytest.mark.parametrize("seed", seeds(range(2)))
+def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_with_a_rule_in_both(seed):
+    store_tenant(random_tenant(seed))
+    of_generations = {name: decisions(name) for name in GENERATIONS}
+    for before, after in itertools.permutations(GENERATIONS.values(), 2):
+        evaluation = evaluate_changes([GenerationChange(after)], before)
+        gained, lost = changed_decisions(evaluation)
+        common = {(kind, name) for kind in KINDS for name in KINDS[kind].operations
+                  if all(generation.policy(kind, name).has_rule for generation in (before, after))}
+        expected = [{row for row in rows if (row[1].kind, row[2]) in common} for rows in (
+            of_generations[after.name] - of_generations[before.name], of_generations[before.name] - of_generations[after.name])]
+        assert [gained, lost] == expected, (before.name, after.name)

@@ -2,10 +2,12 @@
 
 import re
 from collections import Counter
+from datetime import timedelta
 
 import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from entities.address import parse_address
 from entities.models import Entity
@@ -16,10 +18,11 @@ from grants.evaluation.engine import check_summary
 from grants.evaluation.entity_filters import visibility_condition
 from grants.evaluation.visibility import visibility_of
 from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
-from grants.models import GroupGrant, UserGrant
+from grants.models import GroupGrant, Membership, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from grants.principals.services import add_member, remove_member, set_user_active
+from grants.validity import at_time
 from tests.support.cast import SETUP, create_sample_tenant
 
 # inside a transaction nothing is cached, so no transaction may enclose the tests
@@ -57,28 +60,50 @@ def call_counter():
 
 def test_a_count_is_cached_until_the_data_changes(cast):
     count = call_counter()
-    assert [cached_count("a", count)["calls"] for _ in range(3)] == [1, 1, 1]
-    assert cached_count("b", count)["calls"] == 2
+    assert [cached_count("a", count, at=None)["calls"] for _ in range(3)] == [1, 1, 1]
+    assert cached_count("b", count, at=None)["calls"] == 2
     register_entity(author=SETUP, address=MORE)
-    assert [cached_count(name, count)["calls"] for name in "aab"] == [3, 3, 4]
+    assert [cached_count(name, count, at=None)["calls"] for name in "aab"] == [3, 3, 4]
+
+
+def test_a_count_of_grants_is_cached_only_until_a_grant_or_membership_begins_or_ends(cast):
+    count, now = call_counter(), timezone.now().replace(microsecond=0)
+    hour = timedelta(hours=1)
+    UserGrant.objects.filter(user=cast["dee"]).update(valid_until=now + hour)
+    Membership.objects.filter(user=cast["grp"]).update(valid_from=now + 2 * hour)
+    times = [now, now + hour / 2, now + hour, now + hour * 3 / 2, now + 2 * hour, now + 9 * hour, now + 2 * hour]
+    assert [cached_count("a", count, at=at)["calls"] for at in times] == [1, 1, 2, 2, 3, 3, 3]
+    # the clock was set back, or the question is about the past
+    assert cached_count("a", count, at=now)["calls"] == 4
+
+
+def test_visibility_counts_follow_the_time(cast, monkeypatch):
+    monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", -1)
+    now = timezone.now()
+    UserGrant.objects.filter(user=cast["ned"]).update(valid_until=now + timedelta(hours=1))
+    counts = []
+    for minutes in (0, 30, 60, 90, 0):
+        with at_time(now + timedelta(minutes=minutes)):
+            counts.append(visibility_of(cast["ned"], GENERATIONS["final"], inside=entity_at(SALES)).counts.total())
+    assert counts == [5, 5, 0, 0, 5]
 
 
 def test_nothing_is_cached_in_a_transaction_because_it_may_be_rolled_back(cast):
     count = call_counter()
     with transaction.atomic():
-        assert [cached_count("a", count)["calls"] for _ in range(2)] == [1, 2]
-    assert cached_count("a", count)["calls"] == 3
+        assert [cached_count("a", count, at=None)["calls"] for _ in range(2)] == [1, 2]
+    assert cached_count("a", count, at=None)["calls"] == 3
 
 
 def test_nothing_is_cached_without_a_journal(db):
     count = call_counter()
-    assert [cached_count("a", count)["calls"] for _ in range(2)] == [1, 2]
+    assert [cached_count("a", count, at=None)["calls"] for _ in range(2)] == [1, 2]
 
 
 def test_changing_a_result_does_not_change_the_cached_count(cast):
     count = call_counter()
-    cached_count("a", count).clear()
-    assert cached_count("a", count)["calls"] == 1
+    cached_count("a", count, at=None).clear()
+    assert cached_count("a", count, at=None)["calls"] == 1
 
 
 def test_cached_visibility_counts_are_correct_after_each_change(cast, monkeypatch):
@@ -89,7 +114,8 @@ def test_cached_visibility_counts_are_correct_after_each_change(cast, monkeypatc
         if change:
             change()
         for generation in GENERATIONS.values():
-            for name, user in cast.items():
+            for name in ("ned", "dee", "grp", "ina"):
+                user = cast[name]
                 user.refresh_from_db()
                 expected = Counter(rows.filter(visibility_condition(user, generation)).values_list("kind", "state"))
                 counts = [visibility_of(user, generation, inside=inside).counts for _ in range(2)]
@@ -126,14 +152,15 @@ def test_cached_counts_save_at_least_two_queries_of_two_tabs(cast, client):
 
 
 # The columns of a grant on which counts depend. The journal has a line for every change of one of them.
-COUNTED_COLUMNS = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id"}
+# The cache compares the next limit of a validity with the time of the question.
+COUNTED_COLUMNS = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id",
+                   "valid_from", "valid_until"}
 
 
 def test_cached_counts_read_no_column_of_a_grant_that_may_change_without_a_journal_line(cast, monkeypatch):
     """The hash of the journal is the key of the cache.
 
-    Add a column to COUNTED_COLUMNS only if every change of its value and of its effect has a journal line. A time limit has none
-    when it expires: the key of the cache needs the time, too.
+    Add a column to COUNTED_COLUMNS only if every change of its value has a journal line and time alone changes no effect of it.
     """
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", -1)
     with CaptureQueriesContext(connection) as captured:

@@ -22,7 +22,7 @@ from grants.policies.explain import Attempt, Decision
 from grants.policies.grammar import HasOnAllLive, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question
-from tests.support.random_tenants import Tenant, random_tenant, stored_for_several_tests
+from tests.support.random_tenants import Tenant, random_tenant, seeds, stored_for_several_tests
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +39,7 @@ class StoredTenant:
         return [decision.question for decision in self.decisions]
 
 
-@pytest.fixture(scope="module", params=range(4))
+@pytest.fixture(scope="module", params=seeds(range(4)))
 def tenant(request, django_db_setup, django_db_blocker):
     """Store a tenant and compute the complete decisions, once for all tests. No test changes the tenant."""
     with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as random_data:

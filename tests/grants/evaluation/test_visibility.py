@@ -16,7 +16,7 @@ from grants.evaluation.visibility import is_same_visibility, visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation
-from tests.support.random_tenants import random_tenant, stored_for_several_tests
+from tests.support.random_tenants import random_tenant, seeds, stored_for_several_tests
 
 pytestmark = pytest.mark.django_db
 # with the first limit every principal has few grants, with the second limit no principal has
@@ -42,7 +42,7 @@ class StoredTenant:
         return [entity for entity in self.entities.values() if entity.kind in kinds]
 
 
-@pytest.fixture(scope="module", params=range(3))
+@pytest.fixture(scope="module", params=seeds(range(3)))
 def tenant(request, django_db_setup, django_db_blocker):
     """Store a tenant and compute the expected results, once for all tests. No test changes the tenant."""
     with stored_for_several_tests(random_tenant(request.param), django_db_blocker):

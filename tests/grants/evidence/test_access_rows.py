@@ -1,5 +1,6 @@
 """The rows of evidence say for every revision what the evaluators say about the state at that revision."""
 
+import contextlib
 import random
 
 import pytest
@@ -9,16 +10,16 @@ from entities.address import parse_address
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.evaluation.facts import gather_facts
-from grants.evidence.access_rows import AccessPeriods
-from grants.evidence.holdings import TooMuchEvidence
+from grants.evidence.access_rows import access_periods
+from grants.evidence.grant_periods import TooMuchEvidence
 from grants.history import as_of
 from grants.history.catch_up import catch_up
-from grants.history_models import UserPeriod
 from grants.journal import current_revision
 from grants.models import User
+from grants.models.history import UserPeriod
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
-from tests.support.random_histories import ADDRESSES, change_at_random
+from tests.support.random_histories import ADDRESSES, begin_history, change_at_random
 
 pytestmark = pytest.mark.django_db
 
@@ -33,7 +34,7 @@ def last_names(bounds):
 
 
 def permitted_now(addresses):
-    """Return (user, operation, address) of everything that is permitted in the present state."""
+    """Return (user, operation, address) of everything that is permitted now."""
     generation = active_generation().name
     questions = [Question("user", name, operation, parse_address(address), generation)
                  for name in User.objects.values_list("username", flat=True) for address in addresses
@@ -53,11 +54,11 @@ def test_the_rows_agree_with_the_decisions_at_every_revision(seed):
     start = rng.randint(1, newest // 2)
     bounds = (start, newest + 1)
     listed = {revision: set() for revision in range(*bounds)}
-    for address in addresses:
-        for rows in AccessPeriods(parse_address(address), bounds, settings.DEFAULT_GENERATION).rows_by_user():
+    for of_entity in access_periods(map(parse_address, addresses), bounds, settings.DEFAULT_GENERATION):
+        for rows in of_entity.rows_by_user():
             for row in rows:
                 for revision in range(*row.range):
-                    listed[revision].add((row.user, row.operation, address))
+                    listed[revision].add((row.user, row.operation, str(of_entity.entity)))
     assert any(listed.values())
     names = last_names(bounds)
     for revision in range(*bounds):
@@ -72,8 +73,8 @@ def test_each_path_is_a_grant_that_existed_in_the_range():
         change_at_random(rng)
     catch_up()
     bounds = (1, current_revision() + 1)
-    for address in ADDRESSES:
-        for rows in AccessPeriods(parse_address(address), bounds, settings.DEFAULT_GENERATION).rows_by_user():
+    for of_entity in access_periods(map(parse_address, ADDRESSES), bounds, settings.DEFAULT_GENERATION):
+        for rows in of_entity.rows_by_user():
             for row in rows:
                 for path in row.paths:
                     assert path.grant.range[0] < row.range[1] and row.range[0] < path.grant.range[1]
@@ -86,6 +87,32 @@ def test_a_period_with_too_many_grants_is_refused(monkeypatch):
     for _ in range(30):
         change_at_random(rng)
     catch_up()
-    monkeypatch.setattr("grants.evidence.holdings.MAX_PERIODS", 0)
+    monkeypatch.setattr("grants.evidence.grant_periods.MAX_PERIODS", 0)
     with pytest.raises(TooMuchEvidence, match="choose a shorter time"):
-        AccessPeriods(parse_address("instance:cdap"), (1, current_revision() + 1), settings.DEFAULT_GENERATION)
+        next(access_periods([parse_address("instance:cdap")], (1, current_revision() + 1), settings.DEFAULT_GENERATION))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_entities_that_are_read_together_have_the_rows_of_each_of_them(seed, monkeypatch, django_assert_max_num_queries):
+    rng = random.Random(seed)
+    begin_history(rng)
+    for _ in range(40):
+        change_at_random(rng)
+    catch_up()
+    bounds = (rng.randint(1, 5), current_revision() + 1)
+    addresses = sorted(map(parse_address, ADDRESSES), key=str)
+    expected = [rows_of([address], bounds) for address in addresses]
+    with django_assert_max_num_queries(3 + 12 * len({address.kind for address in addresses})):
+        assert rows_of(addresses, bounds) == [row for rows in expected for row in rows] != []
+    # so many that not all of them can be read together
+    for limit in (8, 4):
+        monkeypatch.setattr("grants.evidence.grant_periods.MAX_PERIODS", limit)
+        for address, rows in zip(addresses, expected, strict=True):
+            with contextlib.suppress(TooMuchEvidence):
+                assert rows_of([address, address], bounds) == [*rows, *rows]
+
+
+def rows_of(addresses, bounds):
+    return [(str(of_entity.entity), row.user, row.operation, row.range, sorted(map(repr, row.paths)))
+            for of_entity in access_periods(addresses, bounds, settings.DEFAULT_GENERATION)
+            for rows in of_entity.rows_by_user() for row in rows]

@@ -22,7 +22,7 @@ def path(tmp_path):
     return tmp_path / "evidence.zip"
 
 
-def rewritten(path, change):
+def rewrite(path, change):
     """Write the bundle again after `change` has changed the dictionary of its files."""
     with zipfile.ZipFile(path) as archive:
         files, comment = {name: archive.read(name) for name in archive.namelist()}, archive.comment
@@ -58,16 +58,16 @@ def test_a_truncated_bundle_is_found(path, length):
 
 @pytest.mark.parametrize("name", sorted(FILES))
 def test_a_changed_file_is_named(path, name):
-    rewritten(path, lambda files: files.update({name: files[name].replace(b"A", b"B").replace(b"a", b"b")}))
+    rewrite(path, lambda files: files.update({name: files[name].replace(b"A", b"B").replace(b"a", b"b")}))
     with pytest.raises(BundleError, match=f"^{name} was changed"):
         verify_bundle(path, set())
 
 
 def test_an_added_and_a_removed_file_are_named(path):
-    rewritten(path, lambda files: files.update({"more.csv": b""}))
+    rewrite(path, lambda files: files.update({"more.csv": b""}))
     with pytest.raises(BundleError, match=r"^more\.csv was added"):
         verify_bundle(path, set())
-    rewritten(path, lambda files: [files.pop("more.csv"), files.pop("access.csv")])
+    rewrite(path, lambda files: [files.pop("more.csv"), files.pop("access.csv")])
     with pytest.raises(BundleError, match=r"^access\.csv is missing"):
         verify_bundle(path, set())
 
@@ -89,13 +89,13 @@ def test_the_manifest_can_name_another_key_only_with_its_signature(path, setting
     def replace_key(files):
         files[bundle.MANIFEST] = files[bundle.MANIFEST].replace(other.encode(), json.dumps(public_key()).encode())
 
-    rewritten(path, replace_key)
+    rewrite(path, replace_key)
     with pytest.raises(BundleError, match="does not match"):
         verify_bundle(path, set())
 
 
 @pytest.mark.parametrize("text", [b"", b"[]", b"{", b'{"format": 2}', b'{"format": 1, "files": 3, "public_key": ""}'])
 def test_a_manifest_of_another_form_is_refused(path, text):
-    rewritten(path, lambda files: files.update({bundle.MANIFEST: text}))
+    rewrite(path, lambda files: files.update({bundle.MANIFEST: text}))
     with pytest.raises(BundleError, match="manifest|format 2"):
         verify_bundle(path, set())

@@ -1,4 +1,4 @@
-"""The differences between two revisions are exactly what the tables of then do not have in common."""
+"""The differences between two revisions are exactly the rows that are in the tables of only one of them."""
 
 import random
 
@@ -9,7 +9,7 @@ from entities.models import Entity
 from grants.history import as_of
 from grants.history.differences import Span, all_differences, difference_parts
 from grants.journal import current_revision
-from grants.models import GroupGrant, JournalLine, User, UserGrant
+from grants.models import GroupGrant, JournalLine, Membership, UserGrant
 from tests.support.random_histories import ADDRESSES, GROUPS, begin_history, change_at_random
 
 pytestmark = pytest.mark.django_db
@@ -23,9 +23,9 @@ def facts(revision: int) -> set[tuple]:
                   *GroupGrant.objects.select_related("group", "content_object")]
         return {("state", "", str(entity), entity.state) for entity in Entity.objects.all()} | {
             ("grant", str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}", str(grant.content_object),
-             str(grant.privilege)) for grant in grants} | {
-            ("membership", f"user:{user}", "", f"group:{group}")
-            for user, group in User.groups.through.objects.values_list("user__username", "group__name")}
+             f"{grant.privilege} {grant.validity.sentence}".rstrip()) for grant in grants} | {
+            ("membership", f"user:{member.user.username}", "", f"group:{member.group.name} {member.validity.sentence}".rstrip())
+            for member in Membership.objects.select_related("user", "group")}
 
 
 def differences(subject, before: int, after: int, **options) -> list:
@@ -35,7 +35,7 @@ def differences(subject, before: int, after: int, **options) -> list:
 
 @pytest.fixture
 def history(monkeypatch):
-    """A random history without renames, because a difference has the present names."""
+    """A random history without renames, because a difference has the current names."""
     dice = random.Random(8)
     monkeypatch.setattr("tests.support.random_histories._rename", lambda dice: None)
     begin_history(dice)

@@ -1,4 +1,4 @@
-"""Inside `as_of`, queries answer for the past. Nothing can be written there, and nothing of it remains."""
+"""Inside `as_of`, queries return the earlier state. Nothing can be written inside it, and it leaves nothing behind."""
 
 import io
 
@@ -15,10 +15,10 @@ from grants.changes.services import change_grants
 from grants.evaluation.engine import check
 from grants.history import AsOfError, HistoryError, HistoryNotReady, as_of, past_revision
 from grants.history.views import SHADOWED_TABLES
-from grants.history_models import FIRST_ID
 from grants.journal import Author, current_revision
 from grants.lifecycle.services import register_entity
 from grants.models import ActiveGeneration, GroupGrant, JournalLine, User, UserGrant
+from grants.models.history import FIRST_ID
 from grants.policies.question import Question
 from grants.principals.services import add_group, add_member, add_user
 

@@ -15,9 +15,9 @@ from grants.evaluation.visibility import visibility_of
 from grants.history import as_of
 from grants.history.catch_up import catch_up
 from grants.history.events import rename_of_line
-from grants.history_models import PERIOD_MODELS, HistoryAddress, HistoryPosition, HistoryPrincipal
 from grants.journal import VERIFIED_COLUMNS, current_revision
 from grants.models import JournalLine, User
+from grants.models.history import PERIOD_MODELS, HistoryAddress, HistoryPosition, HistoryPrincipal
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from grants.verification.facts import SEPARATOR, facts_of_line, facts_of_tables
@@ -79,7 +79,7 @@ def periods() -> list[list]:
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_every_revision_answers_as_it_did_then(seed):
+def test_every_revision_gives_the_answers_recorded_at_that_time(seed):
     dice, recorded = random.Random(seed), {}
     begin_history(dice)
     for number in range(CHANGES):

@@ -139,7 +139,7 @@ def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
     assert registered == (["namespace:sales"] if state == State.LIVE else ["instance:cdap", "namespace:sales"])
 
 
-def test_only_the_own_instance_can_be_registered():
+def test_only_the_instance_of_the_console_can_be_registered():
     assert register_entity(author=COMMAND, address=parse_address("instance:cdap")).has_changed
     with pytest.raises(LifecycleError, match="`instance:other` is not the instance of this console"):
         register_entity(author=COMMAND, address=parse_address("instance:other"))
@@ -200,7 +200,7 @@ def test_the_forecast_of_recreating_lists_the_holders(sales):
     Entity.objects.filter(key="sales.orders").update(state=State.DELETED)
     forecast = lifecycle_forecast(ORDERS, "recreate", "core")
     assert forecast.applying == (("group:analysts", ("WRITE",)), ("user:alice", ("READ", "ADMIN")))
-    assert (forecast.grants_applying, forecast.entities, forecast.refusal) == (3, {"dataset": 1}, "")
+    assert (forecast.applying_grant_count, forecast.entities, forecast.refusal) == (3, {"dataset": 1}, "")
     assert list(forecast.creator_receives) == list(EXPECTED["core"].creator_receives)
 
 

@@ -31,7 +31,7 @@ def cast():
     return create_sample_tenant()
 
 
-def made(text, **options):
+def create(text, **options):
     raw = text if isinstance(text, bytes) else text.encode()
     return create_plan_from_file(author=COMMAND, raw=raw, **options)
 
@@ -46,7 +46,7 @@ def lines(rows=ITEMS):
 
 def faults(text):
     with pytest.raises(BadChangeFile) as bad:
-        made(text)
+        create(text)
     assert not Plan.objects.exists()
     return [str(fault) for fault in bad.value.faults]
 
@@ -58,14 +58,14 @@ def faults(text):
     "Principal , entity,privilege,verb\n" + "".join(f'"{p}", {e} , {r} , {v} \n' for v, p, e, r in ITEMS),
 ], ids=["csv", "CRLF", "CR", "BOM", "capitals", "blank lines", "json", "json, BOM and CRLF", "json with blanks", "other order"])
 def test_csv_and_json_lines_create_the_same_plan(text):
-    plan = made(text, name="changes.csv")
+    plan = create(text, name="changes.csv")
     assert items(plan) == ITEMS
     assert (plan.title, plan.recipe) == ("Grant 2 and revoke 1 from changes.csv", {"file": "changes.csv", "note": ""})
     assert (plan.effect["grants"], plan.effect["revokes"], plan.effect["planned"]) == (2, 1, 1)
 
 
 def test_a_plan_from_a_file_can_be_applied_and_renewed():
-    plan = made(HEADER + GOOD)
+    plan = create(HEADER + GOOD)
     assert plan.title == "Grant 2 and revoke 1 from pasted text"
     assert items(renew_plan(author=COMMAND, plan_id=plan.pk)) == ITEMS
     again = Plan.objects.latest("pk")
@@ -77,7 +77,7 @@ def test_names_may_contain_commas_quotes_and_spaces():
     name = ' a, "b" '
     User.objects.create(username=name)
     quoted = 'grant,"user: a, ""b"" ",dataset:sales.orders,READ\n'
-    assert items(made(HEADER + quoted)) == items(made(lines([("grant", f"user:{name}", ORDERS, "READ")])))
+    assert items(create(HEADER + quoted)) == items(create(lines([("grant", f"user:{name}", ORDERS, "READ")])))
 
 
 def test_all_bad_lines_are_reported_and_no_plan_is_created():
@@ -92,7 +92,7 @@ def test_all_bad_lines_are_reported_and_no_plan_is_created():
         ("line 5", "verb"), ("line 6", "principal"), ("line 7", "entity"), ("line 8", "privilege"), ("line 9", "principal"),
         ("line 10", "entity"), ("line 11", ""), ("line 12", "verb"), ("line 12", "principal")]
     for words in ("`give` is not one of grant, revoke", "write user:NAME", "`dataset:x` lacks a part", "not one of READ, WRITE",
-                  "user:nobody does not exist: add it first", "3 values where the header has 4"):
+                  "user:nobody does not exist: add it first", "3 values, but the header has 4"):
         assert sum(words in fault for fault in reported) >= 1, words
     assert database_state() == before
 
@@ -117,15 +117,15 @@ def test_json_beyond_the_limits_of_depth_and_digits_is_refused():
 def test_the_first_hundred_bad_lines_are_shown_and_all_are_counted():
     text = HEADER + f"take,user:out,{ORDERS},READ\n" * 150 + "".join(f"grant,user:x{n},{ORDERS},READ\n" for n in range(50))
     with pytest.raises(BadChangeFile, match="200 bad lines, so no plan was created; the first is line 2: `verb`") as bad:
-        made(text)
+        create(text)
     assert (len(bad.value.faults), bad.value.bad_lines) == (100, 200)
 
 
 def test_a_repeated_line_is_skipped_and_reported():
-    plan = made(HEADER + GOOD + GOOD)
+    plan = create(HEADER + GOOD + GOOD)
     assert items(plan) == ITEMS
     assert plan.recipe["note"] == "3 lines repeat earlier lines of the file and are skipped: lines 5, 6, 7."
-    assert made(HEADER + GOOD + GOOD.split("\n")[0]).recipe["note"].endswith("and is skipped: line 5.")
+    assert create(HEADER + GOOD + GOOD.split("\n")[0]).recipe["note"].endswith("and is skipped: line 5.")
 
 
 def test_granting_and_revoking_the_same_privilege_is_a_fault():
@@ -151,7 +151,7 @@ def test_a_csv_file_needs_a_correct_header(header, words):
 ])
 def test_an_unreadable_file_is_refused_with_a_reason(raw, words):
     with pytest.raises(PlanError, match=words):
-        made(raw)
+        create(raw)
     assert not Plan.objects.exists()
 
 
@@ -173,7 +173,7 @@ def test_an_unclosed_quote_is_reported_at_its_first_line():
 def test_more_changes_than_the_limit_of_a_plan_are_refused(monkeypatch):
     monkeypatch.setattr("grants.plans.sources.file.MAX_PLAN_ITEMS", 2)
     with pytest.raises(PlanError, match="the file contains 3 changes, and 2 are allowed in a plan: split it"):
-        made(HEADER + GOOD)
+        create(HEADER + GOOD)
 
 
 @pytest.mark.parametrize("form", SAMPLES)
@@ -194,7 +194,7 @@ def test_the_number_of_statements_grows_by_batch_not_by_line():
     def statements(count):
         text = HEADER + "".join(f"grant,user:out,dataset:sales.orders{number},READ\n" for number in range(count))
         with CaptureQueriesContext(connection) as captured:
-            made(text)
+            create(text)
         return len(captured)
 
     few, many = statements(3), statements(300)

@@ -11,7 +11,7 @@ from grants.errors import PlanError
 from grants.models import User
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.like import Selection, create_like_plan, differences
+from grants.plans.sources.like import DifferenceSelection, create_like_plan, differences
 from grants.principals.services import add_group, add_member
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.authors import COMMAND, all_grants
@@ -29,14 +29,14 @@ def user(name: str) -> User:
     return User.objects.get(username=name)
 
 
-def like(source: str, target: str, selection: Selection):
+def like(source: str, target: str, selection: DifferenceSelection):
     return create_like_plan(author=COMMAND, source=source, target=target, selection=selection)
 
 
 def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
     add_member(author=COMMAND, user="ned", group="operators")
     keys = frozenset(["join group:operators", "grant ADMIN dataset:sales.orders"])
-    plan = like("ned", "dee", Selection(keys))
+    plan = like("ned", "dee", DifferenceSelection(keys))
     assert plan.title == "Give user:dee access like user:ned"
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert user("dee").groups.filter(name="operators").exists()
@@ -44,11 +44,11 @@ def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
         ("user:dee", "dataset:sales.orders", "READ"), ("user:dee", "dataset:sales.orders", "ADMIN"),
         ("user:dee", "dataset:sales.legacy", "WRITE")}
     with pytest.raises(PlanError, match="nothing is selected"):
-        like("ned", "dee", Selection(keys))
+        like("ned", "dee", DifferenceSelection(keys))
 
 
 def test_without_removals_the_target_keeps_what_only_it_has():
-    plan = like("ned", "dee", Selection())
+    plan = like("ned", "dee", DifferenceSelection())
     assert plan.effect["revokes"] == 0 and plan.effect["grants"] == len(SALES)
 
 
@@ -64,7 +64,7 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
               for address in SALES for _ in range(3)}
     change_grants(author=COMMAND, grant=grants)
     before, groups = all_grants(), set(User.groups.through.objects.values_list("user_id", "group_id"))
-    plan = like("ned", "dee", Selection(removes=True))
+    plan = like("ned", "dee", DifferenceSelection(removes=True))
     apply_plan(author=COMMAND, plan_id=plan.pk)
     one, other = user("ned"), user("dee")
     compared = compare_groups(one, other)
@@ -75,7 +75,8 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
 
 
 def test_a_stale_plan_is_renewed_with_the_same_items():
-    plan = like("ned", "dee", Selection(frozenset(["grant ADMIN dataset:sales.orders", "grant ADMIN dataset:sales.customers"])))
+    keys = frozenset(["grant ADMIN dataset:sales.orders", "grant ADMIN dataset:sales.customers"])
+    plan = like("ned", "dee", DifferenceSelection(keys))
     change_grants(author=COMMAND, grant=[("user:dee", parse_address("dataset:sales.orders"), "ADMIN")])
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     assert [str(item.address) for item in renewed.items.all()] == ["dataset:sales.customers"]
@@ -84,4 +85,4 @@ def test_a_stale_plan_is_renewed_with_the_same_items():
 def test_both_users_must_exist_and_differ():
     for names, message in ((("ned", "ned"), "two different users"), (("ned", "none"), "user:none does not exist")):
         with pytest.raises(PlanError, match=message):
-            like(*names, Selection())
+            like(*names, DifferenceSelection())

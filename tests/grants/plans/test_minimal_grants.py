@@ -15,7 +15,7 @@ from grants.plans.minimal_grants import minimal_grants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.cast import SETUP, create_sample_tenant
-from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
+from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
 
@@ -55,7 +55,7 @@ def solutions(tenant):
                 yield user, after, lost, minimal_grants(user, lost, GENERATIONS[after], max_grants=1_000)
 
 
-@pytest.fixture(params=range(6))
+@pytest.fixture(params=seeds(range(6)))
 def tenant(request):
     stored = random_tenant(request.param)
     store_tenant(stored)

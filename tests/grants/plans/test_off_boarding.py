@@ -1,6 +1,9 @@
 """Test the plans that off-board a user."""
 
+from datetime import timedelta
+
 import pytest
+from django.utils import timezone
 
 from entities.address import parse_address
 from grants.changes.services import change_grants
@@ -10,6 +13,7 @@ from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.renew import renew_plan
 from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan, held_entities
 from grants.principals.services import add_group, add_member
+from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import DELETED, PLANNED, SALES, create_sample_tenant
 
@@ -95,3 +99,23 @@ def test_stranded_entities_come_first():
     held = held_entities(User.objects.get(username="ned"))
     assert [row.is_stranded for row in held] == [True] * (len(SALES) + 1) + [False] * 2
     assert {str(row.entity) for row in held[-2:]} == {"namespace:hr", PLANNED}
+
+
+def test_grants_are_handed_over_with_their_periods_and_shorten_none():
+    now, day = timezone.now().replace(microsecond=0), timedelta(days=1)
+    until, later = Validity(None, now + 3 * day), Validity(now + day, now + 9 * day)
+    hr, salaries = parse_address("namespace:hr"), parse_address("dataset:hr.salaries")
+    change_grants(author=COMMAND, grant=[
+        ("user:ned", hr, "READ", until), ("user:ned", hr, "WRITE", later), ("user:ned", hr, "EXECUTE", until),
+        ("user:out", hr, "READ", later), ("user:dee", hr, "READ"), ("user:dee", hr, "WRITE", until)])
+    # salaries is stranded, and the limited ADMIN of the user stays limited; the expired grant is not handed over
+    change_grants(author=COMMAND, grant=[("user:ned", salaries, "ADMIN", until), ("user:ned", salaries, "READ", until)])
+    UserGrant.objects.filter(user__username="ned", permission__codename="read",
+                             content_object__key="hr.salaries").update(valid_until=now - day)
+    plan = off_board(namespace_heirs={"namespace:hr": ["user:out", "user:dee"]}, accepts_no_administrator=True)
+    items = {(item.principal, str(item.address), str(item.privilege)): item.validity for item in plan.items.filter(verb="grant")}
+    assert items == {
+        ("user:out", "namespace:hr", "READ"): Validity(None, later.valid_until), ("user:out", "namespace:hr", "WRITE"): later,
+        ("user:out", "namespace:hr", "EXECUTE"): until, ("user:out", "dataset:hr.salaries", "ADMIN"): until,
+        ("user:dee", "namespace:hr", "WRITE"): Validity(None, later.valid_until),
+        ("user:dee", "namespace:hr", "EXECUTE"): until, ("user:dee", "dataset:hr.salaries", "ADMIN"): until}

@@ -19,12 +19,12 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.random_tenants import random_tenant, reference_is_permitted, store_tenant
+from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(range(6)))
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_readiness_plan_equals_the_explained_missing_grants_and_is_minimal(seed, generation):
     tenant = random_tenant(seed)

@@ -29,7 +29,7 @@ from tests.support.cast import create_sample_tenant
 pytestmark = pytest.mark.django_db
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
-NO_MEMBERS = {"joins": 0, "leaves": 0, "activations": 0, "deactivations": 0}
+NO_MEMBERS = {"joins": 0, "leaves": 0, "activations": 0, "deactivations": 0, "periods_removed": 0}
 
 
 @pytest.fixture(autouse=True)

@@ -92,17 +92,18 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "authzconsole.rest.framework.requirements.requirement_as_json": requirement_as_json,
     "analytics.spark.engine.rules._requirement": lambda node: rules._requirement(node, "dataset", {}),
     "analytics.spark.engine.rules.admin_requirement": rules.admin_requirement,
-    "analytics.spark.engine.rules._compiled_fact":
-        lambda node: rules._compiled_fact(rules.RuleSet((), (node,)), 0, {}),
+    "analytics.spark.engine.rules.plain_fact": rules.plain_fact,
 }
 
 # Functions that see only single nodes that a walker has already accepted, by that walker.
 AFTER_A_WALKER = {
-    "grants.evidence.holdings.read_holdings": "grants.policies.grammar.leaves",
+    "grants.evidence.holdings.__init__": "grants.policies.grammar.leaves",
     "grants.policies.explain.is_applicable": "grants.policies.explain.try_expression",
     "grants.policies.wording._with_parentheses": "grants.policies.wording.requirement_in_words",
+    "grants.evaluation.engine.add": "grants.policies.grammar.leaves",
     "grants.evaluation.facts._collect_lookups": "grants.policies.grammar.leaves",
     "grants.evaluation.principal_filters.question_context": "grants.policies.grammar.leaves",
+    "grants.evaluation.principal_filters.with_listed_principals": "grants.policies.grammar.leaves",
     "grants.access.loading._addresses": "grants.policies.grammar.leaves",
     "grants.access.loading._load_all_live": "grants.policies.grammar.leaves",
     "grants.access.requirements._alternatives": "grants.policies.grammar.leaves",
@@ -116,13 +117,12 @@ AFTER_A_WALKER = {
     "grants.plans.regrants.user_cover._alternatives_inside": "grants.policies.grammar.leaves",
     "grants.plans.regrants.user_cover._can_meet": "grants.policies.grammar.leaves",
     "grants.evaluation.hidden_containers.requires_all_live": "grants.policies.grammar.leaves",
-    "analytics.spark.engine.precompute._all_live_facts": "analytics.spark.engine.rules._requirement",
     "analytics.spark.engine.rules.is_met_without_grants": "analytics.spark.engine.rules._requirement",
 }
 
 # These walkers return without visiting the parts of some nodes.
 IGNORE_SOME_PARTS = {"grants.evaluation.candidates._is_exact", "grants.lifecycle.missing_grants._has_one_smallest_set",
-                    "analytics.spark.engine.rules._compiled_fact"}
+                    "analytics.spark.engine.rules.plain_fact"}
 
 
 def has_node_class(tree: ast.AST) -> bool:
@@ -190,7 +190,7 @@ SAMPLES = {
 # These walkers handle only some node types on purpose, and raise for the others.
 HANDLE_SOME_NODES = {"grants.evaluation.entity_filters.combined_condition",
                      "grants.lifecycle.missing_grants._streamed_missing_grants", "analytics.spark.engine.rules.admin_requirement",
-                     "analytics.spark.engine.rules._compiled_fact"}
+                     "analytics.spark.engine.rules.plain_fact"}
 
 
 def test_every_node_type_has_a_sample():

@@ -87,7 +87,7 @@ def formula_of_text(kind, text):
         return None
     rest = tokens(text)
 
-    def joined(word, part):
+    def chain(word, part):
         parts = [part()]
         while rest and rest[0] == ("word", word):
             rest.pop(0)
@@ -95,10 +95,10 @@ def formula_of_text(kind, text):
         return (word, tuple(parts))
 
     def alternatives():
-        return joined("or", conjunction)
+        return chain("or", conjunction)
 
     def conjunction():
-        return joined("and", term)
+        return chain("and", term)
 
     def term():
         if not rest:

@@ -34,7 +34,7 @@ def admin():
 @pytest.mark.parametrize("kind", ADD)
 @pytest.mark.parametrize("name", INVISIBLE)
 def test_the_attack_an_invisible_character_makes_a_second_admin(kind, name, admin):
-    with pytest.raises(PrincipalError, match="the name holds the invisible character U+".replace("+", r"\+")):
+    with pytest.raises(PrincipalError, match="the name contains the invisible character U+".replace("+", r"\+")):
         ADD[kind](author=COMMAND, name=name)
     assert User.objects.count() == Group.objects.count() == 1
 

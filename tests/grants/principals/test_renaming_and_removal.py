@@ -150,7 +150,7 @@ def test_factors_and_identity_links_end_with_the_user():
     verify()
 
 
-def test_the_last_administrator_and_the_own_account_cannot_be_removed():
+def test_the_last_administrator_and_the_account_of_the_author_cannot_be_removed():
     ada = User.objects.get(username="ada")
     with pytest.raises(PrincipalError, match="only active administrator"):
         remove_user(author=COMMAND, name="ada")

@@ -90,6 +90,7 @@ def test_the_number_of_queries_does_not_grow_with_the_lines_of_a_chunk():
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="the work is mostly that of Python: once is enough")
 def test_a_hundred_thousand_lines_load_with_under_thirty_seconds_of_work():
     """Measure CPU time of this process, because other tests run on the same machine."""
     content = document(*_big(100_000))

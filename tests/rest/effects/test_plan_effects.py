@@ -10,6 +10,7 @@ from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.models import Plan
 from grants.plans.sources.changes import create_plan_from_changes
+from grants.principals.services import add_user
 from tests.rest.conftest import problem
 from tests.support.cast import SETUP
 
@@ -67,7 +68,48 @@ def test_permissions_beyond_the_purpose_must_be_confirmed(ada, plan):
     applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}).json()
     assert applied["effect"]["permissions"]["beyond"] == {"gained": 4, "lost": 0}
     assert ada.get(f"/plans/{plan.pk}/effect").json()["beyond"] == {"gained": 4, "lost": 0}
+
+
+def test_an_applied_plan_keeps_its_effect_and_its_rows(ada, cast):
+    # the journal has no lines about the users of the cast
+    add_user(author=SETUP, name="pat")
+    plan = create_plan_from_changes(author=SETUP, grant=[("user:pat", parse_address(ORDERS), "READ")])
+    path = f"/plans/{plan.pk}/effect"
+    effect, rows = ada.get(path).json(), body_of(ada.get(f"{path}/rows.jsonl"))
+    ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
+    change_grants(author=SETUP, revoke=[("user:pat", parse_address(ORDERS), "READ")])
+    assert ada.get(path).json() == effect | {"digest": ""}
+    assert body_of(ada.get(f"{path}/rows.jsonl")) == rows
+    other = ada.get(f"{path}?generation=existing").json()
+    assert other["generation"] == "existing" and other["beyond"] == {"gained": 0, "lost": 0}
+    # plans of older versions have no revision
+    Plan.objects.filter(pk=plan.pk).update(effect=plan.effect)
+    assert body_of(ada.get(f"{path}/rows.jsonl")) == rows
+
+
+def test_an_applied_plan_about_unknown_data_keeps_its_totals(ada, plan):
+    ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
+    effect = ada.get(f"/plans/{plan.pk}/effect").json()
+    assert effect["beyond"] == {"gained": 4, "lost": 0} and effect["users"] == []
+    assert "some data from that time is not known" in problem(ada.get(f"/plans/{plan.pk}/effect/rows.jsonl"), 409)["detail"]
+
+
+def test_a_discarded_plan_has_no_rows(ada, plan):
+    ada.post(f"/plans/{plan.pk}/discard")
     problem(ada.get(f"/plans/{plan.pk}/effect/rows.jsonl"), 409)
+
+
+def test_the_effect_counts_leftover_grants_and_the_access_that_ends(ada, by_token, cast):
+    by_token("dee", "read")
+    legacy = parse_address("dataset:sales.legacy")
+    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", legacy, "READ"), ("user:ned", legacy, "READ")],
+                                    revoke=[("user:dee", legacy, "WRITE")], deactivate=["dee"])
+    effect = ada.get(f"/plans/{plan.pk}/effect").json()
+    assert (effect["leftover_created"], effect["leftover_removed"], effect["tokens_ended"]) == (2, 1, 1)
+    ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
+    applied = ada.get(f"/plans/{plan.pk}/effect").json()
+    assert {name: applied[name] for name in ("leftover_created", "leftover_removed", "tokens_ended")} == {
+        "leftover_created": 2, "leftover_removed": 1, "tokens_ended": 1}
 
 
 def test_an_effect_that_changed_since_it_was_read_is_not_applied(ada, plan):

@@ -4,6 +4,7 @@ from urllib.parse import quote
 
 import pytest
 
+from authzconsole.rest.framework.periods import NO_LIMITS
 from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.models import User
@@ -16,10 +17,11 @@ JOIN, LEAVE = {"user": "out", "group": "operators"}, {"user": "grp", "group": "o
 
 
 def test_a_user_is_added_once(ada):
-    created = ada.post("/users", {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor"})
+    created = ada.post("/users", {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor",
+                                   "full_name": "New  Person"})
     assert created.status_code == 201 and created["Location"] == "/api/v1/users/new%2Fone%20two"
     expected = {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor", "is_principal": True,
-                "is_service": False, "full_name": ""}
+                "is_service": False, "full_name": "New Person"}
     assert created.json() == ada.client.get(created["Location"]).json() == expected
     assert ada.client.get(created["Location"])["ETag"] == created["ETag"]
     assert "already exists" in problem(ada.post("/users", {"name": "new/one two"}), 409)["detail"]
@@ -79,8 +81,9 @@ def test_adding_and_removing_a_member_twice_changes_nothing(ada):
     membership = {"group": "operators", "user": "ned", "reason": "because"}
     assert ada.post("/members", membership).json()["changed"] is True
     assert ada.post("/members", membership).json()["changed"] is False
-    assert ada.all_of("/members", group="operators") == [{"group": "operators", "user": name} for name in ("ned", "grp")]
-    assert ada.all_of("/members", user="ned") == [{"group": "operators", "user": "ned"}]
+    assert ada.all_of("/members", group="operators") == [
+        {"group": "operators", "user": name, **NO_LIMITS} for name in ("ned", "grp")]
+    assert ada.all_of("/members", user="ned") == [{"group": "operators", "user": "ned", **NO_LIMITS}]
     assert ada.delete("/members", query="?group=operators&user=ned").json()["changed"] is True
     assert ada.delete("/members", query="?group=operators&user=ned").json()["changed"] is False
     assert [line[0] for line in lines_after(revision)] == ["member-add", "member-remove"]
@@ -103,7 +106,7 @@ def test_memberships_change_together_and_a_repetition_changes_nothing(ada):
     answer = ada.post("/memberships", {"join": [JOIN], "leave": [LEAVE], "base_revision": current_revision()})
     assert answer.status_code == 200 and memberships() == {("out", "operators")}
     body = answer.json()
-    assert (body["sentence"], body["joined"], body["left"]) == ("added 1, removed 1", [JOIN], [LEAVE])
+    assert (body["sentence"], body["joined"], body["left"]) == ("added 1, removed 1", [JOIN | NO_LIMITS], [LEAVE | NO_LIMITS])
     assert body["revision"] == current_revision() and body["effect"] is None
     again = ada.post("/memberships", {"join": [JOIN], "leave": [LEAVE]}).json()
     assert (again["changed"], len(again["unchanged"]), again["revision"]) == (False, 2, body["revision"])

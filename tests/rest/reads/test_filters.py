@@ -116,7 +116,7 @@ def large_tenant(cast):
              hash)
            SELECT 1000 + n, timestamptz '2031-01-01 UTC' + n * interval '1 second', 'ada', 'register', '', 'dataset:big.d' || n,
              '', '', '', md5((n / 10)::text), '' FROM generate_series(1, 10000) n""",
-        # all tables, because earlier tests may have left other statistics of those that are joined
+        # analyze all tables: earlier tests may have changed the statistics of tables that the queries join
         "ANALYZE",
     ]
     with connection.cursor() as cursor:

@@ -26,7 +26,7 @@ def test_pages_of_any_size_contain_each_item_once(ada, seed):
         for query in filters:
             all_items = ada.all_of(path, **query, limit=1_000)
             assert len({str(item) for item in all_items}) == len(all_items)
-            for limit in (1, 7) if seed == 0 else (5,):
+            for limit in (1, 7) if seed == 0 and path in ("/users", "/members", "/journal") else (5,):
                 assert ada.all_of(path, **query, limit=limit) == all_items, (path, query, limit)
     assert len(ada.all_of("/grants")) == UserGrant.objects.count() + GroupGrant.objects.count()
     assert len(ada.all_of("/users")) == User.objects.count()

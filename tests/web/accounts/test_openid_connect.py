@@ -88,7 +88,7 @@ def test_a_linked_account_is_found_by_its_subject_not_by_its_name(browse, oidc, 
 
 
 @pytest.mark.parametrize("link_existing", ["never", "without-password"])
-def test_nobody_takes_over_an_account_by_sending_its_name(browse, oidc, link_existing):
+def test_an_identity_cannot_take_over_an_account_by_sending_its_name(browse, oidc, link_existing):
     oidc.configure(link_existing=link_existing, unknown_users="create", **ROLE_OPTIONS)
     before, client = database_state(), browse()
     response = oidc.sign_in(client, "s-mallory", {"preferred_username": "ada", "groups": ["platform-admins"]})

@@ -17,7 +17,7 @@ from tests.support.pages import page_html
 NEW = "quite another password"
 # URLs that stay available before the change
 AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback", "saml-acs",
-             "saml-metadata", "mfa_authenticate", "readyz", "metrics"}
+             "saml-metadata", "saml-slo", "passkey-sign-in", "mfa_authenticate", "readyz", "metrics"}
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_htmx_requests_redirect_the_whole_page(sign_in_with_reset_password, htmx
 
 def test_the_forced_form_offers_only_the_change_and_sign_out(sign_in_with_reset_password):
     text = page_html(sign_in_with_reset_password("dee")[0].get("/password"))
-    assert "your password was not chosen by you" in text
+    assert "another person chose your password" in text
     assert 'action="/sign-out"' in text and "Cancel" not in text and "<nav" not in text
 
 
@@ -136,7 +136,7 @@ def test_the_attack_a_first_password_is_used_after_it_expired(cast):
     assert "has expired" not in page_html(Client().post("/sign-in", form | {"password": "wrong"}))
 
 
-def test_a_first_password_expires_after_72_hours_and_an_own_password_never(sign_in_with_reset_password):
+def test_a_first_password_expires_after_72_hours_and_a_chosen_password_never(sign_in_with_reset_password):
     client, password = sign_in_with_reset_password("dee")
     end = User.objects.get(username="dee").password_expires_at
     assert timedelta(hours=71.9) < end - timezone.now() <= timedelta(hours=72)

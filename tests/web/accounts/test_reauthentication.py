@@ -114,7 +114,7 @@ def test_adding_an_ordinary_user_needs_no_confirmation(stale):
     assert stale.post("/people/add", {"type": "user", "name": "eve"}).status_code == 303
 
 
-def test_changing_the_own_password_is_a_recent_authentication(stale):
+def test_changing_the_password_counts_as_a_recent_authentication(stale):
     new = "quite another password"
     stale.post("/password", {"old_password": PASSWORD, "new_password1": new, "new_password2": new})
     assert stale.post("/accounts/change/user:dee", {"change": "role", "role": "auditor"}).status_code == 303

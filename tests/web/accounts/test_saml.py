@@ -64,7 +64,7 @@ def test_attributes_decide_role_name_and_email(browse, saml):
     assert SocialAccount.objects.get(user=user).uid == "e-7" and account_name(client) == "newcomer"
 
 
-def test_nobody_takes_over_an_account_by_sending_its_name(browse, saml):
+def test_an_identity_cannot_take_over_an_account_by_sending_its_name(browse, saml):
     client = browse()
     assert sign_in(client, "ada").status_code == 403 and account_name(client) == ""
 

@@ -58,7 +58,7 @@ def newest_lines(count: int) -> list[tuple]:
 
 
 @pytest.fixture
-def protected(cast):
+def factor_of_ned(cast):
     """The secret of ned's authenticator app, which was last used a minute ago, and ned's recovery codes."""
     secret, author = "JBSWY3DPEHPK3PXP", Author("ned", user_id=cast["ned"].pk)
     codes = add_app(author=author, user=cast["ned"], secret=secret)
@@ -81,8 +81,8 @@ def test_a_wrong_code_adds_no_app_and_keeps_the_secret(browse):
     assert response.status_code == 400 and secret in response.content.decode() and not Authenticator.objects.exists()
 
 
-def test_secrets_are_encrypted_in_the_database(protected, settings):
-    secret, codes = protected
+def test_secrets_are_encrypted_in_the_database(factor_of_ned, settings):
+    secret, codes = factor_of_ned
     stored = str(list(Authenticator.objects.values_list("data", flat=True)))
     assert secret not in stored and not any(code in stored for code in codes)
     totp = Authenticator.objects.get(type="totp")
@@ -91,50 +91,50 @@ def test_secrets_are_encrypted_in_the_database(protected, settings):
     assert totp.wrap().validate_code(code_at(secret, 1))
 
 
-def test_without_its_key_a_factor_accepts_no_code_and_the_page_says_so(browse, protected, settings):
+def test_without_its_key_a_factor_accepts_no_code_and_the_page_says_so(browse, factor_of_ned, settings):
     settings.SECRET_KEY = "another" * 10
     client = browse()
     send_password(client)
-    response = send_code(client, code_at(protected[0]))
+    response = send_code(client, code_at(factor_of_ned[0]))
     assert "lacks the key of your second factor" in page_html(response) and not is_signed_in(client)
 
 
-def test_the_password_alone_does_not_sign_in(browse, protected):
+def test_the_password_alone_does_not_sign_in(browse, factor_of_ned):
     client = browse()
     response = send_password(client, next="/ask")
     assert response["Location"] == "/sign-in/second-factor" and not is_signed_in(client)
     assert client.get("/ask").status_code == 302
     assert "Code of ned" in page_html(client.get("/sign-in/second-factor"))
-    response = send_code(client, code_at(protected[0]))
+    response = send_code(client, code_at(factor_of_ned[0]))
     assert response["Location"] == "/ask" and is_signed_in(client) and client.get("/ask").status_code == 200
 
 
-def test_the_session_that_waits_for_a_factor_contains_no_password(browse, protected):
+def test_the_session_that_waits_for_a_factor_contains_no_password(browse, factor_of_ned):
     client = browse()
     send_password(client)
     assert PASSWORD not in str(dict(client.session.items())) and "md5$" not in str(dict(client.session.items()))
 
 
-def test_an_account_without_a_factor_signs_in_with_the_password(browse, protected):
+def test_an_account_without_a_factor_signs_in_with_the_password(browse, factor_of_ned):
     client = browse()
     assert send_password(client, "dee")["Location"] == "/" and is_signed_in(client)
 
 
-def test_the_step_without_a_password_before_leads_to_sign_in(browse, protected):
+def test_the_step_without_a_password_before_leads_to_sign_in(browse, factor_of_ned):
     assert browse().get("/sign-in/second-factor")["Location"] == "/sign-in"
     client = browse()
-    assert send_code(client, code_at(protected[0]))["Location"] == "/sign-in" and not is_signed_in(client)
+    assert send_code(client, code_at(factor_of_ned[0]))["Location"] == "/sign-in" and not is_signed_in(client)
 
 
-def test_the_step_ends_after_five_minutes(browse, protected, monkeypatch):
+def test_the_step_ends_after_five_minutes(browse, factor_of_ned, monkeypatch):
     client, now = browse(), time.time()
     send_password(client)
     monkeypatch.setattr(time, "time", lambda: now + 301)
     assert client.get("/sign-in/second-factor")["Location"] == "/sign-in"
 
 
-def test_a_code_works_once_even_in_another_process(browse, protected):
-    code = code_at(protected[0])
+def test_a_code_works_once_even_in_another_process(browse, factor_of_ned):
+    code = code_at(factor_of_ned[0])
     for attempt, expected in ((1, True), (2, False)):
         caches["default"].clear()
         client = browse()
@@ -143,11 +143,11 @@ def test_a_code_works_once_even_in_another_process(browse, protected):
         assert is_signed_in(client) is expected, attempt
 
 
-def test_an_older_code_is_refused_after_a_newer_one(browse, protected):
+def test_an_older_code_is_refused_after_a_newer_one(browse, factor_of_ned):
     for steps, expected in ((1, True), (0, False), (-1, False)):
         client = browse()
         send_password(client)
-        send_code(client, code_at(protected[0], steps))
+        send_code(client, code_at(factor_of_ned[0], steps))
         assert is_signed_in(client) is expected, steps
 
 
@@ -164,29 +164,29 @@ def test_the_attack_the_code_that_added_the_app_does_not_sign_in(browse):
 
 
 @pytest.mark.parametrize("steps", [-3, 3])
-def test_a_code_of_another_time_is_refused(browse, protected, steps):
+def test_a_code_of_another_time_is_refused(browse, factor_of_ned, steps):
     client = browse()
     send_password(client)
-    assert send_code(client, code_at(protected[0], steps)).status_code == 400 and not is_signed_in(client)
+    assert send_code(client, code_at(factor_of_ned[0], steps)).status_code == 400 and not is_signed_in(client)
 
 
-def test_a_recovery_code_works_once(browse, protected, caplog):
+def test_a_recovery_code_works_once(browse, factor_of_ned, caplog):
     for expected in (True, False):
         client = browse()
         send_password(client)
-        send_code(client, f"{protected[1][0][:4]} {protected[1][0][4:]}")
+        send_code(client, f"{factor_of_ned[1][0][:4]} {factor_of_ned[1][0][4:]}")
         assert is_signed_in(client) is expected
     assert "user:ned used a recovery code; 9 are left" in caplog.text
 
 
-def test_guesses_are_limited_for_the_account_not_for_a_session(browse, protected):
+def test_guesses_are_limited_for_the_account_not_for_a_session(browse, factor_of_ned):
     for _ in range(5):
         client = browse()
         send_password(client)
         assert send_code(client, "12345").status_code == 400
     client = browse()
     send_password(client)
-    response = send_code(client, code_at(protected[0]))
+    response = send_code(client, code_at(factor_of_ned[0]))
     assert response.status_code == 429 and int(response["Retry-After"]) > 0 and not is_signed_in(client)
 
 
@@ -197,45 +197,45 @@ def guess_codes(browse, address: str, times: int) -> list[int]:
     return [client.post("/sign-in/second-factor", {"code": "12345"}, REMOTE_ADDR=address).status_code for _ in range(times)]
 
 
-def test_the_attack_wrong_codes_from_elsewhere_do_not_lock_out_the_account(browse, protected):
+def test_the_attack_wrong_codes_from_elsewhere_do_not_lock_out_the_account(browse, factor_of_ned):
     assert guess_codes(browse, "203.0.113.66", 6) == [400] * 5 + [429]
     client = browse()
     send_password(client)
-    send_code(client, protected[1][0])
+    send_code(client, factor_of_ned[1][0])
     assert is_signed_in(client)
     assert guess_codes(browse, "203.0.113.66", 1) == [429]
 
 
-def test_the_attack_guesses_of_codes_from_many_addresses_are_limited(browse, protected, monkeypatch):
+def test_the_attack_guesses_of_codes_from_many_addresses_are_limited(browse, factor_of_ned, monkeypatch):
     monkeypatch.setattr("authzconsole.web.accounts.factors.codes.MAX_CODES_PER_NAME", 7)
     statuses = guess_codes(browse, "203.0.113.1", 4) + guess_codes(browse, "203.0.113.2", 4)
     assert statuses == [400] * 7 + [429]
     client = browse()
     send_password(client)
-    assert send_code(client, code_at(protected[0])).status_code == 429
+    assert send_code(client, code_at(factor_of_ned[0])).status_code == 429
     # the guesser does not know the new password
     password = renew_user_password(author=SETUP, name="ned")
     client = browse()
     client.post("/sign-in", {"username": "ned", "password": password})
-    send_code(client, code_at(protected[0]))
+    send_code(client, code_at(factor_of_ned[0]))
     assert is_signed_in(client)
 
 
 @pytest.mark.parametrize("code", ["", "x" * 5000, "\x00", "٣٣٣٣٣٣"])
-def test_malformed_codes_are_refused(browse, protected, code):
+def test_malformed_codes_are_refused(browse, factor_of_ned, code):
     client = browse()
     send_password(client)
     assert send_code(client, code).status_code == 400
 
 
-def test_a_deactivated_account_cannot_complete_the_step(browse, protected):
+def test_a_deactivated_account_cannot_complete_the_step(browse, factor_of_ned):
     client = browse()
     send_password(client)
     User.objects.filter(username="ned").update(is_active=False)
-    assert send_code(client, code_at(protected[0]))["Location"] == "/sign-in" and not is_signed_in(client)
+    assert send_code(client, code_at(factor_of_ned[0]))["Location"] == "/sign-in" and not is_signed_in(client)
 
 
-def test_changes_of_factors_need_a_recent_authentication(browse, protected):
+def test_changes_of_factors_need_a_recent_authentication(browse, factor_of_ned):
     client = browse("ned")
     session = client.session
     session[TIME_KEY] = 0
@@ -246,7 +246,7 @@ def test_changes_of_factors_need_a_recent_authentication(browse, protected):
     assert Authenticator.objects.count() == 2
 
 
-def test_removing_the_last_factor_removes_the_recovery_codes(browse, protected):
+def test_removing_the_last_factor_removes_the_recovery_codes(browse, factor_of_ned):
     client = browse("ned")
     pk = Authenticator.objects.get(type="totp").pk
     assert "authenticator app" in page_html(client.get(f"/second-factor/{pk}/remove"))
@@ -256,23 +256,23 @@ def test_removing_the_last_factor_removes_the_recovery_codes(browse, protected):
                                ("ned", "factor-remove", "user:ned", "recovery codes")]
 
 
-def test_new_recovery_codes_replace_the_old_ones(browse, protected):
+def test_new_recovery_codes_replace_the_old_ones(browse, factor_of_ned):
     page = page_html(browse("ned").post("/second-factor/codes"))
     codes = [code.replace(" ", "") for code in re.findall(r"<li><code>([\d ]+)</code>", page)]
-    assert len(codes) == 10 and not set(codes) & set(protected[1])
+    assert len(codes) == 10 and not set(codes) & set(factor_of_ned[1])
     client = browse()
     send_password(client)
-    assert send_code(client, protected[1][0]).status_code == 400
+    assert send_code(client, factor_of_ned[1][0]).status_code == 400
 
 
-def test_nobody_changes_the_factors_of_another_account(browse, protected, cast):
+def test_an_account_cannot_change_the_factors_of_another(browse, factor_of_ned, cast):
     pk = Authenticator.objects.get(type="totp").pk
     assert browse("ada").post(f"/second-factor/{pk}/remove").status_code == 404
     with pytest.raises(FactorError):
         add_app(author=Author("ada", user_id=cast["ada"].pk), user=cast["dee"], secret="JBSWY3DPEHPK3PXP")
 
 
-def test_an_administrator_resets_the_factors_of_an_account(browse, protected):
+def test_an_administrator_resets_the_factors_of_an_account(browse, factor_of_ned):
     client = browse("ada")
     assert "Removes: authenticator app, recovery codes." in page_html(client.get("/accounts/second-factor/user:ned"))
     response = client.post("/accounts/second-factor/user:ned", {"reason": "lost the phone"}, follow=True)
@@ -285,7 +285,7 @@ def test_an_administrator_resets_the_factors_of_an_account(browse, protected):
     assert is_signed_in(client)
 
 
-def test_a_command_resets_the_factors_of_the_last_administrator(protected):
+def test_a_command_resets_the_factors_of_the_last_administrator(factor_of_ned):
     output = io.StringIO()
     call_command("reset_second_factor", "ned", stdout=output)
     assert "were removed" in output.getvalue() and not Authenticator.objects.exists()
@@ -330,7 +330,7 @@ def test_a_required_role_costs_one_query_for_each_page_and_no_query_otherwise(br
     assert totals == [0, 0, 1]
 
 
-def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(browse, oidc, protected, settings):
+def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(browse, oidc, factor_of_ned, settings):
     settings.MFA_REQUIRED_ROLES = ["auditor", "ordinary"]
     oidc.configure(link_existing="always")
     client = browse()
@@ -338,7 +338,7 @@ def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(br
     assert response["Location"] == "/sign-in/second-factor" and not is_signed_in(client)
     stored = str(dict(client.session.items()))
     assert "md5$" not in stored and "access_token" not in stored and "'token'" not in stored
-    assert send_code(client, code_at(protected[0]))["Location"] == "/ask" and client.session["sign_in_provider"] == "corp"
+    assert send_code(client, code_at(factor_of_ned[0]))["Location"] == "/ask" and client.session["sign_in_provider"] == "corp"
     oidc.configure(link_existing="always", second_factor="provider")
     for name in ("ned", "dee"):
         client = browse()
@@ -346,15 +346,15 @@ def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(br
         assert client.get("/").status_code == 200, name
 
 
-def test_the_session_keeps_the_backend_that_checked_the_password(browse, protected, settings):
+def test_the_session_keeps_the_backend_that_checked_the_password(browse, factor_of_ned, settings):
     settings.AUTHENTICATION_BACKENDS = ["tests.support.second_backend.SecondBackend", *settings.AUTHENTICATION_BACKENDS]
     client = browse()
     send_password(client)
-    send_code(client, code_at(protected[0]))
+    send_code(client, code_at(factor_of_ned[0]))
     assert client.session["_auth_user_backend"] == "tests.support.second_backend.SecondBackend"
 
 
-def test_wrong_codes_are_security_events(browse, protected):
+def test_wrong_codes_are_security_events(browse, factor_of_ned):
     client = browse()
     send_password(client)
     send_code(client, "12345")
@@ -366,7 +366,7 @@ def test_wrong_codes_are_security_events(browse, protected):
                                         "x" * 30_000,
                                         '{"id": "YQ", "rawId": "YQ", "type": "public-key", "response": {"clientDataJSON": "e30", '
                                         '"attestationObject": "e30", "authenticatorData": "e30", "signature": "e30"}}'])
-def test_malformed_passkeys_are_refused(browse, protected, credential):
+def test_malformed_passkeys_are_refused(browse, factor_of_ned, credential):
     client = browse()
     send_password(client)
     client.get("/sign-in/second-factor")

@@ -126,16 +126,16 @@ def test_an_ordinary_account_can_ask_only_about_itself(browse):
 def test_the_form_offers_only_the_operations_of_the_kind(browse, htmx):
     client = browse("aud")
 
-    def offered(url, **headers):
+    def operations(url, **headers):
         text = client.get(url, headers=headers).content.decode().split('name="operation"')[1].split("</select>")[0]
         return [option.partition("</option>")[0] for option in text.split("<option>")[1:]]
 
     dataset, privileges = list(KINDS["dataset"].operations), ["READ", "WRITE", "EXECUTE", "ADMIN"]
-    assert offered("/ask") == privileges
-    assert offered(f"/ask?entity={ORDERS}") == offered(f"/entities/{ORDERS}?tab=ask") == [*dataset, *privileges]
-    assert offered(f"/ask?entity={ORDERS}", **htmx("operation-field")) == [*dataset, *privileges]
-    assert offered("/ask?entity=orders", **htmx("operation-field")) == [*dataset, *privileges]
-    assert offered("/ask?entity=dataset:no.such", **htmx("operation-field")) == privileges
+    assert operations("/ask") == privileges
+    assert operations(f"/ask?entity={ORDERS}") == operations(f"/entities/{ORDERS}?tab=ask") == [*dataset, *privileges]
+    assert operations(f"/ask?entity={ORDERS}", **htmx("operation-field")) == [*dataset, *privileges]
+    assert operations("/ask?entity=orders", **htmx("operation-field")) == [*dataset, *privileges]
+    assert operations("/ask?entity=dataset:no.such", **htmx("operation-field")) == privileges
     # an entity that the account may not see looks like a missing one
     text = browse("dee").get("/ask?entity=dataset:hr.salaries", headers=htmx("operation-field")).content.decode()
     assert "truncate" not in text
@@ -249,7 +249,8 @@ def test_the_navigation_marks_the_current_area(url, area, browse):
 
 def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
     nav_items = browse("dee").get(f"/entities/{ORDERS}").context["nav_items"]
-    assert [item["title"] for item in nav_items] == ["Overview", "Explorer", "Ask", "My access", "Policies"]
+    titles = [item["title"] for item in nav_items]
+    assert titles == ["Overview", "Explorer", "Ask", "My access", "Requests", "Reviews", "Policies"]
     assert [item["title"] for item in nav_items if item["is_current"]] == ["Explorer"]
     assert all(browse("dee").get(item["url"]).status_code == 200 for item in nav_items)
 

@@ -9,6 +9,7 @@ from django.test import Client
 from entities.vocabulary import Privilege
 from grants.models import JournalLine
 from tests.support.authors import all_grants, database_state
+from tests.support.pages import post_as_shown
 
 GRANT, REVOKE = "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders"
 
@@ -19,7 +20,7 @@ def messages_of(response) -> list[str]:
 
 def test_a_grant_without_scripts_returns_to_the_entity_with_a_message(browse):
     form = {"principal": "user:out", "privilege": ["READ", "WRITE"], "reason": "quarterly close"}
-    response = browse("ada").post(GRANT, form)
+    response = post_as_shown(browse("ada"), GRANT, form)
     assert (response.status_code, response.headers["Location"]) == (303, "/entities/dataset:sales.orders?tab=access")
     assert messages_of(response) == ["Granted READ, WRITE on dataset:sales.orders to user:out."]
     assert {("user:out", "dataset:sales.orders", "READ"), ("user:out", "dataset:sales.orders", "WRITE")} <= all_grants()
@@ -27,14 +28,14 @@ def test_a_grant_without_scripts_returns_to_the_entity_with_a_message(browse):
 
 def test_a_grant_is_journalled_with_author_reason_and_request_id(browse):
     form = {"principal": "user:out", "privilege": "READ", "reason": "quarterly close"}
-    browse("ada").post(GRANT, form, headers={"X-Request-ID": "request-7"})
+    post_as_shown(browse("ada"), GRANT, form, headers={"X-Request-ID": "request-7"})
     line = JournalLine.objects.get(action="grant", principal="user:out")
     assert (line.actor, line.reason, line.caller_request_id) == ("ada", "quarterly close", "request-7")
     assert len(line.request_id) == 32
 
 
 def test_htmx_gets_a_notice_and_an_event_that_reloads_the_grants(browse, htmx):
-    response = browse("ada").post(GRANT, {"principal": "user:out", "privilege": "READ"}, headers=htmx("grant-form"))
+    response = post_as_shown(browse("ada"), GRANT, {"principal": "user:out", "privilege": "READ"}, headers=htmx("grant-form"))
     assert response.status_code == 200
     assert set(json.loads(response.headers["HX-Trigger"])) == {"grants-changed", "dialog-done"}
     assert response.headers["HX-Reswap"] == "none"
@@ -46,7 +47,7 @@ def test_htmx_gets_a_notice_and_an_event_that_reloads_the_grants(browse, htmx):
 def test_cells_and_answer_change_with_the_grant(browse, htmx):
     client, url = browse("ada"), "/entities/dataset:sales.orders?subject=user:out&operation=read"
     assert not client.get(url).context["ask"]["answer"].decision.is_permitted
-    client.post(GRANT, {"principal": "user:out", "privilege": "READ"})
+    post_as_shown(client, GRANT, {"principal": "user:out", "privilege": "READ"})
     part = client.get(url, headers=htmx("ask"))
     assert part.context["ask"]["answer"].decision.sentence == "Allowed: user:out holds READ on dataset:sales.orders."
     holders = client.get(url, headers=htmx("holders")).context["holders"]["rows"]
@@ -55,13 +56,14 @@ def test_cells_and_answer_change_with_the_grant(browse, htmx):
 
 def test_an_existing_grant_is_reported_as_unchanged(browse):
     before = database_state()
-    response = browse("ada").post(GRANT, {"principal": "user:dee", "privilege": "READ"})
+    response = post_as_shown(browse("ada"), GRANT, {"principal": "user:dee", "privilege": "READ"})
     assert messages_of(response) == ["user:dee already holds READ on dataset:sales.orders: nothing changed."]
     assert database_state() == before
 
 
 def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
-    response = browse("ada").post("/grant/dataset:sales.next", {"principal": "user:dee", "privilege": "READ"}, follow=True)
+    form = {"principal": "user:dee", "privilege": "READ"}
+    response = post_as_shown(browse("ada"), "/grant/dataset:sales.next", form, follow=True)
     assert "dataset:sales.next was not registered; it is now planned." in response.content.decode()
     assert response.context["entity"].state == "planned"
     assert response.context["hint"].text == "Planned: this dataset does not exist yet. 1 grant applies once it exists."
@@ -80,7 +82,7 @@ def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
 @pytest.mark.parametrize("target", ["", "grant-form"])
 def test_an_invalid_grant_is_explained_and_writes_nothing(form, fault, target, browse, htmx):
     before = database_state()
-    response = browse("ada").post(GRANT, form, headers=htmx(target) if target else {})
+    response = post_as_shown(browse("ada"), GRANT, form, headers=htmx(target) if target else {})
     assert response.status_code == 400
     text = response.content.decode().replace("<code>", "`").replace("</code>", "`")
     assert fault.replace("`", "") in text.replace("`", "")
@@ -101,7 +103,7 @@ def test_revoking_requires_confirmation(browse, htmx):
 
 def test_revoking_with_a_reason_removes_the_grant(browse):
     form = {"principal": "user:dee", "privilege": "READ", "reason": "left the team"}
-    response = browse("ada").post(REVOKE, form)
+    response = post_as_shown(browse("ada"), REVOKE, form)
     assert messages_of(response) == ["Revoked READ on dataset:sales.orders from user:dee."]
     assert ("user:dee", "dataset:sales.orders", "READ") not in all_grants()
     assert JournalLine.objects.get(action="revoke").reason == "left the team"
@@ -112,10 +114,10 @@ def test_revoking_admin_warns_about_stranded_entities(target, browse, htmx):
     client, headers = browse("ada"), htmx(target) if target else {}
     text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
     assert "would have no administrator" in text
-    client.post(GRANT, {"principal": ["user:dee"], "privilege": "ADMIN"})
+    post_as_shown(client, GRANT, {"principal": ["user:dee"], "privilege": "ADMIN"})
     text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
     assert "would have only one administrator" in text
-    client.post(GRANT, {"principal": ["user:out"], "privilege": "ADMIN"})
+    post_as_shown(client, GRANT, {"principal": ["user:out"], "privilege": "ADMIN"})
     text = client.get(f"{REVOKE}?principal=user:ned&privilege=ADMIN", headers=headers).content.decode()
     assert "No entity loses its administrators." in text
 
@@ -133,14 +135,14 @@ def test_only_the_separate_page_sends_its_form_without_htmx(url, browse, htmx):
 
 
 def test_revoking_a_missing_grant_is_reported_as_unchanged(browse):
-    response = browse("ada").post(REVOKE, {"principal": "user:out", "privilege": "READ"})
+    response = post_as_shown(browse("ada"), REVOKE, {"principal": "user:out", "privilege": "READ"})
     assert messages_of(response) == ["user:out does not hold READ on dataset:sales.orders: nothing changed."]
 
 
 def test_a_post_without_a_csrf_token_is_refused(browse, cast):
     client, before = Client(enforce_csrf_checks=True), database_state()
     client.force_login(cast["ada"])
-    response = client.post(GRANT, {"principal": "user:out", "privilege": "READ"})
+    response = post_as_shown(client, GRANT, {"principal": "user:out", "privilege": "READ"})
     assert response.status_code == 403
     assert "The form has expired" in response.content.decode()
     assert database_state() == before
@@ -158,7 +160,7 @@ def test_the_forecast_warns_about_entities_without_administrators(browse):
     for principal, warning in (("user:dee", "none"), ("user:out", "one active user"), ("", "")):
         text = " ".join(client.get(url).content.decode().split())
         assert (f"fewer than two administrators</strong>: {warning}" in text) is bool(warning)
-        client.post("/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
+        post_as_shown(client, "/grant/dataset:sales.legacy", {"principal": principal, "privilege": "ADMIN"})
     text = client.get("/lifecycle/delete/namespace:sales").content.decode()
     assert "No other entity loses administrators" in text
 
@@ -168,7 +170,7 @@ def test_the_forecast_warns_about_entities_without_administrators(browse):
     ({"principal": "user:out"}, "<fieldset"),
 ])
 def test_an_error_of_a_grant_is_attached_to_its_field(form, field, browse, htmx):
-    text = browse("ada").post(GRANT, form, headers=htmx("grant-form")).content.decode()
+    text = post_as_shown(browse("ada"), GRANT, form, headers=htmx("grant-form")).content.decode()
     tags = [part.partition(">")[0] for part in text.split("<")]
     described = [tag for tag in tags if 'aria-describedby="grant-form-fault"' in tag]
     assert len(described) == 1 and field.lstrip("<") in described[0] and 'id="grant-form-fault" role="alert"' in text

@@ -52,7 +52,7 @@ def page(path, name="ada", status=200, **headers):
     return " ".join(response.content.decode().split())
 
 
-def test_the_page_of_an_entity_shows_its_holders_then(past):
+def test_the_page_of_an_entity_shows_its_holders_at_that_time(past):
     url = f"/entities/{ORDERS}?tab=access"
     now, then = page(url), page(f"{url}&as_of={past}")
     holders_now, holders_then = (text.split('id="holders"')[1] for text in (now, then))
@@ -71,19 +71,26 @@ def test_pages_about_the_past_have_no_buttons_that_change_anything(past, path):
     assert 'method="post"' not in then.split('<main')[1]
 
 
+def test_pages_about_the_past_list_no_later_changes(past):
+    for path in (f"/entities/{ORDERS}?tab=history", "/people/group:readers?"):
+        now, then = (page(url).split("Latest changes")[1] for url in (path, f"{path}&as_of={past}"))
+        newest = JournalLine.objects.filter(action="revoke").latest("pk").revision
+        assert newest > past and f"{newest:,}" in now and f"{newest:,}" not in then
+
+
 def test_the_page_of_a_deleted_entity_shows_it_live(past):
     assert "no longer exists" in page(f"/entities/{GONE}")
     assert "no longer exists" not in page(f"/entities/{GONE}?as_of={past}")
 
 
-def test_the_page_of_a_person_shows_grants_and_groups_then(past):
+def test_the_page_of_a_person_shows_grants_and_groups_at_that_time(past):
     now, then = page("/people/user:alice"), page(f"/people/user:alice?as_of={past}")
     assert "State at revision" in then and "group:readers" in then
     assert "dataset:sales.orders" in now.split('id="grants"')[1].split("</section>")[0]
     assert "dataset:sales.orders" not in then.split('id="grants"')[1].split("</section>")[0]
 
 
-def test_ask_answers_with_the_grants_and_the_generation_then(past):
+def test_ask_answers_with_the_grants_and_the_generation_of_that_time(past):
     question = f"/ask?subject=user:alice&entity={ORDERS}&operation=read"
     now, then = page(question), page(f"{question}&as_of={past}")
     assert "Denied" in now and "Allowed: user:alice" in then

@@ -115,7 +115,7 @@ def hits_of(response) -> dict[str, list[str]]:
     ("quarterly", {"plans": ["Quarterly cleanup"]}), ("plan {plan}", {"plans": ["Quarterly cleanup"]}),
     ("ghost", {"reports": ["Ghost grants"]}), ("verify j", {"pages": ["Verify journal"]}), ("dataset:sales.or", {}), ("d", {}),
 ])
-def test_overseers_also_find_people_groups_plans_reports_and_pages(text, hits, browse, cast):
+def test_administrators_and_auditors_also_find_people_groups_plans_reports_and_pages(text, hits, browse, cast):
     User.objects.filter(username="dee").update(first_name="Delilah")
     plan = Plan.objects.create(title="Quarterly cleanup", origin="file", base_revision=0, made_by="ada", effect={})
     AnalysisRun.objects.create(analysis="ghost-grants", options={}, state="done", requested_by=cast["ada"])

@@ -21,7 +21,8 @@ ORDERS = parse_address("dataset:lab.orders")
 
 @pytest.fixture
 def before(cast):
-    """The revision before: nina joins `readers`, which holds READ, omar leaves, and nina gets WRITE; ADMIN comes and goes."""
+    """Return the revision before these changes: nina joins `readers`, which holds READ, omar leaves, nina gets WRITE, and ADMIN
+    is granted and revoked."""
     for name in ("nina", "omar"):
         add_user(author=OPERATOR, name=name)
     add_group(author=OPERATOR, name="readers")

@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
@@ -57,6 +57,21 @@ def test_date_filters_include_their_days(browse):
     assert revisions(client.get(f"/journal/?since={day}&until={day}")) == [first.revision]
     assert revisions(client.get(f"/journal/?until={day + timedelta(days=2)}")) == [second.revision, first.revision]
     assert first.revision not in revisions(client.get(f"/journal/?since={day + timedelta(days=1)}T00:00"))
+
+
+def test_dates_and_times_are_those_of_the_reader(browse):
+    line = JournalLine.objects.order_by("revision").first()
+    JournalLine.objects.filter(pk=line.pk).update(at=datetime(2025, 12, 4, 23, 30, tzinfo=UTC))
+    client = browse("aud")
+    for zone, day in (("Europe/Berlin", "2025-12-05"), ("UTC", "2025-12-04"), ("America/New_York", "2025-12-04")):
+        client.cookies["time_zone"] = zone
+        page = client.get(f"/journal/?since={day}&until={day}")
+        assert revisions(page) == [line.revision] and f"Since ({zone})" in page_html(page)
+    client.cookies["time_zone"] = "Europe/Berlin"
+    for since, is_found in (("2025-12-05T00:30", True), ("2025-12-05T00:31", False), ("2025-12-04T23:30Z", True)):
+        assert bool(revisions(client.get("/journal/", {"since": since, "until": "2025-12-06"}))) is is_found
+    content = b"".join(client.get("/journal.jsonl?since=2025-12-05&until=2025-12-05").streaming_content)
+    assert [json.loads(row)["revision"] for row in content.splitlines()] == [line.revision]
 
 
 @pytest.mark.parametrize(("query", "fault"), [

@@ -32,8 +32,8 @@ def test_namespaces_are_filtered_by_name_and_description(browse, htmx):
     assert "No matching namespaces" in page_html(client.get("/?find=zzz"))
 
 
-def test_an_account_without_grants_is_referred_to_an_administrator(browse):
-    assert "ask a console administrator" in page_html(browse("out").get("/"))
+def test_an_account_without_grants_gets_a_link_to_request_access(browse):
+    assert 'href="/requests/new"' in page_html(browse("out").get("/"))
 
 
 def test_an_empty_console_says_how_to_import_data(client, db):

@@ -207,7 +207,7 @@ def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(bro
     assert [(part.item.name, part.item.area, part.item.caption, part.item.meaning, part.item.url) for part in sales.parts] == [
         ("other entities", 4, "1 of 4 block", "bad", "/entities/namespace:sales"),
         ("shop", 2, "2 of 2 block", "bad", "/entities/application:sales.shop")]
-    assert not hr.parts, "everything in a namespace that nobody administers blocks"
+    assert not hr.parts, "without an administrator of the namespace, every entity in it blocks its deletion"
     assert "ned is missing ADMIN on 2 of them, which blocks the deletion" in page_html(page)
     assert page_html(page).count('class="part bad"') == 4, "in landscape and in portrait"
     inside = sales.parts[0]
@@ -215,7 +215,7 @@ def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(bro
     assert sales.y + 20 < inside.y and inside.y + inside.height < sales.y + sales.height
 
 
-def test_nothing_blocks_in_a_namespace_that_somebody_can_delete(browse, folder):
+def test_nothing_blocks_in_a_namespace_that_a_user_can_delete(browse, folder):
     create_report(folder, {"namespaces": [("sales", 6, 3, 2, 0, "ned", False)]}, revision=3, finished_at=timezone.now())
     sales, _ = browse("aud").get("/").context["chart"]["tiles"]
     assert {part.item.meaning for part in sales.parts} == {"good"} and len(sales.parts) == 2

@@ -29,7 +29,7 @@ def test_a_person_page_shows_entities_with_operations_and_paths(browse):
     assert (holder.group, holder.privileges, holder.total) == (None, "", "2 grants inside")
     counts = {kind: count for kind, _, count, _ in access["counts"]}
     assert counts["dataset"] == 1 and sum(counts.values()) == len(rows)
-    # whoever deletes all streams of a namespace without streams needs no grant
+    # deleting all streams of a namespace without streams needs no grant
     assert rows["namespace:hr"]["ways"][-1].holders == ()
     page = client.get("/people/user:dee").content.decode()
     assert "Effective access" in page and "What you can do" not in page

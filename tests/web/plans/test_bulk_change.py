@@ -55,7 +55,7 @@ def test_a_container_page_links_to_a_bulk_change(browse):
     assert 'href="/plans/many?within=namespace:sales"' in page.content.decode()
     form = client.get("/plans/many?within=namespace:sales")
     data = form_fields(form)
-    assert data == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"]}
+    assert data == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"], "valid_from": [""], "valid_until": [""]}
     assert "Nothing is selected." in text_of(form)
     assert {row["name"]: row["total"] for row in form.context["kinds"] if row["total"]} == {
         "artifact": 1, "application": 1, "program": 1, "dataset": 2}
@@ -105,7 +105,8 @@ def test_a_bulk_change_takes_several_principals_and_selected_kinds(browse):
                      "privilege": ["ADMIN", "READ"], "kind": ["dataset"], "itself": ""}
     page = browse("ada").post(BULK, data, follow=True)
     assert {(row.verb, row.principal, str(row.address)) for row in page.context["plan"].items.all()} == {
-        ("revoke", "user:ned", ORDERS), ("revoke", "user:ned", CUSTOMERS), ("revoke", "user:dee", ORDERS)}
+        ("revoke", "user:ned", ORDERS), ("revoke", "user:ned", CUSTOMERS), ("revoke", "user:dee", ORDERS),
+        ("revoke", "group:operators", "dataset:sales.forecast")}
     assert "2 entities with fewer than two administrators" in text_of(page)
     assert "bulk change" in text_of(browse("aud").get("/plans/"))
 
@@ -204,7 +205,7 @@ def test_rows_of_the_ghost_report_can_be_selected_for_a_plan(browse, settings, t
 
 @pytest.mark.parametrize(("grants", "message"), [
     ([], "no grant is selected"), (["nonsense"], "`nonsense` is not a principal"), (["user:dee"], "No plan was created"),
-    (["user:dee\tdataset:sales.legacy\tEAT"], "EAT"), (["user:dee\tdataset:sales.orders\tREAD"], "is live by now"),
+    (["user:dee\tdataset:sales.legacy\tEAT"], "EAT"), (["user:dee\tdataset:sales.orders\tREAD"], "is live now"),
     (["user:nobody\tdataset:sales.legacy\tREAD"], "user:nobody does not exist"),
 ])
 def test_a_selection_that_creates_no_plan_says_why_on_the_report(grants, message, browse, settings, tmp_path):

@@ -39,8 +39,7 @@ PAGES = [
     ("/forecast/namespace:nowhere?deleter=ned", 404, 404, 404, 404, 404),
     ("/forecast/nonsense", 404, 404, 404, 404, 404),
 ]
-WRITES = ["/plans/{plan}/apply", "/plans/{plan}/discard", "/plans/{plan}/renew", "/plans/{applied}/undo", "/plans/readiness",
-          "/plans/copy"]
+WRITES = ["/plans/{plan}/apply", "/plans/{plan}/discard", "/plans/{plan}/renew", "/plans/{applied}/undo", "/plans/copy"]
 FORM = {"reason": "because", "namespace": "namespace:sales", "user": "dee", "generation": "final", "source": "user:ned",
         "target": "user:dee", "beyond": "yes"}
 

@@ -40,7 +40,7 @@ def report(cast, sent_runs, tmp_path):
 
 
 @pytest.fixture
-def compared(report, tmp_path):
+def compared_report(report, tmp_path):
     """The report with its changes since an earlier one."""
     report.summary = SUMMARY | {"changes": {"run": 77, "revision": 0, "added": 1, "removed": 1, "changed": 1}}
     report.save()

@@ -11,7 +11,7 @@ from django.utils import timezone
 from analytics.analyses import analysis_by_name
 from analytics.models import AnalysisRun, RunState
 from analytics.snapshots.snapshot import arrow_schema
-from tests.support.pages import page_html
+from tests.support.pages import page_html, post_as_shown
 from tests.support.readiness_report import ANALYSIS, ROWS, SUMMARY, readiness_rows
 
 pytestmark = pytest.mark.usefixtures("sent_runs")
@@ -143,17 +143,17 @@ def test_the_namespace_list_and_the_namespace_page_use_the_newest_report(report,
     assert "is closest and is missing 2 of 2" in page_html(page)
 
 
-def test_a_report_says_how_much_changed_since(report, browse):
-    browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
+def test_a_report_shows_the_number_of_changes_since_its_revision(report, browse):
+    post_as_shown(browse("ada"), "/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
     for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr?tab=ask"):
         assert "1 change since" in page_html(browse("aud").get(url))
 
 
 def test_an_outdated_report_shows_the_current_readiness(report, browse):
-    browse("ada").post("/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
+    post_as_shown(browse("ada"), "/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
     text = page_html(browse("aud").get("/entities/namespace:hr?tab=ask"))
     assert "No user</strong> could delete it" in text and "dee is missing 1 of 2 now" in text
-    browse("ada").post("/grant/namespace:hr", {"principal": "user:dee", "privilege": "ADMIN"})
+    post_as_shown(browse("ada"), "/grant/namespace:hr", {"principal": "user:dee", "privilege": "ADMIN"})
     text = page_html(browse("aud").get("/entities/namespace:hr?tab=ask"))
     assert "dee</strong> can delete it now" in text and "No user</strong>" not in text
 

@@ -36,11 +36,12 @@ def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
     assert lines == ["user,kind,operation,gained,lost", "dee,dataset,get,1,0", "ned,dataset,get,4000,2"]
 
 
-def test_a_report_links_to_the_changes_since_the_previous_run(compared, browse):
-    text = page_html(browse("aud").get(f"/analyses/{compared.pk}/"))
+def test_a_report_links_to_the_changes_since_the_previous_run(compared_report, browse):
+    text = page_html(browse("aud").get(f"/analyses/{compared_report.pk}/"))
     assert "Rows since run 77 (revision 0): 1 added, 1 removed, 1 changed." in text
-    assert f'href="/analyses/{compared.pk}/tables/changes"' in text and f'href="/analyses/{compared.pk}/tables/detail"' in text
-    page = browse("aud").get(f"/analyses/{compared.pk}/tables/changes")
+    for table in ("changes", "detail"):
+        assert f'href="/analyses/{compared_report.pk}/tables/{table}"' in text
+    page = browse("aud").get(f"/analyses/{compared_report.pk}/tables/changes")
     assert [texts[2] for texts in table_texts(page)] == ["changed", "added", "removed"]
     assert [texts[3:] for texts in table_texts(page)] == [
         ["2", "0", "2", "no → yes"], ["6", "6", "0", "yes"], ["1", "0", "1", "no"]]
@@ -63,8 +64,8 @@ def test_an_unchanged_report_says_so(revision, sentence, report, browse):
     ("page=99", ["dee", "ned", "old"]), ("user=%22ned%22", ["ned"]), ("user=%22n%22", []), ("user=%22", []),
     ("user=%27%20OR%201=1", []),
 ])
-def test_tables_and_their_downloads_are_filtered(query, users, compared, browse, htmx):
-    client, url = browse("aud"), f"/analyses/{compared.pk}/tables/changes"
+def test_tables_and_their_downloads_are_filtered(query, users, compared_report, browse, htmx):
+    client, url = browse("aud"), f"/analyses/{compared_report.pk}/tables/changes"
     part = client.get(f"{url}?{query}", headers=htmx("rows"))
     assert [texts[1] for texts in table_texts(part)] == users and "<html" not in page_html(part)
     for title, url in part.context["table"]["downloads"]:
@@ -77,8 +78,8 @@ def test_tables_and_their_downloads_are_filtered(query, users, compared, browse,
 
 @pytest.mark.parametrize(("query", "is_open"), [("", False), ("namespace=sal", False), ("user=n", True),
                                                 ("namespace=sal&ready_after=no", True), ("change=nonsense", False)])
-def test_more_filters_are_open_if_one_of_them_is_set(query, is_open, compared, browse):
-    page = page_html(browse("aud").get(f"/analyses/{compared.pk}/tables/changes?{query}"))
+def test_more_filters_are_open_if_one_of_them_is_set(query, is_open, compared_report, browse):
+    page = page_html(browse("aud").get(f"/analyses/{compared_report.pk}/tables/changes?{query}"))
     assert ('<details class="more" id="rows-more" open>' in page, '<details class="more" id="rows-more">' in page) == (
         is_open, not is_open)
     collapsed = page.partition('<details class="more"')[2].partition("</details>")[0]
@@ -115,17 +116,17 @@ def test_only_administrators_and_auditors_can_download(report, browse, extension
     assert browse("ada").post(url).status_code == 405
 
 
-def test_a_removed_report_says_so_on_every_page(compared, browse):
+def test_a_removed_report_says_so_on_every_page(compared_report, browse):
     AnalysisRun.objects.update(results_removed_at=timezone.now(), result_folder="")
     for url in ("", "tables/changes", "tables/rows.csv", "missing?namespace=hr&user=dee"):
-        response = browse("aud").get(f"/analyses/{compared.pk}/{url}", follow=True)
+        response = browse("aud").get(f"/analyses/{compared_report.pk}/{url}", follow=True)
         assert response.status_code == 200, url
-        assert f"The report of run {compared.pk} was removed on" in page_html(response), url
+        assert f"The report of run {compared_report.pk} was removed on" in page_html(response), url
 
 
-def test_the_number_of_queries_does_not_grow_with_the_table(compared, browse, django_assert_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_table(compared_report, browse, django_assert_num_queries):
     client = browse("aud")
     # the fourth query of a download records its security event
     for url, count in (("tables/changes", 3), ("tables/changes?user=e&sort=user", 3), ("tables/rows.csv", 4)):
         with django_assert_num_queries(count):
-            client.get(f"/analyses/{compared.pk}/{url}")
+            client.get(f"/analyses/{compared_report.pk}/{url}")

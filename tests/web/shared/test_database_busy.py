@@ -10,6 +10,7 @@ from django.test import Client
 from authzconsole.common.tokens import create_token
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.pages import post_as_shown
 
 URL, SENT = "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}
 
@@ -18,12 +19,12 @@ def fail_changes(monkeypatch, message):
     def change_grants(**_):
         raise OperationalError(message)
 
-    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants_as_shown", change_grants)
+    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants", change_grants)
 
 
 def test_a_locked_database_returns_503_with_retry_after(browse, monkeypatch):
     fail_changes(monkeypatch, "database is locked")
-    response = browse("ada").post(URL, SENT)
+    response = post_as_shown(browse("ada"), URL, SENT)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
     assert "The database is busy" in response.content.decode() and "Nothing was changed" in response.content.decode()
 
@@ -31,7 +32,7 @@ def test_a_locked_database_returns_503_with_retry_after(browse, monkeypatch):
 def test_other_database_errors_are_not_handled(browse, monkeypatch):
     fail_changes(monkeypatch, "disk I/O error")
     with pytest.raises(OperationalError, match="disk I/O error"):
-        browse("ada").post(URL, SENT)
+        post_as_shown(browse("ada"), URL, SENT)
 
 
 @pytest.mark.django_db(transaction=True)
@@ -43,13 +44,13 @@ def test_writes_during_a_long_import_return_503():
     connection.cursor().execute("PRAGMA busy_timeout=50")
     importing.execute("BEGIN IMMEDIATE")
     try:
-        assert client.post(URL, SENT).status_code == 503
+        assert post_as_shown(client, URL, SENT).status_code == 503
     finally:
         importing.execute("ROLLBACK")
         importing.close()
         connection.close()
     assert database_state() == before
-    assert client.post(URL, SENT).status_code == 303
+    assert post_as_shown(client, URL, SENT).status_code == 303
 
 
 def unavailable(error):
@@ -70,7 +71,7 @@ def test_a_lost_database_returns_503_with_retry_after(browse, error):
     token = create_token(author=SETUP, owner="ada", name="t", scopes=["decide", "read"], days=1).secret
     headers = {"Authorization": f"Bearer {token}"}
     with unavailable(error):
-        page, form = client.get("/journal/"), client.post(URL, SENT)
+        page, form = client.get("/journal/"), post_as_shown(client, URL, SENT)
         rest = [client.get("/api/v1/entities", headers=headers), client.get("/api/v1/entities"),
                 client.post("/access/v1/evaluation", {}, "application/json", headers=headers)]
     for response in (page, form, *rest):

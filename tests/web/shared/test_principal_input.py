@@ -9,6 +9,7 @@ from grants.models import JournalLine, Plan, User
 from grants.principals.services import add_group, add_member
 from tests.support.authors import all_grants
 from tests.support.cast import SETUP
+from tests.support.pages import post_as_shown
 
 ORDERS = parse_address("dataset:sales.orders")
 # the user `dee` exists too: the name that remains without spaces and prefix
@@ -27,11 +28,11 @@ def holders_of(privilege):
 
 def test_granting_and_revoking_use_the_exact_name(name, browse):
     client = browse("ada")
-    client.post(f"/grant/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
+    post_as_shown(client, f"/grant/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
     assert holders_of("READ") >= {f"user:{name}", "user:dee"}
     form = client.get(f"/revoke/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
     assert form.context["principal"] == f"user:{name}"
-    client.post(f"/revoke/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
+    post_as_shown(client, f"/revoke/{ORDERS}", {"principal": f"user:{name}", "privilege": "READ"})
     assert holders_of("READ") & {f"user:{name}", "user:dee"} == {"user:dee"}
 
 
@@ -46,9 +47,9 @@ def test_a_token_belongs_to_the_exact_name(name, browse):
 def test_membership_changes_use_the_exact_name(name, cast, browse):
     add_member(author=SETUP, user="dee", group="operators")
     client, sent = browse("ada"), {"user": name, "group": "operators"}
-    client.post("/people/membership", sent | {"verb": "add"})
+    post_as_shown(client, "/people/membership", sent | {"verb": "add"})
     assert cast["grp"].groups.get().user_set.filter(username=name).exists()
-    client.post("/people/membership", sent | {"verb": "remove"})
+    post_as_shown(client, "/people/membership", sent | {"verb": "remove"})
     assert set(cast["grp"].groups.get().user_set.values_list("username", flat=True)) == {"grp", "dee"}
 
 
@@ -82,7 +83,7 @@ def test_the_journal_filter_uses_the_exact_name(name, browse):
 def test_surrounding_spaces_are_ignored_if_no_name_has_them(cast, browse):
     add_group(author=SETUP, name="crew")
     client = browse("ada")
-    client.post(f"/grant/{ORDERS}", {"principal": "  user:out \t", "privilege": "WRITE"})
+    post_as_shown(client, f"/grant/{ORDERS}", {"principal": "  user:out \t", "privilege": "WRITE"})
     assert holders_of("WRITE") >= {"user:out"}
-    client.post("/people/membership", {"verb": "add", "user": " user:out ", "group": "group:crew "})
+    post_as_shown(client, "/people/membership", {"verb": "add", "user": " user:out ", "group": "group:crew "})
     assert [group.name for group in cast["out"].groups.all()] == ["crew"]

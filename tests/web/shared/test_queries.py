@@ -14,24 +14,24 @@ from grants.models import User
 from tests.support.cast import SETUP
 
 PAGES = {
-    "/": 27,
-    "/?colour=exposure": 28,
+    "/": 29,
+    "/?colour=exposure": 30,
     "/entities/namespace:sales": 12,
-    "/entities/namespace:sales?tab=access": 32,
-    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 24,
+    "/entities/namespace:sales?tab=access": 34,
+    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee": 25,
     "/entities/namespace:sales?tab=history": 9,
-    "/entities/dataset:sales.orders": 20,
-    "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 10,
+    "/entities/dataset:sales.orders": 21,
+    "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start": 11,
     "/ask": 5,
-    "/ask?subject=user:dee&operation=delete&entity=namespace:sales": 10,
+    "/ask?subject=user:dee&operation=delete&entity=namespace:sales": 11,
     "/ask?subject=user:dee&entity=namespace:sales": 6,
-    "/ask?subject=user:dwe&operation=drop&entity=dataset:sales.orders": 8,
+    "/ask?subject=user:dwe&operation=drop&entity=dataset:sales.orders": 9,
     "/explorer?at=program:sales.shop.workflow.daily": 13,
     "/explorer/inside?in=namespace:sales&of=dataset": 6,
     "/search?q=sales": 8,
     "/search?q=del": 9,
     "/suggest/principals?principal=e": 4,
-    "/lifecycle/delete/namespace:sales": 10,
+    "/lifecycle/delete/namespace:sales": 29,
     "/analyses/": 6,
     "/plans/": 4,
     "/plans/many?within=namespace:sales": 5,
@@ -95,7 +95,7 @@ def test_a_page_stays_within_its_number_of_queries(url, max_queries, browse, dja
 
 
 @pytest.mark.parametrize(("name", "max_candidates", "max_queries"), [
-    ("ada", 2_000, 2), ("dee", 2_000, 5), ("ada", 1, 5), ("dee", 1, 10)])
+    ("ada", 2_000, 2), ("dee", 2_000, 6), ("ada", 1, 5), ("dee", 1, 11)])
 def test_a_search_stays_within_its_number_of_queries(name, max_candidates, max_queries, cast, monkeypatch,
                                                             django_assert_max_num_queries):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)

@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.common.sign_in_methods.factors import factor_title
 from authzconsole.web.accounts.factors.codes import matching_counter
+from authzconsole.web.accounts.factors.passkey_sign_in import can_replace_password
 from authzconsole.web.accounts.factors.passkeys import passkey_name, registered_credential, registration_options
 from authzconsole.web.accounts.factors.qr_code import QrCode
 from authzconsole.web.accounts.factors.services import (
@@ -24,12 +25,13 @@ from authzconsole.web.accounts.factors.services import (
     reset_factors,
 )
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.errors import GrantError
 from grants.models import User
+from grants.roles.capabilities import Capability
 
 
 @require_safe
@@ -72,7 +74,8 @@ def new_app(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @recent_authentication_required
 def new_passkey(request: HttpRequest) -> HttpResponse:
-    fault = ""
+    fault, can_choose = "", can_replace_password(request.user)
+    replaces_password = can_choose and request.GET.get("use") != "second-factor"
     if request.method == "POST":
         try:
             name = passkey_name(request.POST.get("name", ""))
@@ -83,8 +86,10 @@ def new_passkey(request: HttpRequest) -> HttpResponse:
         else:
             messages.success(request, "The passkey was added.")
             return _codes_page(request, codes) if codes else see_other(reverse("second-factor"))
-    return _page(request, "passkey.html", {"options": registration_options(request.user), "fault": fault,
-                                           "name": request.POST.get("name", "")}, status=400 if fault else 200)
+    options = registration_options(request.user, replaces_password=replaces_password)
+    return _page(request, "passkey.html", {
+        "options": options, "fault": fault, "name": request.POST.get("name", ""), "can_choose": can_choose,
+        "replaces_password": replaces_password}, status=400 if fault else 200)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -117,7 +122,7 @@ def new_recovery_codes(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
 @recent_authentication_required
 def reset_factors_view(request: HttpRequest, principal: str) -> HttpResponse:
     user = principal_or_404(principal)

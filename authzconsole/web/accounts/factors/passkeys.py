@@ -1,4 +1,4 @@
-"""Register passkeys (WebAuthn) and verify them as a second factor.
+"""Register passkeys (WebAuthn) and verify them, as a second factor or in place of the password.
 
 The options and the state of a ceremony come from python-fido2, which django-allauth configures with the host of the request.
 """
@@ -21,14 +21,22 @@ MAX_CREDENTIAL_CHARACTERS = 20_000
 MALFORMED = (ValidationError, ValueError, TypeError, KeyError, AttributeError, IndexError)
 
 
-def registration_options(user: User) -> str:
-    """Return the options for the browser as JSON, and store the challenge in the session."""
-    return json.dumps(auth.begin_registration(user, False))
+def registration_options(user: User, *, replaces_password: bool = False) -> str:
+    """Return the options for the browser as JSON, and store the challenge in the session.
+
+    replaces_password: the passkey must be stored with the name of the account, and verify its user with a PIN or a fingerprint.
+    """
+    return json.dumps(auth.begin_registration(user, replaces_password))
 
 
 def request_options(user: User) -> str:
     """Return the options for the sign-in of this account as JSON, and store the challenge in the session."""
     return json.dumps(auth.begin_authentication(user))
+
+
+def sign_in_options() -> str:
+    """Return the options for a sign-in without a user name as JSON, and store the challenge in the session."""
+    return json.dumps(auth.begin_authentication())
 
 
 def registered_credential(text: str) -> dict:
@@ -65,6 +73,19 @@ def verify_passkey(request: HttpRequest, user: User, text: str) -> Authenticator
         raise ValidationError("The passkey was not accepted. Try again.") from None
     login_throttle.reset_counters(counter)
     return factor
+
+
+def verify_sign_in(text: str) -> Authenticator:
+    """Return the passkey that answered the challenge of `sign_in_options`. Raise ValidationError if none did.
+
+    The passkey has verified its user, because the challenge requires it.
+    """
+    try:
+        credential = _parse_object(text)
+        auth.parse_authentication_response(credential)
+        return auth.complete_authentication(auth.extract_user_from_response(credential), credential)
+    except MALFORMED:
+        raise ValidationError("The passkey was not accepted. Try again.") from None
 
 
 def _parse_object(text: str) -> dict:

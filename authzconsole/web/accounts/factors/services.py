@@ -14,11 +14,12 @@ from django.db import transaction
 
 from authzconsole.common.sign_in_methods.factors import factor_title, remove_all_factors
 from authzconsole.web.accounts.factors.codes import LAST_COUNTER
-from grants.changes.authority import administrator_transaction
+from grants.changes.authority import administrator_transaction, check_can_manage_account
 from grants.changes.outcomes import Outcome
 from grants.errors import GrantError
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import User
+from grants.roles.capabilities import Capability
 from grants.verification.facts import APP_TITLE, CODES_TITLE
 
 Recorder = Callable[[str, str], None]
@@ -78,10 +79,11 @@ def generate_recovery_codes(*, author: Author, user: User) -> list[str]:
 
 def reset_factors(*, author: Author, name: str) -> Outcome:
     """Remove all factors of an account, for example after a phone was lost."""
-    with administrator_transaction(author) as head:
+    with administrator_transaction(author, capability=Capability.MANAGE_ACCOUNTS) as head:
         user = User.objects.filter(username=name).first()
         if user is None:
             raise FactorError(f"user:{name} does not exist")
+        check_can_manage_account(author, user)
         if titles := remove_all_factors(head, author, user):
             return Outcome(True, f"the second factors of {user} were removed: {', '.join(titles)}", head.revision)
         return Outcome(False, f"{user} has no second factor: nothing changed", head.revision)

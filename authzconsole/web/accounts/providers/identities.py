@@ -23,6 +23,8 @@ from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import Role, User
 from grants.principal_names import name_fault
 from grants.principals.services import MAX_EMAIL_CHARACTERS, add_member, add_user, remove_member, set_user_role
+from grants.querysets import memberships
+from grants.validity import in_force_condition
 
 logger = logging.getLogger(__name__)
 
@@ -115,7 +117,7 @@ def _new_link(author: Author, identity: Identity) -> SocialAccount:
     """Link the account with the name of the identity, or a new account, to the identity."""
     name, options = identity.name(), identity.options
     if fault := name_fault(name):
-        raise SignInRefused(f"{options.name} sent no valid user name in the claim `{options.name_claim}`: {fault}.")
+        raise SignInRefused(f"{options.name} did not send a valid user name in the claim `{options.name_claim}`: {fault}.")
     user = User.objects.filter(username=name).first()
     if user is not None:
         _check_link_allowed(identity, user)
@@ -151,7 +153,9 @@ def _apply_role(author: Author, identity: Identity, user: User) -> None:
 def _apply_groups(author: Author, identity: Identity, user: User) -> None:
     """Add the user to the mapped groups, and remove it from mapped groups that are no longer claimed."""
     managed = set(identity.options.groups.values())
-    current = set(user.groups.filter(name__in=managed).values_list("name", flat=True)) if managed else set()
+    # a membership that is not in force is added again, without limits
+    in_force = memberships().filter(in_force_condition(), user=user, group__name__in=managed)
+    current = set(in_force.values_list("group__name", flat=True)) if managed else set()
     for name in sorted(identity.groups() - current):
         try:
             add_member(author=author, user=user.username, group=name)

@@ -9,11 +9,12 @@ from django.views.decorators.http import require_http_methods
 
 from authzconsole.common.sign_in_methods.identity_links import unlink_identity
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import administrator_required, request_author
+from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.errors import GrantError
 from grants.models import User
+from grants.roles.capabilities import Capability
 
 
 def provider_name(provider: str) -> str:
@@ -30,7 +31,7 @@ def identity_rows(user: User) -> list[dict]:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@administrator_required
+@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
 @recent_authentication_required
 def unlink_identity_view(request: HttpRequest, pk: int) -> HttpResponse:
     link = SocialAccount.objects.select_related("user").filter(pk=pk).first()

@@ -85,7 +85,7 @@ class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
         if _is_url(userinfo_url := self.openid_config.get("userinfo_endpoint")):
             userinfo = self._get_json(userinfo_url, headers={"Authorization": f"Bearer {token.token}"})
             if userinfo.get("sub") != claims["sub"]:
-                raise InvalidAnswer("describes another user than the one who signed in")
+                raise InvalidAnswer("describes a different user than the one who signed in")
             claims = userinfo | claims
         login = self.get_provider().sociallogin_from_response(request, claims)
         login.claims = claims

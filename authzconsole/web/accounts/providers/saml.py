@@ -1,11 +1,13 @@
 """SAML 2.0: the console starts the sign-in, and accepts a signed assertion that answers it.
 
-python3-saml checks signature, issuer, audience, destination and times. This module adds that each answer belongs to a sign-in
-that this browser started, and that each assertion is accepted once. Its packages are the extra `saml`, so they are imported when
-they are needed.
+python3-saml checks signature, issuer, audience, destination and times, and decrypts assertions. This module adds that each answer
+belongs to a sign-in that this browser started, and that each assertion is accepted once. Its packages are the extra `saml`, so
+they are imported when they are needed. `saml_logout` ends sessions.
 """
 
 import hashlib
+import logging
+from collections.abc import Mapping
 from time import time
 from typing import TYPE_CHECKING
 
@@ -26,11 +28,13 @@ from redis import RedisError
 
 from authzconsole.settings.sign_in import ProviderOptions
 from authzconsole.web.accounts.providers.adapters import ProviderFault
-from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER
+from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER, PROVIDER_STATE
 from authzconsole.web.shared.rendering import render_page
 
 if TYPE_CHECKING:
     from onelogin.saml2.auth import OneLogin_Saml2_Auth
+
+logger = logging.getLogger(__name__)
 
 # the claim for the identifier that SAML calls NameID, and the claims that can have the e-mail address
 NAME_ID = "name_id"
@@ -40,6 +44,8 @@ MAX_SUBJECT_CHARACTERS = 191
 MAX_ANSWER_CHARACTERS = 60_000
 # the page that repeats an answer from this site sends this field
 REPEATED = "repeated"
+# Key transport with PKCS #1 v1.5 can be decrypted with the error messages of the receiver (Bleichenbacher's attack).
+REFUSED_ENCRYPTION = ("http://www.w3.org/2001/04/xmlenc#rsa-1_5", "http://www.w3.org/2001/04/xmlenc#tripledes-cbc")
 # how long an assertion without a valid end is remembered
 ASSERTION_SECONDS = 3_600
 
@@ -74,24 +80,36 @@ class ConsoleSamlProvider(SAMLProvider):
         return []
 
 
-def saml_client(request: HttpRequest, provider: ConsoleSamlProvider) -> "OneLogin_Saml2_Auth":
-    """Return python3-saml's client for this request."""
+def saml_client(request: HttpRequest, provider: ConsoleSamlProvider,
+                security: Mapping[str, bool] | None = None) -> "OneLogin_Saml2_Auth":
+    """Return python3-saml's client for this request. security: further settings of python3-saml."""
     from onelogin.saml2.auth import OneLogin_Saml2_Auth
 
     options, provider_id = provider.options, provider.app.provider_id
     post, redirect = (f"urn:oasis:names:tc:SAML:2.0:bindings:HTTP-{binding}" for binding in ("POST", "Redirect"))
-    urls = {name: request.build_absolute_uri(reverse(f"saml-{name}", args=[provider_id])) for name in ("metadata", "acs")}
+    urls = {name: request.build_absolute_uri(reverse(f"saml-{name}", args=[provider_id])) for name in ("metadata", "acs", "slo")}
+    console: dict[str, object] = {
+        "entityId": urls["metadata"], "assertionConsumerService": {"url": urls["acs"], "binding": post},
+        "x509cert": options.console_certificate, "privateKey": options.console_key}
+    identity_provider: dict[str, object] = {
+        "entityId": options.issuer, "x509cert": options.certificate,
+        "singleSignOnService": {"url": options.sso_url, "binding": redirect}}
+    if options.slo_url:
+        console["singleLogoutService"] = {"url": urls["slo"], "binding": redirect}
+        identity_provider["singleLogoutService"] = {"url": options.slo_url, "binding": redirect}
     configuration = {
-        "strict": True,
-        "sp": {"entityId": urls["metadata"], "assertionConsumerService": {"url": urls["acs"], "binding": post}},
-        "idp": {"entityId": options.issuer, "x509cert": options.certificate,
-                "singleSignOnService": {"url": options.sso_url, "binding": redirect}},
+        "strict": True, "sp": console, "idp": identity_provider,
         "security": {"wantAssertionsSigned": True, "rejectDeprecatedAlgorithm": True, "requestedAuthnContext": False,
-                     "wantAttributeStatement": False, "allowRepeatAttributeName": True, "allowSingleLabelDomains": True},
+                     "wantAttributeStatement": False, "allowRepeatAttributeName": True, "allowSingleLabelDomains": True,
+                     "wantAssertionsEncrypted": options.encrypted_assertions == "required",
+                     "signatureAlgorithm": "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
+                     "digestAlgorithm": "http://www.w3.org/2001/04/xmlenc#sha256", **(security or {})},
     }
     return OneLogin_Saml2_Auth({
         "https": "on" if request.is_secure() else "off", "http_host": request.get_host(), "script_name": request.path,
         "get_data": request.GET.dict(), "post_data": request.POST.dict(),
+        # the provider signed the query as it wrote it; another encoding of the same values would not match
+        "query_string": request.META.get("QUERY_STRING", ""), "validate_signature_from_qs": True,
     }, configuration)
 
 
@@ -104,7 +122,7 @@ def saml_acs(request: HttpRequest, provider_id: str) -> HttpResponse:
     The browser sends no session cookie with a form that another site submits. The first request is therefore answered with a
     page that submits the same form again, from this site.
     """
-    provider = _provider_or_404(request, provider_id)
+    provider = provider_or_404(request, provider_id)
     if REPEATED not in request.POST:
         answer = request.POST.get("SAMLResponse", "")[:MAX_ANSWER_CHARACTERS]
         return render_page(request, "accounts/saml_answer.html", {"action": request.path, "answer": answer, "field": REPEATED})
@@ -123,11 +141,13 @@ def saml_acs(request: HttpRequest, provider_id: str) -> HttpResponse:
 @require_GET
 def saml_metadata(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Return the metadata of the console, which is registered at the provider."""
-    client = saml_client(request, _provider_or_404(request, provider_id))
+    provider = provider_or_404(request, provider_id)
+    # with this setting, the metadata has the certificate for encryption too
+    client = saml_client(request, provider, {"wantAssertionsEncrypted": bool(provider.options.console_key)})
     return HttpResponse(client.get_settings().get_sp_metadata(), content_type="application/samlmetadata+xml")
 
 
-def _provider_or_404(request: HttpRequest, provider_id: str) -> ConsoleSamlProvider:
+def provider_or_404(request: HttpRequest, provider_id: str) -> ConsoleSamlProvider:
     try:
         provider = get_adapter().get_provider(request, provider=provider_id)
     except SocialApp.DoesNotExist:
@@ -141,14 +161,18 @@ def _accepted_answer(request: HttpRequest, provider: ConsoleSamlProvider) -> tup
     """Return the attributes of a valid answer, and the state of its sign-in; None if this browser did not start it."""
     from lxml.etree import LxmlError
     from onelogin.saml2.errors import OneLogin_Saml2_Error
+    from xmlsec import Error as XmlSecurityError
 
     client = saml_client(request, provider)
+    is_encrypted = False
     try:
+        is_encrypted = _is_encrypted(request.POST.get("SAMLResponse", ""))
         client.process_response()
         if errors := client.get_errors():
-            raise InvalidAnswer(f"sends an invalid answer ({client.get_last_error_reason() or ', '.join(errors)})")
-    except (OneLogin_Saml2_Error, LxmlError, ValueError, TypeError, AttributeError) as error:
-        raise InvalidAnswer("sends a malformed answer") from error
+            reason = client.get_last_error_reason() or ", ".join(errors)
+            raise _refusal(provider, is_encrypted, f"sends an invalid answer ({reason})")
+    except (OneLogin_Saml2_Error, LxmlError, XmlSecurityError, ValueError, TypeError, AttributeError) as error:
+        raise _refusal(provider, is_encrypted, "sends a malformed answer") from error
     if not client.is_authenticated():
         raise InvalidAnswer("did not permit the sign-in")
     claims = _claims(client, provider.options)
@@ -156,7 +180,35 @@ def _accepted_answer(request: HttpRequest, provider: ConsoleSamlProvider) -> tup
     state = statekit.unstash_state(request, provider_id=provider.sub_id, state_id=request_id) if request_id else None
     if state is not None:
         _use_assertion(provider, client)
+        if provider.options.slo_url:
+            state[PROVIDER_STATE] = {
+                "name_id": client.get_nameid() or "", "format": client.get_nameid_format(), "index": client.get_session_index(),
+                "qualifier": client.get_nameid_nq(), "own_qualifier": client.get_nameid_spnq()}
     return claims, state
+
+
+def _is_encrypted(answer: str) -> bool:
+    """Return whether the answer has an encrypted part. Raise InvalidAnswer if the encryption is too weak."""
+    from onelogin.saml2.utils import OneLogin_Saml2_Utils
+    from onelogin.saml2.xml_utils import OneLogin_Saml2_XML
+
+    if not answer:
+        return False
+    root = OneLogin_Saml2_XML.to_etree(OneLogin_Saml2_Utils.b64decode(answer))
+    if {method.get("Algorithm") for method in OneLogin_Saml2_XML.query(root, "//xenc:EncryptionMethod")} & {*REFUSED_ENCRYPTION}:
+        raise InvalidAnswer("encrypts its answer with an algorithm that is not secure: configure RSA-OAEP and AES")
+    return bool(OneLogin_Saml2_XML.query(root, "//xenc:EncryptedData"))
+
+
+def _refusal(provider: ConsoleSamlProvider, is_encrypted: bool, message: str) -> InvalidAnswer:
+    """Return the exception with this message. The message about an encrypted answer is always the same.
+
+    Different messages would help to decrypt an answer that was intercepted.
+    """
+    if not is_encrypted:
+        return InvalidAnswer(message)
+    logger.warning("%s %s", provider.app.provider_id, message)
+    return InvalidAnswer("sends an encrypted answer that is not accepted")
 
 
 def _claims(client: "OneLogin_Saml2_Auth", options: ProviderOptions) -> dict:

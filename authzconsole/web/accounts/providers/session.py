@@ -10,10 +10,14 @@ from django.urls import reverse
 
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY, TIME_KEY, record_authentication
 from authzconsole.common.second_factor import VERIFIED_BY_PROVIDER_KEY
+from authzconsole.sessions.services import provider_name_digest
+from authzconsole.sessions.store import PROVIDER_NAME_KEY
 from authzconsole.web.accounts.reauthentication import ReauthenticationFailed
 
 # with this parameter, the provider asks for credentials even if its own session is still valid
 AGAIN_PARAMETER = "again"
+# In the state of a sign-in, and in the session: how the provider names the session in a single logout. Only SAML has it.
+PROVIDER_STATE = "at_provider"
 
 
 def record_provider_sign_in(request: HttpRequest, provider_id: str, state: Mapping[str, object]) -> None:
@@ -24,6 +28,9 @@ def record_provider_sign_in(request: HttpRequest, provider_id: str, state: Mappi
     record_authentication(request, ProviderMethod.name)
     if isinstance(authenticated_at := state.get("auth_time"), int):
         request.session[TIME_KEY] = min(authenticated_at, int(time()))
+    if isinstance(at_provider := state.get(PROVIDER_STATE), Mapping):
+        request.session[PROVIDER_STATE] = at_provider
+        request.session[PROVIDER_NAME_KEY] = provider_name_digest(provider_id, at_provider["name_id"])
 
 
 def is_factor_verified_by_provider(provider_id: str) -> bool:

@@ -13,7 +13,7 @@ from analytics.analyses import AnalysisError, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage, result_page, row_counts
-from analytics.runs.selectors import latest_run
+from analytics.runs.selectors import changes_since, latest_run
 from analytics.storage import StorageError
 from authzconsole.web.reports.charts.color_scale import color_step
 from authzconsole.web.reports.charts.namespace_parts import namespace_parts
@@ -27,7 +27,6 @@ from authzconsole.web.reports.readiness_report import (
 )
 from entities.models import Entity, State
 from entities.vocabulary import quantity
-from grants.journal import decision_changes_after
 from grants.policies.policy import Generation
 
 MAX_TILES = 60
@@ -75,7 +74,7 @@ def namespace_chart(coloring: TreemapColoring, generation: Generation, readiness
     run = readiness if is_readiness else latest_run(coloring.analysis, generation=generation.name)
     chart = {"coloring": coloring, "run": run, "tiles": [], "more": 0, "is_from_report": is_large, "fault": "",
              # for readiness, the page head shows it
-             "changes_since": decision_changes_after(run.revision) if run and run is not readiness else 0}
+             "changes_since": 0 if run is readiness else changes_since(run)}
     if not is_large:
         return chart | _chart_from_entities(coloring, run)
     try:

@@ -1,0 +1,200 @@
+"""The AuthZEN access request endpoints (ARAP, a draft): submit a request, follow it, and cancel it.
+
+Errors are application/problem+json with the types of the profile. A task is known to the account that submitted it and to its
+subject; all other accounts get the same answer as for a task that does not exist.
+"""
+
+import json
+from collections.abc import Callable
+from functools import wraps
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_not_required
+from django.db.models import Q
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from authzconsole.api.denials import ExpiredDenial, InvalidDenial, check_denial, is_requestable
+from authzconsole.api.endpoint import check_method, json_response, server_error_response
+from authzconsole.api.metadata import REQUEST_PATH
+from authzconsole.common.api_caller import Caller, authenticate_caller, check_not_impersonating
+from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.request_body import check_content_type, read_json_object
+from authzconsole.models import TokenScope
+from grants.errors import (
+    AlreadyPermitted,
+    DuplicateRequest,
+    GrantError,
+    JournalReadOnly,
+    NotAdministrator,
+    PrincipalError,
+    RequestClosed,
+    RequestError,
+)
+from grants.journal import Author
+from grants.models import AccessRequest, RequestState, User
+from grants.policies.question import Question, QuestionError, context_members, question_from_json
+from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject
+from grants.requests.own_steps import withdraw_request
+from grants.validity import Validity, format_time
+
+ERROR_TYPE = "urn:openid:authzen:access-request:error:"
+TASK_PREFIX = "arq_"
+MAX_TASK_DIGITS = 17
+
+
+class TaskProblem(Exception):
+    """A refused request. type_: an error of the profile; empty for other problems."""
+
+    def __init__(self, status: int, detail: str, type_: str = "", **members):
+        self.status, self.detail, self.type, self.members = status, detail, type_, members
+        super().__init__(detail)
+
+
+def _endpoint(*methods: str) -> Callable:
+    """Turn `function(request, caller, author, **kwargs)` into a view of these methods."""
+    def decorate(function: Callable[..., HttpResponse]):
+        @wraps(function)
+        def view(request: HttpRequest, **kwargs) -> HttpResponse:
+            try:
+                check_method(request, *methods)
+                if request.method == "POST":
+                    check_content_type(request)
+                caller = authenticate_caller(request, TokenScope.DECIDE)
+                return function(request, caller, _author(request), **kwargs)
+            except TaskProblem as problem:
+                return _problem_response(problem)
+            except JournalReadOnly as error:
+                return _problem_response(TaskProblem(503, f"this console is read-only: {error}"))
+            except RequestRefused as refusal:
+                return _problem_response(TaskProblem(refusal.status, refusal.message), refusal.headers)
+            except Exception as error:
+                return server_error_response(request, error)
+
+        return csrf_exempt(login_not_required(view))
+
+    return decorate
+
+
+@_endpoint("POST")
+def submit_request(request: HttpRequest, caller: Caller, author: Author) -> HttpResponse:
+    """Create a request (202), or return the one that was created with the same Idempotency-Key."""
+    body = read_json_object(request, allows_surrogates=False)
+    try:
+        question = question_from_json(body, active_generation=caller.generation)
+        draft = _draft(request, caller, body, question, _subject(caller, author, question))
+        created = create_request(author=author, draft=draft)
+    except (QuestionError, InvalidDenial, ExpiredDenial) as error:
+        raise _problem_of_denial(error) from None
+    except DuplicateRequest as error:
+        raise TaskProblem(409, str(error), "duplicate_request", task={"id": f"{TASK_PREFIX}{error.request_id}"}) from None
+    except NotAdministrator as error:
+        raise TaskProblem(403, str(error)) from None
+    except (AlreadyPermitted, PrincipalError, RequestError) as error:
+        raise TaskProblem(400, str(error), "not_requestable") from None
+    except GrantError as error:
+        raise TaskProblem(400, str(error)) from None
+    return json_response(_task(created), status=202, headers={"Location": _url(created)})
+
+
+@_endpoint("GET", "HEAD")
+def request_status(request: HttpRequest, caller: Caller, author: Author, task: str) -> HttpResponse:
+    return json_response(_task(_request_of(task, author)))
+
+
+@_endpoint("POST")
+def cancel_request(request: HttpRequest, caller: Caller, author: Author, task: str) -> HttpResponse:
+    access_request = _request_of(task, author)
+    body = read_json_object(request, default={}, allows_surrogates=False)
+    comment = "; ".join(text for name in ("reason", "comment") if isinstance(text := body.get(name), str))
+    try:
+        return json_response(_task(withdraw_request(author=author, request_id=access_request.pk, comment=comment)))
+    except RequestClosed as error:
+        is_expired = access_request.current_state == RequestState.EXPIRED
+        raise TaskProblem(410 if is_expired else 409, str(error),
+                          "task_expired" if is_expired else "invalid_task_state") from None
+    except GrantError as error:
+        raise TaskProblem(400, str(error)) from None
+
+
+def _author(request: HttpRequest) -> Author:
+    """Return the author of the steps: the owner of the token, or the account of the session."""
+    token = getattr(request, "api_token", None)
+    if token is None:
+        check_not_impersonating(request)
+        return Author(request.user.username, request_id=request.id, user_id=request.user.pk, caller_request_id=request.caller_id)
+    return Author(token.owner_name, request_id=request.id, user_id=token.owner_id, caller_request_id=request.caller_id,
+                  token=token.number, issuer=token.issuer)
+
+
+def _subject(caller: Caller, author: Author, question: Question) -> User:
+    """Return the user who will get the access. Raise NotAdministrator or PrincipalError as `request_subject` does."""
+    account = User.objects.get(pk=author.user_id)
+    # an enforcement point requests access for the users whom it denied
+    is_allowed = caller.can_ask_about_all and (account.is_service or account.can_administer)
+    return request_subject(account, question.principal, is_allowed_for_others=is_allowed)
+
+
+def _draft(request: HttpRequest, caller: Caller, body: dict, question: Question, subject: User) -> RequestDraft:
+    if question.unknown_reason or not is_requestable(question, caller.generation):
+        raise TaskProblem(400, question.unknown_reason or "no grant permits this", "not_requestable")
+    denial, wanted, context = body.get("denial"), body.get("requested_access", {}), body.get("context", {})
+    if denial is not None:
+        check_denial(denial.get("evaluation_id") if isinstance(denial, dict) else None, question)
+    if not isinstance(wanted, dict):
+        raise TaskProblem(400, "`requested_access` must be an object")
+    reason = context.get("business_justification")
+    if not isinstance(reason, str) or not reason.strip():
+        raise TaskProblem(400, "`context.business_justification` is missing: say why the access is needed")
+    names = context_members(question.generation, question.known_target.kind, question.operation)
+    members = {name: context[name] for name in names if context.get(name) is not None}
+    return RequestDraft(
+        reason, [WantedAccess(question.known_target, question.operation, members)], subject=subject,
+        requested_until=Validity.parse(None, wanted.get("requested_until")).valid_until,
+        idempotency_key=request.headers.get("Idempotency-Key", "").strip())
+
+
+def _request_of(task: str, author: Author) -> AccessRequest:
+    """Return the request of a task of this account. Raise TaskProblem (404) if there is none."""
+    number = task.removeprefix(TASK_PREFIX)
+    is_number = task.startswith(TASK_PREFIX) and number.isascii() and number.isdigit() and len(number) <= MAX_TASK_DIGITS
+    is_own = Q(subject=author.user_id) | Q(creator=author.user_id)
+    rows = AccessRequest.objects.select_related("subject")
+    access_request = rows.filter(is_own, pk=int(number)).first() if is_number else None
+    if access_request is None:
+        raise TaskProblem(404, "there is no such task", "unknown_task")
+    return access_request
+
+
+def _task(request: AccessRequest) -> dict:
+    state, url = request.current_state, _url(request)
+    task = {"id": f"{TASK_PREFIX}{request.pk}", "status": str(state), "status_endpoint": url,
+            "expires_at": format_time(request.expires_at)}
+    if state == RequestState.PENDING:
+        return {"task": task | {"links": {"cancel": f"{url}/cancel"}}}
+    if state != RequestState.APPROVED:
+        return {"task": task}
+    ends = [part.valid_until for part in request.parts.all() if part.valid_until]
+    approval = {"id": f"apr_{request.pk}", "approved_at": format_time(request.decided_at)}
+    return {"task": task, "result": {"mode": "reevaluate", "approval": approval | (
+        {"approved_until": format_time(min(ends))} if ends else {})}}
+
+
+def _url(request: AccessRequest) -> str:
+    return f"{settings.PUBLIC_URL}/{REQUEST_PATH}/{TASK_PREFIX}{request.pk}"
+
+
+def _problem_of_denial(error: Exception) -> TaskProblem:
+    match error:
+        case ExpiredDenial():
+            return TaskProblem(410, str(error), "expired_denial")
+        case InvalidDenial():
+            return TaskProblem(400, str(error), "invalid_denial_binding")
+    return TaskProblem(400, str(error))
+
+
+def _problem_response(problem: TaskProblem, headers: dict | None = None) -> HttpResponse:
+    content = {"type": f"{ERROR_TYPE}{problem.type}" if problem.type else "about:blank", "status": problem.status,
+               "detail": problem.detail, **problem.members}
+    return HttpResponse(json.dumps(content), status=problem.status, content_type="application/problem+json",
+                        headers={"Cache-Control": "no-store", **(headers or {})})

@@ -1,0 +1,69 @@
+"""The members `valid_from` and `valid_until` of grants and memberships, in requests and responses."""
+
+from django.db.models import Q
+from rest_framework import serializers
+
+from authzconsole.rest.framework.fields import Choice, StrictSerializer, Time
+from grants.policies.times import TimeError, parse_time
+from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError, format_time, in_force_condition, question_time
+
+PERIODS = ("now", "future", "expired", "limited")
+NO_LIMITS: dict[str, str | None] = dict.fromkeys(VALIDITY_COLUMNS)
+
+
+class PeriodTime(Time):
+    """A time with a time zone, in whole seconds."""
+
+    def to_internal_value(self, value):
+        try:
+            return Validity.between(parse_time(value)).valid_from
+        except (TimeError, ValidityError) as error:
+            raise serializers.ValidationError(str(error)) from None
+
+
+class PeriodSerializer(StrictSerializer):
+    """The period of a grant or a membership. The validated data contains it as `validity`."""
+
+    valid_from = PeriodTime(required=False, allow_null=True,
+                            help_text="The beginning, with a time zone; by default there is none.")
+    valid_until = PeriodTime(required=False, allow_null=True,
+                             help_text="The end, with a time zone; by default there is none. It must be in the future.")
+
+    def validate(self, data: dict) -> dict:
+        data = super().validate(data)
+        try:
+            data["validity"] = Validity.between(*(data.pop(name, None) for name in VALIDITY_COLUMNS))
+            data["validity"].check_not_over()
+        except ValidityError as error:
+            raise serializers.ValidationError({error.field: [str(error)]}) from None
+        return data
+
+
+class ShownPeriodSerializer(serializers.Serializer):
+    valid_from = serializers.DateTimeField(allow_null=True, help_text="Null without a beginning.")
+    valid_until = serializers.DateTimeField(allow_null=True, help_text="Null without an end. It does not count from then on.")
+
+
+def period_as_json(validity: Validity) -> dict[str, str | None]:
+    """Return the members of ShownPeriodSerializer."""
+    return {name: format_time(time) or None for name, time in validity._asdict().items()}
+
+
+def period_filter() -> Choice:
+    return Choice(choices=PERIODS, required=False,
+                  help_text="Only those that count now, begin later (`future`), have ended (`expired`), or have any limit.")
+
+
+def period_condition_of(query: dict) -> Q:
+    """Return the condition of the parameter `valid`, at the time of the question. With `at`, it is `now` by default."""
+    at = question_time()
+    match query.get("valid", "now" if "at" in query else None):
+        case "now":
+            return in_force_condition(at=at)
+        case "future":
+            return Q(valid_from__gt=at)
+        case "expired":
+            return Q(valid_until__lte=at)
+        case "limited":
+            return Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
+    return Q()

@@ -1,0 +1,59 @@
+// Answer the items of a review with the keyboard: j and k move, x selects, K R S U answer, E signs off, ? shows the keys.
+"use strict";
+
+(() => {
+  const form = () => document.getElementById("review-form");
+  const bar = () => form()?.querySelector(".review-bar") ?? null;
+  const rows = () => [...document.querySelectorAll("tr[data-item]")];
+  const place = `review-row:${location.pathname}`;
+  let current = -1;
+
+  const moveTo = (index) => {
+    const all = rows();
+    if (all.length === 0) return;
+    current = Math.min(Math.max(index, 0), all.length - 1);
+    for (const row of all) row.classList.toggle("current", row === all[current]);
+    all[current].focus();
+    all[current].scrollIntoView({ block: "nearest" });
+  };
+  const boxOf = (row) => row?.querySelector("input[name=item]");
+  const answer = (button) => {
+    const isSelected = form().querySelector("input[name=item]:checked, input[name=select]:checked") !== null;
+    if (!isSelected) {
+      if (current < 0) return;
+      boxOf(rows()[current]).checked = true;
+    }
+    // answered rows leave the list, so the next row then has the same place
+    sessionStorage.setItem(place, String(Math.max(current, 0)));
+    button.click();
+  };
+
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.target.closest("input:not([type=checkbox]), textarea, select, dialog") !== null) return;
+    const button = document.querySelector(`main button[data-key="${CSS.escape(event.key)}"]`);
+    if (button !== null && !form()?.contains(button)) button.click();
+    else if (bar() === null) return;
+    else if (event.key === "j") moveTo(current + 1);
+    else if (event.key === "k") moveTo(current - 1);
+    else if (event.key === "x" && boxOf(rows()[current]))
+      boxOf(rows()[current]).checked = !boxOf(rows()[current]).checked;
+    else if (event.key === "?")
+      document.getElementById("review-help").open = !document.getElementById("review-help").open;
+    else if (button !== null) answer(button);
+    else return;
+    event.preventDefault();
+  });
+
+  // notices float above the bar, and focused rows scroll above it
+  if (bar() !== null)
+    new ResizeObserver(() =>
+      document.documentElement.style.setProperty("--bottom-bar", `${bar().offsetHeight}px`),
+    ).observe(bar());
+
+  const stored = sessionStorage.getItem(place);
+  if (stored !== null && form() !== null) {
+    sessionStorage.removeItem(place);
+    moveTo(Number(stored));
+  }
+})();

@@ -1,0 +1,67 @@
+"""What pages and forms say about the run that computes an effect above the limits."""
+
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+from analytics.models import AnalysisRun, RunState
+from analytics.plan_effects.stored import latest_change_run
+from analytics.runs.selectors import run_progress
+from grants.effects.known_effect import KnownEffect
+from grants.effects.preview import ChangePreview
+from grants.effects.single_changes import SingleChange, capability_to_make
+from grants.errors import EffectTooLarge
+from grants.models import User
+from grants.roles.capabilities import Capability
+
+# longer lists of changes have no URL, because servers refuse long URLs
+MAX_URL_CHARACTERS = 6_000
+
+
+def effect_run_context(request: HttpRequest, run: AnalysisRun | None, effect: KnownEffect | None, error: EffectTooLarge, *,
+                       can_make: bool, compute_url: str, cancel_url: str, fields: Sequence[tuple[str, str]]) -> dict:
+    """Return the context of `effects/_run.html`.
+
+    run: the newest run; None if there was none. effect: None if the run did not compute it for the current data.
+    can_make: whether the account may make the change. fields: of the forms that request and cancel the run, as (name, value).
+    """
+    is_running = run is not None and not run.is_finished
+    context = {
+        "reach": f"the change reaches more than {error.limit:,} {error.counted}", "run": run, "is_running": is_running,
+        "effect": effect, "compute_url": compute_url, "cancel_url": cancel_url, "fields": fields,
+        "can_request": can_make and bool(compute_url) and not is_running and effect is None,
+        "can_cancel": is_running and request.user.can(Capability.RUN_ANALYSES),
+        "is_cancelling": run is not None and run.cancel_requested_at is not None,
+        "is_cancelled": run is not None and run.state == RunState.CANCELLED,
+        "is_outdated": run is not None and run.state == RunState.DONE and effect is None,
+    }
+    return context | ({"details": run_progress(run)} if run is not None and is_running else {})
+
+
+def change_run_context(request: HttpRequest, preview: ChangePreview) -> dict:
+    """Return the context of `effects/_run.html` for changes above the limits. Runs two queries."""
+    assert preview.too_large is not None
+    has_url = bool(effect_url(preview.texts))
+    return effect_run_context(
+        request, latest_change_run(preview.texts, preview.generation), preview.effect, preview.too_large,
+        can_make=can_make(request.user, preview.changes), compute_url=reverse("effect-run") if has_url else "",
+        cancel_url=reverse("effect-run-cancel"), fields=effect_parameters(preview))
+
+
+def can_make(user: User, changes: Sequence[SingleChange]) -> bool:
+    """Return whether the role of the account allows all of the changes."""
+    return all(user.can(capability_to_make(change)) for change in changes)
+
+
+def effect_parameters(preview: ChangePreview) -> list[tuple[str, str]]:
+    """Return the URL parameters of the page with the effect of the changes."""
+    return [*(("change", text) for text in preview.texts), ("generation", preview.generation)]
+
+
+def effect_url(texts: Sequence[str], extension: str = "") -> str:
+    """Return the URL of the page with all changed permissions, or of the file; empty if it would be too long."""
+    path = reverse("effect-file", args=[extension]) if extension else reverse("effect")
+    url = f"{path}?{urlencode([('change', text) for text in texts])}"
+    return url if len(url) <= MAX_URL_CHARACTERS else ""

@@ -1,0 +1,70 @@
+"""Describe effects in words."""
+
+from collections.abc import Iterator
+
+from authzconsole.web.shared.times.periods import exact_time
+from entities.vocabulary import quantity
+from grants.effects.consequences import Consequences
+from grants.effects.effect import Tally
+from grants.effects.known_effect import KnownEffect
+
+
+def effect_sentence(effect: KnownEffect) -> str:
+    """Return a sentence such as `Gives 8 permissions (4 beyond its purpose) and takes 1 permission.`"""
+    tally = effect.tally
+    if not effect.has_effect:
+        return "Changes no permission."
+    parts = [_change_phrase("gives", tally.gained_for, tally.gained_beyond),
+             _change_phrase("takes", tally.lost_for, tally.lost_beyond)]
+    return f"{' and '.join(filter(None, parts)).capitalize()}."
+
+
+def _change_phrase(verb: str, within: int, beyond: int) -> str:
+    """Return a phrase such as `gives 8 permissions (4 beyond its purpose)`. within, beyond: permissions by the purpose of the
+    change."""
+    if not within + beyond:
+        return ""
+    note = f" ({beyond:,} beyond its purpose)" if beyond else ""
+    return f"{verb} {quantity(within + beyond, 'permission', 'permissions')}{note}"
+
+
+def button_numbers(tally: Tally) -> str:
+    """Return a text for a button, such as `: 8 permissions gained, 1 lost`; empty if no permission changes."""
+    gained, lost = tally.gained_for + tally.gained_beyond, tally.lost_for + tally.lost_beyond
+    parts = [f"{quantity(gained, 'permission', 'permissions')} gained" if gained else "",
+             f"{f'{lost:,}' if gained else quantity(lost, 'permission', 'permissions')} lost" if lost else ""]
+    return f": {', '.join(filter(None, parts))}" if any(parts) else ""
+
+
+def tally_phrases(tally: Tally) -> str:
+    """Return a text such as `gains 8, loses 1; beyond: gains 4`."""
+    intended = [f"gains {tally.gained_for:,}" if tally.gained_for else "", f"loses {tally.lost_for:,}" if tally.lost_for else ""]
+    beyond = [f"gains {tally.gained_beyond:,}" if tally.gained_beyond else "",
+              f"loses {tally.lost_beyond:,}" if tally.lost_beyond else ""]
+    parts = [", ".join(filter(None, intended)), f"beyond: {', '.join(filter(None, beyond))}" if any(beyond) else ""]
+    return "; ".join(filter(None, parts))
+
+
+def time_title(number: int, effect: KnownEffect) -> str:
+    """Return the heading of the effect at one of the times; number: its position among them."""
+    return f"From {exact_time(effect.at)}" if number else "Now"
+
+
+def later_beginnings_sentence(effect: KnownEffect) -> str:
+    """Return a sentence about the beginnings at which the effect was not evaluated; empty if there are none."""
+    count, last = effect.other_beginnings, effect.last_beginning
+    if last is None:
+        return ""
+    beginnings = quantity(count, "later beginning", "later beginnings")
+    return f"{beginnings} until {exact_time(last)} {'is' if count == 1 else 'are'} not evaluated."
+
+
+def consequence_sentences(consequences: Consequences) -> Iterator[str]:
+    """Yield a sentence for each consequence."""
+    if count := consequences.leftover_created:
+        yield f"{quantity(count, 'leftover grant', 'leftover grants')} on deleted addresses will remain."
+    if count := consequences.leftover_removed:
+        yield f"{quantity(count, 'leftover grant', 'leftover grants')} will be gone."
+    if consequences.sessions_ended or consequences.tokens_ended:
+        sessions = quantity(consequences.sessions_ended, "session", "sessions")
+        yield f"{sessions} and {quantity(consequences.tokens_ended, 'API token', 'API tokens')} end."

@@ -1,0 +1,1 @@
+"""The area Requests: ask for access, follow requests, decide about them, and name the approvers of namespaces."""

@@ -1,0 +1,160 @@
+"""The page of an access request: what was asked for, its history, and for approvers the proposals with their effect."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from authzconsole.web.effects.wording import button_numbers, effect_sentence
+from authzconsole.web.shared.links import address_link_to, principal_link_from_text
+from authzconsole.web.shared.rendering import render_page, requested_section
+from authzconsole.web.shared.times.zones import reader_localtime
+from entities.address import Address
+from entities.vocabulary import quantity
+from grants.effects.effect import TOO_LARGE, Effect
+from grants.models import AccessRequest, AccessRequestPart
+from grants.requests.approvers import visible_requests
+from grants.requests.background import PartBackground, part_background
+from grants.requests.disclosure import RequestView, view_of
+from grants.requests.proposals import Proposal, effect_of_proposals
+
+MAX_EFFECT_ROWS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalChoice:
+    """What an approver has chosen so far. proposals: by position of the approved parts; None before the form was sent."""
+
+    proposals: Mapping[int, str] | None = None
+    until: str = ""
+    comment: str = ""
+
+    def has(self, part: AccessRequestPart) -> bool:
+        return self.proposals is None or part.position in self.proposals
+
+    def id_of(self, part: AccessRequestPart) -> str:
+        return (self.proposals or {}).get(part.position, "")
+
+
+@require_safe
+def request_page(request: HttpRequest, pk: int) -> HttpResponse:
+    return render_request(request, view_or_404(request, pk), choice_from(request.GET))
+
+
+def view_or_404(request: HttpRequest, pk: int) -> RequestView:
+    """Return the request as the account sees it. Raise Http404 if it may not see it."""
+    row = visible_requests(request.user).select_related("subject").filter(pk=pk).first()
+    if row is None:
+        raise Http404("there is no such request")
+    return view_of(row, request.user)
+
+
+def choice_from(values: QueryDict) -> ApprovalChoice:
+    """Return the choice in the parameters of a form: `part-N` for each approved part, and `proposal-N` for its proposal."""
+    if "chosen" not in values:
+        return ApprovalChoice()
+    positions = [name.removeprefix("part-") for name in values if name.startswith("part-")]
+    proposals = {int(position): values.get(f"proposal-{position}", "")[:40]
+                 for position in positions if position.isascii() and position.isdigit() and len(position) < 6}
+    return ApprovalChoice(proposals, values.get("until", "").strip()[:40], values.get("comment", "").replace("\0", "").strip())
+
+
+def render_request(request: HttpRequest, view: RequestView, choice: ApprovalChoice | None = None, *, fault: str = "",
+                   status: int = 200) -> HttpResponse:
+    """Render the page, or for htmx only the form that approves the request."""
+    context = _context(request, view, choice or ApprovalChoice(), fault)
+    is_section = requested_section(request) == "decide" and context["decide"]
+    return render_page(request, "requests/_decide.html" if is_section else "requests/page.html", context, status=status)
+
+
+def _context(request: HttpRequest, view: RequestView, choice: ApprovalChoice, fault: str) -> dict:
+    row, account = view.request, request.user
+    return {
+        "row": row, "view": view, "fault": fault, "title": _title(row, view), "url": reverse("request", args=[row.pk]),
+        "principal": principal_link_from_text(row.principal), "can_see_all": account.can_see_all,
+        "parts": [_part_row(part, account.can_see_all) for part in view.parts],
+        "events": list(row.events.all()), "is_for_other": row.created_by != row.principal.removeprefix("user:"),
+        "decide": _decide_context(view, choice, account.can_see_all) if view.can_approve and row.subject else None,
+    }
+
+
+def _title(row: AccessRequest, view: RequestView) -> str:
+    if row.colleague:
+        return f"The access of user:{row.colleague}"
+    titles = [part.title for part in view.parts]
+    return f"{titles[0]} and {len(titles) - 1} more" if len(titles) > 1 else titles[0] if titles else "Access"
+
+
+def _part_row(part: AccessRequestPart, is_linked: bool) -> dict:
+    return {"part": part, "address_link": address_link_to(part.address, is_linked=is_linked) if part.address else None,
+            "plan_url": reverse("plan", args=[part.plan_id]) if is_linked and part.plan_id else ""}
+
+
+def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool) -> dict:
+    row = view.request
+    assert row.subject is not None
+    backgrounds = [part_background(row, part, shows_namespace=view.scope.decides_namespace(part)) for part in view.decidable]
+    chosen = list(_chosen_proposals(backgrounds, choice))
+    effect = effect_of_proposals(row.subject, chosen)
+    end = row.requested_until
+    context = {
+        "parts": [_background_row(background, choice, can_see_all) for background in backgrounds], "choice": choice,
+        "max_day": last_day(end), "until": choice.until or last_day(end), "digest": effect.digest if effect else TOO_LARGE,
+        "has_chosen": bool(chosen), "sentence": "The effect is too large to be computed.", "numbers": "", "rows": [],
+    }
+    if effect is None:
+        return context
+    # a delegate may not see every affected entity
+    shown = effect.entities[:MAX_EFFECT_ROWS] if can_see_all else []
+    return context | {
+        "sentence": effect_sentence(effect), "numbers": button_numbers(effect.tally), "is_wide": bool(effect.tally.gained_beyond),
+        "rows": [{"address_link": address_link_to(address), "text": _operations_of(effect, address)} for address, _ in shown],
+        "more": len(effect.entities) - len(shown) if shown else 0}
+
+
+def _operations_of(effect: Effect, address: Address) -> str:
+    """Return the changed operations on an entity, such as `requested: read; also get, list`."""
+    cells = [cell for cell in effect.cells if cell.address == address]
+    requested = [cell.operation for cell in cells if cell.gained_for or cell.lost_for]
+    others = [cell.operation for cell in cells if cell.operation not in requested]
+    return "; ".join(filter(None, [f"requested: {', '.join(requested)}" if requested else "",
+                                   f"also {', '.join(others)}" if others else ""]))
+
+
+def _chosen_proposals(backgrounds: list[PartBackground], choice: ApprovalChoice) -> Iterator[tuple[AccessRequestPart, Proposal]]:
+    for background in backgrounds:
+        if choice.has(background.part) and (proposal := _chosen_proposal(background, choice)):
+            yield background.part, proposal
+
+
+def _chosen_proposal(background: PartBackground, choice: ApprovalChoice) -> Proposal | None:
+    """Return the chosen proposal of a part; the narrowest one by default, or if the chosen one no longer exists."""
+    proposals, wanted = background.proposals, choice.id_of(background.part)
+    return next((proposal for proposal in proposals if proposal.id == wanted), proposals[0] if proposals else None)
+
+
+def _background_row(background: PartBackground, choice: ApprovalChoice, is_linked: bool) -> dict:
+    chosen = _chosen_proposal(background, choice)
+    return _part_row(background.part, is_linked) | {
+        "background": background, "is_checked": choice.has(background.part) and chosen is not None, "chosen": chosen,
+        "held": [f"{privilege} (through {principal})" if principal.startswith("group:") else str(privilege)
+                 for privilege, principal in background.held.items()],
+        "nearby": [address_link_to(address, is_linked=is_linked) for address in background.nearby],
+        "nearby_more": max(0, background.nearby_count - len(background.nearby)),
+        "proposals": [(proposal, _beyond_words(proposal)) for proposal in background.proposals],
+        "state": "" if background.state in ("", "live") else background.state,
+    }
+
+
+def _beyond_words(proposal: Proposal) -> str:
+    if proposal.beyond is None:
+        return ""
+    return f"{quantity(proposal.beyond, 'other permission', 'other permissions')}" if proposal.beyond else "nothing else"
+
+
+def last_day(end: datetime | None) -> str:
+    """Return the last day of an access with this end, as a date in the time zone of the reader; empty without an end."""
+    return f"{reader_localtime(end - timedelta(seconds=1)):%Y-%m-%d}" if end else ""

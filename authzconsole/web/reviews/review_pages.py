@@ -1,0 +1,211 @@
+"""The list of reviews, the page of a review with its items, and the downloads."""
+
+from django.db.models import Q, QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from analytics.storage import StorageError
+from authzconsole.common.downloads.zip_files import zip_response
+from authzconsole.reviews.bundle import bundle_chunks
+from authzconsole.reviews.item_rows import items_response, stream_items
+from authzconsole.web.reviews.item_rows import item_row
+from authzconsole.web.reviews.preparation import preparation_context
+from authzconsole.web.shared.guard import capability_required
+from authzconsole.web.shared.paging import Page, QuerySetSequence, paginate_sequence, url_with
+from authzconsole.web.shared.parameters import choice_parameter, number_parameter, text_parameter
+from authzconsole.web.shared.rendering import render_page, requested_section
+from entities.vocabulary import KINDS, Privilege
+from grants.evidence.signing import public_key
+from grants.journal import read_only_reason
+from grants.models import Plan
+from grants.models.reviews import (
+    Answer,
+    Campaign,
+    CampaignState,
+    ItemSource,
+    Recurrence,
+    ReviewerRule,
+    ReviewItem,
+    UnansweredRule,
+)
+from grants.reviews.finishing import summary
+from grants.reviews.scope import parse_scope
+from grants.reviews.selection import OPEN, ItemFilter, matching_items, visible_campaigns, visible_items
+from grants.reviews.shares import largest_open_shares, share_to_sign_off, visible_totals, waiting_items
+from grants.roles.capabilities import Capability
+
+REVIEWS_PER_PAGE = 25
+ITEMS_PER_PAGE = 50
+MAX_COUNTED = 99
+# a large review has thousands; the list of reviewers shows all of them
+SHOWN_REVIEWERS = 10
+ALL = "all"
+# the answers of the filter, with their labels
+ANSWER_CHOICES = ((OPEN, "To answer"), (Answer.KEEP.value, "Kept"), (Answer.REVOKE.value, "To revoke"),
+                  (Answer.SHORTEN.value, "To shorten"), (ALL, "All"))
+FLAG_LABELS = (("unused", "No known use"), ("redundant", "Also through a group"), ("strands", "Leaves too few administrators"),
+               ("ended", "Ended"), ("new", "New since the last review"), ("changed", "Answered differently"),
+               ("escalated", "Escalated"))
+TEXT_FILTERS = ("principal", "namespace", "group", "reviewer")
+# the worker changes the review, and the page updates itself
+WORKING = (CampaignState.PREPARING, CampaignState.FINISHING)
+CANCELLABLE = (CampaignState.PREPARING, CampaignState.OPEN, CampaignState.FAILED)
+SECTION = "review"
+FILE_TYPES = {"csv": "text/csv", "jsonl": "application/x-ndjson"}
+
+
+@require_safe
+def review_list(request: HttpRequest) -> HttpResponse:
+    """List the reviews that the account sees: all, or those in which it has items."""
+    rows = QuerySetSequence(visible_campaigns(request.user).order_by("-pk"))
+    page = paginate_sequence(request, rows, max_rows=REVIEWS_PER_PAGE, name="page")
+    totals = visible_totals(request.user, page.rows)
+    return render_page(request, "reviews/list.html", {
+        "page": page, "rows": [{"review": row, "url": review_url(row), "items": totals[row.pk][0], "answered": totals[row.pk][1]}
+                               for row in page.rows], "can_start": request.user.can_administer})
+
+
+@require_safe
+def review_count(request: HttpRequest) -> HttpResponse:
+    """Return the number of items that wait for the account, as a badge of the navigation; 204 if there are none."""
+    count = waiting_items(request.user)
+    if not count:
+        return HttpResponse(status=204)
+    return render_page(request, "reviews/_count.html", {"count": count, "limit": MAX_COUNTED})
+
+
+@require_safe
+def review_page(request: HttpRequest, pk: int) -> HttpResponse:
+    return render_review(request, review_or_404(request, pk))
+
+
+@require_safe
+def review_file(request: HttpRequest, pk: int, extension: str) -> HttpResponse:
+    """Stream the items that the account sees and that meet the filter."""
+    campaign = review_or_404(request, pk)
+    if extension not in FILE_TYPES:
+        raise Http404("there is no such format")
+    rows = stream_items(matching_items(visible_items(request.user, campaign), item_filter(request, campaign)))
+    return items_response(rows, campaign, extension, FILE_TYPES[extension])
+
+
+@require_safe
+@capability_required(Capability.READ_ALL)
+def review_bundle(request: HttpRequest, pk: int) -> HttpResponse:
+    """Stream the evidence of a finished review."""
+    campaign = review_or_404(request, pk)
+    if not campaign.path:
+        raise Http404("there is no evidence yet")
+    try:
+        chunks = bundle_chunks(campaign)
+    except (StorageError, OSError):
+        raise Http404("the file cannot be read") from None
+    return zip_response(chunks, f"review-{campaign.pk}")
+
+
+def review_or_404(request: HttpRequest, pk: int) -> Campaign:
+    """Return the review if the account sees it. Raise Http404 otherwise."""
+    campaign = visible_campaigns(request.user).filter(pk=pk).select_related("previous").first()
+    if campaign is None:
+        raise Http404("there is no such review")
+    return campaign
+
+
+def review_url(campaign: Campaign) -> str:
+    return reverse("review", args=[campaign.pk])
+
+
+def item_filter(request: HttpRequest, campaign: Campaign) -> ItemFilter:
+    """Return the filter in the URL. Invalid values are ignored.
+
+    Without an answer in the URL, it selects the items to answer, and all items when the review is not open any more.
+    """
+    default = OPEN if campaign.is_open else ALL
+    answer = choice_parameter(request, "answer", [value for value, _ in ANSWER_CHOICES]) or default
+    return ItemFilter(
+        answer="" if answer == ALL else answer, source=choice_parameter(request, "source", ItemSource.values),
+        kind=choice_parameter(request, "kind", KINDS), privilege=choice_parameter(request, "privilege", list(Privilege)),
+        **{name: text_parameter(request, name) for name in TEXT_FILTERS},
+        **{name: request.GET.get(name) == "yes" for name, _ in FLAG_LABELS})
+
+
+def render_review(request: HttpRequest, campaign: Campaign, *, fault: str = "", status: int = 200) -> HttpResponse:
+    """Render the page of a review, or its progress for htmx while the worker prepares or finishes it.
+
+    Runs a fixed number of queries for reviewers, and for accounts that see everything.
+    """
+    filter_ = item_filter(request, campaign)
+    items = matching_items(visible_items(request.user, campaign), filter_).select_related("reviewer")
+    page = _page_of(request, items)
+    total, answered = visible_totals(request.user, [campaign])[campaign.pk]
+    details = _details(campaign) if request.user.can_see_all else {}
+    share = share_to_sign_off(request.user, campaign.shares.filter(Q(reviewer=request.user) | Q(reviewer=None)))
+    context = {
+        "review": campaign, "page": page, "rows": [item_row(item, request.user) for item in page.rows], "fault": fault,
+        "item_total": total, "answered": answered, "open": total - answered, "filter": filter_,
+        "answer_choices": [(value, "No answer" if value == OPEN and not campaign.is_open else label,
+                            url_with(request, answer=value, after=None, before=None)) for value, label in ANSWER_CHOICES],
+        "answer": filter_.answer or ALL, "flags": [(name, label, getattr(filter_, name)) for name, label in FLAG_LABELS],
+        "kinds": list(KINDS), "privileges": list(Privilege), "sources": ItemSource.choices,
+        "has_filter": bool({name for name in filter_.as_mapping() if name != "answer"}),
+        "hidden_filter": filter_fields(filter_), "can_answer": campaign.is_open and _can_answer(request, total),
+        "sees_all": request.user.can_see_all, "can_administer": request.user.can_administer,
+        "can_assign": request.user.can(Capability.APPROVE),
+        "downloads": [(label, f"{reverse('review-file', args=[campaign.pk, extension])}?{request.GET.urlencode()}")
+                      for extension, label in (("csv", "CSV"), ("jsonl", "JSON Lines"))],
+        "states": CampaignState, "preparation": preparation_context(request.user, campaign),
+        "is_prepared": campaign.state not in (CampaignState.PREPARING, CampaignState.FAILED),
+        "can_cancel": request.user.can_administer and campaign.state in CANCELLABLE,
+        "is_working": campaign.state in WORKING,
+        "can_sign_off": bool(share) and campaign.is_open and not share.open_count and share.signed_off_at is None,
+        "signed_off_at": share.signed_off_at if share else None, **details,
+    }
+    if requested_section(request) != SECTION:
+        return render_page(request, "reviews/page.html", context, status=status)
+    response = render_page(request, "reviews/_progress.html", context)
+    if campaign.state not in WORKING:
+        # the items and the buttons are outside of the section
+        response["HX-Refresh"] = "true"
+    return response
+
+
+def filter_fields(filter_: ItemFilter) -> list[tuple[str, str]]:
+    """Return the filter as fields of a form."""
+    values = {name: "yes" if value is True else value for name, value in filter_.as_mapping().items()}
+    return [("filter_answer", filter_.answer or ALL), *((f"filter_{name}", value) for name, value in values.items()
+                                                       if name != "answer")]
+
+
+def _details(campaign: Campaign) -> dict:
+    """Return what only accounts that see everything see. Runs three queries."""
+    plans = list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk"))
+    return {
+        "shares": largest_open_shares(campaign)[:SHOWN_REVIEWERS],
+        "reviewer_count": campaign.shares.filter(item_count__gt=0).count(),
+        "plans": plans, "is_to_apply": any(plan.is_proposed for plan in plans),
+        "scope": str(parse_scope(campaign.scope)), "rule": ReviewerRule(campaign.reviewer_rule).label,
+        "unanswered": UnansweredRule(campaign.unanswered).label.lower(), "recurrence": Recurrence(campaign.recurrence).label,
+        "summary": summary(campaign) if campaign.figures else "",
+        "public_key": public_key() if campaign.path and not read_only_reason() else "",
+    }
+
+
+def _can_answer(request: HttpRequest, total: int) -> bool:
+    return request.user.can(Capability.APPROVE) or (not request.user.can_see_all and total > 0)
+
+
+def _page_of(request: HttpRequest, items: QuerySet[ReviewItem]) -> Page:
+    """Return the items after or before the number in the URL. Runs one query; all pages cost the same."""
+    after, before = (number_parameter(request, name) for name in ("after", "before"))
+    if after is None and before is not None:
+        rows = list(items.filter(place__lt=before).order_by("-place")[: ITEMS_PER_PAGE + 1])
+        has_previous, has_next = len(rows) > ITEMS_PER_PAGE, True
+        rows = rows[:ITEMS_PER_PAGE][::-1]
+    else:
+        rows = list((items if after is None else items.filter(place__gt=after)).order_by("place")[: ITEMS_PER_PAGE + 1])
+        has_previous, has_next = after is not None, len(rows) > ITEMS_PER_PAGE
+        rows = rows[:ITEMS_PER_PAGE]
+    return Page(rows, f"{len(rows):,} on this page", len(rows),
+                url_with(request, before=rows[0].pk, after=None) if has_previous and rows else "",
+                url_with(request, after=rows[-1].pk, before=None) if has_next and rows else "")

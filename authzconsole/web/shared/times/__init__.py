@@ -1,0 +1,1 @@
+"""The time zone of the reader, and validity periods in forms and on pages."""

@@ -1,0 +1,36 @@
+"""The lists of grants and memberships with a period: their conditions, numbers and URLs."""
+
+from django.db.models import Q
+from django.utils import timezone
+
+from authzconsole.web.shared.paging import url_with_query
+from authzconsole.web.shared.times.periods import SOON
+from grants.plans.sources.expired import PeriodScope
+
+MAX_COUNTED = 1_000
+SHOWN = {"soon": "Ending within 7 days", "limited": "All with an end", "future": "Not begun", "expired": "Expired"}
+
+
+def period_query(show: str) -> tuple[Q, str]:
+    """Return the condition of a list of SHOWN, and the column by which it is sorted; a leading `-` means latest first."""
+    now = timezone.now()
+    match show:
+        case "future":
+            return Q(valid_from__gt=now), "valid_from"
+        case "expired":
+            return Q(valid_until__lte=now), "-valid_until"
+        case "limited":
+            return Q(valid_until__gt=now), "valid_until"
+    return Q(valid_until__gt=now, valid_until__lte=now + SOON), "valid_until"
+
+
+def counted_rows(show: str, scope: PeriodScope | None = None) -> int:
+    """Return how many rows a list has; at most one more than MAX_COUNTED. Runs one query."""
+    first, *others = (rows.order_by().values("pk") for rows in (scope or PeriodScope()).rows(period_query(show)[0]).values())
+    return (first.union(*others, all=True) if others else first)[: MAX_COUNTED + 1].count()
+
+
+def expired_link(scope: PeriodScope) -> dict:
+    """Return the number of expired grants and memberships, and the URL of their list. Runs one query."""
+    url = url_with_query("limited-access", {"show": "expired", "principal": scope.principal, "within": str(scope.within or "")})
+    return {"total": counted_rows("expired", scope), "url": url}

@@ -1,0 +1,142 @@
+"""Read validity periods from forms, and show them."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.utils import timezone
+from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.timezone import get_current_timezone, localtime
+
+from authzconsole.web.shared.parameters import in_reader_zone
+from authzconsole.web.shared.times.zones import abbreviation, reader_localtime, zone_name
+from entities.vocabulary import Privilege, clip
+from grants.models import GroupGrant, UserGrant
+from grants.validity import Validity, ValidityError
+
+SOON = timedelta(days=7)
+NO_END, EXTENSION = "none", "30-days"
+FIELDS = ("valid_from", "valid_until", "until_preset")
+
+
+@dataclass(frozen=True, slots=True)
+class PeriodBadge:
+    """A period as a badge. status: limited, soon, future or expired. text: such as `until 5 Dec`. title: the exact times."""
+
+    status: str
+    text: str
+    title: str
+
+
+def period_badge(validity: Validity) -> PeriodBadge | None:
+    """Return the current badge of a period; None for a period without limits."""
+    if not validity.is_limited:
+        return None
+    now, title = timezone.now(), period_words(validity)
+    if validity.is_over(now):
+        return PeriodBadge("expired", "expired", f"Expired; {title}")
+    if validity.valid_from is not None and validity.valid_from > now:
+        return PeriodBadge("future", f"from {_day(validity.valid_from)}", f"Not begun; {title}")
+    if validity.valid_until is None:
+        return PeriodBadge("limited", f"since {_day(validity.valid_from)}", title)
+    status = "soon" if validity.is_over(now + SOON) else "limited"
+    return PeriodBadge(status, f"until {_day(validity.valid_until)}", title)
+
+
+def period_words(validity: Validity) -> str:
+    """Return a period such as `until 5 December 2026, 17:00 CET` in the time zone of the reader, or `without limits`."""
+    parts = (("from", validity.valid_from), ("until", validity.valid_until))
+    return " ".join(f"{word} {exact_time(time)}" for word, time in parts if time is not None) or "without limits"
+
+
+def exact_time(at: datetime) -> str:
+    """Return a time such as `5 December 2026, 17:00 CET`. Seconds are left out if they are 0."""
+    local = reader_localtime(at)
+    return f"{local.day} {local:%B %Y}, {f'{local:%H:%M:%S}'.removesuffix(':00')} {abbreviation(at)}"
+
+
+def _day(at: datetime | None) -> str:
+    local = reader_localtime(at)
+    year = "" if local.year == localtime().year else f" {local.year}"
+    return f"{local.day} {local:%b}{year}"
+
+
+def privilege_periods(grants: Mapping[Privilege, UserGrant | GroupGrant]) -> list[tuple[list[str], Validity]]:
+    """Return (privileges, period) of the grants with limits; privileges with the same period together."""
+    by_period: dict[Validity, list[str]] = {}
+    for privilege in Privilege:
+        if privilege in grants and grants[privilege].validity.is_limited:
+            by_period.setdefault(grants[privilege].validity, []).append(privilege.value)
+    return [(privileges, validity) for validity, privileges in by_period.items()]
+
+
+def period_fields(data: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of the fields in a form or a URL."""
+    return {name: data.get(name, "").strip().replace("\0", "")[:40] for name in FIELDS}
+
+
+def fields_of_period(validity: Validity) -> dict[str, str]:
+    """Return the values of the fields for a period."""
+    return {**{name: time_input(time) if time else "" for name, time in validity._asdict().items()}, "until_preset": ""}
+
+
+def time_input(at: datetime) -> str:
+    """Return a time as the value of an input of the type `datetime-local`."""
+    return reader_localtime(at).replace(tzinfo=None).isoformat(timespec="seconds").removesuffix(":00")
+
+
+def period_of_form(fields: Mapping[str, str]) -> Validity:
+    """Return the period that the fields describe, in the time zone of the reader. Raise ValidityError if it is invalid."""
+    until, preset = reader_time("valid_until", fields["valid_until"]), fields["until_preset"]
+    if preset == NO_END:
+        until = None
+    elif preset:
+        ends = {key: at for key, _, at in presets()}
+        if preset not in ends:
+            raise ValidityError("the chosen end has passed: choose another one", field="until_preset")
+        until = ends[preset]
+    validity = Validity.between(reader_time("valid_from", fields["valid_from"]), until)
+    validity.check_not_over()
+    return validity
+
+
+def period_form_context() -> dict:
+    """Return what the template shared/forms/period_fields.html needs besides the values."""
+    return {"zone_name": zone_name(), "presets": [(key, label) for key, label, _ in presets()], "no_end": NO_END,
+            "extension": EXTENSION}
+
+
+def presets() -> Iterable[tuple[str, str, datetime]]:
+    """Yield (key, label, end) of the suggested ends."""
+    local = localtime().replace(second=0, microsecond=0)
+    midnight = local.replace(hour=0, minute=0)
+    if local.hour < 18:
+        yield "today", "Today, 18:00", _in_utc(midnight.replace(hour=18))
+    yield "week", "End of this week (Sunday, 24:00)", _in_utc(midnight + timedelta(days=7 - midnight.weekday()))
+    yield EXTENSION, "In 30 days", _in_utc(local + timedelta(days=30))
+
+
+def reader_time(field: str, text: str, *, is_end: bool = False) -> datetime | None:
+    """Parse a time without a zone as a time of the reader, as browsers send it. A time with a zone is accepted too.
+
+    is_end: a date without a time means the end of that day, not its start. Raise ValidityError if the text is not a time.
+    """
+    if not text:
+        return None
+    try:
+        time = parse_datetime(text)
+        if is_end and time is not None and parse_date(text) is not None:
+            time += timedelta(days=1)
+        # times at the ends of the calendar may not exist in UTC
+        at = None if time is None else in_reader_zone(time)
+    except (ValueError, OverflowError):
+        time = at = None
+    if time is None or at is None:
+        raise ValidityError(f"`{clip(text)}` is not a time: enter one such as 2026-12-05 17:00", field=field)
+    if time.tzinfo is None and at.astimezone(get_current_timezone()).replace(tzinfo=None) != time:
+        raise ValidityError(f"{text} does not exist in {zone_name()}: clocks are set forward then", field=field)
+    return at
+
+
+def _in_utc(local: datetime) -> datetime:
+    return local.astimezone(UTC)

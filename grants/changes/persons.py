@@ -1,0 +1,92 @@
+"""Determine whether two accounts belong to the same person, for the rules of four eyes.
+
+A person uses an account and the API tokens that this account created, also those of service accounts. A person also controls
+another account for a while after setting its password, its console role or its second factor.
+"""
+
+from collections.abc import Callable, Collection
+from datetime import timedelta
+
+from django.conf import settings
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from grants.author_names import ACCOUNT_SUFFIX
+from grants.journal import Author
+from grants.models import JournalLine, User
+
+# changes that let their author sign in as the account, or that make it an administrator
+CONTROL_ACTIONS = ("password-set", "role-set", "factor-reset", "identity-link", "user-add", "user-activate")
+# (number of an API token) -> keys of the accounts that created it
+TokenCreators = Callable[[int], set[int]]
+# (keys of accounts) -> keys of the service accounts for which they created an active token
+ServiceAccounts = Callable[[Collection[int]], set[int]]
+_lookups: list[tuple[TokenCreators, ServiceAccounts]] = []
+
+
+def register_token_lookups(creators: TokenCreators, service_accounts: ServiceAccounts) -> None:
+    """Register the functions of the layer above, which knows the tokens."""
+    if (creators, service_accounts) not in _lookups:
+        _lookups.append((creators, service_accounts))
+
+
+def accounts_of(author: Author) -> set[int]:
+    """Return the keys of the author's account and of the creator of its token; empty for a command.
+
+    Runs no query without a token.
+    """
+    if author.user_id is None:
+        return set()
+    return {author.user_id}.union(*(creators(author.token) for creators, _ in _lookups if author.token is not None))
+
+
+def with_service_accounts(accounts: Collection[int]) -> set[int]:
+    """Return the accounts and the service accounts that they can act as."""
+    return set(accounts).union(*(service_accounts(accounts) for _, service_accounts in _lookups))
+
+
+def are_one_person(accounts: Collection[int], others: Collection[int]) -> bool:
+    """Return whether these accounts belong to one person, or the accounts of one person control the others."""
+    return not set(accounts).isdisjoint(others) or controlling_line(accounts, others) is not None
+
+
+def controlling_line(accounts: Collection[int], others: Collection[int]) -> JournalLine | None:
+    """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS that gave one side control over an account of the other side.
+
+    Runs four queries.
+    """
+    if not settings.FOUR_EYES_ACCOUNT_HOURS:
+        return None
+    lines = JournalLine.objects.filter(at__gte=timezone.now() - timedelta(hours=settings.FOUR_EYES_ACCOUNT_HOURS))
+    renames = _renames(lines)
+    names, other_names = (_names(keys, renames) for keys in (accounts, others))
+    condition = _is_change_of(names, other_names) | _is_change_of(other_names, names)
+    return lines.filter(condition, action__in=CONTROL_ACTIONS).order_by("-revision").first()
+
+
+def names_of(accounts: Collection[int]) -> set[str]:
+    """Return the names that the accounts have now, and those that they had within the last day. Runs two queries."""
+    return _names(accounts, _renames(JournalLine.objects.filter(at__gte=timezone.now() - timedelta(days=1))))
+
+
+def written_names(names: set[str]) -> set[str]:
+    """Return these names in the form in which journal lines contain them as actors."""
+    return {f"{name}{ACCOUNT_SUFFIX}" for name in names} | names
+
+
+def _renames(lines: QuerySet[JournalLine]) -> list[tuple[str, str]]:
+    return list(lines.filter(action="user-rename").order_by("-revision").values_list("principal", "detail"))
+
+
+def _names(accounts: Collection[int], renames: list[tuple[str, str]]) -> set[str]:
+    """Return the names of the accounts now and before these renames, which are sorted from new to old."""
+    names = set(User.objects.filter(pk__in=accounts).values_list("username", flat=True))
+    for old, new in renames:
+        if new.removeprefix("user:") in names:
+            names.add(old.removeprefix("user:"))
+    return names
+
+
+def _is_change_of(actors: set[str], names: set[str]) -> Q:
+    """Return the condition that a line is a change of one of these accounts by one of the actors."""
+    return (Q(actor__in=written_names(actors)) | Q(issuer__in=actors)) & Q(principal__in={f"user:{name}" for name in names})

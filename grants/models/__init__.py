@@ -1,0 +1,89 @@
+"""Models of principals, grants, the journal, plans, access requests and the history, one module for each.
+
+The services of `grants` are the only writers of these tables. Other modules import the models from this package, except those of
+the history and of reviews.
+"""
+
+from grants.models import history, reviews  # noqa: F401, Django reads the models of an app from this package
+from grants.models.break_glass import BreakGlassUse
+from grants.models.delegation import StoredDelegationLimits
+from grants.models.grants import (
+    GRANT_TABLES,
+    NAME_COLUMNS,
+    ActiveGeneration,
+    GrantDetails,
+    GroupGrant,
+    UserGrant,
+    clear_permission_ids,
+    permission_ids,
+    privilege_of,
+)
+from grants.models.journal import (
+    JOURNAL_FILTERS,
+    JOURNAL_REQUEST_FILTERS,
+    JournalHead,
+    JournalLine,
+    PeriodPosition,
+    line_hash,
+)
+from grants.models.plans import (
+    ACTIVATION_VERBS,
+    GRANT_VERBS,
+    MEMBERSHIP_VERBS,
+    Plan,
+    PlanBreadth,
+    PlanItem,
+    PlanState,
+    PlanStranding,
+    PlanVerb,
+)
+from grants.models.principals import Membership, User
+from grants.models.requests import (
+    AccessRequest,
+    AccessRequestEvent,
+    AccessRequestPart,
+    NamespaceApprovers,
+    RequestEventKind,
+    RequestState,
+)
+from grants.models.stewards import NamespaceSteward
+from grants.roles.capabilities import Role
+
+__all__ = [
+    "ACTIVATION_VERBS",
+    "GRANT_TABLES",
+    "GRANT_VERBS",
+    "JOURNAL_FILTERS",
+    "JOURNAL_REQUEST_FILTERS",
+    "MEMBERSHIP_VERBS",
+    "NAME_COLUMNS",
+    "AccessRequest",
+    "AccessRequestEvent",
+    "AccessRequestPart",
+    "ActiveGeneration",
+    "BreakGlassUse",
+    "GrantDetails",
+    "GroupGrant",
+    "JournalHead",
+    "JournalLine",
+    "Membership",
+    "NamespaceApprovers",
+    "NamespaceSteward",
+    "PeriodPosition",
+    "Plan",
+    "PlanBreadth",
+    "PlanItem",
+    "PlanState",
+    "PlanStranding",
+    "PlanVerb",
+    "RequestEventKind",
+    "RequestState",
+    "Role",
+    "StoredDelegationLimits",
+    "User",
+    "UserGrant",
+    "clear_permission_ids",
+    "line_hash",
+    "permission_ids",
+    "privilege_of",
+]

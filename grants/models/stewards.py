@@ -1,0 +1,40 @@
+"""The model of data stewards. `grants.stewards` is its only writer."""
+
+from django.db import models
+from django.db.models import Q
+
+from entities.address import MAX_KEY_LENGTH, Address
+
+
+class NamespaceSteward(models.Model):
+    """A user or a group that is data steward of a namespace. A group makes all its members stewards.
+
+    namespace: the key of the namespace. assigned_by: the name of the author.
+    """
+
+    namespace = models.CharField(max_length=MAX_KEY_LENGTH)
+    user = models.ForeignKey("grants.User", models.PROTECT, null=True, related_name="stewardships")
+    group = models.ForeignKey("auth.Group", models.PROTECT, null=True, related_name="stewardships")
+    assigned_by = models.CharField(max_length=150)
+    assigned_at = models.DateTimeField()
+    reason = models.TextField(blank=True, default="")
+
+    class Meta:
+        default_permissions = ()
+        constraints = [
+            models.UniqueConstraint(fields=["namespace", "user"], name="steward_user_once"),
+            models.UniqueConstraint(fields=["namespace", "group"], name="steward_group_once"),
+            models.CheckConstraint(condition=Q(user__isnull=True) ^ Q(group__isnull=True), name="steward_user_or_group"),
+        ]
+
+    def __str__(self):
+        return f"{self.principal} as steward of {self.address}"
+
+    @property
+    def address(self) -> Address:
+        return Address("namespace", self.namespace)
+
+    @property
+    def principal(self) -> str:
+        """The steward, written `user:NAME` or `group:NAME`."""
+        return f"user:{self.user.username}" if self.user else f"group:{self.group.name}"

@@ -1,0 +1,181 @@
+"""List the permissions that a plan of regrants does not keep, each with the reason."""
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple, cast
+
+from entities.address import Address
+from entities.models import State
+from entities.vocabulary import CONTAINER_KINDS, Privilege
+from grants.effects.holders import NUMBERS
+from grants.effects.masks import bits_of, users_meeting
+from grants.effects.nodes import Node
+from grants.models import Plan, PlanVerb
+from grants.plans.create import PlanOrigin
+from grants.plans.minimal_grants import grant_order
+from grants.plans.regrants.compute import (
+    RegrantScope,
+    RulePair,
+    masks_by_namespace,
+    masks_in_stage,
+    pairs_of,
+    rule_pairs,
+    users_in_scope,
+)
+from grants.plans.regrants.scope import regrant_scope
+from grants.plans.regrants.stages import ExtraGrants, GrantKey, Stage, StageSource, load_subjects, stages
+from grants.plans.regrants.user_cover import StageFacts
+from grants.policies.catalogue import generation_by_name
+from grants.policies.explain import MissingGrant, join_words, minimal_grant_sets
+from grants.policies.policy import Generation
+from grants.policies.question import Question
+
+# how many ways to keep a permission are compared, and how many grants of one way are named
+MAX_WAYS, MAX_NAMED = 8, 3
+
+
+class KeptNot(NamedTuple):
+    """A permission of the generation before that the plan does not keep. user, entity, operation: names."""
+
+    user: str
+    entity: str
+    operation: str
+    why: str
+
+
+class SideEffect(NamedTuple):
+    """Permissions that grants would give beyond the purpose. users: the mask of those who would get them."""
+
+    address: Address
+    operations: tuple[str, ...]
+    users: int
+
+
+def kept_not_of_plan(plan: Plan, first_row: int = 0) -> Iterator[KeptNot]:
+    """Yield what a proposed plan of regrants does not keep, from row number `first_row`; nothing for other plans.
+
+    See `kept_not_rows`. Its grants are kept in memory.
+    """
+    recipe = plan.recipe
+    if plan.origin != PlanOrigin.POLICY_IMPACT or not plan.is_proposed:
+        return
+    grants = [(item.principal_name, item.address, item.privilege)
+              for item in plan.items.filter(verb=PlanVerb.GRANT).order_by("position").iterator(chunk_size=2_000)]
+    scope = regrant_scope(*(recipe.get(name, "") for name in ("user", "group", "namespace")))
+    yield from kept_not_rows(
+        generation_by_name(recipe["generation"]), generation_by_name(recipe["to_generation"]), grants,
+        scope=scope, namespaces=recipe.get("kept_not_in"), first_row=first_row)
+
+
+def kept_not_rows(before: Generation, after: Generation, grants: Iterable[tuple[str, Address, Privilege]], *, scope: RegrantScope,
+                  namespaces: Collection[str] | None = None, first_row: int = 0) -> Iterator[KeptNot]:
+    """Yield the permissions of `before` that are not permitted in `after` with these grants.
+
+    Sorted by namespace, kind, key, operation and user. namespaces: the only ones with such permissions, if they are known; the
+    empty name stands for what is outside of namespaces.
+    Runs three queries for each namespace; memory is that of the largest namespace.
+    """
+    subjects, pairs = load_subjects(), rule_pairs(before, after)
+    wanted, masks = users_in_scope(subjects, scope), masks_by_namespace(grants, subjects)
+    only = {scope.namespace} if scope.namespace else namespaces
+    for stage in stages(subjects, only):
+        stored, extra = ExtraGrants(stage, {}), ExtraGrants(stage, masks_in_stage(masks, stage))
+        reasons = _Reasons(stage, pairs, extra, after)
+        for node, pair in pairs_of(stage, pairs):
+            permitted = users_meeting(pair.before, StageSource(stage, node, stored)) & wanted
+            lost = permitted & ~users_meeting(pair.after, StageSource(stage, node, extra))
+            for operation in pair.operations if lost else ():
+                count = lost.bit_count()
+                if first_row >= count:
+                    first_row -= count
+                    continue
+                for bit in bits_of(lost)[first_row:]:
+                    yield KeptNot(subjects.names[bit], str(node.address), operation,
+                                  reasons.reason(bit, subjects.names[bit], node, pair))
+                first_row = 0
+
+
+@dataclass
+class _Reasons:
+    """Find out why permissions in one stage are not kept. extra: the grants of the plan."""
+
+    stage: Stage
+    pairs: dict[str, list[RulePair]]
+    extra: ExtraGrants
+    after: Generation
+    _facts: dict[int, StageFacts] = field(default_factory=dict)
+    _effects: dict[tuple[frozenset[MissingGrant], bool], list[SideEffect]] = field(default_factory=dict)
+    _texts: dict[tuple[int, frozenset[MissingGrant], bool], tuple[int, str]] = field(default_factory=dict)
+
+    def reason(self, bit: int, name: str, node: Node, pair: RulePair) -> str:
+        """Return the reason as a sentence. bit, name: of the user."""
+        question = Question("user", name, pair.operations[0], node.address, self.after.name)
+        facts = self._facts.setdefault(bit, StageFacts(self.stage, 1 << bit))
+        # the facts of a stage list every missing grant
+        ways = cast(list[frozenset[MissingGrant]], minimal_grant_sets(pair.after, question, facts))
+        if not ways:
+            return f"No grant permits it in generation {self.after.name}."
+        shortest = sorted(ways, key=lambda way: (len(way), sorted(map(grant_order, way))))[:MAX_WAYS]
+        best = min(shortest, key=lambda way: self._side_effects(bit, way, is_joint=False)[0])
+        count, text = self._side_effects(bit, best, is_joint=False)
+        if count:
+            start = "Every way to keep it gives more: " if len(ways) > 1 else "The only way to keep it gives more: "
+            return f"{start}{_grants_in_words(best)} would also give {text}."
+        count, text = self._side_effects(bit, best, is_joint=True)
+        if count:
+            return f"{_grants_in_words(best)}, together with other grants of the plan, would also give {text}."
+        if any(address.kind == "instance" for address, _ in best):
+            return f"{_grants_in_words(best)} would also give more in other namespaces."
+        return f"Left out by the search for grants that give nothing else; {_grants_in_words(best)} would keep it."
+
+    def _side_effects(self, bit: int, way: frozenset[MissingGrant], *, is_joint: bool) -> tuple[int, str]:
+        """Return how many permissions the grants would give the user beyond the purpose, and these as text."""
+        key = bit, way, is_joint
+        if key not in self._texts:
+            effects = [effect for effect in self._effects_of(way, is_joint=is_joint) if effect.users >> bit & 1]
+            count = sum(len(effect.operations) for effect in effects)
+            text = f"{effects[0].operations[0]} on {effects[0].address}" if effects else ""
+            more = f" and {count - 1:,} more permission{'' if count == 2 else 's'}" if count > 1 else ""
+            self._texts[key] = count, text + more
+        return self._texts[key]
+
+    def _effects_of(self, way: frozenset[MissingGrant], *, is_joint: bool) -> list[SideEffect]:
+        """Return the side effects of these grants for every user. is_joint: together with the grants of the plan."""
+        key = way, is_joint
+        if key not in self._effects:
+            masks: dict[GrantKey, int] = dict(self.extra.masks) if is_joint else {}
+            pks = {self._pk(address) for address, _ in way}
+            masks |= {(self._pk(address), NUMBERS[privilege]): self.stage.everyone for address, privilege in way}
+            stored, extra, effects = ExtraGrants(self.stage, {}), ExtraGrants(self.stage, masks), []
+            for node in self._near(pks):
+                base, source = StageSource(self.stage, node, stored), StageSource(self.stage, node, extra)
+                for pair in self.pairs[node.kind]:
+                    permitted = users_meeting(pair.before, base) | users_meeting(pair.after, base)
+                    gained = users_meeting(pair.after, source) & ~permitted
+                    if gained:
+                        effects.append(SideEffect(node.address, pair.operations, gained))
+            self._effects[key] = effects
+        return self._effects[key]
+
+    def _pk(self, address: Address) -> int:
+        node = self.stage.by_address.get(address)
+        return node.pk if node else self.stage.instance
+
+    def _near(self, pks: set[int]) -> list[Node]:
+        """Return the live entities whose decisions can depend on grants on these entities."""
+        nodes = [self.stage.nodes[pk] for pk in pks if pk in self.stage.nodes]
+        around = {pk for node in nodes for pk in (node.pk, *self.stage.containers(node))}
+        if len(nodes) < len(pks):
+            # a grant on the instance
+            return self.stage.live
+        if all(node.kind not in CONTAINER_KINDS for node in nodes):
+            return [node for pk in around if (node := self.stage.nodes[pk]).state == State.LIVE]
+        return [node for node in self.stage.live if node.pk in around or {node.parent, *self.stage.containers(node)} & pks]
+
+
+def _grants_in_words(way: Collection[MissingGrant]) -> str:
+    """Return grants such as `READ on dataset:sales.orders`."""
+    names = [f"{privilege} on {address}" for address, privilege in sorted(way, key=grant_order)]
+    if len(names) <= MAX_NAMED:
+        return join_words(names, "and")
+    return f"{len(names):,} grants, such as {names[0]},"

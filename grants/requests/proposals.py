@@ -1,0 +1,172 @@
+"""Propose the grants that would permit a part of a request, the narrowest first."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, cast
+
+from django.contrib.auth.models import Group
+
+from entities.address import Address, parse_address
+from entities.selectors import entity_at, live_entities_inside
+from grants.active_generation import active_generation
+from grants.effects.changes import EffectChange, GrantChange, MembershipChange
+from grants.effects.effect import Effect, effect_of
+from grants.effects.purposes import AnswerQuestions
+from grants.errors import EffectTooLarge, RequestError
+from grants.evaluation.delegated_facts import DelegatedFacts
+from grants.evaluation.engine import check_summary
+from grants.evaluation.facts import gather_facts
+from grants.models import AccessRequestPart, User
+from grants.plans.minimal_grants import grant_order
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts
+from grants.policies.explain import MissingGrant, minimal_grant_sets
+from grants.policies.policy import Generation
+from grants.policies.question import Question, question_from_json
+from grants.querysets import memberships
+from grants.requests.gaps import first_denials
+from grants.validity import at_time, in_force_condition
+
+MAX_GRANTS_PER_PART = 1_000
+# only short alternatives are compared
+MAX_GRANTS_TO_COMPARE, MAX_ALTERNATIVES = 20, 16
+_TOO_MANY = "{0} grants are missing to {1}, which is too many for a request: an administrator can plan a bulk change"
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A way to permit a part: grants, or the membership in a group. If it has neither, nothing is missing any more.
+
+    beyond: how many other permissions it gives; None if this was not computed.
+    """
+
+    grants: tuple[MissingGrant, ...] = ()
+    group: str = ""
+    beyond: int | None = None
+
+    @property
+    def id(self) -> str:
+        """A short text that identifies the proposal in forms and APIs."""
+        return hashlib.sha256(self.words.encode()).hexdigest()[:12]
+
+    @property
+    def words(self) -> str:
+        if self.group:
+            return f"membership in group:{self.group}"
+        return " and ".join(f"{privilege} on {address}" for address, privilege in self.grants) or "nothing is missing any more"
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.grants and not self.group
+
+
+@dataclass(frozen=True, slots=True)
+class _KnownSubjectFacts(DelegatedFacts):
+    """The facts about an account that is not a principal yet. It counts as a known subject, because its first grant makes it
+    one."""
+
+    facts: Facts
+    is_subject_known: bool = field(default=True, init=False)
+
+    def entities_without_privilege(self, address: Address, privilege: Any, kind: str | None) -> EntitiesWithoutPrivilege:
+        container = entity_at(address)
+        rows = live_entities_inside(container, kind).values_list("kind", "key") if container else ()
+        missing = tuple(Address(*row) for row in rows[: MAX_GRANTS_PER_PART + 1])
+        return EntitiesWithoutPrivilege(not missing, len(missing), missing)
+
+
+def wanted_question(subject: str, address: Address, operation: str, context: dict, generation: Generation) -> Question:
+    """Return the question whether the user may do this. Raise QuestionError for malformed parameters in `context`."""
+    return question_from_json({
+        "subject": {"type": "user", "id": subject}, "action": {"name": operation},
+        "resource": {"type": address.kind, "id": address.key}, "context": {**context, "generation": generation.name},
+    }, active_generation=generation.name)
+
+
+def proposals_of(part: AccessRequestPart, subject: User, until: datetime | None = None) -> list[Proposal]:
+    """Return the ways to permit a part in the active generation, the narrowest first; an empty list if no grants permit it.
+
+    until: the requested end. If the part is permitted now but not all the time until then, return the ways to extend it.
+    Alternatives are compared by the other permissions that they give, if they are short.
+    Raise RequestError if more than MAX_GRANTS_PER_PART grants are missing.
+    """
+    if part.group_name:
+        return _membership_proposals(part.group_name, subject)
+    generation = active_generation()
+    proposals = _current_proposals(part, subject, generation)
+    if proposals == [Proposal()]:
+        question = wanted_question(subject.username, part.address, part.operation, part.context, generation)
+        (denial,) = first_denials([question], subject, until)
+        if denial is not None:
+            with at_time(denial):
+                return _current_proposals(part, subject, generation)
+    return proposals
+
+
+def _current_proposals(part: AccessRequestPart, subject: User, generation: Generation) -> list[Proposal]:
+    """Return the ways to permit a part at the time of the question."""
+    question = wanted_question(subject.username, part.address, part.operation, part.context, generation)
+    if question.policy is None or question.policy.requirement is None:
+        return []
+    summary = check_summary(question, max_listed=1)
+    if summary.is_permitted:
+        return [Proposal()]
+    total = len(summary.missing_grants or ()) + summary.unlisted_count
+    if total > MAX_GRANTS_PER_PART:
+        raise RequestError(_TOO_MANY.format(f"{total:,}", part.title))
+    (facts,) = gather_facts([question], explained=True)
+    if not facts.is_subject_known:
+        facts = _KnownSubjectFacts(facts)
+    sets = sorted(minimal_grant_sets(question.policy.requirement, question, facts), key=len)[:MAX_ALTERNATIVES]
+    if any(len(grants) > MAX_GRANTS_PER_PART for grants in sets):
+        raise RequestError(_TOO_MANY.format(f"more than {MAX_GRANTS_PER_PART:,}", part.title))
+    # explained facts list every missing grant
+    ways = [tuple(sorted(cast(frozenset[MissingGrant], grants), key=grant_order)) for grants in sets]
+    return _narrowest_first(ways, subject, part, generation)
+
+
+def _membership_proposals(group: str, subject: User) -> list[Proposal]:
+    if not Group.objects.filter(name=group).exists():
+        return []
+    is_member = memberships().filter(in_force_condition(), user=subject, group__name=group).exists()
+    return [Proposal()] if is_member else [Proposal(group=group)]
+
+
+def _narrowest_first(ways: list[tuple[MissingGrant, ...]], subject: User, part: AccessRequestPart,
+                     generation: Generation) -> list[Proposal]:
+    is_compared = all(len(grants) <= MAX_GRANTS_TO_COMPARE for grants in ways)
+    proposals = [Proposal(grants, beyond=_beyond(grants, subject, part, generation) if is_compared else None) for grants in ways]
+    return sorted(proposals, key=lambda way: (way.beyond or 0, len(way.grants), [grant_order(grant) for grant in way.grants]))
+
+
+def _beyond(grants: tuple[MissingGrant, ...], subject: User, part: AccessRequestPart, generation: Generation) -> int | None:
+    effect = effect_of_proposals(subject, [(part, Proposal(grants))], generation)
+    return effect.tally.gained_beyond if effect else None
+
+
+def effect_of_proposals(subject: User, chosen: Sequence[tuple[AccessRequestPart, Proposal]],
+                        generation: Generation | None = None) -> Effect | None:
+    """Return the effect of the chosen proposals together; None if it is too large to be computed."""
+    try:
+        return effect_of(changes_of(subject, [proposal for _, proposal in chosen]), generation or active_generation(),
+                         purpose_of(subject.username, wanted_pairs(part for part, _ in chosen)))
+    except EffectTooLarge:
+        return None
+
+
+def changes_of(subject: User, proposals: Iterable[Proposal]) -> list[EffectChange]:
+    """Return the changes of proposals, each once."""
+    grants = {grant: None for proposal in proposals for grant in proposal.grants}
+    groups = {proposal.group: None for proposal in proposals if proposal.group}
+    return [*(GrantChange(str(subject), *grant) for grant in grants),
+            *(MembershipChange(subject.username, group) for group in groups)]
+
+
+def wanted_pairs(parts: Iterable[AccessRequestPart]) -> list[tuple[str, str]]:
+    """Return the operation and the address of each part that has them."""
+    return [(part.operation, str(part.address)) for part in parts if part.kind]
+
+
+def purpose_of(subject: str, wanted: Iterable[tuple[str, str]]) -> AnswerQuestions:
+    return AnswerQuestions(subject, frozenset((parse_address(address), operation) for operation, address in wanted))

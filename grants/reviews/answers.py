@@ -1,0 +1,255 @@
+"""Answer items, alone or in bulk, undo answers, and move items to other reviewers.
+
+Reviewers answer only their items; administrators and approvers answer all. No account answers an item about its own access or
+that of the creator of its API token. Each call writes one journal line with counts.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from entities.text import storage_fault
+from entities.vocabulary import quantity
+from grants.changes.persons import accounts_of
+from grants.errors import NotAdministrator
+from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.models import JournalHead, User
+from grants.models.reviews import Answer, Campaign, CampaignState, ReviewItem, ReviewShare
+from grants.principal_names import MAX_REASON_CHARACTERS
+from grants.reviews.campaigns import add_makers
+from grants.reviews.errors import ReviewError
+from grants.reviews.reviewers import concern_condition, reviewer_condition, reviewers_of_group
+from grants.reviews.selection import ItemFilter, answerable_items, matching_items
+from grants.reviews.shares import change_shares, counts_by_reviewer, is_signed_off, share_to_sign_off
+from grants.roles.capabilities import Capability
+from grants.validity import Validity
+
+MAX_SELECTED = 1_000
+# the items of one bulk answer; every other change waits while they are written
+MAX_BULK_ITEMS = 100_000
+UNDO = "undo"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemSelection:
+    """The items of a bulk answer: by number, or all that meet a filter."""
+
+    numbers: Collection[int] | None = None
+    filter: ItemFilter | None = None
+
+    def of(self, items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
+        if self.numbers is not None:
+            if len(self.numbers) > MAX_SELECTED:
+                raise ReviewError(f"{len(self.numbers):,} items are selected, and {MAX_SELECTED:,} are allowed: use a filter",
+                                  field="items")
+            return items.filter(pk__in=self.numbers)
+        return matching_items(items, self.filter or ItemFilter())
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerPreview:
+    """What a bulk answer would change.
+
+    count: the items that would get the answer. answered: those of them that already have an answer. own: items that are skipped,
+    because they are about the account itself. strands: items that leave an entity with fewer than two administrators if
+    they are revoked.
+    """
+
+    count: int
+    answered: int
+    own: int
+    strands: int
+    by_source: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerOutcome:
+    """The result of an answer. count: changed items. own: skipped items about the account itself."""
+
+    count: int
+    own: int
+    sentence: str
+    revision: int
+
+
+def preview_answer(*, account: User, campaign: Campaign, selection: ItemSelection) -> AnswerPreview:
+    """Return what an answer to these items would change. Runs three queries."""
+    items = selection.of(answerable_items(account, campaign))
+    others = items.exclude(concern_condition(account))
+    row = others.aggregate(count=Count("id"), answered=Count("id", filter=~Q(answer=Answer.OPEN)),
+                           strands=Count("id", filter=Q(admins_left__isnull=False)))
+    by_source = dict(others.order_by().values_list("source").annotate(total=Count("id")).values_list("source", "total"))
+    return AnswerPreview(**row, own=items.filter(concern_condition(account)).count(), by_source=by_source)
+
+
+def answer_items(*, author: Author, campaign: Campaign, selection: ItemSelection, answer: str, comment: str = "",
+                 new_until: datetime | None = None, max_items: int = MAX_BULK_ITEMS) -> AnswerOutcome:
+    """Give the same answer to these items. An empty answer undoes earlier ones. A new answer replaces an earlier one.
+
+    new_until: the new end of the access; only for the answer `shorten`. Runs a fixed number of statements.
+    Raise ReviewError if the campaign is not open, the answer is invalid, or no item or too many items are selected.
+    """
+    _check_answer(answer, comment, new_until)
+    with _open_campaign(author, campaign) as (head, account):
+        items, own = _selected_items(account, campaign, selection, max_items, person=accounts_of(author))
+        if answer == Answer.SHORTEN:
+            _check_shortens(items, new_until)
+        before = counts_by_reviewer(items)
+        count = sum(counts["items"] for counts in before.values())
+        now = timezone.now() if answer else None
+        numbers = items.values("pk") if count > MAX_SELECTED else list(items.values_list("pk", flat=True))
+        ReviewItem.objects.filter(pk__in=numbers).update(
+            answer=answer, comment=comment if answer else "", new_until=new_until, answered_by=author.name if answer else "",
+            answered_at=now)
+        change_shares(campaign, {reviewer: {"answered": (counts["items"] if answer else 0) - counts["answered"]}
+                                 for reviewer, counts in before.items()})
+        if answer in (Answer.REVOKE, Answer.SHORTEN):
+            add_makers(campaign, accounts_of(author))
+        verb = answer or UNDO
+        revision = append_to_journal(head, [Change(
+            "review-answer", detail=f"{campaign}: {verb} {quantity(count, 'item', 'items')}", reason=comment)], author=author)
+    return AnswerOutcome(count, own, f"{_PAST_TENSES[verb]} {quantity(count, 'item', 'items')}", revision)
+
+
+def assign_items(*, author: Author, campaign: Campaign, selection: ItemSelection, reviewer: str = "", comment: str = "",
+                 max_items: int = MAX_BULK_ITEMS) -> AnswerOutcome:
+    """Move items to another reviewer, or with an empty name to the escalation of the campaign. Their answers are undone.
+
+    Reviewers can only move their items to the escalation, because naming accounts would show which exist. Items about the new
+    reviewer are not moved.
+    """
+    _check_comment(comment)
+    with _open_campaign(author, campaign) as (head, account):
+        if reviewer and not account.can(Capability.APPROVE):
+            raise ReviewError("only administrators can choose a reviewer: return the items instead", field="reviewer")
+        items, own = _selected_items(account, campaign, selection, max_items, includes_own=True)
+        targets = _reviewer_by_name(reviewer) if reviewer else escalation_reviewers(campaign)
+        moved = move_items(campaign, items, targets, escalated=not reviewer)
+        target = f"user:{reviewer}" if reviewer else "the escalation"
+        detail = f"{campaign}: {quantity(moved, 'item', 'items')} to {target}"
+        revision = append_to_journal(head, [Change("review-assign", detail=detail, reason=comment)], author=author)
+    return AnswerOutcome(moved, own, f"moved {quantity(moved, 'item', 'items')} to {target}", revision)
+
+
+def sign_off(*, author: Author, campaign: Campaign) -> bool:
+    """Sign off the share of the author, in which every item has an answer. Return whether all shares are signed off now."""
+    with _open_campaign(author, campaign) as (head, account):
+        share = share_to_sign_off(account, campaign.shares.filter(Q(reviewer=account) | Q(reviewer=None)))
+        if share is None:
+            raise ReviewError("you have no items in this review")
+        if share.open_count:
+            raise ReviewError(f"{quantity(share.open_count, 'item has', 'items have')} no answer yet: answer or return "
+                              f"{'it' if share.open_count == 1 else 'them'} first")
+        ReviewShare.objects.filter(pk=share.pk).update(signed_off_at=timezone.now())
+        append_to_journal(head, [Change("review-sign-off", detail=f"{campaign}: {share.item_count:,} items")], author=author)
+        return is_signed_off(campaign)
+
+
+def move_items(campaign: Campaign, items: QuerySet[ReviewItem], reviewers: list[int], *, escalated: bool) -> int:
+    """Move items to these reviewers in turn, so that the items of a principal stay together. Return the number of items.
+
+    An item goes to administrators if there are no reviewers, or if it is about the access of its new reviewer. Runs a few
+    statements for each reviewer.
+    """
+    numbers = list(items.values_list("pk", "principal_id"))
+    selected = ReviewItem.objects.filter(pk__among=[pk for pk, _ in numbers])
+    before = counts_by_reviewer(selected)
+    values = {"escalated": escalated, "answer": Answer.OPEN, "comment": "", "new_until": None, "answered_by": "",
+              "answered_at": None}
+    selected.update(reviewer=None, **values)
+    for place, user in enumerate(User.objects.filter(pk__in=reviewers).order_by("pk")):
+        own = [pk for pk, principal in numbers if principal % len(reviewers) == place]
+        ReviewItem.objects.filter(pk__among=own).exclude(concern_condition(user)).update(reviewer=user)
+    changes: dict[int | None, Counter] = {}
+    for reviewer, counts in before.items():
+        changes.setdefault(reviewer, Counter()).subtract(counts)
+    for reviewer, counts in counts_by_reviewer(selected).items():
+        changes.setdefault(reviewer, Counter()).update(counts)
+    change_shares(campaign, changes)
+    return len(numbers)
+
+
+def escalation_reviewers(campaign: Campaign) -> list[int]:
+    """Return the primary keys of the users to which items are escalated; an empty list for administrators."""
+    try:
+        return reviewers_of_group(campaign.escalation_group, field="escalation_group") if campaign.escalation_group else []
+    except ReviewError:
+        # the group was removed or is empty by now
+        return []
+
+
+_PAST_TENSES = {Answer.KEEP: "kept", Answer.REVOKE: "marked to revoke", Answer.SHORTEN: "marked to shorten",
+                UNDO: "undid the answer of"}
+
+
+@contextmanager
+def _open_campaign(author: Author, campaign: Campaign) -> Iterator[tuple[JournalHead, User]]:
+    """Open a transaction, lock the journal, refresh the campaign, and yield the head of the journal and the author's account.
+
+    Raise NotAdministrator if the account is not active, ReviewError if the campaign is not open.
+    """
+    with transaction.atomic():
+        head = lock_journal()
+        account = User.objects.filter(pk=author.user_id, is_active=True).first()
+        if account is None:
+            raise NotAdministrator(f"`{author.name}` is not an active account, so it cannot answer items")
+        campaign.refresh_from_db()
+        if campaign.state != CampaignState.OPEN:
+            raise ReviewError(f"{campaign} is {campaign.state}, so its items cannot be changed")
+        yield head, account
+
+
+def _selected_items(account: User, campaign: Campaign, selection: ItemSelection, max_items: int, *, person: Collection[int] = (),
+                    includes_own: bool = False) -> tuple[QuerySet[ReviewItem], int]:
+    """Return the selected items that the account may answer, and the number of skipped items about the account.
+
+    person: the keys of the accounts of the person who answers.
+    """
+    selected, concern = selection.of(answerable_items(account, campaign)), concern_condition(account, person)
+    items = selected if includes_own else selected.exclude(concern)
+    count = items[: max_items + 1].count()
+    own = 0 if includes_own else selected.filter(concern)[: max_items + 1].count()
+    if count > max_items:
+        raise ReviewError(f"more than {max_items:,} items are selected, which is the limit: use a narrower filter", field="items")
+    if not count:
+        raise ReviewError("these items are about your own access, so another reviewer must answer them: return them" if own else
+                          "no item is selected that you can answer", field="items")
+    return items, own
+
+
+def _reviewer_by_name(name: str) -> list[int]:
+    reviewer = User.objects.filter(reviewer_condition(), username=name).values_list("pk", flat=True).first()
+    if reviewer is None:
+        raise ReviewError(f"user:{name} does not exist or cannot review: name the active account of a person", field="reviewer")
+    return [reviewer]
+
+
+def _check_answer(answer: str, comment: str, new_until: datetime | None) -> None:
+    if answer not in Answer.values:
+        raise ReviewError(f"`{answer}` is not an answer: use {', '.join(filter(None, Answer.values))}, or an empty text to undo",
+                          field="answer")
+    if (answer == Answer.SHORTEN) != (new_until is not None):
+        raise ReviewError("a new end is needed to shorten access" if new_until is None else
+                          "a new end has a meaning only with the answer shorten", field="until")
+    if new_until is not None and timezone.is_naive(new_until):
+        raise ReviewError("the new end has no time zone: add one, such as 2026-12-31T17:00:00+01:00", field="until")
+    if new_until is not None and new_until <= timezone.now():
+        raise ReviewError("the new end is in the past: revoke instead, or choose a later time", field="until")
+    Validity.between(None, new_until)
+    _check_comment(comment)
+
+
+def _check_comment(comment: str) -> None:
+    if fault := storage_fault(comment, MAX_REASON_CHARACTERS):
+        raise ReviewError(f"the comment cannot be stored: {fault}", field="comment")
+
+
+def _check_shortens(items: QuerySet[ReviewItem], new_until: datetime | None) -> None:
+    if longer := items.filter(valid_until__lte=new_until).order_by("pk").first():
+        raise ReviewError(f"item {longer.pk} ends before the new end: choose an earlier time", field="until")

@@ -1,0 +1,175 @@
+"""Create, repeat and cancel campaigns, and create the next campaign of a recurrence."""
+
+import calendar
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from django.utils import timezone
+
+from entities.text import storage_fault
+from grants.changes.authority import administrator_transaction
+from grants.changes.persons import accounts_of
+from grants.journal import Author, Change, append_to_journal
+from grants.models.reviews import Campaign, CampaignState, Recurrence, ReviewerRule, UnansweredRule
+from grants.principal_names import MAX_REASON_CHARACTERS, control_character_fault
+from grants.reviews.errors import ReviewError
+from grants.reviews.reviewers import reviewers_of_group
+from grants.reviews.scope import check_scope_names, parse_scope
+
+MAX_TITLE_CHARACTERS = 200
+MAX_DAYS = 366
+# later times, and the deadlines of following reviews, may not exist in the calendar
+MAX_DAYS_TO_DEADLINE = 36_525
+UNFINISHED = (CampaignState.PREPARING, CampaignState.OPEN, CampaignState.FINISHING)
+MAX_UNFINISHED = 100
+
+
+@dataclass(frozen=True, slots=True)
+class CampaignOptions:
+    """The input for a campaign. The fields are those of `Campaign`; scope: see `grants.reviews.scope.parse_scope`."""
+
+    title: str
+    deadline: datetime
+    scope: Mapping = field(default_factory=dict)
+    description: str = ""
+    reviewer_rule: str = ReviewerRule.ADMINISTRATORS
+    reviewer_group: str = ""
+    escalation_group: str = ""
+    unanswered: str = UnansweredRule.LIST
+    recurrence: str = Recurrence.NEVER
+    reminder_days: int = 7
+    escalation_days: int = 0
+
+
+def create_campaign(*, author: Author, options: CampaignOptions) -> Campaign:
+    """Store a campaign that is to be prepared. Raise NotAdministrator, or ReviewError if an option is invalid."""
+    _check(options)
+    with administrator_transaction(author) as head:
+        _check_unfinished_count()
+        campaign = _create(options, created_by=author.name, creator_ids=sorted(accounts_of(author)))
+        append_to_journal(head, [_start_line(campaign)], author=author)
+    return campaign
+
+
+def create_next_campaign(campaign: Campaign) -> Campaign | None:
+    """Create the campaign that follows a recurring one, when it is due. Return None if it exists or is not due.
+
+    It lasts as long as the one before it. Its items are compared with the campaign before.
+    """
+    if not campaign.recurrence or campaign.next_created or campaign.state == CampaignState.CANCELLED:
+        return None
+    start = months_later(campaign.created_at, int(campaign.recurrence))
+    if start > timezone.now():
+        return None
+    author = Author("review", reason=f"follows {campaign}")
+    with administrator_transaction(author) as head:
+        if not Campaign.objects.filter(pk=campaign.pk, next_created=False).update(next_created=True):
+            return None
+        duration = campaign.deadline - campaign.created_at
+        now = timezone.now()
+        following = _create(CampaignOptions(
+            campaign.title, max(start + duration, now + timedelta(days=1)), campaign.scope, campaign.description,
+            campaign.reviewer_rule, campaign.reviewer_group, campaign.escalation_group, campaign.unanswered, campaign.recurrence,
+            campaign.reminder_days, campaign.escalation_days), created_by=campaign.created_by, creator_ids=campaign.creator_ids,
+            previous=campaign)
+        append_to_journal(head, [_start_line(following)], author=author)
+    return following
+
+
+def cancel_campaign(*, author: Author, number: int) -> Campaign:
+    """Cancel a campaign that is not finished. Its answers have no effect. A recurrence ends."""
+    with administrator_transaction(author) as head:
+        campaign = Campaign.objects.select_for_update().filter(pk=number).first()
+        if campaign is None:
+            raise ReviewError(f"review {number} does not exist: correct the number")
+        if campaign.state in (CampaignState.FINISHED, CampaignState.FINISHING, CampaignState.CANCELLED):
+            raise ReviewError(f"{campaign} is {campaign.state}, so it cannot be cancelled")
+        campaign.state, campaign.finished_at, campaign.finished_by = CampaignState.CANCELLED, timezone.now(), author.name
+        campaign.save(update_fields=["state", "finished_at", "finished_by"])
+        append_to_journal(head, [Change("review-cancel", detail=f"{campaign}: {campaign.title}")], author=author)
+    return campaign
+
+
+def retry_campaign(*, author: Author, number: int) -> Campaign:
+    """Let a campaign whose preparation failed be prepared again. Raise NotAdministrator or ReviewError."""
+    with administrator_transaction(author) as head:
+        campaign = Campaign.objects.select_for_update().filter(pk=number).first()
+        if campaign is None:
+            raise ReviewError(f"review {number} does not exist: correct the number")
+        if campaign.state != CampaignState.FAILED:
+            raise ReviewError(f"{campaign} is {campaign.state}: only a failed review can be prepared again")
+        if campaign.deadline <= timezone.now():
+            raise ReviewError("the deadline has passed: start another review")
+        _check_unfinished_count()
+        campaign.state, campaign.error, campaign.item_count = CampaignState.PREPARING, "", 0
+        campaign.attempt, campaign.heartbeat_at, campaign.sent_at = 0, None, None
+        campaign.save(update_fields=["state", "error", "item_count", "attempt", "heartbeat_at", "sent_at"])
+        append_to_journal(head, [Change("review-retry", detail=f"{campaign}: {campaign.title}")], author=author)
+    return campaign
+
+
+def add_makers(campaign: Campaign, accounts: Iterable[int]) -> None:
+    """Record that the persons with these accounts decided to end access. For the rules of four eyes, they make the resulting
+    plans.
+
+    The caller holds the lock of the journal.
+    """
+    campaign.maker_ids = sorted({*campaign.maker_ids, *accounts})
+    campaign.save(update_fields=["maker_ids"])
+
+
+def months_later(start: datetime, months: int) -> datetime:
+    """Return the time this many months later, on the last day of the month if it has fewer days."""
+    month = start.month - 1 + months
+    year, month = start.year + month // 12, month % 12 + 1
+    return start.replace(year=year, month=month, day=min(start.day, calendar.monthrange(year, month)[1]))
+
+
+def _create(options: CampaignOptions, *, created_by: str, creator_ids: list[int], previous: Campaign | None = None) -> Campaign:
+    return Campaign.objects.create(
+        title=options.title, description=options.description, scope=parse_scope(options.scope).as_json(),
+        reviewer_rule=options.reviewer_rule, reviewer_group=options.reviewer_group, escalation_group=options.escalation_group,
+        deadline=options.deadline, unanswered=options.unanswered, recurrence=options.recurrence,
+        reminder_days=options.reminder_days, escalation_days=options.escalation_days, created_by=created_by,
+        creator_ids=creator_ids, previous=previous)
+
+
+def _start_line(campaign: Campaign) -> Change:
+    deadline = campaign.deadline.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return Change("review-start", detail=f"{campaign}: {campaign.title}; {parse_scope(campaign.scope)}; deadline {deadline}")
+
+
+def _check_unfinished_count() -> None:
+    if Campaign.objects.filter(state__in=UNFINISHED).count() >= MAX_UNFINISHED:
+        raise ReviewError(f"{MAX_UNFINISHED} reviews are not finished: finish or cancel one of them first")
+
+
+def _check(options: CampaignOptions) -> None:
+    if not options.title.strip():
+        raise ReviewError("the title is empty: write what is reviewed", field="title")
+    if len(options.title) > MAX_TITLE_CHARACTERS:
+        raise ReviewError(f"the title has {len(options.title):,} characters; {MAX_TITLE_CHARACTERS} are allowed", field="title")
+    if fault := control_character_fault("the title", options.title):
+        raise ReviewError(fault, field="title")
+    if fault := storage_fault(options.description, MAX_REASON_CHARACTERS):
+        raise ReviewError(f"the description cannot be stored: {fault}", field="description")
+    if timezone.is_naive(options.deadline):
+        raise ReviewError("the deadline has no time zone: add one, such as 2026-12-31T17:00:00+01:00", field="deadline")
+    if options.deadline <= timezone.now():
+        raise ReviewError("the deadline is in the past: choose a later one", field="deadline")
+    if options.deadline - timezone.now() > timedelta(days=MAX_DAYS_TO_DEADLINE):
+        raise ReviewError(f"the deadline is more than {MAX_DAYS_TO_DEADLINE:,} days away: choose an earlier one",
+                          field="deadline")
+    for name, choices in (("reviewer_rule", ReviewerRule), ("unanswered", UnansweredRule), ("recurrence", Recurrence)):
+        if getattr(options, name) not in choices.values:
+            raise ReviewError(f"`{getattr(options, name)}` is not one of {', '.join(filter(None, choices.values))}", field=name)
+    for name in ("reminder_days", "escalation_days"):
+        if not 0 <= getattr(options, name) <= MAX_DAYS:
+            raise ReviewError(f"{name} must be a number from 0 to {MAX_DAYS}", field=name)
+    if bool(options.reviewer_group) != (options.reviewer_rule == ReviewerRule.GROUP):
+        raise ReviewError("name a group of reviewers if, and only if, the members of a group review", field="reviewer_group")
+    for name in ("reviewer_group", "escalation_group"):
+        if group := getattr(options, name):
+            reviewers_of_group(group, field=name)
+    check_scope_names(parse_scope(options.scope))

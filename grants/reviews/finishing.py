@@ -1,0 +1,154 @@
+"""Finish a campaign: end the answers, and turn them into plans that an administrator applies."""
+
+from collections.abc import Iterator, Mapping
+from itertools import islice
+
+from django.db import transaction
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
+from django.utils import timezone
+
+from entities.vocabulary import quantity
+from grants.changes.authority import administrator_transaction
+from grants.changes.persons import accounts_of
+from grants.errors import PlanError
+from grants.journal import Author, Change, append_to_journal, current_revision
+from grants.models import GroupGrant, Membership, Plan, PlanVerb, UserGrant
+from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewPlan, UnansweredRule
+from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.reviews.campaigns import add_makers
+from grants.reviews.errors import ReviewError
+from grants.reviews.selection import CHANGED_ANSWER
+from grants.validity import Validity
+
+ITEMS_PER_READ = 2_000
+AUTHOR = Author("review", reason="the result of an access review")
+_ROWS: Mapping[str, QuerySet] = {
+    ItemSource.USER: UserGrant.objects.select_related("user", "content_object"),
+    ItemSource.GROUP: GroupGrant.objects.select_related("group", "content_object"),
+    ItemSource.MEMBERSHIP: Membership.objects.select_related("user", "group"),
+}
+
+
+def request_finish(*, author: Author, number: int) -> Campaign:
+    """End the answers of an open campaign. Its plans and its evidence are written afterwards."""
+    with administrator_transaction(author) as head:
+        campaign = Campaign.objects.select_for_update().filter(pk=number).first()
+        if campaign is None:
+            raise ReviewError(f"review {number} does not exist: correct the number")
+        if campaign.state != CampaignState.OPEN:
+            raise ReviewError(f"{campaign} is {campaign.state}, so it cannot be finished")
+        campaign.state, campaign.finished_by, campaign.figures = CampaignState.FINISHING, author.name, figures(campaign)
+        campaign.heartbeat_at, campaign.attempt, campaign.sent_at = None, 0, None
+        if campaign.unanswered == UnansweredRule.REVOKE and campaign.figures["open"]:
+            add_makers(campaign, {*campaign.creator_ids, *accounts_of(author)})
+        campaign.save(update_fields=["state", "finished_by", "figures", "heartbeat_at", "attempt", "sent_at"])
+        counts = ", ".join(f"{name} {campaign.figures[name]:,}" for name in ("keep", "revoke", "shorten", "open"))
+        append_to_journal(head, [Change("review-finish", detail=f"{campaign}: {counts}")], author=author)
+    return campaign
+
+
+def claim_finish(number: int) -> Campaign | None:
+    """Claim a campaign in the state `finishing`. Return None in another state, or if another process finishes it."""
+    rows = Campaign.objects.filter(pk=number, state=CampaignState.FINISHING, heartbeat_at=None)
+    if not rows.update(heartbeat_at=timezone.now(), attempt=F("attempt") + 1):
+        return None
+    return Campaign.objects.get(pk=number)
+
+
+def create_result_plans(campaign: Campaign) -> list[Plan]:
+    """Create the plans with the result of the answers, each with at most MAX_PLAN_ITEMS items. Return the plans if they exist.
+
+    Grants and memberships that were removed since are left out. Return an empty list if nothing changes.
+    """
+    if plans := list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk")):
+        return plans
+    changes = result_changes(campaign)
+    with transaction.atomic():
+        number = 0
+        while part := list(islice(changes, MAX_PLAN_ITEMS)):
+            number += 1
+            try:
+                plan = create_plan(author=AUTHOR, draft=PlanDraft(
+                    title=f"Result of {campaign}: {campaign.title}" + (f" (part {number})" if number > 1 else ""),
+                    origin=PlanOrigin.REVIEW, changes=part, base_revision=current_revision(), recipe={"review": campaign.pk},
+                    maker_ids=campaign.maker_ids))
+            except PlanError as error:
+                raise ReviewError(f"the plan cannot be created: {error}") from None
+            ReviewPlan.objects.create(campaign=campaign, plan=plan)
+            plans.append(plan)
+    return plans
+
+
+def close_campaign(campaign: Campaign, *, path: str = "", sha256: str = "") -> None:
+    """Mark a campaign as finished. path, sha256: of its evidence bundle."""
+    Campaign.objects.filter(pk=campaign.pk, state=CampaignState.FINISHING, attempt=campaign.attempt).update(
+        state=CampaignState.FINISHED, finished_at=timezone.now(), heartbeat_at=None, path=path, sha256=sha256, error="")
+    campaign.refresh_from_db()
+
+
+def items_to_end(campaign: Campaign) -> QuerySet[ReviewItem]:
+    """Return the items that lead to a change: those to revoke or shorten, and unanswered ones if the campaign revokes them."""
+    answers = [Answer.REVOKE, Answer.SHORTEN]
+    if campaign.unanswered == UnansweredRule.REVOKE:
+        answers.append(Answer.OPEN)
+    return ReviewItem.objects.filter(campaign=campaign, answer__in=answers)
+
+
+def result_changes(campaign: Campaign) -> Iterator[PlanChange]:
+    """Yield the changes that the answers ask for, with the current names of principals.
+
+    Runs one query, and three for every ITEMS_PER_READ items.
+    """
+    now = timezone.now()
+    items = items_to_end(campaign).order_by("id").iterator(chunk_size=ITEMS_PER_READ)
+    while part := list(islice(items, ITEMS_PER_READ)):
+        rows = {source: query.in_bulk([item.grant_id for item in part if item.source == source])
+                for source, query in _ROWS.items()}
+        for item in part:
+            row = rows[item.source].get(item.grant_id)
+            if row is None:
+                continue
+            is_shorter = item.answer == Answer.SHORTEN and item.new_until > now
+            if is_shorter and row.valid_until is not None and row.valid_until <= item.new_until:
+                continue
+            # an end that has passed since the answer, or that is before the beginning, leaves no access
+            has_period = is_shorter and (row.valid_from is None or row.valid_from < item.new_until)
+            yield _change(item, row, Validity(row.valid_from, item.new_until) if has_period else None)
+
+
+def _change(item: ReviewItem, row, validity: Validity | None) -> PlanChange:
+    """Return the change that gives the reviewed grant or membership this period; None ends it."""
+    principal = f"group:{row.group.name}" if item.source == ItemSource.GROUP else f"user:{row.user.username}"
+    if item.source == ItemSource.MEMBERSHIP:
+        target, verb = f"group:{row.group.name}", PlanVerb.LEAVE if validity is None else PlanVerb.JOIN
+        return (verb.value, principal, target, None, *filter(None, [validity]))
+    verb = PlanVerb.REVOKE if validity is None else PlanVerb.GRANT
+    return (verb.value, principal, row.content_object.address, row.privilege, *filter(None, [validity]))
+
+
+def figures(campaign: Campaign) -> dict[str, int]:
+    """Return the counts of items by answer, and of the differences from the previous campaign. Runs at most three queries."""
+    items = ReviewItem.objects.filter(campaign=campaign)
+    counts = items.aggregate(
+        items=Count("id"), **{answer or "open": Count("id", filter=Q(answer=answer)) for answer in Answer.values},
+        strands=Count("id", filter=Q(answer=Answer.REVOKE, admins_left__isnull=False)))
+    if campaign.previous_id is None:
+        return counts
+    changes = items.aggregate(new=Count("id", filter=Q(is_new=True)), changed=Count("id", filter=CHANGED_ANSWER))
+    return counts | changes | {"gone": gone_items(campaign).count()}
+
+
+def gone_items(campaign: Campaign) -> QuerySet[ReviewItem]:
+    """Return the items of the previous campaign that this one does not contain."""
+    now = ReviewItem.objects.filter(campaign=campaign, source=OuterRef("source"), grant_id=OuterRef("grant_id"))
+    return ReviewItem.objects.filter(~Exists(now), campaign=campaign.previous_id or 0)
+
+
+def summary(campaign: Campaign) -> str:
+    """Return a sentence with the result of a campaign. Only its plans change access, so it names what is to be done."""
+    counts = campaign.figures
+    unanswered = counts.get("open", 0)
+    is_revoked = unanswered and campaign.unanswered == UnansweredRule.REVOKE
+    return (f"{quantity(counts.get('items', 0), 'item', 'items')}: {counts.get('keep', 0):,} kept, {counts.get('revoke', 0):,} "
+            f"to revoke, {counts.get('shorten', 0):,} to shorten, {unanswered:,} without an answer"
+            f"{' (also to revoke)' if is_revoked else ''}")

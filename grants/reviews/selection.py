@@ -1,0 +1,115 @@
+"""Which items an account sees and may answer, and filters of items."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+from django.db.models import F, Q, QuerySet
+from django.db.models.functions import Abs
+
+from entities.vocabulary import KINDS, Privilege
+from grants.models import User, permission_ids
+from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewShare
+from grants.reviews.errors import ReviewError
+from grants.roles.capabilities import Capability
+
+# a cancelled or failed campaign has no items that a reviewer could answer
+STATES_FOR_REVIEWERS = (CampaignState.OPEN, CampaignState.FINISHING, CampaignState.FINISHED)
+OPEN = "open"
+ANSWER_FILTERS = (OPEN, *filter(None, Answer.values))
+CHANGED_ANSWER = ~Q(previous_answer="") & ~Q(answer="") & ~Q(answer=F("previous_answer"))
+FLAG_CONDITIONS = {
+    "unused": Q(last_used_on=None), "redundant": ~Q(redundant_through=""), "strands": Q(admins_left__isnull=False),
+    "ended": Q(is_ended=True), "new": Q(is_new=True), "changed": CHANGED_ANSWER, "escalated": Q(escalated=True),
+}
+ADMINISTRATORS = "administrators"
+
+
+@dataclass(frozen=True, slots=True)
+class ItemFilter:
+    """Conditions on items; an empty one is always met.
+
+    answer: `open`, or a value of Answer. principal: the name of the user or group. group: of memberships.
+    reviewer: the name of a reviewer, or `administrators`. unused: no known use. ended: its period is over.
+    changed: the answer is not the previous one.
+    """
+
+    answer: str = ""
+    source: str = ""
+    kind: str = ""
+    namespace: str = ""
+    privilege: str = ""
+    principal: str = ""
+    group: str = ""
+    reviewer: str = ""
+    unused: bool = False
+    redundant: bool = False
+    strands: bool = False
+    ended: bool = False
+    new: bool = False
+    changed: bool = False
+    escalated: bool = False
+
+    def as_mapping(self) -> dict:
+        """Return the conditions that are set."""
+        return {name: value for name, value in asdict(self).items() if value}
+
+
+def parse_filter(data: Mapping) -> ItemFilter:
+    """Return the filter of these texts and booleans. Raise ReviewError if one is invalid."""
+    if unknown := sorted(set(data) - set(ItemFilter.__dataclass_fields__)):
+        raise ReviewError(f"`{unknown[0]}` is not a filter of items", field="filter")
+    for name, allowed in (("answer", ANSWER_FILTERS), ("source", ItemSource.values), ("kind", list(KINDS)),
+                          ("privilege", list(Privilege))):
+        if (value := data.get(name)) and value not in allowed:
+            raise ReviewError(f"`{value}` is not one of {', '.join(allowed)}", field=name)
+    return ItemFilter(**data)
+
+
+def visible_campaigns(account: User) -> QuerySet[Campaign]:
+    """Return all campaigns for administrators and auditors, otherwise those in which the account reviews items."""
+    if account.can_see_all:
+        return Campaign.objects.all()
+    shares = ReviewShare.objects.filter(reviewer=account, item_count__gt=0).order_by()
+    return Campaign.objects.filter(pk__in=shares.values("campaign"), state__in=STATES_FOR_REVIEWERS)
+
+
+def visible_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:
+    """Return all items for administrators and auditors, otherwise the items that the account reviews."""
+    items = ReviewItem.objects.filter(campaign=campaign)
+    if account.can_see_all:
+        return items
+    return items.filter(reviewer=account) if campaign.state in STATES_FOR_REVIEWERS else items.none()
+
+
+def answerable_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:
+    """Return all items for accounts that approve, otherwise the items that the account reviews.
+
+    Items about the account itself are among them; `grants.reviews.answers` skips them.
+    """
+    items = ReviewItem.objects.filter(campaign=campaign)
+    return items if account.can(Capability.APPROVE) else items.filter(reviewer=account)
+
+
+def matching_items(items: QuerySet[ReviewItem], filter_: ItemFilter) -> QuerySet[ReviewItem]:
+    """Return the items that meet a filter.
+
+    The annotation `place` is the sort key for pages. It equals the number of the item. If the source is the only filter, it is
+    written as an expression that makes PostgreSQL use the index of the source (see `ReviewItem`).
+    """
+    has_only_source = filter_.source and not set(filter_.as_mapping()) - {"source", "answer"}
+    items = items.annotate(place=Abs("pk") if has_only_source else F("pk"))
+    equal = {"source": filter_.source, "kind": filter_.kind, "namespace": filter_.namespace,
+             "principal_name": filter_.principal, "group_name": filter_.group}
+    items = items.filter(**{name: value for name, value in equal.items() if value})
+    if filter_.answer:
+        items = items.filter(answer=Answer.OPEN if filter_.answer == OPEN else filter_.answer)
+    if filter_.privilege:
+        items = items.filter(permission_id=permission_ids()[Privilege(filter_.privilege)])
+    if filter_.reviewer:
+        reviewer = User.objects.filter(username=filter_.reviewer).values_list("pk", flat=True).first()
+        items = items.filter(reviewer=None) if filter_.reviewer == ADMINISTRATORS else items.filter(reviewer=reviewer or 0)
+    for name, condition in FLAG_CONDITIONS.items():
+        if getattr(filter_, name):
+            items = items.filter(condition)
+    return items
+

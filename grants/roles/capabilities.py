@@ -1,0 +1,104 @@
+"""The table of console roles and capabilities.
+
+Pages, REST, services and commands ask for a capability, never for a role. docs/roles.md has the same table.
+"""
+
+from enum import StrEnum
+
+from django.db.models import TextChoices
+
+
+class Role(TextChoices):
+    """The console role of an account. It grants no access to data."""
+
+    ORDINARY = "ordinary", "Ordinary"
+    AUDITOR = "auditor", "Auditor"
+    ADMINISTRATOR = "administrator", "Administrator"
+    SECURITY_ADMINISTRATOR = "security-administrator", "Security administrator"
+    APPROVER = "approver", "Approver"
+    OPERATOR = "operator", "Operator"
+
+
+class Capability(StrEnum):
+    """What an account may do in the console, on all entities or accounts."""
+
+    READ_ALL = "read_all"
+    READ_JOURNAL = "read_journal"
+    READ_REPORTS = "read_reports"
+    READ_ACCOUNTS = "read_accounts"
+    READ_SECURITY_EVENTS = "read_security_events"
+    SEE_AS = "see_as"
+    APPROVE = "approve"
+    CHANGE_GRANTS = "change_grants"
+    MANAGE_ACCOUNTS = "manage_accounts"
+    MANAGE_TOKENS = "manage_tokens"
+    RUN_ANALYSES = "run_analyses"
+    MANAGE_SETTINGS = "manage_settings"
+
+
+DESCRIPTIONS = {
+    Capability.READ_ALL: "see every entity, principal, grant, decision and plan",
+    Capability.READ_JOURNAL: "see the journal, the history, earlier states, evidence and webhooks",
+    Capability.READ_REPORTS: "see the analyses, their reports and the status of the console",
+    Capability.READ_ACCOUNTS: "see the accounts, API tokens and sessions",
+    Capability.READ_SECURITY_EVENTS: "see the security events",
+    Capability.SEE_AS: "see the console as another user, without changing anything",
+    Capability.APPROVE: "approve requests and reviews",
+    Capability.CHANGE_GRANTS: "change grants, groups, memberships and entities; create and apply plans; rename and remove "
+                              "users",
+    Capability.MANAGE_ACCOUNTS: "add, change, activate and deactivate accounts; reset passwords and second factors; unlink "
+                                "identities; end sessions",
+    Capability.MANAGE_TOKENS: "create and revoke API tokens",
+    Capability.RUN_ANALYSES: "start and cancel runs, and change schedules",
+    Capability.MANAGE_SETTINGS: "change the active generation, webhooks, data stewards and the limits of delegation",
+}
+
+CAPABILITIES: dict[Role, frozenset[Capability]] = {
+    Role.ORDINARY: frozenset(),
+    Role.AUDITOR: frozenset({
+        Capability.READ_ALL, Capability.READ_JOURNAL, Capability.READ_REPORTS, Capability.READ_ACCOUNTS,
+        Capability.READ_SECURITY_EVENTS, Capability.SEE_AS,
+    }),
+    Role.ADMINISTRATOR: frozenset(Capability),
+    Role.SECURITY_ADMINISTRATOR: frozenset({
+        Capability.READ_ACCOUNTS, Capability.READ_SECURITY_EVENTS, Capability.MANAGE_ACCOUNTS, Capability.MANAGE_TOKENS,
+    }),
+    Role.APPROVER: frozenset({Capability.READ_ALL, Capability.APPROVE}),
+    Role.OPERATOR: frozenset({Capability.READ_REPORTS, Capability.RUN_ANALYSES}),
+}
+
+# with one of these, an account can change something over REST
+CHANGING_CAPABILITIES = frozenset({
+    Capability.APPROVE, Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS, Capability.MANAGE_TOKENS, Capability.RUN_ANALYSES,
+    Capability.MANAGE_SETTINGS,
+})
+
+
+# Accounts with these roles may change grants by delegation (grants.authority.delegation). The other roles must not change grants.
+DELEGATE_ROLES = (Role.ORDINARY, Role.APPROVER, Role.ADMINISTRATOR)
+
+
+def capabilities_of(role: str) -> frozenset[Capability]:
+    """Return the capabilities of a role; none for an unknown role."""
+    return CAPABILITIES.get(role, frozenset())
+
+
+def roles_with(*capabilities: Capability) -> list[Role]:
+    """Return the roles that have at least one of the capabilities."""
+    return [role for role, given in CAPABILITIES.items() if given.intersection(capabilities)]
+
+
+def role_includes(role: str, other: str) -> bool:
+    """Return whether a role has every capability of the other one.
+
+    An account manages only accounts whose role its own role includes. Otherwise it could reset a password, sign in with it, and
+    do more than its own role allows.
+    """
+    return capabilities_of(role) >= capabilities_of(other)
+
+
+def role_names(*capabilities: Capability) -> str:
+    """Return the roles with one of the capabilities as text, such as `administrators and auditors`, most powerful first."""
+    roles = sorted(roles_with(*capabilities), key=lambda role: (-len(CAPABILITIES[role]), role))
+    names = [f"{role.label.lower()}s" for role in roles]
+    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))

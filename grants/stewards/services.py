@@ -1,0 +1,51 @@
+"""Assign users and groups as data stewards of namespaces."""
+
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from entities.address import Address
+from entities.selectors import entity_at
+from grants.changes.authority import administrator_transaction
+from grants.changes.outcomes import Outcome
+from grants.errors import PrincipalError, StewardError
+from grants.journal import Author, Change, append_to_journal
+from grants.models import NamespaceSteward, User
+from grants.principal_names import parse_principal
+from grants.principal_rows import principals_by_name
+from grants.roles.capabilities import Capability
+
+
+def add_steward(*, author: Author, namespace: Address, principal: str) -> Outcome:
+    """Make a user or a group, such as `group:analysts`, data steward of a registered namespace.
+
+    Raise StewardError if there is no such namespace, PrincipalError if there is no such principal.
+    """
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
+        if namespace.kind != "namespace" or entity_at(namespace) is None:
+            raise StewardError(f"{namespace} is not a registered namespace: only a namespace can have data stewards")
+        column = _column(principal)
+        _, has_changed = NamespaceSteward.objects.get_or_create(namespace=namespace.key, **column, defaults={
+            "assigned_by": author.name, "assigned_at": timezone.now(), "reason": author.reason})
+        if not has_changed:
+            return Outcome(False, f"{principal} is a data steward of {namespace} already: nothing changed", head.revision)
+        revision = append_to_journal(head, [Change("steward-add", principal=principal, entity=str(namespace))], author=author)
+    return Outcome(True, f"{principal} is a data steward of {namespace} now", revision)
+
+
+def remove_steward(*, author: Author, namespace: Address, principal: str) -> Outcome:
+    """End the stewardship of a user or a group for a namespace. Raise PrincipalError if there is no such principal."""
+    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
+        removed, _ = NamespaceSteward.objects.filter(namespace=namespace.key, **_column(principal)).delete()
+        if not removed:
+            return Outcome(False, f"{principal} is not a data steward of {namespace}: nothing changed", head.revision)
+        revision = append_to_journal(head, [Change("steward-remove", principal=principal, entity=str(namespace))], author=author)
+    return Outcome(True, f"{principal} is no longer a data steward of {namespace}", revision)
+
+
+def _column(principal: str) -> dict[str, User | Group]:
+    """Return the column with the row of the principal."""
+    kind, _ = parse_principal(principal)
+    row = principals_by_name([principal]).get(principal)
+    if row is None:
+        raise PrincipalError(f"{principal} does not exist: add it first, or correct the name")
+    return {kind: row}

@@ -1,0 +1,122 @@
+"""Import records of use from JSON Lines, all or none. A bad line is reported with its number, field and reason.
+
+A line has the members `user`, `entity`, `day` (or `at`, a time) and `count` (by default 1). The count of a day is the larger one
+of the stored count and the imported one, so that a file can be imported again.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from entities.address import AddressError, parse_address
+from grants.bulk_rows import chunks
+from grants.errors import GrantError
+from grants.policies.times import TimeError, parse_time
+from grants.strict_json import MalformedJson, json_from_bytes
+from grants.usage.storage import UsageRecord, store_usage
+
+MEMBERS = ("user", "entity", "day", "at", "count")
+MAX_REPORTED = 100
+MAX_COUNT = 10**12
+
+
+class BadUsage(GrantError):
+    """Records are invalid. faults: (number of the line from 1, field, reason); at most MAX_REPORTED. total: of all."""
+
+    def __init__(self, faults: list[tuple[int, str, str]], total: int):
+        self.faults, self.total = faults, total
+        lines = [f"line {number}: {field}: {reason}" for number, field, reason in faults]
+        more = [f"and {total - len(faults):,} more"] if total > len(faults) else []
+        super().__init__("\n".join([*lines, *more]))
+
+
+class _BadField(Exception):
+    def __init__(self, field: str, reason: str):
+        self.field, self.reason = field, reason
+        super().__init__(reason)
+
+
+def import_usage(lines: Iterable[bytes]) -> int:
+    """Store the records of a file. Return the number of stored rows. If a line is invalid, raise BadUsage and store nothing."""
+    return import_records(_parsed_lines(lines))
+
+
+def import_records(records: Iterable[tuple[int, object]]) -> int:
+    """Store records in bounded memory. records: the number of the line, and its JSON value or an exception."""
+    faults: list[tuple[int, str, str]] = []
+    total = stored = 0
+
+    def note(number: int, field: str, reason: str) -> None:
+        nonlocal total
+        total += 1
+        if len(faults) < MAX_REPORTED:
+            faults.append((number, field, reason))
+
+    with transaction.atomic():
+        for part in chunks(records):
+            numbers: dict[UsageRecord, int] = {}
+            for number, value in part:
+                try:
+                    numbers.setdefault(parse_record(value), number)
+                except _BadField as error:
+                    note(number, error.field, error.reason)
+
+            def note_unknown(record: UsageRecord, name: str, numbers=numbers) -> None:
+                note(numbers[record], "user" if name.startswith("user:") else "entity", f"{name} is not known here")
+
+            stored += store_usage(list(numbers), note_unknown)
+        if total:
+            raise BadUsage(faults, total)
+    return stored
+
+
+def parse_record(value: object) -> UsageRecord:
+    """Return a record. Raise _BadField for the first invalid member."""
+    if isinstance(value, MalformedJson):
+        raise _BadField("line", str(value))
+    if not isinstance(value, Mapping):
+        raise _BadField("line", "this must be an object")
+    if unknown := sorted(set(value) - set(MEMBERS)):
+        raise _BadField(unknown[0], f"unknown member; the known members are {', '.join(MEMBERS)}")
+    user, entity, count = value.get("user"), value.get("entity"), value.get("count", 1)
+    if not isinstance(user, str) or not user:
+        raise _BadField("user", "this must be the name of a user")
+    if not isinstance(entity, str):
+        raise _BadField("entity", "this must be an address")
+    try:
+        address = parse_address(entity)
+    except AddressError as error:
+        raise _BadField("entity", str(error)) from None
+    if isinstance(count, bool) or not isinstance(count, int) or not 0 < count <= MAX_COUNT:
+        raise _BadField("count", f"this must be a number from 1 to {MAX_COUNT:,}")
+    return UsageRecord(user.removeprefix("user:"), address.kind, address.key, _day(value), count)
+
+
+def _day(value: Mapping) -> date:
+    if ("day" in value) == ("at" in value):
+        raise _BadField("day", "exactly one of `day` and `at` is needed")
+    field = "day" if "day" in value else "at"
+    try:
+        day = date.fromisoformat(value["day"]) if field == "day" else _utc(parse_time(value["at"])).date()
+    except (TimeError, TypeError, ValueError) as error:
+        raise _BadField(field, str(error) if isinstance(error, TimeError) else
+                        "this must be a day such as 2026-02-01") from None
+    if day > timezone.now().date() + timedelta(days=1):
+        raise _BadField(field, "this is in the future")
+    return day
+
+
+def _utc(time: datetime) -> datetime:
+    return time.astimezone(UTC)
+
+
+def _parsed_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, object]]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield number, json_from_bytes(line, text_name="the line", is_single_line=True, allows_surrogates=False)
+        except MalformedJson as error:
+            yield number, error

@@ -1,0 +1,160 @@
+"""The effect of a plan above the limits: requested from a run, shown on its page and over REST, and checked when it is applied.
+
+`test_agreement` tests the computation.
+"""
+
+import json
+
+import pytest
+
+from analytics.models import AnalysisRun, RunState
+from analytics.plan_effects.stored import StoredEffect, latest_run, stored_effect
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.models import JournalLine, Plan
+from grants.plans.permission_effect import plan_effect
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.policies.times import parse_time
+from grants.validity import Validity, at_time
+from tests.analytics.plan_effects.finished_runs import finish_effect_run
+from tests.support.cast import SETUP
+from tests.support.pages import page_html
+from tests.web.conftest import browse as browse
+from tests.web.conftest import cast as cast
+from tests.web.conftest import htmx as htmx
+
+pytestmark = pytest.mark.django_db
+
+ORDERS, LATER = parse_address("dataset:sales.orders"), "2126-01-01T00:00:00Z"
+
+
+@pytest.fixture(autouse=True)
+def storage(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+
+
+@pytest.fixture
+def large_plan(cast, settings):
+    """A plan above the limits."""
+    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", ORDERS, "READ")])
+    settings.EFFECT_MAX_GRANTS = -1
+    return plan
+
+
+def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(large_plan, browse, sent_tasks, htmx):
+    client, url = browse("ada"), f"/plans/{large_plan.pk}/"
+    page = page_html(client.get(url))
+    assert "because the change reaches more than -1 grants" in page and "Compute the effect" in page
+    assert "Compute the effect" not in page_html(browse("aud").get(url))
+    assert [browse(name).post(f"{url}effect").status_code for name in ("aud", "ned")] == [403, 404]
+    client.post(f"{url}effect", {"generation": "final"})
+    client.post(f"{url}effect", {"generation": "final"})
+    run = latest_run(large_plan, "final")
+    assert AnalysisRun.objects.count() == 1 and JournalLine.objects.latest("pk").action == "run-start"
+    AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=2, tasks_total=5)
+    section = page_html(client.get(f"{url}?generation=final", headers=htmx("permissions")))
+    assert "2 of 5 tasks" in section and 'hx-trigger="every 2s"' in section and "Compute the effect" not in section
+    assert f"/analyses/{run.pk}/" not in page_html(client.get("/analyses/"))
+    finish_effect_run(run, large_plan)
+    page = client.get(url)
+    text = page_html(page)
+    assert f"Computed by run {run.pk}" in text and "1 permission" not in page.context["to_confirm"]["confirmation"]
+    assert page.context["to_confirm"]["digest"].startswith("run-") and "Also give 4 permissions" in text
+    assert [row["row"].operation for row in page.context["permissions"]["page"].rows] == [
+        row.operation for row in sorted(StoredEffect(latest_run(large_plan, "final")).rows())]
+    assert page.context["permissions"]["page"].total > 4
+    filtered = client.get(f"{url}?effect_purpose=beyond").context["permissions"]["page"]
+    assert filtered.total == 4 and not any(row["row"].intended for row in filtered.rows)
+
+
+def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
+    client, url = browse("ada"), f"/plans/{large_plan.pk}/"
+    assert "not being computed" in page_html(client.post(f"{url}effect/cancel", follow=True))
+    client.post(f"{url}effect", {"generation": "final"})
+    AnalysisRun.objects.update(state=RunState.RUNNING)
+    assert "Cancel computation" in page_html(client.get(url)) and "Cancel computation" not in page_html(browse("aud").get(url))
+    assert [browse(name).post(f"{url}effect/cancel").status_code for name in ("aud", "ned")] == [403, 404]
+    assert latest_run(large_plan, "final").cancel_requested_at is None
+    assert "Cancelling" in page_html(client.post(f"{url}effect/cancel", {"generation": "final"}, follow=True))
+    assert JournalLine.objects.latest("pk").action == "run-cancel"
+    AnalysisRun.objects.update(state=RunState.CANCELLED)
+    page = page_html(client.get(url))
+    assert "The computation was cancelled" in page and "Compute the effect" in page
+
+
+def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, browse, sent_tasks):
+    client, url = browse("ada"), f"/plans/{large_plan.pk}/"
+    client.post(f"{url}effect")
+    finish_effect_run(latest_run(large_plan, "final"), large_plan)
+    digest = client.get(url).context["to_confirm"]["digest"]
+    form = {"reason": "because", "effect": digest}
+    assert "permissions beyond its purpose" in page_html(client.post(f"{url}apply", form))
+    assert client.post(f"{url}apply", form | {"effect": "run-other", "beyond": "yes"}).status_code == 409
+    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
+    page = client.post(f"{url}apply", form | {"beyond": "yes"})
+    assert page.status_code in (400, 409) and Plan.objects.get(pk=large_plan.pk).is_proposed
+    assert "Data has changed since the effect was computed" in page_html(client.get(url))
+    client.post(f"{url}effect")
+    assert AnalysisRun.objects.count() == 2
+    finish_effect_run(latest_run(large_plan, "final"), large_plan)
+    fresh = client.get(url).context
+    if fresh["stale"]:
+        return
+    client.post(f"{url}apply", {"reason": "because", "effect": fresh["to_confirm"]["digest"], "beyond": "yes"})
+    plan = Plan.objects.get(pk=large_plan.pk)
+    assert plan.state == "applied" and plan.effect["permissions"]["beyond"]["gained"] == 4
+
+
+def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings, browse, sent_tasks):
+    plan = create_plan_from_changes(author=SETUP, grant=[
+        ("user:out", ORDERS, "READ"), ("user:out", parse_address("dataset:hr.salaries"), "READ", Validity.parse(LATER))])
+    expected = plan_effect(plan, "final")
+    settings.EFFECT_MAX_GRANTS = -1
+    client, url = browse("ada"), f"/api/v1/plans/{plan.pk}/effect"
+    client.generic("POST", url)
+    finish_effect_run(latest_run(plan, "final"), plan)
+    effect = client.get(url).json()
+    assert [one["for"] for one in effect["times"]] == [one.summary["for"] for one in expected.times]
+    assert effect["times"][1]["at"] == LATER and effect["for"] == expected.summary["for"]
+    later = client.get(url, {"at": LATER}).json()
+    assert (later["for"], later["times"]) == (effect["times"][1]["for"], []) and later["digest"] != effect["digest"]
+    assert "the run evaluated it at" in client.get(url, {"at": "2127-01-01T00:00:00Z"}).json()["detail"]
+    section = client.get(f"/plans/{plan.pk}/?effect_at={LATER}").context["permissions"]
+    assert [time["is_shown"] for time in section["times"]] == [False, True]
+    assert section["page"].total == expected.times[1].tally.total
+    rows = b"".join(client.get(section["downloads"][1][1]).streaming_content).decode().splitlines()
+    assert len(rows) == expected.times[1].tally.total > expected.tally.total
+    assert client.get(f"/plans/{plan.pk}/").context["permissions"]["effect"].tally == expected.tally
+
+
+def test_the_effect_is_outdated_when_a_period_begins_or_ends(large_plan, browse, sent_tasks):
+    client, url = browse("ada"), f"/plans/{large_plan.pk}/"
+    client.post(f"{url}effect")
+    run = latest_run(large_plan, "final")
+    finish_effect_run(run, large_plan, valid_until=LATER)
+    assert stored_effect(run) == StoredEffect(run)
+    with at_time(parse_time(LATER)):
+        assert stored_effect(run) is None
+    finish_effect_run(run, large_plan, valid_until="2026-01-01T00:00:00Z")
+    assert "Data has changed since the effect was computed" in page_html(client.get(url))
+
+
+def test_rest_answers_202_until_the_effect_is_computed(large_plan, browse, sent_tasks):
+    client, url = browse("ada"), f"/api/v1/plans/{large_plan.pk}/effect"
+    refusal = client.get(url)
+    assert refusal.status_code == 409 and "or compute it with POST" in refusal.json()["detail"]
+    assert browse("aud").generic("POST", url).status_code == 403 and browse("ned").get(url).status_code == 403
+    started = client.generic("POST", url)
+    run = latest_run(large_plan, "final")
+    location = f"/api/v1/runs/{run.pk}"
+    assert started.status_code == 202 and started["Location"] == location
+    assert started.json() == client.get(url).json() == {"state": "computing", "run": location}
+    assert client.get(url).status_code == 202 and client.get(location).json()["state"] == "waiting"
+    finish_effect_run(run, large_plan)
+    effect = client.get(url).json()
+    assert effect["beyond"] == {"gained": 4, "lost": 0} and [user["user"] for user in effect["users"]] == ["out"]
+    rows = b"".join(client.get(f"{url}/rows.jsonl").streaming_content).decode().splitlines()
+    keys = [(row["user"], row["entity"], row["operation"]) for row in map(json.loads, rows)]
+    assert keys == sorted(keys) and len(keys) == effect["for"]["gained"] + 4
+    beyond = b"".join(client.get(f"{url}/rows.csv?purpose=beyond").streaming_content).decode().splitlines()
+    assert len(beyond) == 1 + 4

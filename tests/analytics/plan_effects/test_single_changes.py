@@ -1,0 +1,70 @@
+"""Spark computes the same effects of single changes as the evaluator of small changes, on random tenants."""
+
+import pytest
+
+from analytics.models import AnalysisRun, RunState
+from analytics.plan_effects.compute import MAX_TOP, compute_effect
+from analytics.plan_effects.sources import SingleChangesSource
+from analytics.plan_effects.stored import StoredEffect
+from analytics.snapshots import spark_tables
+from entities.address import parse_address
+from entities.models import State
+from grants.effects.changes import ActivationChange, GenerationChange, MembershipChange
+from grants.effects.preview import preview_changes
+from grants.effects.single_changes import Deletion, Registration, Removal, change_as_text
+from grants.policies.catalogue import GENERATIONS
+from tests.analytics.plan_effects.test_agreement import ALL_ROWS, NoProgress, check_agreement
+from tests.support.random_tenants import random_tenant, store_tenant
+
+pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def storage(settings, tmp_path, spark):
+    settings.SNAPSHOT_URI = str(tmp_path)
+
+
+def computed(changes, generation, active):
+    """Return the effect that a run computes, without the worker."""
+    texts = tuple(map(change_as_text, changes))
+    folder = f"effect-{AnalysisRun.objects.count()}"
+    report = compute_effect(SingleChangesSource(texts, generation, active), folder=folder, max_rows=ALL_ROWS,
+                            progress=NoProgress())
+    return StoredEffect(AnalysisRun.objects.create(
+        analysis="change-effect", state=RunState.DONE, revision=report.revision, summary=report.summary, result_folder=folder))
+
+
+def some_changes(tenant, *, has_known_changes):
+    """Return the deletion of a container and further changes. has_known_changes: whether users become active or inactive."""
+    live = sorted((address for address, state in tenant.entities.items() if state == State.LIVE), key=str)
+    namespace = next(address for address in live if address.kind == "namespace")
+    active, groups = sorted(user for user, status in tenant.users.items() if status == (True, True)), sorted(tenant.groups)
+    if not has_known_changes:
+        return [Deletion(namespace), Removal(f"group:{groups[0]}")]
+    application = next(address for address in live if address.kind == "application" and address.namespace != namespace)
+    deleted = next(address for address, state in sorted(tenant.entities.items(), key=str)
+                   if address.kind in ("dataset", "stream") and state == State.DELETED and address.namespace != namespace)
+    others = sorted(tenant.users.keys() - {active[1]})
+    return [Deletion(application), Registration(deleted, f"user:{active[0]}"), MembershipChange(active[0], groups[-1]),
+            Registration(parse_address(f"dataset:{application.namespace.key}.quite-new")), Removal(f"user:{active[1]}"),
+            *(ActivationChange(user, True) for user in others)]
+
+
+@pytest.mark.parametrize(("number", "active", "generation"), [
+    (17, "existing", "final"), (44, "existing", "final"), (22, "core", "core")])
+def test_spark_computes_the_effect_that_the_evaluator_of_small_changes_computes(
+        settings, monkeypatch, number, active, generation):
+    settings.DEFAULT_GENERATION = active
+    if number == 17:
+        # evaluate only the affected namespaces, as on a large tenant
+        monkeypatch.setattr(spark_tables, "SMALL_SNAPSHOT_BYTES", 0)
+    tenant = random_tenant(number)
+    store_tenant(tenant)
+    changes = [GenerationChange(GENERATIONS["existing"])] if active == "core" else some_changes(
+        tenant, has_known_changes=number != 17)
+    expected = preview_changes(changes, GENERATIONS[generation])
+    effect = computed(changes, generation, active)
+    assert expected.effect.has_effect
+    check_agreement(effect, expected.effect)
+    strandings = expected.strandings
+    assert effect.strandings == strandings._replace(entities=list(strandings.entities[:MAX_TOP]))

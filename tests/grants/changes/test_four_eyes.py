@@ -1,0 +1,307 @@
+"""With FOUR_EYES, one person cannot make a large or sensitive change alone, whatever account or detour the person uses."""
+
+from datetime import timedelta
+
+import pytest
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from authzconsole.common.tokens import create_token
+from authzconsole.models import ApiToken
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.changes.four_eyes import application_fault, check_approval
+from grants.changes.services import change_grants
+from grants.errors import GrantError, ReasonMissing, SecondPersonRequired
+from grants.journal import Author
+from grants.lifecycle.services import delete_entity, register_entity
+from grants.models import GroupGrant, Plan, Role, User, UserGrant
+from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan
+from grants.plans.renew import renew_plan
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.principals.membership_changes import MembershipItem, change_memberships
+from grants.principals.memberships import change_members
+from grants.principals.removal import remove_group, remove_user
+from grants.principals.renaming import rename_user
+from grants.principals.services import add_member, add_user, remove_member, renew_user_password, set_user_active, set_user_role
+from grants.requests.create import RequestDraft, WantedAccess, create_request
+from grants.requests.decide import Approval, approve_request
+from grants.validity import Validity
+from tests.support.authors import database_state
+from tests.support.cast import SETUP, create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+ORDERS, SALARIES = parse_address("dataset:sales.orders"), parse_address("dataset:hr.salaries")
+READ, ADMIN = Privilege.READ, Privilege.ADMIN
+
+
+@pytest.fixture(autouse=True)
+def cast(settings):
+    settings.FOUR_EYES, settings.FOUR_EYES_MAX_ITEMS, settings.PROTECTED_NAMESPACES = True, 2, ["hr"]
+    cast = create_sample_tenant()
+    cast["bob"] = User.objects.create(username="bob", role=Role.ADMINISTRATOR, is_principal=False)
+    return cast
+
+
+@pytest.fixture
+def author(cast):
+    """Return a function from the name of an account to an author, by session or with a token of this creator."""
+    def author_of(name, *, token_by="", reason="quarterly close"):
+        user = User.objects.get(username=name)
+        if not token_by:
+            return Author(name, reason=reason, user_id=user.pk)
+        token = create_token(author=author_of(token_by), owner=name, name="t", scopes=["administer"], days=1).token
+        return Author(name, reason=reason, user_id=user.pk, token=token.pk, issuer=token.issued_by)
+
+    return author_of
+
+
+def plan_of(author, *grants, **changes):
+    return create_plan_from_changes(author=author, grant=list(grants), revoke=[], **changes)
+
+
+SENSITIVE = [
+    ("grants ADMIN", {"grant": [("user:dee", ORDERS, ADMIN)]}),
+    ("protected namespace hr", {"grant": [("user:dee", SALARIES, READ)]}),
+    ("concerns the person", {"grant": [("user:ada", ORDERS, READ)]}),
+    ("more than 2 items", {"grant": [("user:out", ORDERS, Privilege(name)) for name in ("READ", "WRITE", "EXECUTE")]}),
+]
+
+
+@pytest.mark.parametrize(("reason", "changes"), SENSITIVE)
+def test_a_sensitive_change_needs_a_plan_that_a_second_person_applies(author, reason, changes):
+    before = database_state()
+    with pytest.raises(SecondPersonRequired, match=reason):
+        change_grants(author=author("ada"), **changes)
+    assert database_state() == before
+    plan = create_plan_from_changes(author=author("ada"), revoke=[], **changes)
+    before = database_state()
+    with pytest.raises(SecondPersonRequired, match=f"{reason}.* you made it"):
+        apply_plan(author=author("ada"), plan_id=plan.pk)
+    assert database_state() == before
+    assert apply_plan(author=author("bob"), plan_id=plan.pk).decided_by == "bob"
+
+
+def test_a_longer_period_of_a_grant_of_admin_needs_two_persons(author):
+    soon = Validity(None, timezone.now().replace(microsecond=0) + timedelta(hours=1))
+    change_grants(author=SETUP, grant=[("user:dee", ORDERS, ADMIN, soon)])
+    with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
+        change_grants(author=author("ada"), grant=[("user:dee", ORDERS, ADMIN)])
+
+
+def test_other_changes_and_commands_need_one_person(author, settings):
+    assert change_grants(author=author("ada"), grant=[("user:out", ORDERS, READ)]).has_changed
+    plan = create_plan_from_changes(author=author("ada"), grant=[], revoke=[("user:dee", ORDERS, READ)])
+    apply_plan(author=author("ada"), plan_id=plan.pk)
+    assert change_grants(author=SETUP, grant=[("user:out", SALARIES, ADMIN)]).has_changed
+    # a change that changes nothing is not refused
+    assert not change_grants(author=author("ada"), grant=[("user:out", SALARIES, ADMIN)]).has_changed
+    settings.FOUR_EYES = False
+    assert change_grants(author=author("ada"), grant=[("user:ada", SALARIES, ADMIN)]).has_changed
+
+
+def test_revoking_in_a_protected_namespace_needs_two_persons(author):
+    change_grants(author=SETUP, grant=[("user:dee", SALARIES, READ)])
+    with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
+        change_grants(author=author("ada"), revoke=[("user:dee", SALARIES, READ)])
+
+
+@pytest.mark.parametrize("service", ["add_member", "change_memberships", "change_members"])
+def test_membership_of_a_group_with_admin_needs_two_persons(author, cast, service):
+    change_grants(author=SETUP, grant=[("group:operators", ORDERS, ADMIN)])
+    services = {
+        "add_member": lambda: add_member(author=author("ada"), user="dee", group="operators"),
+        "change_memberships": lambda: change_memberships(author=author("ada"), join=[MembershipItem("dee", "operators")]),
+        "change_members": lambda: change_members(author=author("ada"), group="operators", added=[cast["dee"].pk]),
+    }
+    with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
+        services[service]()
+    assert not cast["dee"].groups.exists()
+
+
+def test_memberships_concern_the_user_and_the_protected_namespaces_of_the_group(author, cast):
+    Group.objects.create(name="readers")
+    with pytest.raises(SecondPersonRequired, match="concerns the person"):
+        add_member(author=author("ada"), user="ada", group="readers")
+    change_grants(author=SETUP, grant=[("group:readers", SALARIES, READ)])
+    assert GroupGrant.objects.get(group__name="readers").namespace.key == "hr"
+    add_member(author=SETUP, user="dee", group="readers")
+    for service in (add_member, remove_member):
+        with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
+            service(author=author("ada"), user={add_member: "out", remove_member: "dee"}[service], group="readers")
+    assert add_member(author=author("ada"), user="dee", group="operators").has_changed
+
+
+def test_grants_to_a_group_of_the_author_concern_the_author(author, cast):
+    Group.objects.get(name="operators").user_set.add(cast["ada"])
+    with pytest.raises(SecondPersonRequired, match="concerns the person"):
+        change_grants(author=author("ada"), grant=[("group:operators", ORDERS, READ)])
+    assert change_grants(author=author("bob"), grant=[("group:operators", ORDERS, READ)]).has_changed
+
+
+def test_activations_lifecycle_changes_and_removals_need_two_persons(author):
+    change_grants(author=SETUP, grant=[("user:ina", ORDERS, ADMIN)])
+    with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
+        set_user_active(author=author("ada"), name="ina", active=True)
+    assert set_user_active(author=author("ada"), name="dee", active=False).has_changed, "ending access needs one person"
+    with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
+        register_entity(author=author("ada"), address=parse_address("dataset:sales.new"), creator="user:dee", generation="core")
+    assert register_entity(author=author("ada"), address=parse_address("dataset:sales.new")).has_changed
+    with pytest.raises(SecondPersonRequired, match="more than 2 items"):
+        remove_user(author=author("ada"), name="ned", revokes_grants=True)
+    change_grants(author=SETUP, grant=[("group:operators", SALARIES, READ)])
+    with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
+        remove_group(author=author("ada"), name="operators", revokes_grants=True)
+
+
+def test_a_deletion_that_removes_protected_grants_needs_two_persons(author):
+    change_grants(author=SETUP, grant=[("user:dee", SALARIES, READ)])
+    with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
+        delete_entity(author=author("ada"), address=SALARIES, generation="core")
+    assert delete_entity(author=author("ada"), address=parse_address("dataset:sales.customers"), generation="core").has_changed
+
+
+def test_a_second_account_or_token_of_the_person_is_not_a_second_person(author, settings):
+    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
+    add_user(author=SETUP, name="robot", role=Role.ADMINISTRATOR, is_service=True)
+    for impostor in (author("ada", token_by="ada"), author("robot", token_by="ada")):
+        with pytest.raises(SecondPersonRequired, match="you made it"):
+            apply_plan(author=impostor, plan_id=plan.pk)
+    # in the other direction, and under another name
+    of_robot = plan_of(author("robot", token_by="ada"), ("user:dee", ORDERS, ADMIN))
+    with pytest.raises(SecondPersonRequired, match="you made it"):
+        apply_plan(author=author("ada"), plan_id=of_robot.pk)
+    token_author = author("robot", token_by="ada")
+    rename_user(author=author("bob"), name="ada", new_name="eve")
+    for impostor in (author("eve"), token_author):
+        with pytest.raises(SecondPersonRequired, match="you made it"):
+            apply_plan(author=impostor, plan_id=plan.pk)
+    # a token that another person created belongs to that person
+    assert apply_plan(author=author("robot", token_by="bob"), plan_id=plan.pk).state == "applied"
+
+
+def test_grants_to_a_service_account_concern_the_creator_of_its_token(author):
+    add_user(author=SETUP, name="robot", is_service=True)
+    change = {"grant": [("user:robot", ORDERS, READ)]}
+    create_token(author=author("ada"), owner="robot", name="t", scopes=["read"], days=1)
+    with pytest.raises(SecondPersonRequired, match="concerns the person"):
+        change_grants(author=author("ada"), **change)
+    assert change_grants(author=author("bob"), **change).has_changed
+
+
+def test_a_service_account_cannot_grant_to_the_creator_of_its_token(author):
+    add_user(author=SETUP, name="robot", role=Role.ADMINISTRATOR, is_service=True)
+    with pytest.raises(SecondPersonRequired, match="concerns the person"):
+        change_grants(author=author("robot", token_by="ada"), grant=[("user:ada", ORDERS, READ)])
+
+
+def test_names_that_differ_in_case_are_different_accounts_and_cannot_be_added(author, cast):
+    with pytest.raises(GrantError):
+        add_user(author=author("ada"), name="Ada", role=Role.ADMINISTRATOR)
+    # an account of an earlier version: the key of the account decides, not its name
+    User.objects.create(username="Ada", role=Role.ADMINISTRATOR, is_principal=False)
+    plan = plan_of(author("Ada"), ("user:dee", ORDERS, ADMIN))
+    assert plan.maker_ids == [User.objects.get(username="Ada").pk]
+    with pytest.raises(SecondPersonRequired):
+        apply_plan(author=author("Ada"), plan_id=plan.pk)
+
+
+@pytest.mark.parametrize("control", [
+    lambda author: renew_user_password(author=author, name="bob"),
+    lambda author: (set_user_role(author=author, name="bob", role=Role.ORDINARY),
+                    set_user_role(author=author, name="bob", role=Role.ADMINISTRATOR)),
+])
+def test_an_account_whose_password_or_role_the_person_set_is_no_second_person_for_a_while(author, settings, control):
+    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
+    control(author("ada"))
+    with pytest.raises(SecondPersonRequired, match="count as one person until 24 hours after"):
+        apply_plan(author=author("bob"), plan_id=plan.pk)
+    # a rename does not hide it
+    rename_user(author=author("ada"), name="bob", new_name="rob")
+    with pytest.raises(SecondPersonRequired, match="count as one person"):
+        apply_plan(author=author("rob"), plan_id=plan.pk)
+    settings.FOUR_EYES_ACCOUNT_HOURS = 0
+    assert apply_plan(author=author("rob"), plan_id=plan.pk).state == "applied"
+
+
+def test_accounts_count_as_one_person_only_for_a_while_after_a_password_was_set(author, monkeypatch):
+    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
+    renew_user_password(author=author("ada"), name="bob")
+    later = timezone.now() + timedelta(hours=25)
+    monkeypatch.setattr("grants.changes.persons.timezone.now", lambda: later)
+    assert not application_fault(author("bob"), plan)
+
+
+def test_renewing_and_undoing_do_not_make_a_second_person(author):
+    plan = create_plan_from_changes(author=author("ada"), grant=[("user:dee", ORDERS, ADMIN)], revoke=[])
+    for name in ("ada", "bob"):
+        plan = renew_plan(author=author(name), plan_id=plan.pk)
+        with pytest.raises(SecondPersonRequired):
+            apply_plan(author=author("ada"), plan_id=plan.pk)
+    apply_plan(author=author("bob"), plan_id=plan.pk)
+    undo = create_inverse_plan(author=author("ada"), plan_id=plan.pk)
+    apply_plan(author=author("ada"), plan_id=undo.pk)
+    again = create_inverse_plan(author=author("ada"), plan_id=undo.pk)
+    with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
+        apply_plan(author=author("ada"), plan_id=again.pk)
+
+
+def test_a_plan_of_an_earlier_version_is_known_by_the_name_of_its_maker(author):
+    plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
+    Plan.objects.update(maker_ids=[])
+    with pytest.raises(SecondPersonRequired):
+        apply_plan(author=author("ada"), plan_id=plan.pk)
+    assert not application_fault(author("bob"), Plan.objects.get())
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_person_cannot_approve_their_own_request_with_and_without_four_eyes(is_on, author, cast, settings):
+    settings.FOUR_EYES = is_on
+    add_user(author=SETUP, name="robot", role=Role.ADMINISTRATOR, is_service=True)
+    for approver in (author("ada"), author("robot", token_by="ada")):
+        with pytest.raises(SecondPersonRequired, match="cannot approve their own request"):
+            check_approval(approver, {cast["ada"].pk, cast["dee"].pk})
+    check_approval(author("bob"), {cast["ada"].pk, cast["dee"].pk})
+
+
+def test_only_with_four_eyes_an_administrator_cannot_approve_requests_of_accounts_that_it_added(author, settings):
+    add_user(author=author("ada"), name="new")
+    requesters = {User.objects.get(username="new").pk}
+    with pytest.raises(SecondPersonRequired):
+        check_approval(author("ada"), requesters)
+    settings.FOUR_EYES = False
+    check_approval(author("ada"), requesters)
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_a_service_account_is_no_second_person_for_requests(is_on, author, cast, settings):
+    """It is neither for a request that it makes (also after a rename, or without its token), nor for one about its own access."""
+    settings.FOUR_EYES = is_on
+    add_user(author=SETUP, name="robot", role=Role.ADMINISTRATOR, is_service=True)
+    robot, ada = author("robot", token_by="ada"), author("ada")
+    for_dee = RequestDraft("close", [WantedAccess(SALARIES, "READ")], subject=cast["dee"])
+    for_robot = RequestDraft("close", [WantedAccess(SALARIES, "WRITE")], subject=User.objects.get(username="robot"))
+    requests = [create_request(author=robot, draft=for_dee), create_request(author=author("bob"), draft=for_robot)]
+    with pytest.raises(SecondPersonRequired):
+        approve_request(author=ada, request_id=requests[1].pk, approval=Approval({1: ""}))
+    ApiToken.objects.update(revoked_at=timezone.now())
+    rename_user(author=SETUP, name="robot", new_name="android")
+    with pytest.raises(SecondPersonRequired):
+        approve_request(author=ada, request_id=requests[0].pk, approval=Approval({1: ""}))
+    approval = Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True))
+    assert approve_request(author=author("bob"), request_id=requests[0].pk, approval=approval).decided_at
+
+
+def test_a_reason_is_required_for_changes_of_accounts(author, settings):
+    settings.FOUR_EYES, settings.REASON_REQUIRED = False, True
+    silent = author("ada", reason=" ")
+    for change in (lambda: change_grants(author=silent, grant=[("user:out", ORDERS, READ)]),
+                   lambda: add_member(author=silent, user="dee", group="operators"),
+                   lambda: change_memberships(author=silent, join=[MembershipItem("dee", "operators")])):
+        before = database_state()
+        with pytest.raises(ReasonMissing, match="the reason is missing"):
+            change()
+        assert database_state() == before
+    assert change_grants(author=author("ada"), grant=[("user:out", ORDERS, READ)]).has_changed
+    assert change_grants(author=Author("a command"), grant=[("user:out", SALARIES, READ)]).has_changed
+    assert UserGrant.objects.filter(user__username="out").count() == 2

@@ -1,0 +1,208 @@
+"""Many small changes, the activation of a generation, and commands need a second person too."""
+
+from dataclasses import replace
+from datetime import timedelta
+from types import MappingProxyType
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+
+from authzconsole.common.tokens import create_token
+from entities.address import parse_address
+from grants.active_generation import activate_generation, active_generation, propose_generation
+from grants.changes.break_glass import start_break_glass
+from grants.changes.recent_changes import recent_change_count
+from grants.changes.services import change_grants
+from grants.errors import SecondPersonRequired
+from grants.journal import Author
+from grants.models import JournalLine, Role, User
+from grants.plans.apply import EffectConfirmation, apply_plan
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.policies.catalogue import GENERATIONS
+from grants.policies.grammar import AllOf
+from grants.principals.memberships import change_members
+from grants.principals.renaming import rename_user
+from grants.principals.services import add_member, add_user, remove_member, renew_user_password, set_user_active
+from grants.requests.create import RequestDraft, WantedAccess, create_request
+from grants.requests.decide import Approval, approve_request
+from tests.support.authors import COMMAND, database_state
+from tests.support.cast import SETUP, create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+ORDERS, CUSTOMERS = parse_address("dataset:sales.orders"), parse_address("dataset:sales.customers")
+HOUR = "last hour, more than 3 items"
+
+
+@pytest.fixture(autouse=True)
+def cast(settings):
+    settings.FOUR_EYES, settings.FOUR_EYES_MAX_ITEMS, settings.BREAK_GLASS_ACCOUNTS = True, 3, ["bob"]
+    cast = create_sample_tenant()
+    cast["bob"] = User.objects.create(username="bob", role=Role.ADMINISTRATOR, is_principal=False)
+    return cast
+
+
+def author(name: str, **fields) -> Author:
+    return Author(name, **{"reason": "quarterly close", "user_id": User.objects.get(username=name).pk} | fields)
+
+
+def grant(name: str, privilege: str = "READ", address=ORDERS, *, by: Author | None = None):
+    return change_grants(author=by or author("ada"), grant=[(f"user:{name}", address, privilege)])
+
+
+def small_plan(by: Author, name: str, privilege: str = "READ"):
+    return create_plan_from_changes(author=by, grant=[(f"user:{name}", CUSTOMERS, privilege)], revoke=[])
+
+
+def test_small_changes_in_a_row_need_a_second_person_above_the_limit():
+    for privilege in ("READ", "WRITE", "EXECUTE"):
+        grant("out", privilege)
+    before = database_state()
+    for change in (lambda: grant("grp", "WRITE"), lambda: add_member(author=author("ada"), user="dee", group="operators"),
+                   lambda: remove_member(author=author("ada"), user="grp", group="operators"),
+                   lambda: set_user_active(author=author("ada"), name="ina", active=True),
+                   lambda: change_grants(author=author("ada"), revoke=[("user:out", ORDERS, "READ")])):
+        with pytest.raises(SecondPersonRequired, match=HOUR):
+            change()
+    assert database_state() == before
+    # what changes nothing, ends the access of a user, or is of another person
+    assert not grant("out", "READ").has_changed
+    assert set_user_active(author=author("ada"), name="dee", active=False).has_changed
+    assert grant("grp", "WRITE", by=author("bob")).has_changed
+    JournalLine.objects.update(at=timezone.now() - timedelta(hours=1, seconds=1))
+    assert grant("grp", "EXECUTE").has_changed
+
+
+def test_small_plans_count_if_the_same_person_made_them():
+    for name, privilege in (("out", "READ"), ("out", "WRITE"), ("out", "EXECUTE")):
+        apply_plan(author=author("ada"), plan_id=small_plan(author("ada"), name, privilege).pk)
+    plan = small_plan(author("ada"), "grp")
+    with pytest.raises(SecondPersonRequired, match=HOUR):
+        apply_plan(author=author("ada"), plan_id=plan.pk)
+    # with a second person, plans count for neither
+    for name, privilege in (("grp", "WRITE"), ("grp", "EXECUTE"), ("dee", "WRITE"), ("dee", "EXECUTE")):
+        apply_plan(author=author("bob"), plan_id=small_plan(author("ada"), name, privilege).pk)
+    assert recent_change_count({author("bob").user_id}) == 0
+    assert apply_plan(author=author("bob"), plan_id=small_plan(author("ada"), "grp").pk).state == "applied"
+
+
+def test_approvals_of_requests_do_not_count(cast):
+    for privilege in ("READ", "WRITE", "EXECUTE"):
+        request = create_request(author=author("out"), draft=RequestDraft("close", [WantedAccess(ORDERS, privilege)]))
+        approve_request(author=author("ada"), request_id=request.pk,
+                        approval=Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True)))
+    assert recent_change_count({cast["ada"].pk}) == 0 and grant("grp", "WRITE").has_changed
+
+
+def test_other_accounts_tokens_and_names_of_the_person_count(cast):
+    add_user(author=SETUP, name="robot", role=Role.ADMINISTRATOR, is_service=True)
+    token = create_token(author=author("ada"), owner="robot", name="t", scopes=["administer"], days=1).token
+    robot = author("robot", token=token.pk, issuer=token.issued_by)
+    grant("out", "READ", by=robot)
+    grant("out", "WRITE", by=robot)
+    grant("out", "EXECUTE")
+    with pytest.raises(SecondPersonRequired, match=HOUR):
+        grant("grp", "WRITE")
+    rename_user(author=author("bob"), name="ada", new_name="eve")
+    for impostor in (author("eve"), robot):
+        with pytest.raises(SecondPersonRequired, match=HOUR):
+            grant("grp", "WRITE", by=impostor)
+    # a plan that the person made with an account that it controls
+    renew_user_password(author=author("eve"), name="bob")
+    plan = small_plan(author("bob"), "grp")
+    with pytest.raises(SecondPersonRequired, match=HOUR):
+        apply_plan(author=author("eve"), plan_id=plan.pk)
+
+
+def test_a_directory_is_not_a_person_and_break_glass_access_is_exempt(cast):
+    add_user(author=SETUP, name="directory", is_service=True)
+    token = create_token(author=author("ada"), owner="directory", name="t", scopes=["provision"], days=1).token
+    directory = author("directory", token=token.pk, issuer=token.issued_by, is_provisioner=True)
+    for name in ("dee", "out", "ned", "ina"):
+        change_members(author=directory, group="operators", added=[cast[name].pk])
+    assert recent_change_count({cast["ada"].pk}) == 0 and grant("out").has_changed
+    for privilege in ("READ", "WRITE", "EXECUTE"):
+        grant("grp", privilege, CUSTOMERS, by=author("bob"))
+    with pytest.raises(SecondPersonRequired, match=HOUR):
+        grant("out", "WRITE", by=author("bob"))
+    start_break_glass(author=author("bob"))
+    assert grant("out", "WRITE", by=author("bob")).has_changed
+
+
+def test_another_person_activates_a_proposed_generation(settings):
+    settings.BREAK_GLASS_ACCOUNTS = []
+    for name in ("ada", "bob"):
+        with pytest.raises(SecondPersonRequired, match="one person cannot activate `core`"):
+            activate_generation(author=author(name), name="core")
+    assert propose_generation(author=author("ada"), name="core").has_changed
+    with pytest.raises(SecondPersonRequired, match="because ada proposed it"):
+        activate_generation(author=author("ada"), name="core")
+    with pytest.raises(SecondPersonRequired, match="one person cannot activate `existing`"):
+        activate_generation(author=author("bob"), name="existing")
+    # a later proposal replaces it, and another name is the same person
+    propose_generation(author=author("bob"), name="existing")
+    with pytest.raises(SecondPersonRequired):
+        activate_generation(author=author("bob"), name="core")
+    rename_user(author=author("ada"), name="bob", new_name="rob")
+    with pytest.raises(SecondPersonRequired):
+        activate_generation(author=author("rob"), name="existing")
+    propose_generation(author=author("ada"), name="existing")
+    assert activate_generation(author=author("rob"), name="existing").has_changed and active_generation().name == "existing"
+    with pytest.raises(SecondPersonRequired):
+        activate_generation(author=author("ada"), name="final")
+    propose_generation(author=author("ada"), name="final")
+    JournalLine.objects.filter(action="generation-propose").update(at=timezone.now() - timedelta(days=8))
+    with pytest.raises(SecondPersonRequired, match="propose it"):
+        activate_generation(author=author("rob"), name="final")
+    settings.FOUR_EYES = False
+    assert activate_generation(author=author("ada"), name="final").has_changed
+
+
+def test_a_proposal_is_of_the_rules_that_the_generation_had_then(monkeypatch):
+    propose_generation(author=author("ada"), name="core")
+    core = GENERATIONS["core"]
+    write, read = core.policies["dataset", "write"], core.policies["dataset", "read"]
+
+    def redefined(policy):
+        return replace(core, policies=MappingProxyType({**core.policies, ("dataset", "write"): policy}))
+
+    monkeypatch.setitem(GENERATIONS, "core", redefined(replace(write, requirement=AllOf((write.requirement, read.requirement)))))
+    with pytest.raises(SecondPersonRequired, match="have changed since ada proposed it"):
+        activate_generation(author=author("bob"), name="core")
+    monkeypatch.setitem(GENERATIONS, "core", redefined(replace(write, source=replace(write.source, row="corrected"))))
+    assert activate_generation(author=author("bob"), name="core").has_changed
+
+
+def test_an_account_that_got_the_name_of_the_proposer_does_not_hide_the_proposer(settings):
+    settings.FOUR_EYES_ACCOUNT_HOURS = 0
+    proposer = author("ada")
+    propose_generation(author=proposer, name="core")
+    rename_user(author=author("bob"), name="ada", new_name="eva")
+    add_user(author=author("bob"), name="ada", role=Role.ADMINISTRATOR)
+    with pytest.raises(SecondPersonRequired, match="another person must activate"):
+        activate_generation(author=author("eva"), name="core")
+    assert author("eva").user_id == proposer.user_id
+    assert activate_generation(author=author("ada"), name="core").has_changed
+
+
+def test_a_command_of_one_person_is_exempt_from_the_proposal():
+    assert activate_generation(author=COMMAND, name="core").has_changed
+
+
+def test_an_import_names_the_second_person(tmp_path, settings, capsys):
+    file = tmp_path / "tenant.jsonl"
+    file.write_text('{"type":"grant","principal":"user:out","entity":"dataset:sales.orders","privileges":["ADMIN"]}\n')
+    call_command("import_tenant", str(file), "--dry-run")
+    before = database_state()
+    with pytest.raises(CommandError, match="--second-person NAME"):
+        call_command("import_tenant", str(file))
+    for name in ("nobody", "dee", "aud"):
+        with pytest.raises(CommandError, match="not an active administrator"):
+            call_command("import_tenant", str(file), "--second-person", name)
+    assert database_state() == before
+    call_command("import_tenant", str(file), "--second-person", "bob")
+    assert JournalLine.objects.latest("revision").reason == "import of tenant.jsonl; agreed with bob"
+    with pytest.raises(CommandError, match="--second-person NAME"):
+        call_command("plan_readiness", "--namespace", "sales", "--user", "out", "--apply", "--reason", "close")
+    settings.FOUR_EYES = False
+    call_command("import_tenant", str(file))

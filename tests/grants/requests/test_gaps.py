@@ -1,0 +1,60 @@
+"""Requests for access that is permitted at the beginning and at the end of the requested period, and not in between."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from entities.address import parse_address
+from entities.vocabulary import Privilege
+from grants.changes.services import change_grants
+from grants.errors import AlreadyPermitted
+from grants.models import User
+from grants.policies.question import Question
+from grants.principals.membership_changes import MembershipItem, change_memberships
+from grants.requests.gaps import first_denials
+from grants.requests.proposals import proposals_of
+from grants.validity import Validity
+from tests.grants.requests.test_requests import ORDERS, approve, request_access
+from tests.support.authors import COMMAND
+from tests.support.cast import create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    return create_sample_tenant()
+
+
+def test_access_with_a_gap_in_the_requested_period_can_be_requested_and_approved(django_assert_num_queries):
+    now = timezone.now().replace(microsecond=0)
+    day, end = timedelta(days=1), now + timedelta(days=9)
+    read = Question("user", "out", "read", ORDERS, "final")
+    out = User.objects.get(username="out")
+    change_grants(author=COMMAND, grant=[
+        ("user:out", ORDERS, Privilege.READ, Validity(None, now + 2 * day)), ("group:operators", ORDERS, Privilege.READ)])
+    change_memberships(author=COMMAND, join=[MembershipItem("out", "operators", Validity(now + 4 * day))])
+    with django_assert_num_queries(4):
+        assert first_denials([read], out, end) == [now + 2 * day]
+    request = request_access("out", requested_until=end)
+    (proposal,) = [way for way in proposals_of(request.parts.get(), out, end) if way.grants]
+    assert proposal.words == "READ on dataset:sales.orders"
+    approve(request, choices={1: proposal.id})
+    assert first_denials([read], out, end) == [None]
+    with pytest.raises(AlreadyPermitted):
+        request_access("out", requested_until=end)
+    with django_assert_num_queries(1):
+        assert first_denials([Question("user", "out", "write", ORDERS, "final")], out, end) != [None]
+
+
+def test_ends_beyond_the_limit_count_as_a_gap(monkeypatch):
+    monkeypatch.setattr("grants.requests.gaps.MAX_TIMES", 1)
+    now = timezone.now().replace(microsecond=0)
+    ends = [now + timedelta(days=days) for days in (1, 2, 3)]
+    change_grants(author=COMMAND, grant=[
+        ("user:dee", parse_address(f"dataset:sales.d{end.day}"), Privilege.READ, Validity(None, end)) for end in ends])
+    read = Question("user", "dee", "read", ORDERS, "final")
+    dee = User.objects.get(username="dee")
+    assert first_denials([read], dee, ends[2] + timedelta(days=1)) == [ends[1]]
+    assert first_denials([read], dee, ends[1]) == [None]

@@ -1,0 +1,105 @@
+"""Attacks on access requests: own approval through a group, and what a request tells about addresses."""
+
+import re
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.errors import GrantError, NotApprover
+from grants.journal import Author
+from grants.models import RequestState, Role, User
+from grants.principals.services import add_group, add_member, remove_member
+from grants.requests.approvers import requests_to_decide, set_namespace_approvers
+from grants.requests.decide import deny_request
+from grants.stewards.services import add_steward
+from tests.grants.requests.test_requests import ORDERS, SALARIES, UNKNOWN, approve, author, can_read, request_access
+from tests.support.authors import COMMAND, database_state
+from tests.support.cast import create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+NAMESPACE = parse_address("namespace:sales")
+
+
+@pytest.fixture(autouse=True)
+def cast(settings):
+    settings.DELEGATION = True
+    return create_sample_tenant()
+
+
+def _as_approvers_of_the_namespace():
+    set_namespace_approvers(author=COMMAND, namespace=NAMESPACE, group="operators")
+
+
+def _as_stewards():
+    add_steward(author=COMMAND, namespace=NAMESPACE, principal="group:operators")
+
+
+def _as_delegates():
+    change_grants(author=COMMAND, grant=[("group:operators", NAMESPACE, "ADMIN")])
+
+
+@pytest.mark.parametrize("make_approver", [_as_approvers_of_the_namespace, _as_stewards, _as_delegates])
+def test_a_requester_does_not_approve_through_a_group(make_approver):
+    make_approver()
+    add_member(author=COMMAND, user="out", group="operators")
+    others, own = request_access("dee", ("WRITE", str(ORDERS))), request_access("out", ("WRITE", str(ORDERS)))
+    out = User.objects.get(username="out")
+    assert list(requests_to_decide(out)) == [others], "the group makes it an approver for others"
+    for decide in (approve, lambda request, name: deny_request(author=author(name), request_id=request.pk, reason="x")):
+        with pytest.raises(NotApprover, match="your own"):
+            decide(own, "out")
+    # another member approves; who has left the group since the page was opened does not
+    remove_member(author=COMMAND, user="out", group="operators")
+    with pytest.raises(NotApprover, match="may not decide"):
+        approve(others, "out")
+    assert approve(own, "grp").state == RequestState.APPROVED
+
+
+def test_a_request_runs_the_same_queries_for_any_address():
+    """Requests for missing, invisible and visible addresses take the same time."""
+    request_access("dee", ("write", "dataset:sales.customers"))
+    statements = []
+    for address in (ORDERS, SALARIES, UNKNOWN):
+        with CaptureQueriesContext(connection) as captured:
+            request_access("dee", ("write", str(address)))
+        statements.append([_shape(query["sql"]) for query in captured])
+    assert statements[0] == statements[1] == statements[2]
+
+
+def _shape(sql: str) -> str:
+    return re.sub(r"\d+", "N", sql.partition("'")[0].partition("(")[0][:60])
+
+
+def test_a_delegate_gives_itself_nothing_by_any_detour(cast):
+    """The detours: another spelling, a longer period, a future group membership, and approving the request of a colleague."""
+    ned = Author("ned", user_id=cast["ned"].pk)
+    add_group(author=COMMAND, name="friends")
+    add_member(author=COMMAND, user="ned", group="friends")
+    before = database_state()
+    for principal in ("user:ned", "USER:ned", "user: ned", " user:ned", "group:friends", "GROUP:friends"):
+        with pytest.raises(GrantError):
+            change_grants(author=ned, grant=[(principal, ORDERS, "WRITE")])
+    for service in (lambda: add_member(author=ned, user="ned", group="operators"), lambda: add_group(author=ned, name="new"),
+                    lambda: change_grants(author=ned, grant=[("user:out", parse_address("instance:cdap"), "READ")])):
+        with pytest.raises(GrantError):
+            service()
+    assert database_state() == before
+    own = request_access("ned", ("write", str(SALARIES)))
+    with pytest.raises(NotApprover):
+        approve(own, "ned")
+    # two delegates cannot go beyond what an approver may grant
+    of_dee = request_access("dee", ("ADMIN", str(ORDERS)))
+    with pytest.raises(NotApprover, match="may not grant all of this"):
+        approve(of_dee, "ned")
+    assert not can_read("ned", SALARIES)
+
+
+def test_roles_that_cannot_be_delegates_see_no_requests_as_holders_of_admin():
+    change_grants(author=COMMAND, grant=[("user:out", NAMESPACE, "ADMIN")])
+    request = request_access("dee", ("WRITE", str(ORDERS)))
+    for role, expected in ((Role.ORDINARY, [request]), (Role.SECURITY_ADMINISTRATOR, []), (Role.OPERATOR, [])):
+        User.objects.filter(username="out").update(role=role)
+        assert list(requests_to_decide(User.objects.get(username="out"))) == expected

@@ -1,0 +1,76 @@
+"""Every form that changes permissions shows the effect first, and makes only the change with the shown effect."""
+
+import pytest
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from tests.support.authors import database_state
+from tests.support.cast import SETUP
+from tests.support.pages import page_html, shown_effect
+
+pytestmark = pytest.mark.django_db
+
+# the URL of the form, its sentence about permissions, and the fields that are posted
+FORMS = {
+    "join": ("/people/membership?verb=add&user=out&group=operators", "Gives ",
+             {"verb": "add", "user": "out", "group": "operators"}),
+    "leave": ("/people/membership?verb=remove&user=grp&group=operators", "Takes ",
+              {"verb": "remove", "user": "grp", "group": "operators"}),
+    "deactivate": ("/accounts/change/user:ned?change=activity&active=no", "Takes ", {"change": "activity", "active": "no"}),
+    "activate": ("/accounts/change/user:ina?change=activity&active=yes", "Gives ", {"change": "activity", "active": "yes"}),
+    "register": ("/lifecycle/register/dataset:sales.forecast", "Gives ", {}),
+    "recreate": ("/lifecycle/recreate/dataset:sales.legacy", "Gives ", {}),
+    "delete": ("/lifecycle/delete/dataset:sales.orders", "Takes ", {}),
+    "remove": ("/people/remove/user:ned", "Takes ", {"revoke_grants": "yes", "strand": "yes"}),
+    "remove-group": ("/people/remove/group:operators", "Takes ", {"revoke_grants": "yes", "strand": "yes"}),
+    "generation": ("/policies/existing/activate", "permission", {"from": "final"}),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_form_shows_the_effect_and_refuses_the_change_if_the_effect_is_different(browse, name):
+    url, sentence, form = FORMS[name]
+    page = browse("ada").get(url)
+    assert sentence in page_html(page) and "permission" in page_html(page)
+    assert " gained</button>" in page_html(page) or " lost</button>" in page_html(page)
+    shown = shown_effect(page)
+    # gives and takes permissions in each of the effects above
+    change_grants(author=SETUP, grant=[
+        (principal, parse_address(address), "ADMIN") for principal in ("user:dee", "group:operators", "user:ned", "user:ina")
+        for address in ("dataset:sales.orders", "dataset:sales.legacy", "dataset:sales.forecast", "dataset:hr.salaries")])
+    before = database_state()
+    path = url.partition("?")[0]
+    refused = browse("ada").post(path, form | shown)
+    assert refused.status_code == 409 and "the effect of this change has changed" in page_html(refused)
+    assert database_state() == before
+    again = shown_effect(refused)
+    assert again["effect"] != shown["effect"]
+    assert browse("ada").post(path, form | again).status_code == 303 and database_state() != before
+
+
+def test_a_new_member_is_added_only_after_the_effect_was_shown(browse, htmx):
+    client, form = browse("ada"), FORMS["join"][2]
+    before = database_state()
+    first = client.post("/people/membership", form)
+    assert first.status_code == 200 and "Gives " in page_html(first) and database_state() == before
+    part = page_html(client.get("/people/membership", form, headers=htmx("member-form-effect")))
+    assert part.startswith('<div id="member-form-effect"') and "<form" not in part and "Add to group: " in part
+    assert client.post("/people/membership", form | shown_effect(first)).status_code == 303
+
+
+def test_accounts_that_see_no_grants_deactivate_without_numbers(browse, cast):
+    cast["out"].role = "security-administrator"
+    cast["out"].save()
+    client, url = browse("out"), "/accounts/change/user:dee"
+    page = client.get(f"{url}?change=activity&active=no")
+    assert page.status_code == 200 and not shown_effect(page) and "permission" not in page_html(page)
+    assert client.post(url, {"change": "activity", "active": "no"}).status_code == 303
+
+
+@pytest.mark.parametrize(("url", "max_queries"), [(FORMS[name][0], most) for name, most in (
+    ("join", 27), ("leave", 29), ("delete", 31), ("register", 30), ("remove", 50), ("generation", 26))])
+def test_the_number_of_queries_is_limited(browse, django_assert_max_num_queries, url, max_queries):
+    client = browse("ada")
+    client.get(url)
+    with django_assert_max_num_queries(max_queries):
+        client.get(url)

@@ -1,0 +1,57 @@
+"""The manager of a user on the page of the user, and the form that sets it."""
+
+import pytest
+
+from grants.journal import current_revision
+from grants.models.reviews import UserManagerLink
+from grants.principals.services import add_user
+from grants.reviews.reviewers import set_manager
+from tests.support.authors import lines_after
+from tests.support.cast import SETUP
+
+pytestmark = pytest.mark.django_db
+URL = "/people/manager/user:dee"
+
+
+def managers() -> list[tuple[str, str]]:
+    return sorted(UserManagerLink.objects.values_list("user__username", "manager__username"))
+
+
+def test_an_administrator_sets_and_removes_the_manager(browse):
+    ada, before = browse("ada"), current_revision()
+    assert "No manager" in ada.get("/people/user:dee").content.decode() and URL in ada.get("/people/user:dee").content.decode()
+    answer = ada.post(URL, {"manager": "user:ned", "reason": "new team"}, follow=True)
+    assert "The manager of user:dee is user:ned now." in answer.content.decode() and managers() == [("dee", "ned")]
+    assert answer.context["manager"]["manager"].name == "ned" and 'value="user:ned"' in ada.get(URL).content.decode()
+    assert [link.name for link in ada.get("/people/user:ned").context["manager"]["reports"]] == ["dee"]
+    assert "nothing changed" in ada.post(URL, {"manager": "ned"}, follow=True).content.decode()
+    ada.post(URL, {"manager": ""})
+    assert managers() == [] and [line[:2] for line in lines_after(before)] == [("user-change", "user:dee")] * 2
+
+
+@pytest.mark.parametrize(("name", "message"), [
+    ("nobody", "user:nobody does not exist"), ("dee", "cannot be their own manager"), ("robot", "is a service account"),
+    ("group:operators", "does not exist")])
+def test_an_invalid_manager_is_refused_and_stays_in_the_form(browse, cast, name, message):
+    add_user(author=SETUP, name="robot", is_service=True)
+    answer = browse("ada").post(URL, {"manager": name, "reason": "new team"})
+    text = answer.content.decode()
+    assert answer.status_code == 400 and message in text and f'value="{name}"' in text and 'value="new team"' in text
+    assert managers() == []
+
+
+def test_only_administrators_change_managers_and_auditors_see_them(browse, cast):
+    set_manager(author=SETUP, name="dee", manager="ned")
+    assert browse("aud").post(URL, {"manager": ""}).status_code == 403
+    assert browse("out").post(URL, {"manager": ""}).status_code == 404
+    page = browse("aud").get("/people/user:dee")
+    assert page.context["manager"]["manager"].name == "ned" and URL not in page.content.decode()
+    assert not browse("dee").get("/my-access").context["manager"] and managers() == [("dee", "ned")]
+    assert browse("ada").get("/people/manager/group:operators").status_code == 404
+
+
+def test_the_page_lists_a_limited_number_of_reports(browse, cast, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.people.managers.MAX_REPORTS", 1)
+    for name in ("dee", "out"):
+        set_manager(author=SETUP, name=name, manager="ned")
+    assert "Only the first 1 by name" in browse("aud").get("/people/user:ned").content.decode()

@@ -1,0 +1,134 @@
+"""The pages that compare grants before a plan is created, and the list of what a plan does not keep."""
+
+import csv
+import io
+import json
+
+import pytest
+
+from entities.address import parse_address
+from entities.vocabulary import ANY
+from grants.changes.services import change_grants
+from grants.journal import current_revision
+from grants.models import Plan
+from grants.plans.permission_effect import plan_effect
+from grants.plans.regrants.compute import Prefer
+from grants.plans.regrants.create import create_plan_of_regrants
+from grants.plans.regrants.kept_not import kept_not_of_plan
+from grants.policies.catalogue import GENERATIONS
+from grants.principals.services import add_member
+from tests.support.authors import COMMAND, database_state
+from tests.support.cast import SETUP
+from tests.support.pages import page_html
+from tests.support.reports import create_report
+from tests.web.ask.test_answer_summaries import plan_form
+
+pytestmark = pytest.mark.django_db
+
+SALES = parse_address("namespace:sales")
+READINESS = {"namespace": "namespace:sales", "user": "dee", "generation": "final"}
+
+
+def rows_of(page):
+    return {choice.value: choice for choice in page.context["choices"]}
+
+
+def test_the_receivers_of_missing_grants_are_compared_and_nothing_is_stored(browse):
+    add_member(author=SETUP, user="dee", group="operators")
+    client, before = browse("ada"), database_state()
+    page = client.get("/plans/readiness", READINESS)
+    choices = rows_of(page)
+    assert list(choices) == ["user:dee", "group:operators"] and database_state() == before
+    assert choices["user:dee"].gained < choices["group:operators"].gained and page.context["first"].value == "user:dee"
+    for principal, choice in choices.items():
+        plan = client.post("/plans/readiness", READINESS | {"principal": principal}, follow=True).context["plan"]
+        tally = plan_effect(plan).tally
+        assert (choice.grants, choice.gained, choice.lost) == (plan.effect["grants"], tally.gained_beyond, tally.lost_beyond)
+        assert choice.kept_not == 0 < choice.kept
+    items = Plan.objects.earliest("pk").items.all()
+    change_grants(author=SETUP, grant=[(item.principal, item.address, item.privilege) for item in items])
+    assert "No plan is needed" in page_html(client.get("/plans/readiness", READINESS))
+
+
+@pytest.mark.parametrize(("form", "message"), [
+    ({"namespace": "sales"}, "is not an address"), ({"user": "nobody"}, "user:nobody does not exist"),
+    ({"generation": "newest"}, "newest"), ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
+])
+def test_an_invalid_choice_of_receivers_is_explained(form, message, browse):
+    page = browse("ada").get("/plans/readiness", READINESS | form, follow=True)
+    assert page.redirect_chain == [("/plans/", 303)] and message in page_html(page)
+
+
+def test_the_ways_to_permit_a_denied_question_are_compared(browse):
+    client, before = browse("ada"), database_state()
+    form = plan_form(operation="list", subject="user:out")
+    page = client.get("/plans/missing", form)
+    choices = rows_of(page)
+    assert len(choices) == len(ANY) and database_state() == before
+    assert [choice.gained for choice in page.context["choices"]] == sorted(choice.gained for choice in choices.values())
+    widest = page.context["choices"][-1]
+    plan = client.post("/plans/missing", form | {"way": widest.value}, follow=True).context["plan"]
+    assert plan_effect(plan).tally.gained_beyond == widest.gained
+    assert [f"{item.privilege} on {item.address}" for item in plan.items.all()] == [widest.value]
+    again = client.post("/plans/missing", form | {"way": "READ on namespace:hr"}, follow=True)
+    assert "READ on namespace:hr does not permit this any more" in page_html(again)
+
+
+def test_a_question_with_one_way_shows_it_and_a_permitted_one_nothing(browse):
+    page = browse("ada").get("/plans/missing", plan_form())
+    (choice,) = page.context["choices"]
+    assert (choice.value, choice.grants) == ("", 6) and choice.title.startswith("6 grants, such as ADMIN on ")
+    plan = browse("ada").post("/plans/missing", plan_form(way=""), follow=True).context["plan"]
+    assert plan.effect["grants"] == 6
+    assert "No plan is needed" in page_html(browse("ada").get("/plans/missing", plan_form(subject="user:nobody")))
+
+
+@pytest.fixture
+def impact(cast, settings, tmp_path):
+    """A report after which the fewest grants give more than was lost."""
+    settings.SNAPSHOT_URI = str(tmp_path)
+    change_grants(author=SETUP, grant=[("user:out", SALES, privilege) for privilege in ANY])
+    plan, regrants = create_plan_of_regrants(author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"])
+    lost = sorted((row.user, row.entity, row.operation, True, False) for row in kept_not_of_plan(plan))
+    return create_report(tmp_path, {"rows": [], "operations": [], "detail": lost}, analysis="policy-impact", summary={},
+                         revision=current_revision(), options={"generation": "final", "to_generation": "existing"})
+
+
+def test_narrowest_and_fewest_regrants_are_compared_and_the_plan_is_the_chosen_one(impact, browse):
+    client, before = browse("ada"), database_state()
+    url = f"/plans/policy-impact/{impact.pk}"
+    choices = rows_of(client.get(url))
+    assert list(choices) == [*Prefer] and database_state() == before
+    assert choices["narrowest"].gained == 0 < choices["fewest"].gained and choices["fewest"].kept > choices["narrowest"].kept
+    for prefer, choice in choices.items():
+        plan = client.post(url, {"prefer": prefer}, follow=True).context["plan"]
+        tally = plan_effect(plan).tally
+        assert (choice.grants, choice.kept_not) == (plan.effect["grants"], plan.recipe["kept_not"])
+        # the effect also counts operations that have a rule only afterwards
+        assert choice.gained <= tally.gained_beyond and choice.lost == tally.lost_beyond == 0
+    assert client.get(url, {"user": "nobody"}).status_code == 303
+
+
+def test_a_plan_lists_what_it_does_not_keep_on_its_page_and_over_rest(impact, browse, htmx, monkeypatch):
+    monkeypatch.setattr("authzconsole.web.plans.kept_not_section.ROWS_PER_PAGE", 8)
+    plan = Plan.objects.get()
+    client, expected = browse("ada"), [row._asdict() for row in kept_not_of_plan(plan)]
+    assert len(expected) == plan.recipe["kept_not"] > 16
+    page = client.get(f"/plans/{plan.pk}/")
+    text = page_html(page)
+    assert page.context["kept_not"]["total"] == len(expected) and expected[0]["why"] in text and "kept_not=2" in text
+    second = client.get(f"/plans/{plan.pk}/?kept_not=2", headers=htmx("kept_not"))
+    assert [row["why"] for row in second.context["kept_not"]["rows"]] == [row["why"] for row in expected[8:16]]
+    assert "Nothing is listed" in page_html(client.get(f"/plans/{plan.pk}/?kept_not=999"))
+    api = f"/api/v1/plans/{plan.pk}/kept-not"
+    first = client.get(f"{api}?limit=6").json()
+    rest = client.get(api, {"limit": 1_000, "cursor": client.get(f"{api}?limit=6").json()["next"]}).json()
+    assert [*first["items"], *client.get(api, {"limit": 6, "cursor": first["next"]}).json()["items"]] == expected[:12]
+    assert rest["items"] == expected[6:] and rest["next"] is None
+    lines = b"".join(client.get(f"{api}/rows.jsonl").streaming_content).decode().splitlines()
+    table = csv.DictReader(io.StringIO(b"".join(client.get(f"{api}/rows.csv").streaming_content).decode()))
+    assert list(map(json.loads, lines)) == list(table) == expected
+    assert browse("ned").get(api).status_code == 403
+    client.post(f"/plans/{plan.pk}/discard")
+    assert client.get(api).status_code == 409 == client.get(f"{api}/rows.csv").status_code
+    assert client.get(f"/plans/{plan.pk}/").context["kept_not"] is None

@@ -1,0 +1,241 @@
+"""Test the pages of access requests: form, list, decision and approvers."""
+
+import re
+
+import pytest
+from django.utils import timezone
+
+from authzconsole.web.requests.new_request import end_of_day
+from authzconsole.web.requests.request_page import last_day
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.models import AccessRequest, NamespaceApprovers, Plan, RequestState, User, UserGrant
+from grants.principals.services import remove_member
+from grants.requests.approvers import set_namespace_approvers
+from tests.support.authors import COMMAND
+
+pytestmark = pytest.mark.django_db
+FORM = {"entity": "dataset:sales.orders", "operation": "read", "reason": "quarterly close", "until": "2126-12-04"}
+
+
+def send(client, **fields):
+    return client.post("/requests/new", {name: value for name, value in (FORM | fields).items() if value})
+
+
+def new_request(client, **fields) -> str:
+    """Send the form, and return the URL of the request."""
+    answer = send(client, **fields)
+    assert answer.status_code == 303, answer.content.decode()
+    return answer.headers["Location"]
+
+
+def hidden_fields(page) -> dict[str, str]:
+    """Return the fields of the form that approves, as a browser would send them."""
+    form = re.search(r'action="[^"]*/approve".*?</form>', page.content.decode(), re.DOTALL)[0]
+    fields = dict(re.findall(r'<input type="hidden" name="([\w-]+)" value="([^"]*)"', form))
+    fields |= dict.fromkeys(re.findall(r'type="checkbox" name="(part-\d+)" value="yes" checked', form), "yes")
+    fields |= dict(re.findall(r'type="radio" name="([\w-]+)" value="(\w+)" checked', form))
+    fields |= dict(re.findall(r'name="(until)" value="([^"]*)"', form))
+    return {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
+
+
+def test_a_request_is_sent_approved_and_followed(browse):
+    url = new_request(browse("out"))
+    assert "read" in browse("out").get(url).content.decode() and "Withdraw request" in browse("out").get(url).content.decode()
+    assert browse("ada").get("/requests/count").content.decode().count(">1<") == 1
+    page = browse("ada").get(url)
+    fields = hidden_fields(page)
+    assert fields["until"] == "2126-12-04" and "Proposal: READ on" in re.sub(r"<[^>]+>", "", page.content.decode())
+    assert browse("ada").post(f"{url}approve", fields).status_code == 303
+    grant = UserGrant.objects.get(user__username="out")
+    assert str(grant.privilege) == "READ" and f"{grant.valid_until:%Y-%m-%d %H:%M}" == "2126-12-05 00:00"
+    assert browse("out").get(url).context["row"].state == RequestState.APPROVED
+    assert browse("ada").get("/requests/count").status_code == 204
+
+
+def test_an_approver_shortens_the_period_and_chooses_a_proposal(browse, htmx):
+    url = new_request(browse("out"), operation="get")
+    page = browse("ada").get(url)
+    proposals = [proposal for proposal, _ in page.context["decide"]["parts"][0]["proposals"]]
+    assert len(proposals) == 4
+    chosen = hidden_fields(page) | {"proposal-1": proposals[-1].id, "until": "2126-12-01"}
+    refused = browse("ada").post(f"{url}approve", chosen)
+    assert refused.status_code == 409 and "has changed since it was shown" in refused.content.decode()
+    for shown in (browse("ada").post(f"{url}approve", chosen | {"show": "effect"}),
+                  browse("ada").get(url, chosen, headers=htmx("decide"))):
+        assert shown.status_code == 200 and hidden_fields(shown)["proposal-1"] == proposals[-1].id
+    assert browse("ada").post(f"{url}approve", hidden_fields(shown)).status_code == 303
+    grant = UserGrant.objects.get(user__username="out")
+    assert (str(grant.privilege), f"{grant.valid_until:%Y-%m-%d}") == (str(proposals[-1].grants[0][1]), "2126-12-02")
+
+
+@pytest.mark.parametrize(("fields", "status", "message"), [
+    ({"reason": ""}, 400, "The reason is missing"),
+    ({"entity": ""}, 400, "The address is missing"),
+    ({"entity": "dataset:sales"}, 400, "sales"),
+    ({"operation": ""}, 400, "Choose what you need"),
+    ({"operation": "start"}, 400, "not an operation of a dataset"),
+    ({"until": "2020-01-01"}, 400, "in the past"),
+    ({"until": "tomorrow"}, 400, "is not a date"),
+])
+def test_an_invalid_form_is_shown_again(browse, fields, status, message):
+    answer = send(browse("out"), **fields)
+    assert answer.status_code == status and message in answer.content.decode()
+    assert not AccessRequest.objects.exists()
+
+
+def test_what_is_held_or_pending_is_refused_with_a_link(browse):
+    assert "can already" in send(browse("dee")).content.decode()
+    url = new_request(browse("out"))
+    again = send(browse("out"))
+    assert again.status_code == 409 and f'href="{url}"' in again.content.decode()
+
+
+def test_the_answer_does_not_tell_whether_an_address_exists(browse):
+    pages = []
+    for address in ("dataset:hr.salaries", "dataset:hr.nothings"):
+        page = browse("out").get(new_request(browse("out"), entity=address)).content.decode()
+        page = re.sub(r'csrfmiddlewaretoken" value="\w+"|equests?[/ ]\d+|\d+ seconds? ago|just now', "", page)
+        pages.append(re.sub(r"<time.*?</time>", "", page.replace(address.partition(".")[2], "NAME")))
+    assert pages[0] == pages[1]
+
+
+def test_strangers_and_requesters_do_not_decide(browse):
+    url = new_request(browse("out"))
+    for name in ("dee", "ned"):
+        assert browse(name).get(url).status_code == 404 and browse(name).post(f"{url}approve").status_code == 404
+        assert "quarterly" not in browse(name).get("/requests/?show=all").content.decode()
+    assert b"/approve" not in browse("out").get(url).content and b"/approve" not in browse("aud").get(url).content
+    steps = {"approve": {"chosen": "yes", "part-1": "yes"}, "deny": {"reason": "x"}, "ask": {"question": "x"}}
+    for name in ("out", "aud"):
+        for step, fields in steps.items():
+            assert browse(name).post(f"{url}{step}", fields).status_code == 403
+    assert AccessRequest.objects.get().state == RequestState.PENDING
+
+
+def test_the_group_of_a_namespace_sees_only_its_parts_without_links_to_other_pages(browse):
+    assert browse("ada").post("/requests/approvers", {"namespace": "namespace:sales", "group": "operators"}).status_code == 303
+    assert NamespaceApprovers.objects.get().group.name == "operators"
+    assert browse("aud").post("/requests/approvers", {"namespace": "namespace:sales"}).status_code == 403
+    assert "operators" in browse("aud").get("/requests/approvers").content.decode()
+    url = new_request(browse("out"))
+    page = browse("grp").get(url)
+    assert "/people/" not in page.content.decode() and page.context["decide"]
+    assert browse("grp").get("/requests/").context["rows"][0]["title"] == "read dataset:sales.orders"
+    assert browse("grp").post(f"{url}approve", hidden_fields(page)).status_code == 303
+    assert UserGrant.objects.filter(user__username="out").exists()
+    assert browse("ada").post("/requests/approvers", {"namespace": "dataset:sales.orders", "group": "x"}).status_code == 400
+
+
+def test_the_list_of_a_delegate_says_why_it_contains_a_request(browse, settings):
+    settings.DELEGATION = True
+    url = new_request(browse("out"))
+    assert "access to what you administer" in browse("ned").get("/requests/").content.decode()
+    assert "dataset:sales.orders" in browse("ned").get(url).content.decode()
+
+
+def test_a_request_is_asked_about_rejected_and_withdrawn(browse):
+    url = new_request(browse("out"))
+    assert browse("ada").post(f"{url}ask", {"question": "For which report?"}).status_code == 303
+    page = browse("out").get(url).content.decode()
+    assert "For which report?" in page and "Send answer" in page
+    assert browse("out").post(f"{url}answer", {"answer": "The yearly one"}).status_code == 303
+    assert browse("ada").post(f"{url}deny", {"reason": ""}).status_code == 400
+    assert browse("ada").post(f"{url}deny", {"reason": "use the monthly report"}).status_code == 303
+    assert "use the monthly report" in browse("out").get(url).content.decode()
+    late = browse("out").post(f"{url}withdraw")
+    assert late.status_code == 409 and "already denied" in late.content.decode()
+    assert browse("out").post(f"{new_request(browse('out'))}withdraw").status_code == 303
+
+
+def test_an_approval_after_a_change_shows_the_new_effect(browse):
+    url = new_request(browse("out"))
+    fields = hidden_fields(browse("ada").get(url))
+    change_grants(author=COMMAND, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    answer = browse("ada").post(f"{url}approve", fields)
+    assert answer.status_code == 409 and "Nothing was changed" in answer.content.decode()
+
+
+def test_the_access_of_a_colleague_is_requested_and_approved_in_part(browse):
+    assert "Access like this colleague" in browse("out").get("/requests/new?colleague=ned").content.decode()
+    url = new_request(browse("out"), entity="", operation="", colleague="ned")
+    assert "customers" not in browse("out").get(url).content.decode()
+    fields = hidden_fields(browse("ada").get(url))
+    others = {name: value for name, value in fields.items() if name not in ("part-1", "part-2")}
+    shown = browse("ada").post(f"{url}approve", others | {"show": "effect"})
+    assert browse("ada").post(f"{url}approve", hidden_fields(shown)).status_code == 303
+    assert len(browse("out").get(url).context["parts"]) == len(fields.keys() & {f"part-{n}" for n in range(1, 20)}) - 2
+    nobody = new_request(browse("out"), entity="", operation="", colleague="nobody")
+    assert "does not exist, or has no access" in browse("ada").get(nobody).content.decode()
+
+
+def test_denials_and_missing_pages_lead_to_the_form(browse):
+    link = "/requests/new?entity=dataset:hr.salaries"
+    assert link in browse("out").get("/entities/dataset:hr.salaries").content.decode()
+    assert f"{link}&amp;operation=read" in browse("out").get("/ask?entity=dataset:hr.salaries&operation=read").content.decode()
+    assert "/requests/new" not in browse("ada").get("/entities/dataset:hr.nothing").content.decode()
+    for page in ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=write",
+                 "/entities/dataset:sales.orders?operation=write"):
+        assert "/requests/new?entity=dataset:sales.orders&amp;operation=write" in browse("dee").get(page).content.decode()
+    assert "/requests/new" in browse("out").get("/my-access").content.decode()
+
+
+def test_lists_have_filters_pages_and_empty_states(browse, monkeypatch):
+    assert "Nothing to decide" in browse("ada").get("/requests/").content.decode()
+    assert "follow it here" in browse("out").get("/requests/").content.decode()
+    monkeypatch.setattr("authzconsole.web.requests.lists.REQUESTS_PER_PAGE", 1)
+    for number in range(2):
+        new_request(browse("out"), entity=f"dataset:sales.d{number}", operation="READ")
+    first = browse("ada").get("/requests/")
+    assert [row["title"] for row in first.context["rows"]] == ["READ dataset:sales.d1"]
+    second = browse("ada").get(first.context["page"].next_url)
+    assert [row["title"] for row in second.context["rows"]] == ["READ dataset:sales.d0"]
+    assert not browse("out").get("/requests/?state=denied").context["rows"]
+
+
+def test_an_approver_who_loses_the_right_between_page_and_click_approves_nothing(browse):
+    """The right comes from the group of the namespace, and from the console role."""
+    set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
+    url = new_request(browse("out"))
+    clients = {name: browse(name) for name in ("grp", "ada")}
+    fields = {name: hidden_fields(client.get(url)) for name, client in clients.items()}
+    remove_member(author=COMMAND, user="grp", group="operators")
+    User.objects.filter(username="ada").update(role="ordinary")
+    for name, client in clients.items():
+        assert client.post(f"{url}approve", fields[name]).status_code == 404, name
+    assert AccessRequest.objects.get().state == RequestState.PENDING and not UserGrant.objects.filter(user__username="out")
+
+
+def test_the_list_links_to_its_downloads(browse):
+    browse("out").post("/requests/new", FORM)
+    page = browse("ada").get("/requests/?show=all&state=pending").content.decode()
+    assert 'href="/api/v1/access-requests.csv?show=all&amp;state=pending"' in page
+    assert 'href="/api/v1/access-requests.jsonl?show=all&amp;state=pending"' in page
+
+
+def test_the_queries_of_the_pages_do_not_grow(browse, django_assert_max_num_queries):
+    set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
+    urls = [new_request(browse("out"), entity=f"dataset:sales.d{number}", operation="READ") for number in range(3)]
+    for name, limit in (("ada", 6), ("grp", 7), ("out", 7)):
+        client = browse(name)
+        with django_assert_max_num_queries(limit):
+            assert len(client.get("/requests/?show=all").context["rows"]) == 3
+    client = browse("ada")
+    with django_assert_max_num_queries(45):
+        client.get(urls[0])
+    client = browse("out")
+    with django_assert_max_num_queries(8):
+        client.get(urls[0])
+
+
+def test_days_are_those_of_the_time_zone_of_the_reader():
+    with timezone.override("America/New_York"):
+        end = end_of_day("2126-12-04")
+        assert end.isoformat() == "2126-12-05T05:00:00+00:00" and last_day(end) == "2126-12-04"
+    assert end_of_day("2126-12-04").isoformat() == "2126-12-05T00:00:00+00:00" and last_day(None) == ""
+
+
+def test_the_plan_of_a_request_links_to_it(browse):
+    url = new_request(browse("out"))
+    browse("ada").post(f"{url}approve", hidden_fields(browse("ada").get(url)))
+    assert f'href="{url}"' in browse("ada").get(f"/plans/{Plan.objects.get().pk}/").content.decode()

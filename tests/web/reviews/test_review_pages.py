@@ -1,0 +1,327 @@
+"""The pages of reviews: starting and preparing one, answering items alone and in bulk, and finishing it."""
+
+import html
+import re
+
+import pytest
+
+from analytics.models import AnalysisRun, RunState
+from analytics.runs.services import request_review_items
+from authzconsole.reviews.execution import execute_finish, execute_preparation
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.evidence.signing import public_key
+from grants.journal import Author
+from grants.models import JournalLine, Plan
+from grants.models.reviews import Campaign, ReviewItem
+from grants.reviews.answers import ItemSelection, answer_items
+from grants.reviews.selection import ItemFilter
+from tests.grants.reviews.support import item_of, open_campaign
+from tests.support.authors import COMMAND
+
+pytestmark = pytest.mark.django_db
+FORM = {"title": "Quarterly review", "source": ["user", "group"], "namespace": "sales", "reviewer_rule": "admin-holders",
+        "unanswered": "list", "deadline": "2100-01-31", "reminder_days": "7", "escalation_days": "", "recurrence": "3"}
+
+
+@pytest.fixture(autouse=True)
+def storage(settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+
+
+@pytest.fixture
+def review(cast) -> Campaign:
+    return open_campaign(reviewer_rule="admin-holders")
+
+
+def text_of(response) -> str:
+    return re.sub(r"\s+", " ", html.unescape(re.sub(r"<[^>]+>", " ", response.content.decode())))
+
+
+def test_an_administrator_starts_a_review_and_its_owner_answers_it(browse, cast):
+    ada, ned = browse("ada"), browse("ned")
+    page = ada.get("/reviews/new")
+    assert "Start review" in text_of(page) and 'T18:00"' in page.content.decode()
+    response = ada.post("/reviews/new", FORM)
+    campaign = Campaign.objects.get()
+    assert response.headers["Location"] == f"/reviews/{campaign.pk}/" and campaign.scope == {
+        "sources": ["user", "group"], "namespace": "sales"}
+    assert campaign.deadline.isoformat() == "2100-02-01T00:00:00+00:00"
+    assert "The items are not prepared yet." in text_of(ada.get(response.headers["Location"]))
+    execute_preparation(number=campaign.pk)
+    page = ned.get(f"/reviews/{campaign.pk}/")
+    assert "0 of 3 items answered" in text_of(page) and "user dee READ" in text_of(page)
+    item = item_of(campaign, "user:dee", "dataset:sales.orders")
+    url, back = f"/reviews/{campaign.pk}/answers", f"/reviews/{campaign.pk}/?kind=dataset"
+    response = ned.post(url, {"item": item.pk, "answer": "revoke", "comment": "left the team", "back": back})
+    assert response.status_code == 303 and response.headers["Location"] == back
+    item.refresh_from_db()
+    assert (item.answer, item.comment, item.answered_by) == ("revoke", "left the team", "ned")
+    ned.post(url, {"item": item.pk, "answer": "undo"})
+    item.refresh_from_db()
+    assert item.answer == ""
+
+
+def test_the_form_says_who_reviews_with_delegation(browse, cast, settings):
+    hint = "a holder of ADMIN on its application, its namespace or the instance reviews"
+    assert hint not in text_of(browse("ada").get("/reviews/new"))
+    settings.DELEGATION = True
+    assert hint in text_of(browse("ada").get("/reviews/new"))
+
+
+def test_a_bulk_answer_shows_its_counts_first(browse, review):
+    ned, url = browse("ned"), f"/reviews/{review.pk}/answers"
+    sent = {"select": "all", "answer": "revoke", "filter_answer": "open", "filter_kind": "dataset"}
+    page = ned.post(url, sent)
+    assert page.status_code == 200 and "Revoke 2 items" in text_of(page) and not ReviewItem.objects.exclude(answer="").exists()
+    assert ned.post(url, sent | {"confirm": "yes"}).status_code == 303
+    assert review.items.filter(answer="revoke").count() == 2
+    shorten = ned.post(url, {"select": "all", "answer": "shorten", "filter_answer": "all"})
+    assert "New end" in text_of(shorten)
+    refused = ned.post(url, {"select": "all", "answer": "shorten", "filter_answer": "all", "until": "2001-01-01",
+                             "confirm": "yes"})
+    assert refused.status_code == 400 and "in the past" in text_of(refused)
+    assert ned.post(url, {"select": "all", "answer": "shorten", "filter_answer": "all", "until": "2100-01-01",
+                          "confirm": "yes"}).status_code == 303
+
+
+def test_times_are_entered_and_shown_in_the_time_zone_of_the_reader(browse, review):
+    ada, url = browse("ada"), f"/reviews/{review.pk}/answers"
+    ada.cookies["time_zone"] = "Europe/Berlin"
+    assert "In Europe/Berlin" in text_of(ada.get("/reviews/new"))
+    started = ada.post("/reviews/new", FORM | {"deadline": "2100-07-01T17:00"}).headers["Location"]
+    assert Campaign.objects.latest("pk").deadline.isoformat() == "2100-07-01T15:00:00+00:00"
+    assert "2100-07-01 17:00 CEST" in text_of(ada.get(started)) and "2100-07-01 17:00 CEST" in text_of(ada.get("/reviews/"))
+    assert ada.post("/reviews/new", FORM | {"deadline": "2100-07-01"}).status_code == 303
+    assert Campaign.objects.latest("pk").deadline.isoformat() == "2100-07-01T22:00:00+00:00"
+    item = item_of(review, "user:dee", "dataset:sales.orders")
+    assert "In Europe/Berlin" in text_of(ada.post(url, {"item": item.pk, "answer": "shorten"}))
+    ada.post(url, {"item": item.pk, "answer": "shorten", "until": "2100-12-01T10:00", "confirm": "yes"})
+    item.refresh_from_db()
+    assert item.new_until.isoformat() == "2100-12-01T09:00:00+00:00"
+    assert "Shorten to 2100-12-01 10:00 CET" in text_of(ada.get(f"/reviews/{review.pk}/?answer=shorten"))
+
+
+@pytest.mark.parametrize(("sent", "message"), [
+    ({"answer": "keep"}, "no item is selected"), ({"answer": "maybe", "item": "1"}, "Select an answer"), ({}, "Select an answer"),
+    ({"answer": "keep", "item": "x"}, "no item is selected"), ({"answer": "keep", "item": "999999"}, "no item is selected"),
+    ({"answer": "keep", "select": "all", "filter_size": "1"}, "is not a filter"),
+])
+def test_bad_answers_show_what_is_wrong(browse, review, sent, message):
+    response = browse("ned").post(f"/reviews/{review.pk}/answers", sent)
+    assert response.status_code == 400 and message in text_of(response)
+
+
+def test_an_answer_returns_only_to_the_pages_of_the_review(browse, review):
+    item = item_of(review, "user:dee", "dataset:sales.orders")
+    for back in ("https://example.com/", "//example.com", "/plans/"):
+        response = browse("ned").post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "keep", "back": back})
+        assert response.headers["Location"] == f"/reviews/{review.pk}/"
+
+
+def test_a_reviewer_sees_only_their_items_and_no_links_to_closed_pages(browse, review):
+    change_grants(author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
+    text = browse("ned").get(f"/reviews/{review.pk}/?answer=all").content.decode()
+    assert "salaries" not in text and "/people/" not in text and "Finish review" not in text and "Reviewer:" not in text
+    assert "/people/user:dee" in browse("ada").get(f"/reviews/{review.pk}/?answer=all").content.decode()
+    assert "Keep" not in text_of(browse("aud").get(f"/reviews/{review.pk}/")).replace("To keep", "")
+    assert "Nothing to review" in text_of(browse("out").get("/reviews/"))
+
+
+def test_the_navigation_counts_the_items_that_wait_for_the_account(browse, review, cast):
+    assert ">3<" in browse("ned").get("/reviews/count").content.decode()
+    assert f">{review.items.filter(reviewer=None).count()}<" in browse("ada").get("/reviews/count").content.decode()
+    assert browse("aud").get("/reviews/count").status_code == 204
+    browse("ned").post(f"/reviews/{review.pk}/answers", {"select": "all", "answer": "keep", "filter_answer": "open",
+                                                         "confirm": "yes"})
+    assert browse("ned").get("/reviews/count").status_code == 204
+
+
+def test_items_are_returned_and_moved(browse, review, cast):
+    item, url = item_of(review, "user:dee", "dataset:sales.orders"), f"/reviews/{review.pk}/answers"
+    assert "New reviewer" not in text_of(browse("ned").post(url, {"item": item.pk, "answer": "assign"}))
+    browse("ned").post(url, {"item": item.pk, "answer": "assign", "confirm": "yes", "comment": "not mine"})
+    item.refresh_from_db()
+    assert item.reviewer is None and item.escalated
+    assert "New reviewer" in text_of(browse("ada").post(url, {"item": item.pk, "answer": "assign"}))
+    browse("ada").post(url, {"item": item.pk, "answer": "assign", "reviewer": "user:out", "confirm": "yes"})
+    item.refresh_from_db()
+    assert item.reviewer == cast["out"]
+
+
+def test_finishing_shows_the_result_and_links_the_plan_and_the_evidence(browse, review, cast):
+    ada = browse("ada")
+    item = item_of(review, "user:dee", "dataset:sales.orders")
+    ada.post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "revoke"})
+    assert "Revoke 1" in text_of(ada.get(f"/reviews/{review.pk}/finish"))
+    assert ada.post(f"/reviews/{review.pk}/finish").status_code == 303
+    assert "plan and the evidence are being written" in text_of(ada.get(f"/reviews/{review.pk}/"))
+    execute_finish(number=review.pk)
+    page = ada.get(f"/reviews/{review.pk}/")
+    assert len(page.context["rows"]) == review.items.count() and "No answer" in text_of(page)
+    assert f"verify_evidence review-{review.pk}.zip --public-key {public_key()}" in text_of(page)
+    plan, = page.context["plans"]
+    text = text_of(page)
+    assert "1 to revoke" in text and f"Plan {plan.pk} (proposed) Access changes when the plan is applied." in text
+    Plan.objects.update(state="applied")
+    assert "Access changes" not in text_of(ada.get(f"/reviews/{review.pk}/"))
+    evidence = browse("aud").get(f"/reviews/{review.pk}/evidence.zip")
+    assert b"".join(evidence.streaming_content).startswith(b"PK")
+    assert evidence["Content-Disposition"] == f'attachment; filename="review-{review.pk}.zip"'
+    assert browse("ned").get(f"/reviews/{review.pk}/evidence.zip").status_code == 404
+    again = ada.post(f"/reviews/{review.pk}/finish")
+    assert again.status_code == 400 and "is finished" in text_of(again)
+
+
+def test_a_reviewer_signs_off(browse, review, cast):
+    ned = browse("ned")
+    refused = ned.post(f"/reviews/{review.pk}/sign-off")
+    assert refused.status_code == 400 and "no answer yet" in text_of(refused)
+    ned.post(f"/reviews/{review.pk}/answers", {"select": "all", "answer": "keep", "filter_answer": "open", "confirm": "yes"})
+    assert "Sign off" in text_of(ned.get(f"/reviews/{review.pk}/"))
+    assert ned.post(f"/reviews/{review.pk}/sign-off").status_code == 303
+    assert review.shares.get(reviewer=cast["ned"]).signed_off_at is not None
+    page = ned.get(f"/reviews/{review.pk}/")
+    assert "Sign off" not in text_of(page) and page.context["signed_off_at"] is not None
+    item = review.items.filter(reviewer=cast["ned"]).first()
+    ned.post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "undo"})
+    assert ned.get(f"/reviews/{review.pk}/").context["signed_off_at"] is None
+
+
+def test_an_administrator_signs_off_their_share_and_then_that_of_the_administrators(browse, review, cast):
+    review.items.filter(reviewer=cast["ned"]).update(reviewer=cast["ada"])
+    review.shares.filter(reviewer=cast["ned"]).update(reviewer=cast["ada"])
+    ada, url = browse("ada"), f"/reviews/{review.pk}/"
+    assert "Sign off" not in text_of(ada.get(url))
+    ada.post(f"{url}answers", {"select": "all", "answer": "keep", "filter_answer": "open", "confirm": "yes"})
+    for reviewer in (cast["ada"], None):
+        assert "Sign off" in text_of(ada.get(url))
+        ada.post(f"{url}sign-off")
+        assert review.shares.get(reviewer=reviewer).signed_off_at is not None
+    review.refresh_from_db()
+    assert review.state == "finishing"
+
+
+def test_the_page_updates_itself_while_the_worker_prepares_and_finishes_the_review(browse, htmx, cast):
+    ada = browse("ada")
+    url = ada.post("/reviews/new", FORM).headers["Location"]
+    page = ada.get(url)
+    assert 'hx-trigger="every 2s"' in page.content.decode() and 'id="items"' not in page.content.decode()
+    section = ada.get(url, headers=htmx("review"))
+    assert "<html" not in section.content.decode() and "HX-Refresh" not in section.headers
+    execute_preparation(number=Campaign.objects.get().pk)
+    assert ada.get(url, headers=htmx("review")).headers["HX-Refresh"] == "true"
+    assert "every 2s" not in ada.get(url).content.decode()
+
+
+def test_the_page_shows_the_run_that_prepares_a_large_review(browse, htmx, monkeypatch, django_assert_num_queries):
+    monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here")
+    ada, url = browse("ada"), browse("ada").post("/reviews/new", FORM).headers["Location"]
+    campaign = Campaign.objects.get()
+    assert "Redis does not answer at redis://here. The preparation is kept and starts when it does." in text_of(ada.get(url))
+    run = request_review_items(campaign)
+    assert "Redis does not answer at redis://here. The run is kept" in text_of(ada.get(url))
+    AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=3, tasks_total=12)
+    with django_assert_num_queries(10):
+        page = ada.get(url)
+    assert f"prepared by run {run.pk} with Spark" in text_of(page)
+    assert "Computing 3 of 12 tasks Storing the items" in text_of(page)
+    assert '<progress value="225" max="400"' in page.content.decode() and "items answered" not in text_of(page)
+    assert "Computing 3 of 12 tasks" in text_of(ada.get(url, headers=htmx("review")))
+    AnalysisRun.objects.update(state=RunState.DONE)
+    Campaign.objects.update(heartbeat_at=campaign.created_at, item_count=2)
+    assert "The items are being prepared: 2 so far." in text_of(ada.get(url)) and "Cancel review" in text_of(ada.get(url))
+
+
+def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse):
+    ada, url = browse("ada"), browse("ada").post("/reviews/new", FORM).headers["Location"]
+    campaign = Campaign.objects.get()
+    assert ada.post(f"{url}retry").status_code == 400
+    failed = request_review_items(campaign)
+    AnalysisRun.objects.update(state=RunState.FAILED, error="the storage is full")
+    execute_preparation(number=campaign.pk)
+    page = ada.get(url)
+    text = text_of(page)
+    assert "The storage is full" in text and "Prepare again" in text and 'id="items"' not in page.content.decode()
+    assert "Prepare again" not in text_of(browse("aud").get(url))
+    assert ada.post(f"{url}retry").status_code == 303
+    campaign.refresh_from_db()
+    run = AnalysisRun.objects.latest("pk")
+    assert (campaign.state, campaign.error, run.state) == ("preparing", "", RunState.WAITING) and run != failed
+    assert JournalLine.objects.latest("pk").action == "review-retry"
+    assert f"prepared by run {run.pk}" in text_of(ada.get(url))
+    Campaign.objects.update(state="failed", deadline=campaign.created_at)
+    assert "the deadline has passed" in text_of(ada.post(f"{url}retry"))
+
+
+@pytest.mark.parametrize(("changes", "message"), [
+    ({"title": ""}, "the title is empty"), ({"deadline": ""}, "the deadline is missing"),
+    ({"deadline": "soon"}, "is not a time"), ({"deadline": "2001-01-01"}, "in the past"),
+    ({"namespace": "none"}, "not registered"), ({"unused_days": "x"}, "not a number"),
+    ({"kind": "table"}, "is not one of"), ({"source": ["membership"]}, "the scope is empty"),
+    ({"reviewer_rule": "group"}, "name a group of reviewers"), ({"user": "none"}, "does not exist"),
+])
+def test_a_bad_form_keeps_its_values_and_names_the_field(browse, changes, message):
+    response = browse("ada").post("/reviews/new", FORM | changes)
+    assert response.status_code == 400 and message in text_of(response)
+    if changes.get("title") != "":
+        assert 'value="Quarterly review"' in response.content.decode()
+    assert not Campaign.objects.exists()
+
+
+def test_pages_of_items_have_the_same_cost_and_reach_every_item(browse, review, monkeypatch, django_assert_num_queries):
+    monkeypatch.setattr("authzconsole.web.reviews.review_pages.ITEMS_PER_PAGE", 4)
+    ada, url, seen = browse("ada"), f"/reviews/{review.pk}/?answer=all", []
+    while url:
+        with django_assert_num_queries(9):
+            response = ada.get(url)
+        seen += [row["item"].pk for row in response.context["rows"]]
+        last, url = response, response.context["page"].next_url
+    assert seen == sorted(review.items.values_list("pk", flat=True))
+    first_of_last = last.context["rows"][0]["item"].pk
+    previous = [row["item"].pk for row in ada.get(last.context["page"].previous_url).context["rows"]]
+    assert previous == [pk for pk in seen if pk < first_of_last][-4:]
+
+
+def test_the_page_shows_the_reviewers_with_most_to_answer_and_the_list_all_of_them(browse, cast, monkeypatch,
+                                                                                django_assert_num_queries):
+    monkeypatch.setattr("authzconsole.web.reviews.review_pages.SHOWN_REVIEWERS", 1)
+    review = open_campaign(reviewer_rule="admin-holders")
+    ada, url = browse("ada"), f"/reviews/{review.pk}/reviewers"
+    shares = sorted(review.shares.all(), key=lambda share: -share.open_count)
+    page = ada.get(f"/reviews/{review.pk}/")
+    assert list(page.context["shares"]) == shares[:1] and url in page.content.decode()
+    assert f"{len(shares)} reviewers" in text_of(page)
+    with django_assert_num_queries(5):
+        response = ada.get(url)
+    assert [share.open_count for share in response.context["shares"]] == [share.open_count for share in shares]
+    assert f"/reviews/{review.pk}/?reviewer=ned&amp;answer=all" in response.content.decode()
+    assert [share.reviewer.username for share in ada.get(f"{url}?text=NE").context["shares"]] == ["ned"]
+    assert "No reviewers match" in text_of(ada.get(f"{url}?text=zzz"))
+
+
+def test_filters_and_downloads_select_the_same_items(browse, review, cast):
+    ada = Author("ada", user_id=cast["ada"].pk)
+    answer_items(author=ada, campaign=review, selection=ItemSelection(filter=ItemFilter(kind="namespace")), answer="keep")
+    response = browse("ada").get(f"/reviews/{review.pk}/?answer=keep")
+    assert {row["item"].kind for row in response.context["rows"]} == {"namespace"}
+    content = b"".join(browse("ada").get(f"/reviews/{review.pk}/items.jsonl?answer=keep").streaming_content)
+    assert len(content.splitlines()) == len(response.context["rows"])
+    assert f"/reviews/{review.pk}/items.csv?answer=keep" in response.content.decode()
+    assert "No items match" in text_of(browse("ada").get(f"/reviews/{review.pk}/?principal=nobody"))
+
+
+@pytest.mark.parametrize("sent", [
+    {}, {"select": "all", "filter_unknown": "x"}, {"select": "all", "filter_principal": "x\0y"}, {"item": list(range(1, 1_002))},
+    {"select": "all", "answer": "assign", "reviewer": "x\0y"}])
+def test_invalid_selections_are_refused_with_a_page(browse, review, sent):
+    for confirm in ("", "yes"):
+        form = {"answer": "keep", "confirm": confirm} | sent
+        assert browse("ned").post(f"/reviews/{review.pk}/answers", form).status_code in (200, 400)
+    assert not ReviewItem.objects.exclude(answer="").exists()
+
+
+def test_a_scope_with_characters_that_cannot_be_stored_is_refused(browse):
+    ada, form = browse("ada"), FORM | {"namespace": "", "reviewer_rule": "group"}
+    for name in ("namespace", "user", "group", "reviewer_group", "escalation_group"):
+        assert ada.post("/reviews/new", form | {name: "x\0y"}).status_code == 400
