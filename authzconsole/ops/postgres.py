@@ -95,14 +95,14 @@ def server_url(folder: Path) -> str:
 
 
 @contextlib.contextmanager
-def postgresql() -> Iterator[str]:
+def postgresql(settings: Mapping[str, str] = FAST_SETTINGS) -> Iterator[str]:
     """Start a new server, yield its DATABASE_URL, and remove the server and its data afterwards."""
     programs = postgresql_folder()
     if programs is None:
         raise Refusal(f"Missing: {POSTGRESQL.title}. `make test` installs it.")
     with private_folder() as folder:
         create_cluster(programs, folder)
-        server = start_server(programs, folder)
+        server = start_server(programs, folder, settings)
         try:
             wait_until_ready(programs, folder, server)
             yield server_url(folder)

@@ -13,11 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import ROOT, VENV_PYTHON, Refusal, machine
-from .postgres import postgresql
+from .postgres import FAST_SETTINGS, postgresql
 from .processes import die_with_parent, interrupt_on_signals, run_command
 from .setup import setup, spark_environment
 
 REPORTS = ROOT / "var" / "test"
+# the tables of a test live too short for a vacuum, and tests that need statistics run ANALYZE
+TEST_SETTINGS = {**FAST_SETTINGS, "autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0"}
 # tests ignore these settings of a real console: with them, tests would use its servers and files, or behave like it
 CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_PASSWORD", "DATABASE_PASSWORD_FILE", "DATABASE_URL", "DATABASE_URL_FILE",
                     "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "JOURNAL_ANCHOR", "JOURNAL_KEYS",
@@ -98,7 +100,7 @@ def database_url(database: str) -> Iterator[str]:
         # tests/settings.py creates the file in the folder of the test run
         yield ""
         return
-    with postgresql() as url:
+    with postgresql(TEST_SETTINGS) as url:
         yield url
 
 
