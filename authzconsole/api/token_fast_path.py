@@ -14,6 +14,7 @@ from django.middleware.security import SecurityMiddleware
 from django.urls import set_script_prefix
 
 from authzconsole.api.urls import VIEWS
+from authzconsole.common.database.query_plans import set_prepare_threshold
 from authzconsole.common.request_id import RequestIdMiddleware, unbind_request_id
 from authzconsole.common.security_events.middleware import record_denial
 
@@ -33,6 +34,8 @@ class TokenFastPath:
             return self._console(environ, start_response)
         set_script_prefix("/")
         _renew_connection()
+        # the last request on this connection may have been a page
+        set_prepare_threshold(is_page=False)
         request = WSGIRequest(environ)
         response = handler(request)
         if response.status_code == 403:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.utils import timezone
 
-from authzconsole.common.database_busy import update_without_waiting
+from authzconsole.common.database.busy import update_without_waiting
 from authzconsole.common.token_facts import FINGERPRINT_CHARACTERS
 from authzconsole.models import ApiToken, TokenScope, max_token_lifetime
 from entities.text import storage_fault

@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from pydantic import ValidationError
 from scim2_models import Error, NotFoundException, NotImplementedException, SCIMException
 
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
+from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.tokens import ValidToken
 from authzconsole.scim import discovery, groups, users

@@ -13,7 +13,7 @@ from django.contrib.sessions.backends import db
 from django.http import HttpRequest
 from django.utils import timezone
 
-from authzconsole.common.database_busy import update_without_waiting
+from authzconsole.common.database.busy import update_without_waiting
 from authzconsole.common.login_throttle import client_address
 from authzconsole.common.request_id import current_request
 from authzconsole.models import AccountSession

@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_unavailable
+from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_unavailable
 from authzconsole.web.context_processors import navigation
 from authzconsole.web.shared.guard import InvalidAddress
 from authzconsole.web.shared.paging import url_with_query

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked
+from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.request_id import bind_account
 from authzconsole.web.error_pages import method_not_allowed

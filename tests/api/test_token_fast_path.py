@@ -9,6 +9,7 @@ from django.db import OperationalError, connection, connections
 
 from authzconsole.api.urls import VIEWS
 from authzconsole.wsgi import application, console
+from grants.models import User
 
 # as in production: no transaction is open when a request starts
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -67,6 +68,16 @@ def test_requests_without_a_token_and_other_paths_use_the_full_application(secre
     assert call(application, "/access/v1/evaluation")[0] == 401
     status, headers, _ = call(application, "/healthz", token=secret, method="GET")
     assert status == 200 and "Content-Security-Policy" in headers
+
+
+def test_a_decision_is_prepared_after_a_page_on_the_same_connection(secret, client, people):
+    if connection.vendor != "postgresql":
+        pytest.skip("SQLite has no prepare threshold")
+    client.force_login(User.objects.get(username="alice"))
+    assert client.get("/").status_code == 200
+    assert connection.connection.prepare_threshold is None
+    assert call(application, "/access/v1/evaluation", token=secret)[0] == 200
+    assert connection.connection.prepare_threshold == connection.settings_dict["OPTIONS"]["prepare_threshold"] > 0
 
 
 def test_a_database_connection_that_was_terminated_is_reopened(secret):

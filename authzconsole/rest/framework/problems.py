@@ -18,7 +18,7 @@ from analytics.results.files import ResultsGone
 from analytics.results.manifest import ReportChanged
 from analytics.results.read import TableLeftOut
 from analytics.storage import StorageError
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
+from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
 from grants.errors import (

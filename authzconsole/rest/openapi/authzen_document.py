@@ -2,7 +2,7 @@
 
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS
 from authzconsole.api.metadata import CAPABILITIES, PATHS, REQUEST_PATH
-from authzconsole.common.database_busy import RETRY_AFTER_SECONDS
+from authzconsole.common.database.busy import RETRY_AFTER_SECONDS
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from grants.policies.catalogue import GENERATIONS
 

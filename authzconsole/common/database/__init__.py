@@ -1,0 +1,1 @@
+"""The database connection: how PostgreSQL plans statements, and errors of a locked or unavailable database."""
