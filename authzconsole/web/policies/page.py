@@ -31,11 +31,15 @@ from grants.effects.changes import GenerationChange
 from grants.effects.preview import ChangePreview
 from grants.errors import GrantError
 from grants.journal import lock_journal
+from grants.models import Plan, PlanState
+from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation, Policy
 from grants.policies.question import Question
 from grants.policies.wording import requirement_in_words
 from grants.roles.capabilities import Capability
+
+MAX_PLANS = 5
 
 
 def row_id(kind: str, operation: str) -> str:
@@ -161,18 +165,28 @@ def _activation_response(request: HttpRequest, generation: Generation, *, reason
     """Render the form that activates `generation`, with the impact of the change."""
     active, proposal = active_generation(), latest_proposal()
     run = _impact_run(active, generation)
+    effect = None if active == generation else effect_context(request, preview or [GenerationChange(generation)])
+    is_done, later_changes = run is not None and run.state == RunState.DONE, changes_since(run)
     differences = sum(_table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values())
     return render_page(request, "policies/activate.html", {
         "active": active, "generation": generation, "reason": reason, "fault": fault, "run": run,
         "impact_analysis": AnalysisName.POLICY_IMPACT, "differences": differences,
-        "effect": None if active == generation else effect_context(request, preview or [GenerationChange(generation)]),
+        "effect": effect,
         "second_person": activation_fault(request_author(request), generation.name),
         "proposal": proposal if proposal and proposed_name(proposal) == generation.name else None,
-        "is_active": active == generation, "is_done": run is not None and run.state == RunState.DONE,
-        "changes_since": changes_since(run),
+        "is_active": active == generation, "is_done": is_done, "changes_since": later_changes,
+        # the numbers of an older report differ from those of the effect
+        "shows_report": is_done and (not later_changes or effect is None or "numbers" not in effect),
+        "plans_since": _plans_applied_since(run) if run and later_changes else [],
         "lifecycle": [_lifecycle(active), _lifecycle(generation)],
         "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
     }, status=status)
+
+
+def _plans_applied_since(run: AnalysisRun) -> list[Plan]:
+    """Return the first plans that were created from the report of a run and applied."""
+    rows = Plan.objects.filter(origin=PlanOrigin.POLICY_IMPACT, recipe__run=run.pk, state=PlanState.APPLIED)
+    return list(rows.order_by("pk")[:MAX_PLANS])
 
 
 def _impact_run(active: Generation, generation: Generation) -> AnalysisRun | None:

@@ -5,7 +5,8 @@ from django.utils import timezone
 
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
-from grants.models import ActiveGeneration, JournalLine
+from grants.journal import current_revision
+from grants.models import ActiveGeneration, JournalLine, Plan
 from grants.policies.catalogue import GENERATIONS
 from tests.support.authors import database_state
 from tests.support.pages import page_html
@@ -85,8 +86,26 @@ def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tm
     assert client.get("/policies/core/activate").context["run"] is None
     run = create_report(tmp_path, {}, analysis="policy-impact", options=options, revision=1, finished_at=timezone.now(),
                         summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
+    # of a report and an effect with different data, only the effect is shown
     page = client.get("/policies/core/activate")
-    assert page.context["run"] == run and "5,000" in page_html(page) and "changes since" in page_html(page)
+    text = page_html(page)
+    assert page.context["run"] == run and "5,000" not in text and "changes since" in text
+    assert "Its numbers do not contain these changes. The effect below" in text
+    plan = Plan.objects.create(title="keep", origin="policy-impact", recipe={"run": run.pk}, base_revision=1, made_by="ada",
+                               state="applied")
+    assert f'among them <a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(client.get("/policies/core/activate"))
+    # while the effect is not known, the report is all there is
+    settings.EFFECT_MAX_ENTITIES = 1
+    assert "5,000" in page_html(client.get("/policies/core/activate"))
+
+
+def test_a_current_report_and_the_effect_are_told_apart(browse, settings, tmp_path):
+    settings.SNAPSHOT_URI = str(tmp_path)
+    create_report(tmp_path, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
+                  revision=current_revision(), finished_at=timezone.now(),
+                  summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
+    text = page_html(browse("ada").get("/policies/core/activate"))
+    assert "5,000" in text and "Computed now, from the current data:" in text
 
 
 def test_activating_a_generation_is_journalled_with_its_reason(browse):
