@@ -108,7 +108,7 @@ def compute_regrant(run: AnalysisRun, *, user: str = "", group: str = "", namesp
     if prefer == Prefer.NARROWEST and confirmed_total:
         regrant = _narrowest(before, after, scope, _scope_text(user, group, namespace))
     else:
-        effect = count_regrants(before, after, grants, scope=scope) if grants else Regrants()
+        effect = count_regrants(before, after, grants, scope=scope)
         effect.only_way, effect.is_smallest = only_way, is_smallest
         regrant = Regrant(effect, kept=confirmed_total)
     regrant.left_out = permissions.left_out
@@ -161,6 +161,7 @@ def create_regrant_plan(*, author: Author, run: AnalysisRun, user: str = "", gro
     recipe = {"run": run.pk, "generation": before.name, "to_generation": after.name, "user": user, "group": group,
               "namespace": namespace, "prefer": str(prefer), "kept_not": regrant.effect.kept_not, "answers": regrant.kept,
               "only_way": regrant.effect.only_way, "left_out": regrant.left_out, **kept_not_recipe(regrant.effect),
+              "activation": regrant.effect.activation,
               "is_smallest": regrant.effect.is_smallest, "note": regrant.note}
     return create_plan(author=author, draft=PlanDraft(
         title=f"Keep current permissions, from {before.name} to {after.name}{scope}", origin=PlanOrigin.POLICY_IMPACT,

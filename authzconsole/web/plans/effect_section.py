@@ -1,5 +1,7 @@
 """The section of a plan that shows its effect on permissions, and what the form that applies the plan says about it."""
 
+from urllib.parse import urlencode
+
 from django.http import HttpRequest
 from django.urls import reverse
 
@@ -46,23 +48,31 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
         section = section_context(request, None, generation=generation, url=url, fault=f"The rows cannot be read: {error}.")
     downloads = {"downloads": _downloads(plan, generation, section)} if section.get("effect") else {}
     note = "" if plan.is_proposed else "Computed with the data before the plan was applied."
-    return section | downloads | {"run": run_context, "plan": plan, "note": note}
+    own = generation_of_plan(plan).name
+    other = {"other_generation": own, "other_url": f"{url}?{urlencode({'generation': own})}"} if own != generation else {}
+    return section | downloads | other | {"run": run_context, "plan": plan, "note": note}
 
 
 def confirmation_context(plan: Plan, section: dict) -> dict:
-    """Return what the form that applies the plan says about its effect: the digest, and what must be confirmed."""
-    effect = section.get("whole")
-    if section["generation"] != generation_of_plan(plan).name:
+    """Return what the form that applies the plan says about its effect: the digest, and what must be confirmed.
+
+    It is the effect in the generation of the plan. It names this generation if the section shows another one, or if it is not
+    the active one.
+    """
+    effect, own = section.get("whole"), generation_of_plan(plan).name
+    if section["generation"] != own:
         try:
             effect = plan_effect(plan)
         except EffectTooLarge:
-            effect = stored_effect(latest_run(plan, generation_of_plan(plan).name))
+            effect = stored_effect(latest_run(plan, own))
     if effect is None:
         return {"digest": TOO_LARGE, "confirmation": "Apply the plan although its effect on permissions is not known"}
     gained = effect.max_gained_beyond
     confirmation = f"Also give {quantity(gained, 'permission', 'permissions')} beyond its purpose" if gained else ""
-    return {"digest": effect.digest, "confirmation": confirmation, "sentence": effect_sentence(effect),
-            "numbers": button_numbers(effect.tally)}
+    sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
+    if {section["generation"], section["active"]} != {own}:
+        sentence, numbers = f"In {own}, the plan {sentence[0].lower()}{sentence[1:]}", f"{numbers} in {own}" if numbers else ""
+    return {"digest": effect.digest, "confirmation": confirmation, "sentence": sentence, "numbers": numbers}
 
 
 def _downloads(plan: Plan, generation: str, section: dict) -> list[tuple[str, str]]:

@@ -15,6 +15,7 @@ from analytics.analyses import AnalysisError
 from analytics.regrant_plans import RegrantWay, create_regrant_plan, regrant_ways
 from analytics.storage import StorageError
 from authzconsole.web.ask.questions import FIELDS, question_from_input
+from authzconsole.web.plans.activation_section import activation_context
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import address_or_404, capability_required, request_author
@@ -43,7 +44,7 @@ PREFERENCES = {
 class PlanChoice:
     """One row of the page. value: of the form field. Counts are None if they are not known.
 
-    fault: why it cannot be chosen; otherwise empty.
+    given, taken: what an activation after the plan gives and takes. fault: why it cannot be chosen; otherwise empty.
     """
 
     value: str
@@ -54,6 +55,8 @@ class PlanChoice:
     kept_not: int | None = None
     gained: int | None = None
     lost: int | None = None
+    given: int | None = None
+    taken: int | None = None
     fault: str = ""
 
 
@@ -104,7 +107,9 @@ def choose_impact_plan(request: HttpRequest, pk: int) -> HttpResponse:
         note=f"From {run.options['generation']} to {run.options['to_generation']}{only}. Kept: permissions of "
              f"{run.options['generation']} that remain.",
         hidden=scope, back=reverse("analysis", args=[run.pk]), back_title=f"Run {run.pk}",
-        empty="Nothing is lost: no grant is needed.")
+        empty="Nothing is lost: no grant is needed.",
+        activation=activation_context(run.options["generation"], run.options["to_generation"], next(
+            (way.effect.activation for way in ways if way.effect), None)))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -156,7 +161,7 @@ def _regrant_choices(ways: Iterable[RegrantWay]) -> list[PlanChoice]:
             choices.append(PlanChoice(str(way.prefer), title, note, fault=way.fault))
         elif effect.grants:
             choices.append(PlanChoice(str(way.prefer), title, note, len(effect.grants), effect.kept, effect.kept_not,
-                                  effect.beyond_gained, effect.beyond_lost))
+                                  effect.beyond_gained, effect.beyond_lost, effect.given_with_plan, effect.taken_with_plan))
     return choices
 
 

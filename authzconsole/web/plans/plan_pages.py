@@ -12,6 +12,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
+from authzconsole.web.plans.activation_section import activation_of_plan
 from authzconsole.web.plans.effect_section import confirmation_context, permissions_section
 from authzconsole.web.plans.kept_not_section import kept_not_section
 from authzconsole.web.shared.guard import capability_required, request_author
@@ -158,7 +159,7 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
         "can_renew": can_renew(plan), "changes": change_count(plan_counts(plan)), "change_phrases": list(change_phrases(plan)),
         "periods_removed": plan_counts(plan)["periods_removed"],
         "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
-        "undo_plan": plan.inverses.order_by("-pk").first(),
+        "activation": activation_of_plan(plan), "undo_plan": plan.inverses.order_by("-pk").first(),
         "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
         **sections, "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,
     }, status=status)

@@ -68,6 +68,8 @@ class Regrants:
     kept, kept_not: permissions of the generation before that are, or are not, permitted afterwards with the plan.
     lost: those that are not permitted afterwards without the plan.
     kept_not_in: `kept_not` by the name of the namespace; empty for what is outside of namespaces.
+    given, taken: permissions that activating the generation after gives to and takes from all users, without the plan.
+    given_with_plan, taken_with_plan: the same after the plan was applied.
     """
 
     grants: list[tuple[str, Address, Privilege]] = field(default_factory=list)
@@ -79,6 +81,16 @@ class Regrants:
     beyond_lost: int = 0
     lost: int = 0
     kept_not_in: dict[str, int] = field(default_factory=dict)
+    given: int = 0
+    taken: int = 0
+    given_with_plan: int = 0
+    taken_with_plan: int = 0
+
+    @property
+    def activation(self) -> dict[str, int]:
+        """What the activation itself changes, for the recipe of a plan."""
+        return {"given": self.given, "taken": self.taken, "given_with_plan": self.given_with_plan,
+                "taken_with_plan": self.taken_with_plan}
 
     @property
     def counts(self) -> dict[str, int]:
@@ -273,7 +285,7 @@ def count_effect(result: Regrants, subjects: Subjects, pairs: Mapping[str, list[
     """Evaluate all decisions with the grants of `result`, and set its counts.
 
     wanted_users, namespace: count kept and lost permissions only of these users, and only in this namespace (empty for all). Side
-    effects are counted everywhere.
+    effects and what the activation changes are counted everywhere.
     """
     by_namespace = masks_by_namespace(result.grants, subjects)
     for stage in stages(subjects):
@@ -292,6 +304,10 @@ def count_effect(result: Regrants, subjects: Subjects, pairs: Mapping[str, list[
             result.lost += number * (permitted & ~now & scope).bit_count()
             result.beyond_gained += number * (then & ~permitted & ~now).bit_count()
             result.beyond_lost += number * (now & ~then).bit_count()
+            result.given += number * (now & ~permitted).bit_count()
+            result.taken += number * (permitted & ~now).bit_count()
+            result.given_with_plan += number * (then & ~permitted).bit_count()
+            result.taken_with_plan += number * (permitted & ~then).bit_count()
 
 
 def rule_pairs(before: Generation, after: Generation) -> dict[str, list[RulePair]]:

@@ -27,5 +27,6 @@ def create_plan_of_regrants(*, author: Author, before: Generation, after: Genera
         title=f"Keep current permissions, from {before.name} to {after.name}", origin=PlanOrigin.POLICY_IMPACT, changes=changes,
         base_revision=revision, breadth=PlanBreadth.NAMESPACES,
         recipe={"generation": before.name, "to_generation": after.name, "prefer": str(prefer), **regrants.counts,
-                **kept_not_recipe(regrants), "only_way": regrants.only_way, "is_smallest": regrants.is_smallest}))
+                **kept_not_recipe(regrants), "activation": regrants.activation, "only_way": regrants.only_way,
+                "is_smallest": regrants.is_smallest}))
     return plan, regrants

@@ -5,10 +5,13 @@ import io
 import json
 
 import pytest
+from django.utils.html import escape
 
 from entities.address import parse_address
 from entities.vocabulary import ANY
 from grants.changes.services import change_grants
+from grants.effects.changes import GenerationChange, changes_of_plan
+from grants.effects.effect import effect_of
 from grants.journal import current_revision
 from grants.models import Plan
 from grants.plans.permission_effect import plan_effect
@@ -107,6 +110,44 @@ def test_narrowest_and_fewest_regrants_are_compared_and_the_plan_is_the_chosen_o
         # the effect also counts operations that have a rule only afterwards
         assert choice.gained <= tally.gained_beyond and choice.lost == tally.lost_beyond == 0
     assert client.get(url, {"user": "nobody"}).status_code == 303
+
+
+def gained_and_lost(changes, generation):
+    tally = effect_of(changes, generation).tally
+    return tally.gained_for + tally.gained_beyond, tally.lost_for + tally.lost_beyond
+
+
+def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_without_the_plan(impact, browse):
+    client, final, activation = browse("ada"), GENERATIONS["final"], GenerationChange(GENERATIONS["existing"])
+    given, taken = gained_and_lost([activation], final)
+    assert given and taken
+    sentence = (f"Activating <code>existing</code> itself gives {given:,} permissions that <code>final</code> denies, "
+                f"and takes {taken:,}.")
+    page = client.get(f"/plans/policy-impact/{impact.pk}")
+    list_url = page.context["activation"]["list_url"]
+    assert sentence in page_html(page) and f'href="{escape(list_url)}"' in page_html(page)
+    assert client.get(list_url).context["permissions"]["page"].total == given
+    for prefer, choice in rows_of(page).items():
+        response = client.post(f"/plans/policy-impact/{impact.pk}", {"prefer": prefer}, follow=True)
+        plan = response.context["plan"]
+        assert (choice.given, choice.taken) == gained_and_lost([*changes_of_plan(plan), activation], final)
+        assert f"{sentence} With this plan, it gives {choice.given:,} and takes {choice.taken:,}." in page_html(response)
+    # in another generation than that of the plan, nothing is said that could be read as about this generation
+    shown = {"final": page_html(client.get(f"/plans/{plan.pk}/?generation=final")),
+             "existing": page_html(client.get(f"/plans/{plan.pk}/"))}
+    tally = plan_effect(plan).tally
+    total = tally.gained_for + tally.gained_beyond
+    for text in shown.values():
+        assert f"Apply plan: {total:,} permissions gained in existing</button>" in text
+        assert f"In existing, the plan gives {total:,}" in text
+    assert plan_effect(plan, "final").has_effect is ("No decision changes in final." not in shown["final"])
+    assert f'/plans/{plan.pk}/?generation=existing">show its effect there' in shown["final"]
+    assert "show its effect there" not in shown["existing"]
+    # plans of older versions have no counts
+    del plan.recipe["activation"]
+    plan.save(update_fields=["recipe"])
+    text = page_html(client.get(f"/plans/{plan.pk}/"))
+    assert "may itself give permissions that <code>final</code> denies." in text and escape(list_url) in text
 
 
 def test_a_plan_lists_what_it_does_not_keep_on_its_page_and_over_rest(impact, browse, htmx, monkeypatch):

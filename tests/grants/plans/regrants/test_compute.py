@@ -47,6 +47,9 @@ def test_the_counts_are_those_of_the_reference_and_the_default_has_no_side_effec
         assert regrants.counts == {
             "kept": len(permitted & then), "kept_not": len(permitted - then),
             "beyond_gained": len(then - permitted - now), "beyond_lost": len(now - then)}, (before, after)
+        assert regrants.activation == {
+            "given": len(now - permitted), "taken": len(permitted - now), "given_with_plan": len(then - permitted),
+            "taken_with_plan": len(permitted - then)}, (before, after)
         assert regrants.lost == len(permitted - now) and len(set(regrants.grants)) == len(regrants.grants)
         assert not tenant.grants & {(f"user:{user}", *grant) for user, *grant in regrants.grants}
         if prefer == Prefer.NARROWEST:
