@@ -70,7 +70,8 @@ def campaign_summary(campaign: Campaign) -> dict[str, Any]:
         "finished_by": campaign.finished_by, "base_revision": campaign.base_revision, "previous": campaign.previous_id,
         "figures": campaign.figures,
         "reviewers": [{"reviewer": share.reviewer.username if share.reviewer else None, "items": share.item_count,
-                       "answered": share.answered_count, "signed_off_at": format_time(share.signed_off_at) or None}
+                       "answered": share.answered_count, "removed": share.removed_count,
+                       "signed_off_at": format_time(share.signed_off_at) or None}
                       for share in shares if share.item_count],
         "plans": list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk").values_list("pk", flat=True)),
     }

@@ -24,6 +24,8 @@ class EvidenceLine:
 
 def evidence_lines(item: ReviewItem, *, time_text: Callable[[datetime], str] = time_in_words) -> Iterator[EvidenceLine]:
     """Yield the evidence of an item, what usually decides the answer first. time_text: writes a time; in UTC by default."""
+    if item.removal:
+        yield EvidenceLine(f"{item.removal.label.lower()} since the review began", NOTABLE)
     if item.is_ended and item.valid_until:
         yield EvidenceLine(f"ended {time_text(item.valid_until)}, so it gives no access", NOTABLE)
     if item.admins_left is not None:

@@ -19,7 +19,7 @@ COLUMNS = (
     "item", "source", "principal", "entity", "privilege", "group", "state", "since", "granted_by", "reason", "valid_until",
     "ended", "redundant_through", "admins_left", "peers", "peer_holders", "peer_group", "reach", "last_used_on",
     "last_reviewed_at", "previous_answer", "new", "reviewer", "escalated", "answer", "new_until", "comment", "answered_by",
-    "answered_at",
+    "answered_at", "removed",
 )
 ROWS_PER_READ = 2_000
 
@@ -42,6 +42,7 @@ def item_as_json(item: ReviewItem) -> dict[str, Any]:
         "reviewer": getattr(item.reviewer, "username", None) if item.reviewer_id else None, "escalated": item.escalated,
         "answer": item.answer or None, "new_until": _time(item.new_until), "comment": item.comment,
         "answered_by": item.answered_by or None, "answered_at": _time(item.answered_at),
+        "removed": item.removal.value or None,
     }
 
 

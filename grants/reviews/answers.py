@@ -4,7 +4,6 @@ Reviewers answer only their items; administrators and approvers answer all. No a
 that of the creator of its API token. Each call writes one journal line with counts.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from grants.reviews.campaigns import add_makers
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, reviewer_condition, reviewers_of_group
 from grants.reviews.selection import ItemFilter, answerable_items, matching_items
-from grants.reviews.shares import change_shares, counts_by_reviewer, is_signed_off, share_to_sign_off
+from grants.reviews.shares import change_shares, count_changes, counts_by_reviewer, is_signed_off, share_to_sign_off
 from grants.roles.capabilities import Capability
 from grants.validity import Validity
 
@@ -166,12 +165,7 @@ def move_items(campaign: Campaign, items: QuerySet[ReviewItem], reviewers: list[
     for place, user in enumerate(User.objects.filter(pk__in=reviewers).order_by("pk")):
         own = [pk for pk, principal in numbers if principal % len(reviewers) == place]
         ReviewItem.objects.filter(pk__among=own).exclude(concern_condition(user)).update(reviewer=user)
-    changes: dict[int | None, Counter] = {}
-    for reviewer, counts in before.items():
-        changes.setdefault(reviewer, Counter()).subtract(counts)
-    for reviewer, counts in counts_by_reviewer(selected).items():
-        changes.setdefault(reviewer, Counter()).update(counts)
-    change_shares(campaign, changes)
+    change_shares(campaign, count_changes(before, counts_by_reviewer(selected)))
     return len(numbers)
 
 

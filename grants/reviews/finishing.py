@@ -1,7 +1,9 @@
 """Finish a campaign: end the answers, and turn them into plans that an administrator applies."""
 
 from collections.abc import Iterator, Mapping
+from functools import reduce
 from itertools import islice
+from operator import or_
 
 from django.db import transaction
 from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
@@ -11,16 +13,18 @@ from entities.vocabulary import quantity
 from grants.changes.authority import administrator_transaction
 from grants.changes.persons import accounts_of
 from grants.errors import PlanError
-from grants.journal import Author, Change, append_to_journal, current_revision
+from grants.journal import Author, Change, append_to_journal, current_revision, lock_journal
 from grants.models import GroupGrant, Membership, Plan, PlanVerb, UserGrant
 from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewPlan, UnansweredRule
 from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
 from grants.reviews.campaigns import add_makers
 from grants.reviews.errors import ReviewError
-from grants.reviews.selection import CHANGED_ANSWER
+from grants.reviews.removals import mark_removed_items, missing_condition
+from grants.reviews.selection import CHANGED_ANSWER, OPEN_ITEMS, REMOVED_ITEMS
 from grants.validity import Validity
 
 ITEMS_PER_READ = 2_000
+IS_ENDING = Q(answer__in=(Answer.REVOKE, Answer.SHORTEN))
 AUTHOR = Author("review", reason="the result of an access review")
 _ROWS: Mapping[str, QuerySet] = {
     ItemSource.USER: UserGrant.objects.select_related("user", "content_object"),
@@ -58,12 +62,18 @@ def claim_finish(number: int) -> Campaign | None:
 def create_result_plans(campaign: Campaign) -> list[Plan]:
     """Create the plans with the result of the answers, each with at most MAX_PLAN_ITEMS items. Return the plans if they exist.
 
-    Grants and memberships that were removed since are left out. Return an empty list if nothing changes.
+    Grants and memberships that were removed since are left out, and their items marked. Return an empty list if nothing changes.
     """
     if plans := list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk")):
         return plans
+    mark_removed_items(campaign)
     changes = result_changes(campaign)
     with transaction.atomic():
+        # from here on, nothing is removed: the marks and the figures show what the plans leave out
+        lock_journal()
+        mark_removed_items(campaign)
+        campaign.figures = figures(campaign)
+        campaign.save(update_fields=["figures"])
         number = 0
         while part := list(islice(changes, MAX_PLAN_ITEMS)):
             number += 1
@@ -87,11 +97,9 @@ def close_campaign(campaign: Campaign, *, path: str = "", sha256: str = "") -> N
 
 
 def items_to_end(campaign: Campaign) -> QuerySet[ReviewItem]:
-    """Return the items that lead to a change: those to revoke or shorten, and unanswered ones if the campaign revokes them."""
-    answers = [Answer.REVOKE, Answer.SHORTEN]
-    if campaign.unanswered == UnansweredRule.REVOKE:
-        answers.append(Answer.OPEN)
-    return ReviewItem.objects.filter(campaign=campaign, answer__in=answers)
+    """Return the items that lead to a change: those to revoke or shorten, and open ones if the campaign revokes them."""
+    leads_to_change = IS_ENDING | OPEN_ITEMS if campaign.unanswered == UnansweredRule.REVOKE else IS_ENDING
+    return ReviewItem.objects.filter(leads_to_change, campaign=campaign)
 
 
 def result_changes(campaign: Campaign) -> Iterator[PlanChange]:
@@ -127,10 +135,16 @@ def _change(item: ReviewItem, row, validity: Validity | None) -> PlanChange:
 
 
 def figures(campaign: Campaign) -> dict[str, int]:
-    """Return the counts of items by answer, and of the differences from the previous campaign. Runs at most three queries."""
+    """Return the counts of items by answer, and of the differences from the previous campaign. Runs at most three queries.
+
+    `removed`: the items without an answer that need none any more. `left_out`: the items to revoke or shorten that no longer
+    exist, so that the plan leaves them out.
+    """
     items = ReviewItem.objects.filter(campaign=campaign)
     counts = items.aggregate(
-        items=Count("id"), **{answer or "open": Count("id", filter=Q(answer=answer)) for answer in Answer.values},
+        items=Count("id"), open=Count("id", filter=OPEN_ITEMS), removed=Count("id", filter=Q(answer=Answer.OPEN) & REMOVED_ITEMS),
+        left_out=Count("id", filter=IS_ENDING & reduce(or_, map(missing_condition, ItemSource.values))),
+        **{answer: Count("id", filter=Q(answer=answer)) for answer in filter(None, Answer.values)},
         strands=Count("id", filter=Q(answer=Answer.REVOKE, admins_left__isnull=False)))
     if campaign.previous_id is None:
         return counts
@@ -147,8 +161,21 @@ def gone_items(campaign: Campaign) -> QuerySet[ReviewItem]:
 def summary(campaign: Campaign) -> str:
     """Return a sentence with the result of a campaign. Only its plans change access, so it names what is to be done."""
     counts = campaign.figures
+    removed, left_out = counts.get("removed", 0), counts.get("left_out", 0)
     unanswered = counts.get("open", 0)
     is_revoked = unanswered and campaign.unanswered == UnansweredRule.REVOKE
     return (f"{quantity(counts.get('items', 0), 'item', 'items')}: {counts.get('keep', 0):,} kept, {counts.get('revoke', 0):,} "
             f"to revoke, {counts.get('shorten', 0):,} to shorten, {unanswered:,} without an answer"
-            f"{' (also to revoke)' if is_revoked else ''}")
+            f"{' (also to revoke)' if is_revoked else ''}{f', {removed:,} no longer existing' if removed else ''}"
+            f"{f'. The plan leaves out {left_out:,} of the changes, because the access no longer exists' if left_out else ''}")
+
+
+def reason_without_plan(campaign: Campaign) -> str:
+    """Return why a finished campaign has no plan, as a sentence."""
+    counts = campaign.figures
+    ending = counts.get("revoke", 0) + counts.get("shorten", 0)
+    if ending and ending == counts.get("left_out", 0):
+        return "There is no plan, because all access to revoke or shorten no longer exists."
+    if ending:
+        return "There is no plan, because the access to revoke or shorten has ended or has an earlier end by now."
+    return "There is no plan, because no item is to be revoked or shortened. No access changes."

@@ -14,8 +14,9 @@ from grants.roles.capabilities import Capability
 
 # a cancelled or failed campaign has no items that a reviewer could answer
 STATES_FOR_REVIEWERS = (CampaignState.OPEN, CampaignState.FINISHING, CampaignState.FINISHED)
-OPEN = "open"
-ANSWER_FILTERS = (OPEN, *filter(None, Answer.values))
+OPEN, REMOVED = "open", "removed"
+OPEN_ITEMS, REMOVED_ITEMS = Q(answer=Answer.OPEN, removed=""), ~Q(removed="")
+ANSWER_FILTERS = (OPEN, *filter(None, Answer.values), REMOVED)
 CHANGED_ANSWER = ~Q(previous_answer="") & ~Q(answer="") & ~Q(answer=F("previous_answer"))
 FLAG_CONDITIONS = {
     "unused": Q(last_used_on=None), "redundant": ~Q(redundant_through=""), "strands": Q(admins_left__isnull=False),
@@ -28,7 +29,8 @@ ADMINISTRATORS = "administrators"
 class ItemFilter:
     """Conditions on items; an empty one is always met.
 
-    answer: `open`, or a value of Answer. principal: the name of the user or group. group: of memberships.
+    answer: `open` for items that need an answer, `removed` for those that no longer exist, or a value of Answer.
+    principal: the name of the user or group. group: of memberships.
     reviewer: the name of a reviewer, or `administrators`. unused: no known use. ended: its period is over.
     changed: the answer is not the previous one.
     """
@@ -82,11 +84,11 @@ def visible_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:
 
 
 def answerable_items(account: User, campaign: Campaign) -> QuerySet[ReviewItem]:
-    """Return all items for accounts that approve, otherwise the items that the account reviews.
+    """Return all items that still exist for accounts that approve, otherwise those of them that the account reviews.
 
     Items about the account itself are among them; `grants.reviews.answers` skips them.
     """
-    items = ReviewItem.objects.filter(campaign=campaign)
+    items = ReviewItem.objects.filter(campaign=campaign, removed="")
     return items if account.can(Capability.APPROVE) else items.filter(reviewer=account)
 
 
@@ -98,11 +100,12 @@ def matching_items(items: QuerySet[ReviewItem], filter_: ItemFilter) -> QuerySet
     """
     has_only_source = filter_.source and not set(filter_.as_mapping()) - {"source", "answer"}
     items = items.annotate(place=Abs("pk") if has_only_source else F("pk"))
-    equal = {"source": filter_.source, "kind": filter_.kind, "namespace": filter_.namespace,
-             "principal_name": filter_.principal, "group_name": filter_.group}
+    equal = {"source": filter_.source, "kind": filter_.kind, "namespace": filter_.namespace, "group_name": filter_.group}
     items = items.filter(**{name: value for name, value in equal.items() if value})
+    if filter_.principal:
+        items = items.filter(principal_name=filter_.principal)
     if filter_.answer:
-        items = items.filter(answer=Answer.OPEN if filter_.answer == OPEN else filter_.answer)
+        items = items.filter({OPEN: OPEN_ITEMS, REMOVED: REMOVED_ITEMS}.get(filter_.answer) or Q(answer=filter_.answer))
     if filter_.privilege:
         items = items.filter(permission_id=permission_ids()[Privilege(filter_.privilege)])
     if filter_.reviewer:
@@ -112,4 +115,3 @@ def matching_items(items: QuerySet[ReviewItem], filter_: ItemFilter) -> QuerySet
         if getattr(filter_, name):
             items = items.filter(condition)
     return items
-

@@ -1,10 +1,11 @@
-"""Keep the share of each reviewer: the counts of its items and answers.
+"""Keep the share of each reviewer: the counts of its items, of its answers, and of its items that need no answer any more.
 
 The counts are stored because counting the items of a large campaign takes longer than a page may take.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from django.db.models import Count, F, Q, QuerySet, Sum
 
@@ -13,26 +14,55 @@ from grants.models.reviews import Answer, Campaign, CampaignState, ReviewItem, R
 from grants.reviews.reviewers import reviewer_condition
 from grants.roles.capabilities import Capability
 
+OPEN_COUNT = F("item_count") - F("answered_count") - F("removed_count")
+_ITEM_COUNTS = {"items": Count("id"), "answered": Count("id", filter=~Q(answer=Answer.OPEN)),
+                "removed": Count("id", filter=Q(answer=Answer.OPEN) & ~Q(removed=""))}
+_SUMS = {name: Sum(column, default=0) for name, column in (
+    ("items", "item_count"), ("answered", "answered_count"), ("removed", "removed_count"))}
+
+
+class Totals(NamedTuple):
+    """Numbers of items: all, those with an answer, and those without an answer that need none any more."""
+
+    items: int = 0
+    answered: int = 0
+    removed: int = 0
+
+    @property
+    def open(self) -> int:
+        return self.items - self.done
+
+    @property
+    def done(self) -> int:
+        return self.answered + self.removed
+
 
 def store_shares(campaign: Campaign) -> int:
     """Count the items of each reviewer and store the shares. Return the number of items. Keep who has signed off."""
     old = ReviewShare.objects.filter(campaign=campaign)
     ended = dict(old.exclude(signed_off_at=None).values_list("reviewer_id", "signed_off_at"))
     old.delete()
-    rows = ReviewItem.objects.filter(campaign=campaign).order_by().values("reviewer_id").annotate(
-        total=Count("id"), answered=Count("id", filter=~Q(answer=Answer.OPEN)))
+    counts = counts_by_reviewer(ReviewItem.objects.filter(campaign=campaign))
     shares = ReviewShare.objects.bulk_create(
-        ReviewShare(campaign=campaign, reviewer_id=row["reviewer_id"], item_count=row["total"], answered_count=row["answered"],
-                    signed_off_at=ended.get(row["reviewer_id"]) if row["total"] == row["answered"] else None)
-        for row in rows)
+        ReviewShare(campaign=campaign, reviewer_id=reviewer, item_count=row["items"], answered_count=row["answered"],
+                    removed_count=row["removed"],
+                    signed_off_at=ended.get(reviewer) if row["items"] == row["answered"] + row["removed"] else None)
+        for reviewer, row in counts.items())
     return sum(share.item_count for share in shares)
 
 
 def counts_by_reviewer(items: QuerySet[ReviewItem]) -> dict[int | None, Counter]:
-    """Return for each reviewer of these items the counts `items` and `answered`. Runs one query."""
-    rows = items.order_by().values_list("reviewer_id").annotate(
-        items=Count("id"), answered=Count("id", filter=~Q(answer=Answer.OPEN))).values_list("reviewer_id", "items", "answered")
-    return {reviewer: Counter(items=total, answered=answered) for reviewer, total, answered in rows}
+    """Return for each reviewer of these items the counts `items`, `answered` and `removed`. Runs one query."""
+    rows = items.order_by().values_list("reviewer_id").annotate(**_ITEM_COUNTS).values_list("reviewer_id", *_ITEM_COUNTS)
+    return {reviewer: Counter(dict(zip(_ITEM_COUNTS, counts, strict=True))) for reviewer, *counts in rows}
+
+
+def count_changes(before: Mapping[int | None, Counter], after: Mapping[int | None, Counter]) -> dict[int | None, Counter]:
+    """Return the differences between two results of `counts_by_reviewer`, for `change_shares`."""
+    changes = {reviewer: Counter(counts) for reviewer, counts in after.items()}
+    for reviewer, counts in before.items():
+        changes.setdefault(reviewer, Counter()).subtract(counts)
+    return changes
 
 
 def change_shares(campaign: Campaign, changes: Mapping[int | None, Mapping[str, int]]) -> None:
@@ -40,25 +70,28 @@ def change_shares(campaign: Campaign, changes: Mapping[int | None, Mapping[str, 
     for reviewer, change in changes.items():
         share, _ = ReviewShare.objects.get_or_create(campaign=campaign, reviewer_id=reviewer)
         ReviewShare.objects.filter(pk=share.pk).update(
-            item_count=F("item_count") + change.get("items", 0), answered_count=F("answered_count") + change.get("answered", 0))
-    ReviewShare.objects.filter(campaign=campaign, answered_count__lt=F("item_count")).exclude(signed_off_at=None).update(
+            item_count=F("item_count") + change.get("items", 0), answered_count=F("answered_count") + change.get("answered", 0),
+            removed_count=F("removed_count") + change.get("removed", 0))
+    _with_open_count(ReviewShare.objects.filter(campaign=campaign)).filter(open__gt=0).exclude(signed_off_at=None).update(
         signed_off_at=None)
 
 
 def largest_open_shares(campaign: Campaign) -> QuerySet[ReviewShare]:
     """Return the shares with their reviewers, those with the most open items first."""
     return campaign.shares.filter(item_count__gt=0).select_related("reviewer").order_by(
-        F("answered_count") - F("item_count"), "reviewer__username")
+        OPEN_COUNT.desc(), "reviewer__username")
 
 
 def is_signed_off(campaign: Campaign) -> bool:
     """Return whether all shares are signed off and no account of a share was removed. Runs two queries.
 
-    A share of a reviewer who left with an answer to every item counts as signed off, because no other account can sign it off.
+    A share of a reviewer who left with no open item counts as signed off, because no other account can sign it off; so does one
+    in which every item was removed, because there is nothing to answer.
     """
-    has_left = Q(answered_count=F("item_count")) & ~Q(reviewer=None) & ~reviewer_condition("reviewer__")
-    return (not campaign.shares.filter(item_count__gt=0, signed_off_at=None).exclude(has_left).exists()
-            and totals(campaign)[0] >= campaign.item_count)
+    has_left = Q(open=0) & ~Q(reviewer=None) & ~reviewer_condition("reviewer__")
+    shares = _with_open_count(campaign.shares.filter(item_count__gt=0, signed_off_at=None))
+    return (not shares.exclude(has_left | Q(removed_count=F("item_count"))).exists()
+            and totals(campaign).items >= campaign.item_count)
 
 
 def share_to_sign_off(account: User, shares: Iterable[ReviewShare]) -> ReviewShare | None:
@@ -75,21 +108,24 @@ def waiting_items(account: User) -> int:
     """Return how many items of open reviews wait for the account: its own, and those of administrators if it approves."""
     is_own = Q(reviewer=account) | Q(reviewer=None) if account.can(Capability.APPROVE) else Q(reviewer=account)
     shares = ReviewShare.objects.filter(is_own, campaign__state=CampaignState.OPEN)
-    return shares.aggregate(total=Sum(F("item_count") - F("answered_count"), default=0))["total"]
+    return shares.aggregate(total=Sum(OPEN_COUNT, default=0))["total"]
 
 
-def totals(campaign: Campaign) -> tuple[int, int]:
-    """Return the number of items and the number of answered items. Runs one query."""
-    sums = campaign.shares.aggregate(items=Sum("item_count", default=0), answered=Sum("answered_count", default=0))
-    return sums["items"], sums["answered"]
+def totals(campaign: Campaign) -> Totals:
+    """Return the numbers of items of a campaign. Runs one query."""
+    return Totals(**campaign.shares.aggregate(**_SUMS))
 
 
-def visible_totals(account: User, campaigns: Iterable[Campaign]) -> dict[int, tuple[int, int]]:
-    """Return the numbers of items and answers that the account sees, by campaign. Runs one query."""
+def visible_totals(account: User, campaigns: Iterable[Campaign]) -> dict[int, Totals]:
+    """Return the numbers of items that the account sees, by campaign. Runs one query."""
     campaigns = list(campaigns)
     shares = ReviewShare.objects.filter(campaign__in=campaigns)
     if not account.can_see_all:
         shares = shares.filter(reviewer=account)
-    rows = shares.order_by().values("campaign_id").annotate(items=Sum("item_count"), answered=Sum("answered_count"))
-    totals_by_campaign = {row["campaign_id"]: (row["items"], row["answered"]) for row in rows}
-    return {campaign.pk: totals_by_campaign.get(campaign.pk, (0, 0)) for campaign in campaigns}
+    rows = shares.order_by().values_list("campaign_id").annotate(**_SUMS).values_list("campaign_id", *_SUMS)
+    totals_by_campaign = {pk: Totals(*sums) for pk, *sums in rows}
+    return {campaign.pk: totals_by_campaign.get(campaign.pk, Totals()) for campaign in campaigns}
+
+
+def _with_open_count(shares: QuerySet[ReviewShare]) -> QuerySet[ReviewShare]:
+    return shares.annotate(open=OPEN_COUNT)

@@ -1,4 +1,5 @@
-"""The periodic work on campaigns: replace reviewers who left, escalate before the deadline, and finish at the deadline.
+"""The periodic work on campaigns: replace reviewers who left, mark items that no longer exist, escalate before the deadline, and
+finish at the deadline.
 
 A review also finishes when the only shares that are not signed off are those of reviewers who left with an answer to every item.
 """
@@ -13,11 +14,13 @@ from django.utils import timezone
 from entities.vocabulary import quantity
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import User
-from grants.models.reviews import Answer, Campaign, CampaignState, ReviewItem, ReviewShare
+from grants.models.reviews import Campaign, CampaignState, ReviewItem, ReviewShare
 from grants.reviews.answers import escalation_reviewers, move_items
 from grants.reviews.campaigns import create_next_campaign
 from grants.reviews.finishing import request_finish
+from grants.reviews.removals import mark_removed_items
 from grants.reviews.reviewers import reviewer_condition
+from grants.reviews.selection import OPEN_ITEMS
 from grants.reviews.shares import is_signed_off, store_shares
 
 # a step of a sweep moves at most this many items, so that other changes do not wait
@@ -43,6 +46,7 @@ def sweep_campaigns() -> SweepOutcome:
     _release_lost()
     for campaign in Campaign.objects.filter(state=CampaignState.OPEN).order_by("pk"):
         _replace_leavers(campaign)
+        mark_removed_items(campaign)
         if campaign.is_overdue or is_signed_off(campaign):
             outcome.finished.append(request_finish(author=_AUTHOR, number=campaign.pk))
             continue
@@ -105,7 +109,7 @@ def _escalate(campaign: Campaign, reviewer: int, reason: str) -> None:
     while True:
         with transaction.atomic():
             head = lock_journal()
-            rows = ReviewItem.objects.filter(campaign=campaign, reviewer_id=reviewer, answer=Answer.OPEN).order_by("pk")
+            rows = ReviewItem.objects.filter(campaign=campaign, reviewer_id=reviewer).filter(OPEN_ITEMS).order_by("pk")
             numbers = list(rows.values_list("pk", flat=True)[:MAX_MOVED])
             if not numbers:
                 return

@@ -34,6 +34,7 @@ from grants.reviews.shares import visible_totals
 
 TAG = "Reviews"
 REVIEW_PATH = path_parameter("number", "The number of the review.", int)
+_PREPARING_EXAMPLE = REVIEW_EXAMPLE | {"state": "preparing", "items": 0, "answered": 0, "removed": 0}
 _RECURRENCE_NAMES = {str(value.value): name for name, value in RECURRENCES.items()}
 
 
@@ -65,7 +66,7 @@ class Reviews(Endpoint):
         request=ReviewCreationSerializer,
         request_example={"title": "Quarterly review of sales", "scope": {"namespace": "sales"}, "reviewer_rule": "admin-holders",
                          "deadline": "2026-12-31T17:00:00+01:00", "recurrence": "quarterly"},
-        responses={202: ReviewSerializer}, response_example=REVIEW_EXAMPLE | {"state": "preparing", "items": 0, "answered": 0},
+        responses={202: ReviewSerializer}, response_example=_PREPARING_EXAMPLE,
         parameters=[LOCATION])
     def post(self, request: Request) -> Response:
         data = dict(self.body(ReviewCreationSerializer))
@@ -95,7 +96,7 @@ class ReviewRetry(Endpoint):
         "The worker prepares the items from the beginning, and then opens the review. Returns 409 unless the state is `failed`, "
         "and after the deadline.",
         request=ReviewReasonSerializer, request_example={"reason": "the storage has space again"},
-        responses={202: ReviewSerializer}, response_example=REVIEW_EXAMPLE | {"state": "preparing", "items": 0, "answered": 0},
+        responses={202: ReviewSerializer}, response_example=_PREPARING_EXAMPLE,
         errors=[404, 409], parameters=[REVIEW_PATH])
     def post(self, request: Request, number: int) -> Response:
         review_or_404(request, number)
@@ -183,7 +184,8 @@ def reviews_as_json(request: Request, campaigns: list[Campaign]) -> list[dict]:
         "unanswered": row.unanswered, "recurrence": _RECURRENCE_NAMES[row.recurrence], "reminder_days": row.reminder_days,
         "escalation_days": row.escalation_days, "created_by": row.created_by, "created_at": as_json_time(row.created_at),
         "opened_at": as_json_time(row.opened_at), "finished_at": as_json_time(row.finished_at),
-        "previous": row.previous_id if sees_all else None, "items": totals[row.pk][0], "answered": totals[row.pk][1],
+        "previous": row.previous_id if sees_all else None, "items": totals[row.pk].items, "answered": totals[row.pk].answered,
+        "removed": totals[row.pk].removed,
         "figures": row.figures if sees_all else {}, "plans": plans.get(row.pk, []), "error": row.error if sees_all else "",
         "has_bundle": bool(row.path) and sees_all,
     } for row in campaigns]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -24,10 +25,12 @@ from authzconsole.rest.reviews.serializers import (
 )
 from authzconsole.reviews.execution import sign_off_share
 from authzconsole.reviews.item_rows import item_as_json, items_response, stream_items
+from grants.models.reviews import Campaign, ReviewItem
 from grants.reviews.answers import UNDO, ItemSelection, answer_items, assign_items, preview_answer
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import gone_items
-from grants.reviews.selection import ItemFilter, matching_items, parse_filter, visible_items
+from grants.reviews.removals import with_current_removal
+from grants.reviews.selection import matching_items, parse_filter, visible_items
 
 _PAGE_MEMBERS = ("limit", "cursor")
 _ITEM_PAGE = page_serializer(ReviewItemSerializer)
@@ -44,7 +47,7 @@ class ReviewItems(Endpoint):
         errors=[404], parameters=[REVIEW_PATH])
     def get(self, request: Request, number: int) -> Response:
         campaign = review_or_404(request, number)
-        rows = matching_items(visible_items(request.user, campaign), _filter(self.query)).select_related("reviewer")
+        rows = _items(request, campaign, self.query).select_related("reviewer")
         return Response(page_of([ListPart(rows, ("place",))], item_as_json, query=self.query,
                                 identity=list_identity(f"reviews/{number}/items", self.query)))
 
@@ -72,7 +75,7 @@ class ItemsFile(Endpoint):
 
     def stream(self, request: Request, number: int, extension: str, media_type: str) -> StreamingHttpResponse:
         campaign = review_or_404(request, number)
-        rows = stream_items(matching_items(visible_items(request.user, campaign), _filter(self.query)))
+        rows = stream_items(_items(request, campaign, self.query))
         return items_response(rows, campaign, extension, media_type)
 
 
@@ -158,8 +161,10 @@ class SignOff(Endpoint):
             raise field_problem(error) from None
 
 
-def _filter(query: Mapping) -> ItemFilter:
-    return parse_filter({name: value for name, value in query.items() if name not in _PAGE_MEMBERS})
+def _items(request: Request, campaign: Campaign, query: Mapping) -> QuerySet[ReviewItem]:
+    """Return the items that the caller sees and that meet the filter in the query."""
+    filter_ = parse_filter({name: value for name, value in query.items() if name not in _PAGE_MEMBERS})
+    return with_current_removal(matching_items(visible_items(request.user, campaign), filter_), campaign)
 
 
 def _selection(data: Mapping) -> ItemSelection:

@@ -18,7 +18,7 @@ from authzconsole.rest.framework.fields import (
     reason_field,
 )
 from entities.vocabulary import KINDS, Privilege
-from grants.models.reviews import Answer, CampaignState, ItemSource, Recurrence, ReviewerRule, UnansweredRule
+from grants.models.reviews import Answer, CampaignState, ItemSource, Recurrence, Removal, ReviewerRule, UnansweredRule
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.reviews.answers import MAX_BULK_ITEMS, MAX_SELECTED, UNDO
 from grants.reviews.campaigns import MAX_DAYS, MAX_TITLE_CHARACTERS
@@ -85,7 +85,10 @@ class ReviewSerializer(serializers.Serializer):
     previous = serializers.IntegerField(allow_null=True, help_text="The review before this one in a recurrence.")
     items = serializers.IntegerField(help_text="The number of items that the caller sees.")
     answered = serializers.IntegerField()
-    figures = serializers.DictField(help_text="Of a finished review: the numbers of items by answer, and since the previous one "
+    removed = serializers.IntegerField(help_text="The items without an answer that need none, because the access no longer "
+                                                 "exists.")
+    figures = serializers.DictField(help_text="Of a finished review: the numbers of items by answer, `removed`, `left_out` (to "
+                                              "revoke or shorten, but the access no longer exists), and since the previous one "
                                               "`new`, `gone` and `changed`. `revoke` and `shorten` are done when the plans are "
                                               "applied. Empty for reviewers.")
     plans = serializers.ListField(child=serializers.IntegerField(), help_text="The plans with the result. Access changes when "
@@ -101,7 +104,7 @@ class ReviewsQuery(PageQuery):
 class ItemFilterSerializer(StrictSerializer):
     """A filter of items. All conditions must be met."""
 
-    answer = Choice(choices=ANSWER_FILTERS, required=False)
+    answer = Choice(choices=ANSWER_FILTERS, required=False, help_text="`open`: needs an answer; `removed`: no longer exists.")
     source = Choice(choices=ItemSource.values, required=False)
     kind = Choice(choices=list(KINDS), required=False)
     namespace = NameText(required=False, help_text="Only items in this namespace.")
@@ -166,6 +169,9 @@ class ReviewItemSerializer(serializers.Serializer):
     comment = serializers.CharField()
     answered_by = serializers.CharField(allow_null=True)
     answered_at = serializers.DateTimeField(allow_null=True)
+    removed = serializers.ChoiceField([value for value in Removal.values if value], allow_null=True, help_text=(
+        "What happened since the review began: the grant or membership was revoked, or the entity deleted. The item needs no "
+        "answer."))
 
 
 class SelectionSerializer(StrictSerializer):
@@ -214,7 +220,7 @@ REVIEW_EXAMPLE = {
     "reviewer_rule": "admin-holders", "reviewer_group": None, "escalation_group": None, "deadline": "2026-12-31T17:00:00Z",
     "unanswered": "list", "recurrence": "quarterly", "reminder_days": 7, "escalation_days": 3, "created_by": "admin",
     "created_at": "2026-12-01T08:00:00Z", "opened_at": "2026-12-01T08:00:10Z", "finished_at": None, "previous": None,
-    "items": 120, "answered": 14, "figures": {}, "plans": [], "error": "", "has_bundle": False,
+    "items": 120, "answered": 14, "removed": 2, "figures": {}, "plans": [], "error": "", "has_bundle": False,
 }
 ITEM_EXAMPLE = {
     "item": 812, "source": "user", "principal": "user:alice", "entity": "dataset:sales.orders", "privilege": "READ",
@@ -222,5 +228,5 @@ ITEM_EXAMPLE = {
     "valid_until": None, "ended": False, "redundant_through": "group:analysts", "admins_left": None, "peers": 12,
     "peer_holders": 1, "peer_group": "group:analysts", "reach": 0, "last_used_on": "2026-11-02", "last_reviewed_at": None,
     "previous_answer": None, "new": False, "reviewer": "carol", "escalated": False, "answer": None, "new_until": None,
-    "comment": "", "answered_by": None, "answered_at": None,
+    "comment": "", "answered_by": None, "answered_at": None, "removed": None,
 }

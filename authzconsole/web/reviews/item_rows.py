@@ -4,7 +4,7 @@ from authzconsole.reviews.evidence_lines import evidence_lines
 from authzconsole.web.shared.links import PrincipalLink, address_link_to
 from authzconsole.web.shared.times.periods import exact_time
 from grants.models import User, privilege_of
-from grants.models.reviews import Answer, ItemSource, ReviewItem
+from grants.models.reviews import Answer, ItemSource, Removal, ReviewItem
 
 
 def item_row(item: ReviewItem, account: User) -> dict:
@@ -16,6 +16,7 @@ def item_row(item: ReviewItem, account: User) -> dict:
         "address_link": address_link_to(item.address, is_linked=account.can_see_all) if item.address else None,
         "privilege": privilege_of(item.permission_id).value if item.permission_id else "",
         "label": f"{item.principal}, {item.target}",
-        "evidence": list(evidence_lines(item, time_text=exact_time)), "is_open": item.answer == Answer.OPEN,
+        "evidence": list(evidence_lines(item, time_text=exact_time)), "has_answer": item.answer != Answer.OPEN,
+        "is_removed": item.removal != Removal.NONE,
         "answer": Answer(item.answer).label,
     }

@@ -29,9 +29,10 @@ from grants.models.reviews import (
     ReviewItem,
     UnansweredRule,
 )
-from grants.reviews.finishing import summary
+from grants.reviews.finishing import reason_without_plan, summary
+from grants.reviews.removals import with_current_removal
 from grants.reviews.scope import parse_scope
-from grants.reviews.selection import OPEN, ItemFilter, matching_items, visible_campaigns, visible_items
+from grants.reviews.selection import OPEN, REMOVED, ItemFilter, matching_items, visible_campaigns, visible_items
 from grants.reviews.shares import largest_open_shares, share_to_sign_off, visible_totals, waiting_items
 from grants.roles.capabilities import Capability
 
@@ -43,7 +44,7 @@ SHOWN_REVIEWERS = 10
 ALL = "all"
 # the answers of the filter, with their labels
 ANSWER_CHOICES = ((OPEN, "To answer"), (Answer.KEEP.value, "Kept"), (Answer.REVOKE.value, "To revoke"),
-                  (Answer.SHORTEN.value, "To shorten"), (ALL, "All"))
+                  (Answer.SHORTEN.value, "To shorten"), (REMOVED, "No longer existing"), (ALL, "All"))
 FLAG_LABELS = (("unused", "No known use"), ("redundant", "Also through a group"), ("strands", "Leaves too few administrators"),
                ("ended", "Ended"), ("new", "New since the last review"), ("changed", "Answered differently"),
                ("escalated", "Escalated"))
@@ -62,8 +63,8 @@ def review_list(request: HttpRequest) -> HttpResponse:
     page = paginate_sequence(request, rows, max_rows=REVIEWS_PER_PAGE, name="page")
     totals = visible_totals(request.user, page.rows)
     return render_page(request, "reviews/list.html", {
-        "page": page, "rows": [{"review": row, "url": review_url(row), "items": totals[row.pk][0], "answered": totals[row.pk][1]}
-                               for row in page.rows], "can_start": request.user.can_administer})
+        "page": page, "can_start": request.user.can_administer,
+        "rows": [{"review": row, "url": review_url(row), "totals": totals[row.pk]} for row in page.rows]})
 
 
 @require_safe
@@ -86,7 +87,8 @@ def review_file(request: HttpRequest, pk: int, extension: str) -> HttpResponse:
     campaign = review_or_404(request, pk)
     if extension not in FILE_TYPES:
         raise Http404("there is no such format")
-    rows = stream_items(matching_items(visible_items(request.user, campaign), item_filter(request, campaign)))
+    items = matching_items(visible_items(request.user, campaign), item_filter(request, campaign))
+    rows = stream_items(with_current_removal(items, campaign))
     return items_response(rows, campaign, extension, FILE_TYPES[extension])
 
 
@@ -137,19 +139,19 @@ def render_review(request: HttpRequest, campaign: Campaign, *, fault: str = "", 
     """
     filter_ = item_filter(request, campaign)
     items = matching_items(visible_items(request.user, campaign), filter_).select_related("reviewer")
-    page = _page_of(request, items)
-    total, answered = visible_totals(request.user, [campaign])[campaign.pk]
+    page = _page_of(request, with_current_removal(items, campaign))
+    totals = visible_totals(request.user, [campaign])[campaign.pk]
     details = _details(campaign) if request.user.can_see_all else {}
     share = share_to_sign_off(request.user, campaign.shares.filter(Q(reviewer=request.user) | Q(reviewer=None)))
     context = {
         "review": campaign, "page": page, "rows": [item_row(item, request.user) for item in page.rows], "fault": fault,
-        "item_total": total, "answered": answered, "open": total - answered, "filter": filter_,
+        "totals": totals, "filter": filter_,
         "answer_choices": [(value, "No answer" if value == OPEN and not campaign.is_open else label,
                             url_with(request, answer=value, after=None, before=None)) for value, label in ANSWER_CHOICES],
         "answer": filter_.answer or ALL, "flags": [(name, label, getattr(filter_, name)) for name, label in FLAG_LABELS],
         "kinds": list(KINDS), "privileges": list(Privilege), "sources": ItemSource.choices,
         "has_filter": bool({name for name in filter_.as_mapping() if name != "answer"}),
-        "hidden_filter": filter_fields(filter_), "can_answer": campaign.is_open and _can_answer(request, total),
+        "hidden_filter": filter_fields(filter_), "can_answer": campaign.is_open and _can_answer(request, totals.items),
         "sees_all": request.user.can_see_all, "can_administer": request.user.can_administer,
         "can_assign": request.user.can(Capability.APPROVE),
         "downloads": [(label, f"{reverse('review-file', args=[campaign.pk, extension])}?{request.GET.urlencode()}")
@@ -186,7 +188,7 @@ def _details(campaign: Campaign) -> dict:
         "plans": plans, "is_to_apply": any(plan.is_proposed for plan in plans),
         "scope": str(parse_scope(campaign.scope)), "rule": ReviewerRule(campaign.reviewer_rule).label,
         "unanswered": UnansweredRule(campaign.unanswered).label.lower(), "recurrence": Recurrence(campaign.recurrence).label,
-        "summary": summary(campaign) if campaign.figures else "",
+        "summary": summary(campaign) if campaign.figures else "", "reason_without_plan": reason_without_plan(campaign),
         "public_key": public_key() if campaign.path and not read_only_reason() else "",
     }
 

@@ -50,7 +50,8 @@ class Campaign(models.Model):
 
     scope: see `grants.reviews.scope`. reviewer_group: only of the rule `group`. escalation_group: empty means administrators.
     reminder_days: days between reminders; 0 means none. escalation_days: days before the deadline at which open items are
-    escalated; 0 means never. base_revision: the revision from which the items were read.
+    escalated; 0 means never. base_revision: the revision from which the items were read. checked_revision: the revision up to
+    which the items contain what was removed; 0 before the first check.
     previous: the campaign before this one in a recurrence. next_created: whether the next campaign exists.
     sent_at, heartbeat_at, attempt: of the task that prepares or finishes the campaign.
     path, sha256: the evidence bundle below SNAPSHOT_URI; empty before it is written.
@@ -79,6 +80,7 @@ class Campaign(models.Model):
     reminded_at = models.DateTimeField(null=True)
     escalated_at = models.DateTimeField(null=True)
     base_revision = models.BigIntegerField(default=0)
+    checked_revision = models.BigIntegerField(default=0, db_default=0)
     item_count = models.PositiveIntegerField(default=0)
     figures = models.JSONField(default=dict)
     maker_ids = models.JSONField(default=list, db_default=Value([], output_field=models.JSONField()))
@@ -111,6 +113,7 @@ class ReviewShare(models.Model):
     """The share of one reviewer: the counts of its items and answers. reviewer: null for the items that administrators review.
 
     INVARIANT: the counts equal those of the items (grants.reviews.shares).
+    removed_count: the items without an answer that need none any more.
     signed_off_at: when the reviewer signed off the share.
     """
 
@@ -118,6 +121,7 @@ class ReviewShare(models.Model):
     reviewer = models.ForeignKey("grants.User", models.CASCADE, null=True, related_name="+")
     item_count = models.PositiveIntegerField(default=0)
     answered_count = models.PositiveIntegerField(default=0)
+    removed_count = models.PositiveIntegerField(default=0, db_default=0)
     signed_off_at = models.DateTimeField(null=True)
 
     class Meta:
@@ -129,7 +133,7 @@ class ReviewShare(models.Model):
 
     @property
     def open_count(self) -> int:
-        return self.item_count - self.answered_count
+        return self.item_count - self.answered_count - self.removed_count
 
 
 class ReviewPlan(models.Model):

@@ -24,6 +24,14 @@ class Answer(models.TextChoices):
     SHORTEN = "shorten", "Shorten"
 
 
+class Removal(models.TextChoices):
+    """Why an item needs no answer any more, although its review is open."""
+
+    NONE = "", "Not removed"
+    REVOKED = "revoked", "Already revoked"
+    ENTITY_DELETED = "entity-deleted", "Entity deleted"
+
+
 class ReviewItem(models.Model):
     """One direct grant or membership with its evidence, reviewer and answer.
 
@@ -43,6 +51,7 @@ class ReviewItem(models.Model):
     - is_new: the previous campaign of the recurrence did not contain the row.
     - is_ended: the period of the row was over, so it gave no access.
 
+    removed: what happened to the reviewed row since the items were prepared, when it was last checked (grants.reviews.removals).
     reviewer: null for administrators. The account may have been removed since. escalated: the item went to the escalation.
     answered_by: the name of the account. new_until: only of the answer `shorten`.
     """
@@ -74,6 +83,7 @@ class ReviewItem(models.Model):
     previous_answer = models.CharField(max_length=7, blank=True, default="")
     is_new = models.BooleanField(default=False)
     is_ended = models.BooleanField(default=False)
+    removed = models.CharField(max_length=14, choices=Removal.choices, blank=True, default="", db_default="")
     reviewer = models.ForeignKey("grants.User", models.DO_NOTHING, null=True, related_name="+", db_index=False,
                                  db_constraint=False)
     escalated = models.BooleanField(default=False)
@@ -97,6 +107,8 @@ class ReviewItem(models.Model):
             models.Index(fields=["campaign", "id"], name="review_item_new", condition=Q(is_new=True)),
             models.Index(fields=["campaign", "id"], name="review_item_ended", condition=Q(is_ended=True)),
             models.Index(fields=["campaign", "id"], name="review_item_escalated", condition=Q(escalated=True)),
+            models.Index(fields=["campaign", "id"], name="review_item_removed", condition=~Q(removed="")),
+            models.Index(fields=["campaign", "id"], name="review_item_open", condition=Q(answer="", removed="")),
             models.Index(fields=["campaign", "group_name", "id"], name="review_item_group", condition=~Q(group_name="")),
             # The items of a source, and often those of a kind, follow each other, so their first one may be far behind.
             # PostgreSQL does not know this. Only this index contains the sort key, so it reads no other one from the beginning.
@@ -107,6 +119,11 @@ class ReviewItem(models.Model):
     @property
     def is_membership(self) -> bool:
         return self.source == ItemSource.MEMBERSHIP
+
+    @property
+    def removal(self) -> Removal:
+        """What happened to the reviewed row: at this moment if the query has `with_current_removal`, otherwise as stored."""
+        return Removal(getattr(self, "current_removal", self.removed))
 
     @property
     def principal(self) -> str:

@@ -9,9 +9,14 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from authzconsole.reviews.execution import execute_finish, execute_preparation
+from entities.address import parse_address
+from grants.changes.services import change_grants
 from grants.models import JournalLine
 from grants.models.reviews import Campaign
+from grants.reviews.sweep import sweep_campaigns
+from tests.grants.reviews.support import item_of
 from tests.rest.conftest import problem
+from tests.support.authors import COMMAND
 
 pytestmark = pytest.mark.django_db
 REVIEW = {"title": "Quarterly review", "deadline": "2100-01-01T00:00:00+01:00", "reviewer_rule": "admin-holders"}
@@ -154,6 +159,17 @@ def test_a_review_whose_preparation_failed_is_prepared_again(review, ada, by_ses
     Campaign.objects.update(state="failed", deadline=Campaign.objects.get().created_at)
     assert "the deadline has passed" in problem(ada.post(f"/reviews/{review}/retry", {}), 409)["detail"]
     problem(ada.post(f"/reviews/{review + 1}/retry", {}), 404)
+
+
+def test_items_that_no_longer_exist_are_marked(review, ada, by_session):
+    gone = item_of(Campaign.objects.get(), "user:dee", "dataset:sales.orders")
+    change_grants(author=COMMAND, revoke=[("user:dee", parse_address("dataset:sales.orders"), "READ")])
+    marks = {item["item"]: item["removed"] for item in ada.get(f"/reviews/{review}/items").json()["items"]}
+    assert marks.pop(gone.pk) == "revoked" and set(marks.values()) == {None}
+    sweep_campaigns()
+    assert [item["item"] for item in ada.get(f"/reviews/{review}/items?answer=removed").json()["items"]] == [gone.pk]
+    answer = ada.get(f"/reviews/{review}").json()
+    assert (answer["items"], answer["answered"], answer["removed"]) == (len(marks) + 1, 0, 1)
 
 
 @pytest.mark.parametrize(("path", "query_count"), [("/reviews", 5), ("/reviews/{}", 5), ("/reviews/{}/items", 4)])

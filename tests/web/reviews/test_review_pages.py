@@ -16,6 +16,7 @@ from grants.models import JournalLine, Plan
 from grants.models.reviews import Campaign, ReviewItem
 from grants.reviews.answers import ItemSelection, answer_items
 from grants.reviews.selection import ItemFilter
+from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
 
@@ -309,6 +310,33 @@ def test_filters_and_downloads_select_the_same_items(browse, review, cast):
     assert len(content.splitlines()) == len(response.context["rows"])
     assert f"/reviews/{review.pk}/items.csv?answer=keep" in response.content.decode()
     assert "No items match" in text_of(browse("ada").get(f"/reviews/{review.pk}/?principal=nobody"))
+
+
+def test_items_that_no_longer_exist_are_marked_and_not_asked_for(browse, review):
+    ned, url = browse("ned"), f"/reviews/{review.pk}/"
+    gone = item_of(review, "user:dee", "dataset:sales.orders")
+    box = f'name="item" value="{gone.pk}"'
+    assert box in ned.get(url).content.decode()
+    change_grants(author=COMMAND, revoke=[("user:dee", parse_address("dataset:sales.orders"), "READ")])
+    page = ned.get(url)
+    assert "already revoked since the review began" in text_of(page) and "no answer needed" in text_of(page)
+    assert box not in page.content.decode()
+    sweep_campaigns()
+    assert "dee" not in text_of(ned.get(url)) and "already revoked" in text_of(ned.get(f"{url}?answer=removed"))
+    assert "0 of 3 items answered, 1 needs none because its access no longer exists" in text_of(ned.get(url))
+    assert "0 of 3 (1 no longer existing)" in text_of(ned.get("/reviews/"))
+    for extension, text in (("csv", f"{gone.pk},user,user:dee"), ("jsonl", '"removed": "revoked"')):
+        assert text in b"".join(ned.get(f"{url}items.{extension}?answer=removed").streaming_content).decode()
+    assert "1, without an answer" in text_of(browse("ada").get(f"{url}finish"))
+
+
+def test_a_review_without_a_plan_says_why(browse, review, cast):
+    item = item_of(review, "user:dee", "dataset:sales.orders")
+    browse("ada").post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "keep"})
+    browse("ada").post(f"/reviews/{review.pk}/finish", {"reason": "done"})
+    execute_finish(number=review.pk)
+    assert "There is no plan, because no item is to be revoked or shortened. No access changes." in text_of(
+        browse("ada").get(f"/reviews/{review.pk}/"))
 
 
 @pytest.mark.parametrize("sent", [

@@ -1,0 +1,201 @@
+"""Items whose grant, membership or entity was removed since the review began."""
+
+import pytest
+
+from entities.address import parse_address
+from grants.changes.services import change_grants
+from grants.journal import Author
+from grants.lifecycle.services import delete_entity, recreate_entity
+from grants.models.reviews import Campaign, CampaignState, Removal, ReviewItem
+from grants.plans.apply import apply_plan
+from grants.principals.services import remove_member, set_user_active
+from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
+from grants.reviews.errors import ReviewError
+from grants.reviews.finishing import (
+    claim_finish,
+    close_campaign,
+    create_result_plans,
+    reason_without_plan,
+    request_finish,
+    summary,
+)
+from grants.reviews.removals import mark_removed_items, with_current_removal
+from grants.reviews.selection import ItemFilter, matching_items, visible_items
+from grants.reviews.shares import counts_by_reviewer, totals, waiting_items
+from grants.reviews.sweep import sweep_campaigns
+from tests.grants.reviews.support import item_of, open_campaign, privilege_name, user
+from tests.support.authors import COMMAND
+from tests.support.cast import create_sample_tenant
+
+pytestmark = pytest.mark.django_db
+ORDERS, LEGACY = parse_address("dataset:sales.orders"), parse_address("dataset:sales.legacy")
+
+
+@pytest.fixture(autouse=True)
+def cast():
+    create_sample_tenant()
+
+
+@pytest.fixture
+def campaign() -> Campaign:
+    return open_campaign()
+
+
+def revoke(*rows) -> None:
+    change_grants(author=COMMAND, revoke=rows)
+
+
+def answer(campaign: Campaign, items, value: str) -> int:
+    return answer_items(author=Author("ada", user_id=user("ada").pk), campaign=campaign, answer=value,
+                        selection=ItemSelection([item.pk for item in items])).count
+
+
+def finish(campaign: Campaign):
+    """Return the plans of a campaign after it is finished."""
+    request_finish(author=COMMAND, number=campaign.pk)
+    claimed = claim_finish(campaign.pk)
+    plans = create_result_plans(claimed)
+    close_campaign(claimed)
+    campaign.refresh_from_db()
+    return plans
+
+
+def current(campaign: Campaign) -> dict[str, Removal]:
+    """Return the marks that pages and files show, by principal and target."""
+    items = with_current_removal(visible_items(user("ada"), campaign), campaign)
+    return {f"{item.principal} {item.target}": item.removal for item in items if item.removal}
+
+
+def stored(campaign: Campaign) -> dict[str, str]:
+    return {f"{item.principal} {item.target}": item.removed for item in campaign.items.exclude(removed="")}
+
+
+def check_shares(campaign: Campaign) -> None:
+    """The stored counts equal those of the items."""
+    shares = {share.reviewer_id: (share.item_count, share.answered_count, share.removed_count)
+              for share in campaign.shares.all() if share.item_count}
+    assert shares == {reviewer: (row["items"], row["answered"], row["removed"])
+                      for reviewer, row in counts_by_reviewer(ReviewItem.objects.filter(campaign=campaign)).items()}
+
+
+def test_pages_show_at_once_and_totals_after_a_sweep_what_was_removed(campaign):
+    waiting = waiting_items(user("ada"))
+    revoke(("user:dee", LEGACY, "WRITE"))
+    remove_member(author=COMMAND, user="grp", group="operators")
+    delete_entity(author=COMMAND, address=ORDERS)
+    expected = {"user:dee dataset:sales.legacy": "revoked", "user:grp group:operators": "revoked"} | {
+        f"{item.principal} {item.target}": "entity-deleted" for item in campaign.items.filter(key="sales.orders", kind="dataset")}
+    assert len(expected) > 3 and current(campaign) == expected and stored(campaign) == {}
+    sweep_campaigns()
+    assert stored(campaign) == expected and current(campaign) == expected
+    removed = campaign.items.exclude(removed="").count()
+    assert totals(campaign) == (campaign.item_count, 0, removed) and waiting_items(user("ada")) == waiting - removed
+    assert set(matching_items(campaign.items.all(), ItemFilter(answer="open"))) == set(campaign.items.filter(removed=""))
+    assert set(matching_items(campaign.items.all(), ItemFilter(answer="removed"))) == set(campaign.items.exclude(removed=""))
+    check_shares(campaign)
+
+
+@pytest.mark.parametrize(("generation", "has_grants"), [("core", False), ("final", True)])
+def test_the_items_of_a_deleted_entity_are_asked_for_again_if_it_is_live_again_with_its_grants(campaign, generation, has_grants):
+    delete_entity(author=COMMAND, address=ORDERS, generation=generation)
+    sweep_campaigns()
+    assert set(stored(campaign).values()) == {"entity-deleted"}
+    recreate_entity(author=COMMAND, address=ORDERS, generation=generation)
+    sweep_campaigns()
+    assert set(stored(campaign).values()) == (set() if has_grants else {"revoked"})
+    check_shares(campaign)
+
+
+def test_an_entity_that_was_deleted_before_the_review_is_no_removal(campaign):
+    delete_entity(author=COMMAND, address=ORDERS, generation="final")
+    later = open_campaign(scope={"user": "dee"})
+    sweep_campaigns()
+    assert item_of(later, "user:dee", "dataset:sales.orders").entity_state == "deleted"
+    assert not current(later) and not stored(later)
+
+
+def test_an_item_that_no_longer_exists_is_not_answered_moved_or_waited_for(campaign):
+    gone = item_of(campaign, "user:dee", "dataset:sales.legacy")
+    others = list(campaign.items.exclude(pk=gone.pk))
+    revoke(("user:dee", LEGACY, "WRITE"))
+    sweep_campaigns()
+    campaign.refresh_from_db()
+    ada = Author("ada", user_id=user("ada").pk)
+    for refused in (lambda: answer(campaign, [gone], "keep"),
+                    lambda: assign_items(author=ada, campaign=campaign, selection=ItemSelection([gone.pk]), reviewer="ned")):
+        with pytest.raises(ReviewError, match="no item is selected that you can answer"):
+            refused()
+    assert preview_answer(account=user("ada"), campaign=campaign, selection=ItemSelection([gone.pk])).count == 0
+    assert answer(campaign, [gone, *others], "keep") == len(others)
+    assert sign_off(author=ada, campaign=campaign)
+    check_shares(campaign)
+
+
+def test_a_share_in_which_everything_was_removed_does_not_keep_the_review_open():
+    campaign = open_campaign(scope={"user": "dee", "kinds": ["dataset"]})
+    revoke(*((item.principal, item.address, privilege_name(item)) for item in campaign.items.all()))
+    assert sweep_campaigns().finished == [campaign]
+
+
+def test_the_open_items_of_a_reviewer_who_leaves_move_without_those_that_were_removed():
+    campaign = open_campaign(reviewer_rule="admin-holders")
+    share = campaign.shares.get(reviewer=user("ned"))
+    dee = item_of(campaign, "user:dee", "dataset:sales.orders")
+    assert dee.reviewer == user("ned")
+    revoke(("user:dee", ORDERS, "READ"))
+    sweep_campaigns()
+    set_user_active(author=COMMAND, name="ned", active=False)
+    sweep_campaigns()
+    share.refresh_from_db()
+    assert (share.item_count, share.answered_count, share.removed_count) == (1, 0, 1)
+    check_shares(campaign)
+
+
+def test_the_result_says_what_it_leaves_out_and_a_finished_review_keeps_its_marks(campaign):
+    revoked, legacy = (item_of(campaign, "user:dee", target) for target in ("dataset:sales.orders", "dataset:sales.legacy"))
+    member = item_of(campaign, "user:grp", "group:operators")
+    answer(campaign, [revoked, legacy], "revoke")
+    revoke(("user:dee", LEGACY, "WRITE"))
+    remove_member(author=COMMAND, user="grp", group="operators")
+    plan, = finish(campaign)
+    assert [(item.principal, str(item.address)) for item in plan.items.all()] == [("user:dee", "dataset:sales.orders")]
+    assert {name: campaign.figures[name] for name in ("revoke", "removed", "left_out", "open")} == {
+        "revoke": 2, "removed": 1, "left_out": 1, "open": campaign.item_count - 3}
+    assert "1 no longer existing. The plan leaves out 1 of the changes" in summary(campaign)
+    apply_plan(author=COMMAND, plan_id=plan.pk)
+    sweep_campaigns()
+    assert current(campaign) == stored(campaign) == {f"{item.principal} {item.target}": "revoked" for item in (legacy, member)}
+
+
+def test_items_of_a_deleted_entity_without_an_answer_are_not_revoked():
+    campaign = open_campaign(unanswered="revoke", scope={"user": "dee", "kinds": ["dataset"]})
+    delete_entity(author=COMMAND, address=ORDERS, generation="final")
+    plan, = finish(campaign)
+    assert {str(item.address) for item in plan.items.all()} == {"dataset:sales.legacy"}
+
+
+@pytest.mark.parametrize(("change", "reason"), [
+    ("keep", "because no item is to be revoked or shortened"), ("removed", "all access to revoke or shorten no longer exists"),
+])
+def test_a_finished_review_says_why_it_has_no_plan(campaign, change, reason):
+    item = item_of(campaign, "user:dee", "dataset:sales.legacy")
+    answer(campaign, [item], "keep" if change == "keep" else "revoke")
+    if change == "removed":
+        revoke(("user:dee", LEGACY, "WRITE"))
+    assert finish(campaign) == [] and campaign.state == CampaignState.FINISHED and reason in reason_without_plan(campaign)
+
+
+def test_the_check_costs_the_same_for_every_number_of_removed_items(campaign, django_assert_num_queries):
+    mark_removed_items(campaign)
+    with django_assert_num_queries(1):
+        mark_removed_items(campaign)
+    set_user_active(author=COMMAND, name="dee", active=False)
+    with django_assert_num_queries(3):
+        mark_removed_items(campaign)
+    counts = []
+    for rows in ([("user:dee", LEGACY, "WRITE")], [("user:dee", ORDERS, "READ"), ("user:ina", ORDERS, "READ")]):
+        revoke(*rows)
+        with django_assert_num_queries(19):
+            mark_removed_items(campaign)
+        counts.append(totals(campaign).removed)
+    assert counts == [1, 3]
