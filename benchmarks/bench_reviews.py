@@ -23,7 +23,7 @@ MAX_MILLISECONDS = 200
 MAX_SECONDS = 15
 PAGES = 20
 FILTERS = ("", "answer=all", "answer=keep", "answer=removed", "source=user", "source=group", "source=membership", "kind=dataset",
-           "kind=namespace", "namespace=ns2", "privilege=ADMIN", "principal=user7", "group=group7",
+           "kind=namespace", "namespace=ns2", "privilege=ADMIN", "principal=user7", "principal=user:user7", "group=group7",
            "reviewer=administrators", "unused=yes", "redundant=yes", "strands=yes", "ended=yes", "new=yes", "escalated=yes")
 
 

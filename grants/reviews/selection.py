@@ -9,6 +9,7 @@ from django.db.models.functions import Abs
 from entities.vocabulary import KINDS, Privilege
 from grants.models import User, permission_ids
 from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewShare
+from grants.principal_names import PRINCIPAL_TYPES
 from grants.reviews.errors import ReviewError
 from grants.roles.capabilities import Capability
 
@@ -30,7 +31,7 @@ class ItemFilter:
     """Conditions on items; an empty one is always met.
 
     answer: `open` for items that need an answer, `removed` for those that no longer exist, or a value of Answer.
-    principal: the name of the user or group. group: of memberships.
+    principal: the name of a user or group, or `user:NAME` or `group:NAME`. group: of memberships.
     reviewer: the name of a reviewer, or `administrators`. unused: no known use. ended: its period is over.
     changed: the answer is not the previous one.
     """
@@ -103,7 +104,7 @@ def matching_items(items: QuerySet[ReviewItem], filter_: ItemFilter) -> QuerySet
     equal = {"source": filter_.source, "kind": filter_.kind, "namespace": filter_.namespace, "group_name": filter_.group}
     items = items.filter(**{name: value for name, value in equal.items() if value})
     if filter_.principal:
-        items = items.filter(principal_name=filter_.principal)
+        items = items.filter(_principal_condition(filter_.principal))
     if filter_.answer:
         items = items.filter({OPEN: OPEN_ITEMS, REMOVED: REMOVED_ITEMS}.get(filter_.answer) or Q(answer=filter_.answer))
     if filter_.privilege:
@@ -115,3 +116,12 @@ def matching_items(items: QuerySet[ReviewItem], filter_: ItemFilter) -> QuerySet
         if getattr(filter_, name):
             items = items.filter(condition)
     return items
+
+
+def _principal_condition(text: str) -> Q:
+    """Return the condition that an item is about the principal in this text. The name itself may look like `user:NAME`."""
+    type_, colon, name = text.partition(":")
+    if not colon or type_ not in PRINCIPAL_TYPES:
+        return Q(principal_name=text)
+    is_of_type = Q(source=ItemSource.GROUP) if type_ == "group" else ~Q(source=ItemSource.GROUP)
+    return Q(principal_name__in=(text, name)) & (Q(principal_name=text) | is_of_type)

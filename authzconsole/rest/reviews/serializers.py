@@ -109,7 +109,7 @@ class ItemFilterSerializer(StrictSerializer):
     kind = Choice(choices=list(KINDS), required=False)
     namespace = NameText(required=False, help_text="Only items in this namespace.")
     privilege = Choice(choices=list(map(str, Privilege)), required=False)
-    principal = NameText(required=False, help_text="The name of the user or group.")
+    principal = NameText(required=False, help_text="The name of a user or group, or `user:NAME` or `group:NAME`.")
     group = NameText(required=False, help_text="The name of the group of a membership.")
     reviewer = NameText(required=False, help_text="The name of the reviewer, or `administrators`.")
     unused = Boolean(required=False, help_text="No use is known.")

@@ -170,6 +170,8 @@ def test_items_that_no_longer_exist_are_marked(review, ada, by_session):
     assert [item["item"] for item in ada.get(f"/reviews/{review}/items?answer=removed").json()["items"]] == [gone.pk]
     answer = ada.get(f"/reviews/{review}").json()
     assert (answer["items"], answer["answered"], answer["removed"]) == (len(marks) + 1, 0, 1)
+    answer = ada.get(f"/reviews/{review}/items?principal=user:dee&answer=open").json()["items"]
+    assert {item["principal"] for item in answer} == {"user:dee"} and gone.pk not in {item["item"] for item in answer}
 
 
 @pytest.mark.parametrize(("path", "query_count"), [("/reviews", 5), ("/reviews/{}", 5), ("/reviews/{}/items", 4)])

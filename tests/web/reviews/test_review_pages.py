@@ -330,6 +330,14 @@ def test_items_that_no_longer_exist_are_marked_and_not_asked_for(browse, review)
     assert "1, without an answer" in text_of(browse("ada").get(f"{url}finish"))
 
 
+@pytest.mark.parametrize(("text", "sources"), [
+    ("dee", {"user"}), ("user:dee", {"user"}), ("group:dee", set()), ("group:operators", {"group"}), ("user:operators", set()),
+])
+def test_the_filter_by_user_or_group_accepts_the_written_form(browse, review, text, sources):
+    response = browse("ada").get(f"/reviews/{review.pk}/?answer=all&principal={text}")
+    assert {row["item"].source for row in response.context["rows"]} == sources
+
+
 def test_a_review_without_a_plan_says_why(browse, review, cast):
     item = item_of(review, "user:dee", "dataset:sales.orders")
     browse("ada").post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "keep"})
