@@ -25,7 +25,7 @@ from grants.policies.explain import MissingGrant, minimal_grant_sets
 from grants.policies.policy import Generation
 from grants.policies.question import Question, question_from_json
 from grants.querysets import memberships
-from grants.requests.gaps import first_denials
+from grants.requests.gaps import first_denials, last_moment
 from grants.validity import at_time, in_force_condition
 
 MAX_GRANTS_PER_PART = 1_000
@@ -92,7 +92,7 @@ def proposals_of(part: AccessRequestPart, subject: User, until: datetime | None 
     Raise RequestError if more than MAX_GRANTS_PER_PART grants are missing.
     """
     if part.group_name:
-        return _membership_proposals(part.group_name, subject)
+        return _membership_proposals(part.group_name, subject, until)
     generation = active_generation()
     proposals = _current_proposals(part, subject, generation)
     if proposals == [Proposal()]:
@@ -126,10 +126,12 @@ def _current_proposals(part: AccessRequestPart, subject: User, generation: Gener
     return _narrowest_first(ways, subject, part, generation)
 
 
-def _membership_proposals(group: str, subject: User) -> list[Proposal]:
+def _membership_proposals(group: str, subject: User, until: datetime | None) -> list[Proposal]:
+    """Return the membership unless the subject has it now and until then. It has one period, so there is no gap in between."""
     if not Group.objects.filter(name=group).exists():
         return []
-    is_member = memberships().filter(in_force_condition(), user=subject, group__name=group).exists()
+    is_member = memberships().filter(in_force_condition(), in_force_condition(at=last_moment(until)), user=subject,
+                                     group__name=group).exists()
     return [Proposal()] if is_member else [Proposal(group=group)]
 
 

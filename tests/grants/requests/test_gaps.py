@@ -13,7 +13,7 @@ from grants.models import User
 from grants.policies.question import Question
 from grants.principals.membership_changes import MembershipItem, change_memberships
 from grants.requests.gaps import first_denials
-from grants.requests.proposals import proposals_of
+from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import Validity
 from tests.grants.requests.test_requests import ORDERS, approve, request_access
 from tests.support.authors import COMMAND
@@ -58,3 +58,21 @@ def test_ends_beyond_the_limit_count_as_a_gap(monkeypatch):
     dee = User.objects.get(username="dee")
     assert first_denials([read], dee, ends[2] + timedelta(days=1)) == [ends[1]]
     assert first_denials([read], dee, ends[1]) == [None]
+
+
+@pytest.mark.parametrize(("joined_days", "requested_days", "is_missing"), [
+    (None, 9, False), (9, 9, False), (10, 9, False), (8, 9, True), (9, None, True), (None, None, False),
+])
+def test_a_membership_that_ends_before_the_requested_access_is_proposed_again(joined_days, requested_days, is_missing):
+    now = timezone.now().replace(microsecond=0)
+    joined, end = (None if days is None else now + timedelta(days=days) for days in (joined_days, requested_days))
+    ina, out = User.objects.get(username="ina"), User.objects.get(username="out")
+    change_memberships(author=COMMAND, join=[MembershipItem("ina", "operators", Validity())])
+    request = request_access("out", wanted=(), colleague=ina.username, requested_until=end)
+    part = request.parts.get(group_name="operators")
+    assert proposals_of(part, out, end) == [Proposal(group="operators")]
+    change_memberships(author=COMMAND, join=[MembershipItem("out", "operators", Validity(None, joined))])
+    assert proposals_of(part, out, end) == [Proposal(group="operators") if is_missing else Proposal()]
+    approve(request, choices={part.position: ""})
+    expected = end if is_missing else joined
+    assert out.memberships.get(group__name="operators").valid_until == expected
