@@ -1,5 +1,7 @@
 """Approve, reject, ask back, answer and withdraw access requests."""
 
+from collections.abc import Callable
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -17,6 +19,7 @@ from authzconsole.rest.access_requests.serializers import (
 )
 from authzconsole.rest.framework.callers import any_account, author_of
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.openapi.operations import api_operation
 from grants.plans.apply import EffectConfirmation
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
@@ -26,9 +29,19 @@ APPROVERS_ONLY = "Returns 403 unless the caller decides about it, and for the ca
 REQUESTER_ONLY = "Returns 403 if it belongs to others, and 409 if it is not pending."
 
 
-class AccessRequestApproval(Endpoint):
+class Step(Endpoint):
+    """A step of a request. Subclasses describe it."""
+
     rules = {"POST": any_account}
 
+    def take(self, request: Request, number: int, step: Callable[..., object], body: type[StrictSerializer]) -> Response:
+        """Call the step with the members of the body. The caller sees the request before, and may see it afterwards."""
+        request_view_or_404(request, number)
+        step(author=author_of(request), request_id=number, **self.body(body))
+        return Response(request_as_json(request_view_or_404(request, number)))
+
+
+class AccessRequestApproval(Step):
     @api_operation(
         "access_requests_approve", TAG, "Approve an access request",
         "Approves all or some parts: creates the plan of their grants and applies it, in one transaction. Other parts are "
@@ -43,12 +56,10 @@ class AccessRequestApproval(Endpoint):
         confirmation = EffectConfirmation(data.get("effect"), confirms_beyond=data["confirm_beyond"] or "effect" in data)
         approve_request(author=author_of(request), request_id=number, approval=Approval(
             {part["position"]: part.get("proposal", "") for part in parts}, data["comment"], end_of(data), confirmation))
-        return _response(request, number)
+        return Response(request_as_json(request_view_or_404(request, number)))
 
 
-class AccessRequestRejection(Endpoint):
-    rules = {"POST": any_account}
-
+class AccessRequestRejection(Step):
     @api_operation(
         "access_requests_reject", TAG, "Reject an access request",
         f"Denies all pending parts about which the caller decides. The requester reads the reason. {APPROVERS_ONLY}",
@@ -56,53 +67,34 @@ class AccessRequestRejection(Endpoint):
         responses={200: RequestSerializer}, response_example=REQUEST_EXAMPLE | {"state": "denied", "can": []}, errors=[404, 409],
         parameters=[REQUEST_PATH])
     def post(self, request: Request, number: int) -> Response:
-        request_view_or_404(request, number)
-        deny_request(author=author_of(request), request_id=number, reason=self.body(RejectSerializer)["reason"])
-        return _response(request, number)
+        return self.take(request, number, deny_request, RejectSerializer)
 
 
-class AccessRequestQuestion(Endpoint):
-    rules = {"POST": any_account}
-
+class AccessRequestQuestion(Step):
     @api_operation(
         "access_requests_ask", TAG, "Ask the requester a question",
         f"The request stays pending, and waits for the answer. {APPROVERS_ONLY}",
         request=AskSerializer, request_example={"question": "For which report?"}, responses={200: RequestSerializer},
         response_example=REQUEST_EXAMPLE | {"waits_for_answer": True}, errors=[404, 409], parameters=[REQUEST_PATH])
     def post(self, request: Request, number: int) -> Response:
-        request_view_or_404(request, number)
-        ask_back(author=author_of(request), request_id=number, question=self.body(AskSerializer)["question"])
-        return _response(request, number)
+        return self.take(request, number, ask_back, AskSerializer)
 
 
-class AccessRequestAnswer(Endpoint):
-    rules = {"POST": any_account}
-
+class AccessRequestAnswer(Step):
     @api_operation(
         "access_requests_answer", TAG, "Answer the question of an approver",
         f"The request waits for its approvers again. {REQUESTER_ONLY}",
         request=AnswerSerializer, request_example={"answer": "For the yearly report."}, responses={200: RequestSerializer},
         response_example=REQUEST_EXAMPLE, errors=[404, 409], parameters=[REQUEST_PATH])
     def post(self, request: Request, number: int) -> Response:
-        request_view_or_404(request, number)
-        answer_question(author=author_of(request), request_id=number, answer=self.body(AnswerSerializer)["answer"])
-        return _response(request, number)
+        return self.take(request, number, answer_question, AnswerSerializer)
 
 
-class AccessRequestWithdrawal(Endpoint):
-    rules = {"POST": any_account}
-
+class AccessRequestWithdrawal(Step):
     @api_operation(
         "access_requests_withdraw", TAG, "Withdraw an access request",
         f"Ends the pending parts. Access that was approved already stays. {REQUESTER_ONLY}",
         request=WithdrawSerializer, request_example={"comment": "not needed any more"}, responses={200: RequestSerializer},
         response_example=REQUEST_EXAMPLE | {"state": "cancelled", "can": []}, errors=[404, 409], parameters=[REQUEST_PATH])
     def post(self, request: Request, number: int) -> Response:
-        request_view_or_404(request, number)
-        withdraw_request(author=author_of(request), request_id=number, comment=self.body(WithdrawSerializer)["comment"])
-        return _response(request, number)
-
-
-def _response(request: Request, number: int) -> Response:
-    """Return the request after a step. The caller saw it before, and may see it afterwards."""
-    return Response(request_as_json(request_view_or_404(request, number)))
+        return self.take(request, number, withdraw_request, WithdrawSerializer)

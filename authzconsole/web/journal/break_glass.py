@@ -25,6 +25,7 @@ from grants.errors import GrantError
 from grants.models import BreakGlassUse
 from grants.roles.capabilities import Capability
 
+COLUMNS = ("Use", "Account", "Started", "State", "Reason")
 ROWS_PER_PAGE = 50
 
 
@@ -78,7 +79,8 @@ def _change(request: HttpRequest, pk: int, service: Callable[[], BreakGlassUse],
 def _render_list(request: HttpRequest, *, reason: str = "", fault: str = "", status: int = 200) -> HttpResponse:
     uses = QuerySetSequence(BreakGlassUse.objects.order_by("-pk"))
     return render_page(request, "journal/break_glass/list.html", {
-        "page": paginate_sequence(request, uses, max_rows=ROWS_PER_PAGE, name="page"), "reason": reason, "fault": fault,
+        "columns": COLUMNS, "page": paginate_sequence(request, uses, max_rows=ROWS_PER_PAGE, name="page"),
+        "reason": reason, "fault": fault,
         "can_start": can_break_glass(request.user) and not has_break_glass_access(request.user.pk)}, status=status)
 
 

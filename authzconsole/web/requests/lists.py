@@ -14,6 +14,7 @@ from grants.requests.approvers import ApproverScope, approver_scope, in_state, r
 from grants.requests.disclosure import listed_parts
 from grants.roles.capabilities import Capability
 
+COLUMNS = ("Request", "State", "For", "Requested", "Until")
 REQUESTS_PER_PAGE = 50
 SHOWN = {"to-decide": "To decide", "mine": "My requests", "all": "All"}
 MAX_COUNTED = 99
@@ -35,7 +36,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
     scope = approver_scope(account)
     title, text = EMPTY[shown] if not state else ("No such requests", "Choose another state, or all.")
     return render_page(request, "requests/list.html", {
-        "page": page, "rows": [_row(row, scope) for row in page.rows], "shown": shown, "state": state,
+        "columns": COLUMNS, "page": page, "rows": [_row(row, scope) for row in page.rows], "shown": shown, "state": state,
         "tabs": [(name, label, url_with(request, show=name, state=None, before=None, after=None))
                  for name, label in SHOWN.items()],
         "states": [(value, label, url_with(request, show=shown, state=value, before=None, after=None))

@@ -36,6 +36,7 @@ from grants.reviews.selection import OPEN, REMOVED, ItemFilter, matching_items, 
 from grants.reviews.shares import largest_open_shares, share_to_sign_off, visible_totals, waiting_items
 from grants.roles.capabilities import Capability
 
+COLUMNS = ("Review", "State", "Answered", "Deadline", "Started")
 REVIEWS_PER_PAGE = 25
 ITEMS_PER_PAGE = 50
 MAX_COUNTED = 99
@@ -63,7 +64,7 @@ def review_list(request: HttpRequest) -> HttpResponse:
     page = paginate_sequence(request, rows, max_rows=REVIEWS_PER_PAGE, name="page")
     totals = visible_totals(request.user, page.rows)
     return render_page(request, "reviews/list.html", {
-        "page": page, "can_start": request.user.can_administer,
+        "columns": COLUMNS, "page": page, "can_start": request.user.can_administer,
         "rows": [{"review": row, "url": review_url(row), "totals": totals[row.pk]} for row in page.rows]})
 
 
