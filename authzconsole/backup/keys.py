@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 
 from authzconsole.backup.errors import BackupError
+from authzconsole.settings.environment import listed_keys
 
 MIN_PASSPHRASE_CHARACTERS = 16
 SALT_BYTES, NONCE_BYTES = 16, 12
@@ -24,6 +25,7 @@ _LABEL = b"authzconsole backup keys 1"
 class ConsoleKeys:
     secret_key: str
     journal_keys: list[str]
+    mfa_keys: list[str]
 
 
 def read_passphrase(path: Path) -> str:
@@ -37,9 +39,10 @@ def read_passphrase(path: Path) -> str:
 
 
 def encrypted_keys(passphrase: str) -> bytes:
-    """Return SECRET_KEY and JOURNAL_KEYS, encrypted with AES-256-GCM and a key that scrypt derives from the passphrase."""
+    """Return the keys of this console, encrypted with AES-256-GCM and a key that scrypt derives from the passphrase."""
     salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
-    text = json.dumps({"secret_key": settings.SECRET_KEY, "journal_keys": list(settings.JOURNAL_KEYS)}).encode()
+    keys = ConsoleKeys(settings.SECRET_KEY, list(settings.JOURNAL_KEYS), list(settings.MFA_KEYS))
+    text = json.dumps(vars(keys)).encode()
     return salt + nonce + AESGCM(_derive_key(passphrase, salt)).encrypt(nonce, text, _LABEL)
 
 
@@ -58,13 +61,16 @@ def _derive_key(passphrase: str, salt: bytes) -> bytes:
 def has_generated_keys() -> bool:
     """Return whether this console uses the keys that it generated in its state folder."""
     path = Path(settings.STATE_DIR) / "journal_keys"
-    return path.is_file() and path.read_text().split() == list(settings.JOURNAL_KEYS)
+    return path.is_file() and listed_keys(path.read_text()) == list(settings.JOURNAL_KEYS)
 
 
 def store_keys(keys: ConsoleKeys, folder: Path) -> None:
-    """Write the keys into `folder`, in the files that the settings read. Only the current user can read them."""
+    """Write the keys into files in `folder`, with the text of the settings. Only the current user can read them."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for name, text in (("secret_key", keys.secret_key), ("journal_keys", "\n".join(keys.journal_keys))):
+    texts = {"secret_key": keys.secret_key, "journal_keys": ",".join(keys.journal_keys), "mfa_keys": ",".join(keys.mfa_keys)}
+    for name, text in texts.items():
+        if not text:
+            continue
         temporary = folder / f".{name}.{os.getpid()}"
         with open(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
             file.write(text)

@@ -2,7 +2,7 @@
 
 from django.core.exceptions import ImproperlyConfigured
 
-from .environment import env, stored_secret
+from .environment import env, listed_keys, stored_secret
 
 # Guardian only stores grants. Its backend permits everything to superusers, so decisions do not use it.
 # models.W040: SQLite ignores the columns that indexes of PostgreSQL include
@@ -44,8 +44,8 @@ REQUEST_REMINDER_DAYS = env.int("REQUEST_REMINDER_DAYS", default=3)
 REQUEST_MAX_PENDING = env.int("REQUEST_MAX_PENDING", default=50)
 
 # The first key signs new lines of the journal; all keys verify. See grants/journal_keys.py.
-JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or stored_secret(
-    "journal_keys", "the console is read-only until the journal is sealed again").split()
+JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or listed_keys(stored_secret(
+    "journal_keys", "the console is read-only until the journal is sealed again"))
 # places of the head of the journal outside the database; see grants/verification/anchor_places.py
 JOURNAL_ANCHOR = env.list("JOURNAL_ANCHOR", default=[])
 

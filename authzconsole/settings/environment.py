@@ -57,6 +57,11 @@ TEMP_DIR = STATE_DIR / "tmp"
 TEMP_DIR.mkdir(mode=0o700, exist_ok=True)
 
 
+def listed_keys(text: str) -> list[str]:
+    """Return the keys of a text that separates them by commas, as variables do."""
+    return [key for part in text.split(",") if (key := part.strip())]
+
+
 def stored_secret(name: str, consequence: str) -> str:
     """Return a secret of this checkout. It is generated at the first start, and only its owner can read it.
 

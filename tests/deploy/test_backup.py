@@ -189,6 +189,16 @@ def test_damaged_and_forged_backups_change_nothing(console, passphrase, settings
     assert (console / "keys" / "journal_keys").read_text() == KEY
 
 
+def test_a_backup_with_other_keys_of_second_factors_is_refused(console, settings, passphrase):
+    settings.MFA_KEYS = ["factor-key-of-the-tests-0123456789"]
+    backup = console / "console.backup"
+    command("backup", backup, "--passphrase-file", passphrase)
+    settings.MFA_KEYS = []
+    assert_refused(backup, "MFA_KEYS does not contain the keys of the backup", "--passphrase-file", passphrase)
+    command("restore", backup, "--passphrase-file", passphrase, "--extract-keys", console / "keys")
+    assert (console / "keys" / "mfa_keys").read_text() == "factor-key-of-the-tests-0123456789"
+
+
 def test_a_backup_that_fails_leaves_no_file(console, settings, monkeypatch):
     backup = console / "console.backup"
     for arguments, message in (([console / "no" / "x", "--without-keys"], "is not a folder"),

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.deploy.conftest import DEPLOY, ROOT, clean_environment
+from tests.deploy.conftest import DEPLOY, KEY, ROOT, clean_environment
 
 pytestmark = pytest.mark.slow
 
@@ -50,6 +50,23 @@ def test_production_settings_are_the_default_of_an_installation(installation):
     done = subprocess.run([installation.prefix / "bin" / "authzconsole", "manage", "check"], env=environment, capture_output=True,
                           text=True)
     assert done.returncode != 0 and "- SECRET_KEY is missing" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_keys_are_extracted_on_a_machine_that_lost_them(installation, tmp_path):
+    """The settings name the files of the keys, which do not exist yet, so the command of docs/backup.md does not read them."""
+    passphrase, backup = tmp_path / "passphrase", tmp_path / "console.backup"
+    passphrase.write_text("correct horse battery staple")
+    written = installation.run("manage", "backup", str(backup), "--passphrase-file", str(passphrase))
+    assert written.returncode == 0, written.stderr
+    text = (ROOT / "docs" / "backup.md").read_text()
+    line = re.search(r"# (CONSOLE_ENVIRONMENT=.*?--extract-keys \S+)", text, re.DOTALL)[1].replace("\\\n", " ")
+    for named, path in (("/srv/backups/2026-11-23.backup", backup), ("/root/passphrase", passphrase),
+                        ("/root/keys", tmp_path / "keys"), ("/opt/authzconsole", installation.prefix)):
+        assert named in line
+        line = line.replace(named, str(path))
+    done = subprocess.run(["sh", "-c", line], env=clean_environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "keys" / "secret_key").read_text() == KEY == (tmp_path / "keys" / "journal_keys").read_text()
 
 
 @pytest.mark.parametrize(("arguments", "environment", "message"), [

@@ -26,7 +26,8 @@ class Command(ConsoleCommand):
         parser.add_argument("file", type=Path, help="the new file; it must not exist")
         keys = parser.add_mutually_exclusive_group(required=True)
         keys.add_argument("--without-keys", action="store_true", help="the keys are stored elsewhere, such as in a vault")
-        keys.add_argument("--passphrase-file", type=Path, help="encrypt SECRET_KEY and JOURNAL_KEYS with the text of this file")
+        keys.add_argument("--passphrase-file", type=Path,
+                          help="encrypt SECRET_KEY, JOURNAL_KEYS and MFA_KEYS with the text of this file")
         parser.add_argument("--without-reports", action="store_true", help="leave the reports of the analyses out")
 
     def handle(self, *, file, without_keys, passphrase_file, without_reports, **options):

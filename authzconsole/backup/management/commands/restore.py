@@ -30,7 +30,8 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path)
         parser.add_argument("--passphrase-file", type=Path, help="the passphrase of the keys in the backup")
         parser.add_argument("--extract-keys", type=Path, metavar="FOLDER",
-                            help="only write the keys into this folder, for the settings SECRET_KEY_FILE and JOURNAL_KEYS_FILE")
+                            help="only write the keys into this folder, for the settings SECRET_KEY_FILE, JOURNAL_KEYS_FILE and "
+                                 "MFA_KEYS_FILE")
         parser.add_argument("--force", action="store_true", help="replace the data of a console that is not empty")
         parser.add_argument("--replace-original", action="store_true",
                             help="the console of the backup no longer exists, so this one takes over its folders in a shared "
@@ -78,6 +79,10 @@ class Command(BaseCommand):
         if not is_key_owner and not set(keys.journal_keys) <= set(settings.JOURNAL_KEYS):
             raise BackupError("JOURNAL_KEYS does not contain the keys of the backup: write them into files with --extract-keys, "
                               "and set JOURNAL_KEYS_FILE and SECRET_KEY_FILE")
+        # these keys are never generated
+        if not set(keys.mfa_keys) <= set(settings.MFA_KEYS):
+            raise BackupError("MFA_KEYS does not contain the keys of the backup, so no second factor would work: write them into "
+                              "files with --extract-keys, and set MFA_KEYS_FILE")
         settings.JOURNAL_KEYS = [*keys.journal_keys, *(key for key in settings.JOURNAL_KEYS if key not in keys.journal_keys)]
 
     def _verified_files(self, path: Path, contents: dict[str, Any], folder: Path, force: bool) -> dict[str, Path]:
