@@ -6,7 +6,7 @@ purpose of the changes or `beyond` it.
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from itertools import compress, islice
@@ -226,6 +226,13 @@ class Effect:
                 continue
             yield from islice(self._rows_of_user(bit, cells), first_row, None)
             first_row = 0
+
+    def selected(self, where: RowFilter) -> "Effect":
+        """Return the effect at this time with only the changes that the filter selects."""
+        users = sum(1 << bit for bit, name in enumerate(self.names) if where.user.lower() in name.lower())
+        cells = (Cell(cell.address, cell.operation, *(mask & users for mask in masks))
+                 for cell, masks in self._selected_cells(where))
+        return replace(self, cells=[cell for cell in cells if any(cell.masks)], times=())
 
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
         """Return the number of rows that the filter selects."""

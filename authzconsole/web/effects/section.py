@@ -7,7 +7,13 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 
 from authzconsole.web.effects.forms import effect_row, top_lists
-from authzconsole.web.effects.wording import consequence_sentences, effect_sentence, later_beginnings_sentence, time_title
+from authzconsole.web.effects.wording import (
+    consequence_sentences,
+    effect_sentence,
+    filtered_sentence,
+    later_beginnings_sentence,
+    time_title,
+)
 from authzconsole.web.shared.paging import numbered_page, page_number
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from grants.active_generation import active_generation
@@ -44,14 +50,17 @@ def section_context(request: HttpRequest, effect: KnownEffect | None, *, generat
     effect = effect_at(request, whole)
     query = [*parameters, ("generation", generation), *filter_query(where, "effect_").items()]
     total = effect.row_count(where)
+    is_filtered = where != RowFilter()
+    selected = effect.selected(where) if is_filtered else effect
     number = min(page_number(request, "changes"), max(1, -(-total // ROWS_PER_PAGE)))
     rows = islice(effect.rows(where, (number - 1) * ROWS_PER_PAGE), ROWS_PER_PAGE) if total else ()
     page = numbered_page(request, [effect_row(row) for row in rows], number=number, total=total, max_rows=ROWS_PER_PAGE,
                          name="changes")
     return context | {
-        "effect": effect, "page": page, "where": where, "is_filtered": where != RowFilter(),
+        "effect": effect, "page": page, "where": where, "is_filtered": is_filtered,
         "operations": effect.operation_names, "purposes": PURPOSES.items(), "changes": CHANGES.items(),
-        "tops": top_lists(effect, MAX_TOP), "sentence": effect_sentence(effect), "whole": whole,
+        "tops": top_lists(selected or effect, MAX_TOP), "whole": whole,
+        "sentence": filtered_sentence(effect, selected) if is_filtered else effect_sentence(effect),
         "times": _times(whole, effect, url, query), "time": requested_time(request, whole),
         "later": later_beginnings_sentence(whole),
     }

@@ -19,6 +19,22 @@ def effect_sentence(effect: KnownEffect) -> str:
     return f"{' and '.join(filter(None, parts)).capitalize()}."
 
 
+def filtered_sentence(effect: KnownEffect, selected: KnownEffect | None) -> str:
+    """Return a sentence such as `With these filters: gives 1 permission. Without: gives 8 permissions and takes 1 permission.`
+
+    selected: the changes that the filters select; None if their totals are not known.
+    """
+    without = sentence_part(effect_sentence(effect))
+    if selected is None:
+        return f"Without the filters, as in the tables below: {without}"
+    return f"With these filters: {sentence_part(effect_sentence(selected))} Without: {without}"
+
+
+def sentence_part(sentence: str) -> str:
+    """Return a sentence as the rest of a longer one."""
+    return f"{sentence[0].lower()}{sentence[1:]}"
+
+
 def _change_phrase(verb: str, within: int, beyond: int) -> str:
     """Return a phrase such as `gives 8 permissions (4 beyond its purpose)`. within, beyond: permissions by the purpose of the
     change."""

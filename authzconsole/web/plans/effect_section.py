@@ -10,7 +10,7 @@ from analytics.plan_effects.stored import latest_run, stored_effect
 from analytics.storage import StorageError
 from authzconsole.web.effects.runs import effect_run_context
 from authzconsole.web.effects.section import DOWNLOAD_TITLES, filter_query, section_context
-from authzconsole.web.effects.wording import button_numbers, effect_sentence
+from authzconsole.web.effects.wording import button_numbers, effect_sentence, sentence_part
 from authzconsole.web.shared.parameters import choice_parameter
 from entities.vocabulary import quantity
 from grants.effects.effect import TOO_LARGE
@@ -71,7 +71,7 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
     confirmation = f"Also give {quantity(gained, 'permission', 'permissions')} beyond its purpose" if gained else ""
     sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
     if {section["generation"], section["active"]} != {own}:
-        sentence, numbers = f"In {own}, the plan {sentence[0].lower()}{sentence[1:]}", f"{numbers} in {own}" if numbers else ""
+        sentence, numbers = f"In {own}, the plan {sentence_part(sentence)}", f"{numbers} in {own}" if numbers else ""
     return {"digest": effect.digest, "confirmation": confirmation, "sentence": sentence, "numbers": numbers}
 
 

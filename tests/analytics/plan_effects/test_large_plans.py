@@ -9,6 +9,7 @@ import pytest
 
 from analytics.models import AnalysisRun, RunState
 from analytics.plan_effects.stored import StoredEffect, latest_run, stored_effect
+from authzconsole.web.effects.wording import effect_sentence
 from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.models import JournalLine, Plan
@@ -63,7 +64,10 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(large_
     assert [row["row"].operation for row in page.context["permissions"]["page"].rows] == [
         row.operation for row in sorted(StoredEffect(latest_run(large_plan, "final")).rows())]
     assert page.context["permissions"]["page"].total > 4
-    filtered = client.get(f"{url}?effect_purpose=beyond").context["permissions"]["page"]
+    section = client.get(f"{url}?effect_purpose=beyond").context["permissions"]
+    # the report has only the totals of all changes, and the page says so
+    assert section["sentence"] == f"Without the filters, as in the tables below: {effect_sentence(section['effect']).lower()}"
+    filtered = section["page"]
     assert filtered.total == 4 and not any(row["row"].intended for row in filtered.rows)
 
 

@@ -32,6 +32,23 @@ def test_the_page_lists_every_change_with_filters_and_downloads(browse):
     assert csv.startswith("user,entity,operation,before,after,intended") and ",create," not in csv
 
 
+def test_the_totals_are_those_of_the_filters(browse):
+    change = ["grant", "user:out", "dataset:sales.orders", "READ"]
+    section = browse("ada").get(url_of(change)).context["permissions"]
+    effect = section["effect"]
+    assert "dataset:sales.orders" in {str(link) for link, _ in section["tops"]["entities"]}
+    all_gained, beyond = effect.tally.gained_for + effect.tally.gained_beyond, effect.tally.gained_beyond
+    assert 1 < beyond < all_gained
+    page = browse("ada").get(url_of(change, effect_purpose="beyond"))
+    text, tops = page_html(page), page.context["permissions"]["tops"]
+    assert f"With these filters: gives {beyond} permissions ({beyond} beyond its purpose)." in text
+    assert f"Without: gives {all_gained} permissions ({beyond} beyond its purpose)." in text
+    assert [phrases for _, phrases in tops["people"]] == [f"beyond: gains {beyond}"]
+    assert "dataset:sales.orders" not in {str(link) for link, _ in tops["entities"]}
+    text = page_html(browse("ada").get(url_of(change, effect_user="nobody")))
+    assert "With these filters: changes no permission." in text and "Most affected people" not in text
+
+
 @pytest.mark.parametrize("change", [
     ["grant", "user:out", "dataset:sales.orders", "READ"], ["join", "out", "operators"], ["leave", "grp", "operators"],
     ["deactivate", "ned"], ["activate", "ina"], ["register", "dataset:sales.forecast", "user:dee"], ["delete", "namespace:sales"],
