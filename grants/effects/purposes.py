@@ -1,6 +1,6 @@
 """Decide which changes of decisions are the purpose of a change; all others are beyond it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -8,6 +8,7 @@ from entities.address import Address
 from entities.vocabulary import ANY
 from grants.effects.changes import EffectChange, GenerationChange, StateChange
 from grants.effects.evaluate import OperationEffect
+from grants.effects.masks import bits_of
 from grants.effects.situations import AffectedUsers, Principal
 from grants.policies.policy import Generation
 
@@ -108,6 +109,42 @@ class KeepPermissions:
 
     def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
         return effect.reference
+
+
+@dataclass
+class RestorePermissions:
+    """The intended changes: permissions become again what they were before a plan that is undone.
+
+    The changed grants themselves are intended too, as in `NamedChanges`.
+
+    changes: those that undo the plan. names: user number i has bit i in `undone`.
+    undone: by address and operation, the masks of the users to whom the plan gave the permission, and from whom it took it.
+    """
+
+    changes: Sequence[EffectChange]
+    names: Sequence[str]
+    undone: Mapping[tuple[Address, str], tuple[int, int]]
+    reference: Generation | None = None
+    _affected: AffectedUsers | None = field(default=None, init=False)
+    _named: NamedChanges = field(init=False)
+    _bits: list[int] = field(default_factory=list, init=False)
+    _masks: dict[int, int] = field(default_factory=dict, init=False)
+
+    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+        if affected is not self._affected:
+            # another time: the affected users have other bits
+            bits = {name: 1 << number for number, name in enumerate(affected.names)}
+            self._affected, self._named = affected, NamedChanges(self.changes)
+            self._bits, self._masks = [bits.get(name, 0) for name in self.names], {}
+        given, taken = self.undone.get((address, operation), (0, 0))
+        restored = effect.gained & self._mask(taken) | effect.lost & self._mask(given)
+        return restored | self._named.intended_users(affected, address, operation, effect)
+
+    def _mask(self, undone: int) -> int:
+        """Return the mask with the bits of the affected users. Many operations have the same mask."""
+        if undone not in self._masks:
+            self._masks[undone] = sum({self._bits[bit] for bit in bits_of(undone)})
+        return self._masks[undone]
 
 
 def _bit(affected: AffectedUsers, user: str) -> int:

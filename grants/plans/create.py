@@ -17,8 +17,8 @@ from grants.changes.persons import accounts_of
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import GRANT_VERBS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids
-from grants.plans.effect import effect_counts, mark_noop_items
-from grants.plans.stranding import store_strandings
+from grants.plans.effect import effect_counts, mark_noop_items, revision_before
+from grants.plans.stranding import delete_restored_strandings, store_strandings
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
@@ -103,6 +103,8 @@ def store_plan(*, author: Author, draft: PlanDraft) -> Plan:
         verbs = set(plan.items.order_by().values_list("verb", flat=True).distinct())
         mark_noop_items(plan, verbs)
         store_strandings(plan, changes_members=not verbs.issubset(GRANT_VERBS))
+        if plan.inverse_of is not None:
+            delete_restored_strandings(plan, revision_before(plan.inverse_of))
         plan.effect = effect_counts(plan)
         plan.save(update_fields=["effect"])
     return plan

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from django.contrib.auth.models import Group
-from django.db.models import Case, Count, DateTimeField, Exists, OuterRef, Q, QuerySet, Subquery, Value, When
+from django.db.models import Case, Count, DateTimeField, Exists, Min, OuterRef, Q, QuerySet, Subquery, Value, When
 from django.db.models.functions import Coalesce
 
 from entities.address import Address
@@ -23,7 +23,18 @@ from entities.models import Entity
 from entities.selectors import entities_at
 from entities.vocabulary import Privilege
 from grants.bulk_rows import chunks
-from grants.models import ACTIVATION_VERBS, GRANT_VERBS, GroupGrant, Plan, PlanItem, PlanVerb, User, UserGrant, privilege_of
+from grants.models import (
+    ACTIVATION_VERBS,
+    GRANT_VERBS,
+    GroupGrant,
+    JournalLine,
+    Plan,
+    PlanItem,
+    PlanVerb,
+    User,
+    UserGrant,
+    privilege_of,
+)
 from grants.querysets import memberships
 from grants.validity import VALIDITY_COLUMNS
 
@@ -64,6 +75,16 @@ def change_count(counts: dict[str, int]) -> int:
 def changing_items(plan: Plan) -> QuerySet[PlanItem]:
     """Return the items that change something; of an applied plan, the items that changed something."""
     return plan.items.filter(is_noop=False)
+
+
+def revision_before(plan: Plan) -> int:
+    """Return the revision before a plan was applied. Runs up to one query."""
+    stored = plan.effect.get("permissions") or {}
+    if "revision" in stored:
+        return stored["revision"]
+    lines = JournalLine.objects.filter(revision__gt=plan.base_revision, revision__lte=plan.revision or 0)
+    first = lines.filter(Q(detail=str(plan)) | Q(detail__startswith=f"{plan}:")).aggregate(Min("revision"))["revision__min"]
+    return (plan.revision if first is None else first - 1) or 0
 
 
 def mark_noop_items(plan: Plan, verbs: Collection[str]) -> None:

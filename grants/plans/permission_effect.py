@@ -3,29 +3,38 @@
 The purpose follows from the source of the plan. `Plan.effect["permissions"]` stores the effect with which a plan was applied.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django.db.models import Count, Exists, Min, OuterRef, Q
+from django.db.models import Count, Exists, OuterRef
 
 from entities.address import parse_address
 from entities.models import Entity, State
 from grants.active_generation import active_generation
-from grants.effects.changes import changes_of_plan
+from grants.effects.changes import EffectChange, changes_of_plan
 from grants.effects.consequences import Consequences
 from grants.effects.effect import TOO_LARGE, Effect, effect_of
-from grants.effects.purposes import AnswerQuestion, AnswerQuestions, DeleteNamespace, KeepPermissions, Purpose
+from grants.effects.purposes import (
+    AnswerQuestion,
+    AnswerQuestions,
+    DeleteNamespace,
+    KeepPermissions,
+    Purpose,
+    RestorePermissions,
+)
 from grants.errors import EffectChanged, EffectTooLarge, EffectUnconfirmed, PlanError
 from grants.history.errors import AsOfError, HistoryNotReady
 from grants.history.past import as_of
 from grants.journal import current_revision
-from grants.models import GRANT_VERBS, JournalLine, Plan, PlanState, PlanVerb
+from grants.models import GRANT_VERBS, Plan, PlanState, PlanVerb
 from grants.plans.create import PlanOrigin
-from grants.plans.effect import changing_items, plan_counts
+from grants.plans.effect import changing_items, plan_counts, revision_before
 from grants.policies.catalogue import GENERATIONS, generation_by_name
 from grants.policies.policy import Generation
 from grants.principals.access_ending import count_access
+from grants.principals.renaming import names_since
+from grants.validity import question_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,32 +62,29 @@ def plan_effect(plan: Plan, generation: Generation | str | None = None, at: date
         return _applied_effect(plan, rules, at)
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
-    return effect_of(changes_of_plan(plan), rules or generation_of_plan(plan), purpose_of_plan(plan), at)
+    rules, changes = rules or generation_of_plan(plan), list(changes_of_plan(plan))
+    return effect_of(changes, rules, _purpose_in(plan, rules, changes), at)
 
 
 def _applied_effect(plan: Plan, generation: Generation | None, at: datetime | None) -> Effect:
     """Return the effect of an applied plan, computed as of the revision before it. See `grants.history.past.as_of`."""
-    changes, purpose, revision = list(changes_of_plan(plan)), purpose_of_plan(plan), _revision_before(plan)
     rules, stored = generation or generation_of_plan(plan), plan.effect.get("permissions") or {}
+    changes = list(changes_of_plan(plan))
+    purpose, revision = _purpose_in(plan, rules, changes), revision_before(plan)
     try:
         with as_of(revision):
             effect = effect_of(changes, rules, purpose, at)
     except (AsOfError, HistoryNotReady) as error:
         raise PlanError(f"the effect of {plan} cannot be computed again: {error}") from None
     is_stored = at is None and stored.get("generation") == rules.name
-    if is_stored and any(stored[part] != totals for part, totals in effect.summary.items()):
+    if is_stored and _totals(stored) != _totals(effect.summary):
         raise PlanError(f"the effect of {plan} cannot be computed again: some data from that time is not known")
     return effect
 
 
-def _revision_before(plan: Plan) -> int:
-    """Return the revision before the plan was applied. Runs up to one query."""
-    stored = plan.effect.get("permissions") or {}
-    if "revision" in stored:
-        return stored["revision"]
-    lines = JournalLine.objects.filter(revision__gt=plan.base_revision, revision__lte=plan.revision or 0)
-    first = lines.filter(Q(detail=str(plan)) | Q(detail__startswith=f"{plan}:")).aggregate(Min("revision"))["revision__min"]
-    return (plan.revision if first is None else first - 1) or 0
+def _totals(summary: dict) -> list[int]:
+    """Return the numbers of permissions gained and lost. Which of them were the purpose of an undo can be unknown at first."""
+    return [sum(summary[part][change] for part in ("for", "beyond")) for change in ("gained", "lost")]
 
 
 def plan_consequences(plan: Plan) -> Consequences:
@@ -108,7 +114,10 @@ def generation_of_plan(plan: Plan) -> Generation:
 
 
 def purpose_of_plan(plan: Plan) -> Purpose | None:
-    """Return the purpose of a plan; None if the changed grants themselves are the purpose."""
+    """Return the purpose of a plan; None if the changed grants themselves are the purpose.
+
+    A run does not know what a plan that is undone changed, so for an undo it uses the changed grants.
+    """
     recipe = plan.recipe
     match plan.origin:
         case PlanOrigin.READINESS:
@@ -122,6 +131,25 @@ def purpose_of_plan(plan: Plan) -> Purpose | None:
             return AnswerQuestions(recipe["subject"], frozenset(
                 (parse_address(address), operation) for operation, address in recipe["wanted"]))
     return None
+
+
+def _purpose_in(plan: Plan, generation: Generation, changes: Sequence[EffectChange]) -> Purpose | None:
+    """Return the purpose of a plan in a generation: of a plan that undoes another one, to restore what that one changed."""
+    undone = plan.inverse_of
+    if undone is None:
+        return purpose_of_plan(plan)
+    undone_changes, revision = list(changes_of_plan(undone)), revision_before(undone)
+    try:
+        with as_of(revision):
+            effect = effect_of(undone_changes, generation, at=question_time())
+    except (AsOfError, HistoryNotReady, EffectTooLarge):
+        # only the changed grants themselves are known
+        return None
+    current_name = names_since(revision)
+    names = [current_name(f"user:{name}").removeprefix("user:") for name in effect.names]
+    return RestorePermissions(changes, names, {
+        (cell.address, cell.operation): (cell.gained_for | cell.gained_beyond, cell.lost_for | cell.lost_beyond)
+        for cell in effect.cells})
 
 
 def check_effect(plan: Plan, digest: str | None, *, confirms_beyond: bool,

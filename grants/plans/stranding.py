@@ -12,11 +12,14 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.bulk_rows import chunks, database_time, insert_rows
+from grants.history.errors import AsOfError, HistoryNotReady
+from grants.history.past import as_of
 from grants.models import GroupGrant, Plan, PlanItem, PlanStranding, PlanVerb, User, UserGrant, permission_ids
 from grants.querysets import active_principal_sql, principal_sql
 from grants.validity import in_force_sql, question_time
 
 _ITEM, _ENTITY = PlanItem._meta.db_table, Entity._meta.db_table
+_STRANDING = PlanStranding._meta.db_table
 _USER, _MEMBER = User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
 _IS_ACTIVE_PRINCIPAL, _IS_PRINCIPAL = active_principal_sql("u"), principal_sql("u")
@@ -42,6 +45,24 @@ def store_strandings(plan: Plan, *, changes_members: bool) -> None:
         insert_rows(PlanStranding, ["plan_id", "admins_left", "kind", "key"], [(plan.pk, *row) for row in chunk])
 
 
+def delete_restored_strandings(plan: Plan, revision: int) -> None:
+    """Delete the stored entities that have no more administrators in the past, before the plan that `plan` undoes, than after it.
+
+    revision: of that past. Deletes nothing if the history does not go back so far.
+    Runs the queries of `as_of`, two others, and a statement for each chunk of entities.
+    """
+    if not plan.strandings.exists():
+        return
+    try:
+        with as_of(revision), connection.cursor() as cursor:
+            cursor.execute(_restored_sql(plan.pk, permission_ids()[Privilege.ADMIN]))
+            restored = [pk for pk, in cursor.fetchall()]
+    except (AsOfError, HistoryNotReady):
+        return
+    for chunk in chunks(restored):
+        plan.strandings.filter(pk__in=chunk).delete()
+
+
 def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[StrandedByPlan]:
     """Return a page of the entities that the plan strands. Entities without an administrator come first. Runs one query."""
     rows: QuerySet = plan.strandings.order_by("admins_left", "kind", "key")[first_row : first_row + max_rows]
@@ -63,6 +84,15 @@ WITH t AS (
          (SELECT count(*) FROM ({" UNION ".join(sql.admins_before())} LIMIT {MIN_ADMINISTRATORS}) b) AS admins_before FROM t
 )
 SELECT admins, kind, key FROM counted WHERE admins < admins_before"""
+
+
+def _restored_sql(plan_id: int, admin: int) -> str:
+    """Return the query, inside `as_of`, for the ids of the stored entities that do not have more administrators in the past."""
+    sql = _PlanSql(int(plan_id), int(admin), changes_members=False, at=f"'{database_time(question_time())}'")
+    return f"""
+SELECT s.id FROM {_STRANDING} s JOIN {_ENTITY} t ON t.kind = s.kind AND t.key = s.key AND t.state = '{State.LIVE}'
+WHERE s.plan_id = {sql.plan_id} AND s.admins_left >= (
+  SELECT count(*) FROM ({" UNION ".join(sql.admins_before())} LIMIT {MIN_ADMINISTRATORS}) b)"""
 
 
 @dataclass(frozen=True, slots=True)
