@@ -22,21 +22,19 @@ ENTITIES_PER_CHUNK = 1_000
 def strandings_of(changes: Sequence[EffectChange], max_entities: int) -> Strandings:
     """Return the entities that the changes strand at the time of the question, of which only the first are listed.
 
-    changes: see `changes_for_run` and `changes_at`. Runs up to nine queries for every ENTITIES_PER_CHUNK entities on which
+    changes: see `changes_for_run` and `changes_at`. Runs up to five queries for every ENTITIES_PER_CHUNK entities on which
     a user may lose ADMIN.
     """
     affected = affected_users(changes)
+    nodes = NodeTable(UnlimitedSize())
+    nodes.load_addresses({address for _, address, _ in affected.after.added | affected.after.removed}
+                         | affected.after.states.keys())
+    holders = AffectedHolders(affected, nodes)
     totals, first = [0, 0], []
-    for candidates in _candidates(changes, affected):
-        nodes = NodeTable(UnlimitedSize())
-        of_grants = (situation.added | situation.removed for situation in affected.situations)
-        nodes.load_addresses({address for grants in of_grants for _, address, _ in grants} | affected.after.states.keys())
-        nodes.load_pks(node.pk for node in candidates if node.pk > 0)
-        # the primary key of an address that is not registered differs between tables
-        loaded = [nodes.by_address[node.address] for node in candidates]
-        holders = AffectedHolders(affected, nodes)
-        holders.load(node.pk for node in loaded)
-        losses = [admin_loss(node, holders, affected) for node in loaded]
+    for candidates in _candidates(changes, affected, nodes):
+        holders.load(node.pk for node in candidates)
+        losses = [admin_loss(node, holders, affected) for node in candidates]
+        holders.forget(node.pk for node in candidates)
         found = StrandingCandidates([loss for loss in losses if loss], affected.ids("user")).strandings()
         totals = [totals[0] + found.without_admin_count, totals[1] + found.one_admin_count]
         first = nsmallest(max_entities, [*first, *found.entities], key=_order)
@@ -47,13 +45,14 @@ def _order(row: Stranded) -> tuple[int, str, str]:
     return row.admin_count, row.address.kind, row.address.key
 
 
-def _candidates(changes: Sequence[EffectChange], affected: AffectedUsers) -> Iterator[list[Node]]:
-    """Yield chunks of the entities that are live afterwards and may have fewer administrators then. No entity occurs twice."""
+def _candidates(changes: Sequence[EffectChange], affected: AffectedUsers, nodes: NodeTable) -> Iterator[list[Node]]:
+    """Yield chunks of the entities that are live afterwards and may have fewer administrators then. No entity occurs twice.
+
+    nodes: has the addresses of the changes.
+    """
     deleted = {change.address for change in changes if isinstance(change, SubtreeDeletion)}
     changed = {address for _, address, privilege in affected.after.removed if privilege == Privilege.ADMIN}
     changed |= {change.address for change in changes if isinstance(change, StateChange) and change.state == State.LIVE}
-    nodes = NodeTable(UnlimitedSize())
-    nodes.load_addresses(changed)
     seen: set[int] = set()
     chunk: list[Node] = []
     for node in (*(nodes.by_address[address] for address in changed), *_entities_of_changed_principals(affected)):
