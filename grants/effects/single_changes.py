@@ -35,6 +35,8 @@ from grants.roles.capabilities import Capability
 from grants.validity import Validity, ValidityError
 
 ROWS_PER_READ = 5_000
+# how many changes a request can evaluate together; more are evaluated as a plan
+MAX_CHANGES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,11 @@ def capability_to_make(change: SingleChange) -> Capability:
         case ActivationChange() | PrincipalChange():
             return Capability.MANAGE_ACCOUNTS
     return Capability.CHANGE_GRANTS
+
+
+def can_make(account: User, changes: Iterable[SingleChange]) -> bool:
+    """Return whether the role of the account allows all of the changes."""
+    return all(account.can(capability_to_make(change)) for change in changes)
 
 
 def changes_for_run(changes: Iterable[SingleChange]) -> list[EffectChange]:

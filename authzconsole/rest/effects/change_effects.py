@@ -17,10 +17,9 @@ from authzconsole.rest.permission_effects import PERMISSIONS_EXAMPLE, Permission
 from authzconsole.rest.plans import TAG
 from grants.active_generation import active_generation
 from grants.effects.preview import preview_changes
-from grants.effects.single_changes import UnknownChange, capability_to_make, change_from_text
+from grants.effects.single_changes import MAX_CHANGES, UnknownChange, can_make, change_from_text
 from grants.policies.catalogue import GENERATIONS
 
-MAX_CHANGES = 100
 MAX_PARTS = 6
 
 
@@ -56,7 +55,7 @@ class ChangeEffects(Endpoint):
             preview = preview_changes(changes, GENERATIONS[name], stored_change_effect)
             if preview.effect is not None:
                 return Response(preview_as_json(preview))
-            if not all(request.user.can(capability_to_make(change)) for change in changes):
+            if not can_make(request.user, changes):
                 raise Problem(403, "your account may not make these changes")
             return computing_response(request_change_effect(
                 changes=changes, generation=name, author=author_of(request), requested_by=request.user))

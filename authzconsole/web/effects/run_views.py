@@ -12,12 +12,12 @@ from analytics.plan_effects.stored import latest_change_run
 from analytics.runs.services import cancel_run, request_change_effect
 from authzconsole.common.messages import read_only_message
 from authzconsole.web.effects.forms import effect_context
-from authzconsole.web.effects.runs import can_make, effect_parameters
+from authzconsole.web.effects.runs import effect_parameters
 from authzconsole.web.effects.url_changes import data_of, preview_from_url
 from authzconsole.web.shared.guard import auditor_required, capability_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.effects.preview import ChangePreview
-from grants.effects.single_changes import capability_to_make
+from grants.effects.single_changes import can_make, capability_to_make
 from grants.errors import GrantError
 from grants.roles.capabilities import Capability
 

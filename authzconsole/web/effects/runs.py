@@ -11,9 +11,8 @@ from analytics.plan_effects.stored import latest_change_run
 from analytics.runs.selectors import run_progress
 from grants.effects.known_effect import KnownEffect
 from grants.effects.preview import ChangePreview
-from grants.effects.single_changes import SingleChange, capability_to_make
+from grants.effects.single_changes import can_make
 from grants.errors import EffectTooLarge
-from grants.models import User
 from grants.roles.capabilities import Capability
 
 # longer lists of changes have no URL, because servers refuse long URLs
@@ -48,11 +47,6 @@ def change_run_context(request: HttpRequest, preview: ChangePreview) -> dict:
         request, latest_change_run(preview.texts, preview.generation), preview.effect, preview.too_large,
         can_make=can_make(request.user, preview.changes), compute_url=reverse("effect-run") if has_url else "",
         cancel_url=reverse("effect-run-cancel"), fields=effect_parameters(preview))
-
-
-def can_make(user: User, changes: Sequence[SingleChange]) -> bool:
-    """Return whether the role of the account allows all of the changes."""
-    return all(user.can(capability_to_make(change)) for change in changes)
 
 
 def effect_parameters(preview: ChangePreview) -> list[tuple[str, str]]:

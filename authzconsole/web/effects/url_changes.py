@@ -5,10 +5,8 @@ from django.http import Http404, HttpRequest, QueryDict
 from analytics.plan_effects.stored import stored_change_effect
 from grants.active_generation import active_generation
 from grants.effects.preview import ChangePreview, preview_changes
-from grants.effects.single_changes import UnknownChange, change_from_text
+from grants.effects.single_changes import MAX_CHANGES, UnknownChange, change_from_text
 from grants.policies.catalogue import GENERATIONS
-
-MAX_CHANGES = 100
 
 
 def data_of(request: HttpRequest) -> QueryDict:
@@ -17,14 +15,18 @@ def data_of(request: HttpRequest) -> QueryDict:
 
 
 def preview_from_url(request: HttpRequest) -> ChangePreview:
-    """Return the preview of the changes, in the named generation or the active one. Raise Http404 for unknown changes."""
+    """Return the preview of the changes, in the named generation or the active one.
+
+    Raise Http404 for unknown changes, and for none or too many.
+    """
     data = data_of(request)
+    texts = data.getlist("change")
+    if not 0 < len(texts) <= MAX_CHANGES:
+        raise Http404(f"there must be from 1 to {MAX_CHANGES} changes")
     try:
-        changes = [change_from_text(text) for text in data.getlist("change")[:MAX_CHANGES]]
+        changes = list(map(change_from_text, texts))
     except UnknownChange as error:
         raise Http404(str(error)) from None
-    if not changes:
-        raise Http404("there is no such change")
     name = data.get("generation", "")
     generation = GENERATIONS[name] if name in GENERATIONS else active_generation()
     return preview_changes(changes, generation, stored_change_effect)

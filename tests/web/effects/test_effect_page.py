@@ -95,6 +95,12 @@ def test_an_unknown_change_is_not_found(browse, text):
     assert browse("ada").get(f"/effect?{urlencode({'change': text})}").status_code == 404
 
 
+def test_the_page_leaves_out_no_change(browse):
+    text = '["deactivate","out"]'
+    statuses = [browse("ada").get(f"/effect?{urlencode([('change', text)] * count)}").status_code for count in (100, 101)]
+    assert statuses == [200, 404]
+
+
 def test_above_the_limit_the_page_says_why(browse, settings):
     settings.EFFECT_MAX_ENTITIES = 1
     assert "more than 1 entities" in page_html(browse("ada").get(url_of(["delete", "namespace:sales"])))
