@@ -154,7 +154,7 @@ def _result_filter(where: RowFilter) -> ResultFilter:
         name: value for name, value in (("user", where.user), ("entity", where.entity)) if value})
 
 
-def latest_run(plan: Plan, generation: str) -> AnalysisRun | None:
+def latest_plan_run(plan: Plan, generation: str) -> AnalysisRun | None:
     """Return the newest run for the effect of the plan in a generation. Runs one query."""
     return newest_run(PLAN_EFFECT, {"plan": str(plan.pk), "generation": generation})
 
@@ -203,7 +203,7 @@ def stored_effect(run: AnalysisRun | None) -> StoredEffect | None:
 
 def computed_effect(plan: Plan) -> ComputedEffect | None:
     """Return what `apply_plan` needs to know about the effect that a run computed; None if there is no current one."""
-    effect = stored_effect(latest_run(plan, generation_of_plan(plan).name))
+    effect = stored_effect(latest_plan_run(plan, generation_of_plan(plan).name))
     if effect is None:
         return None
     return ComputedEffect(effect.digest, effect.summary | {"generation": effect.generation}, effect.max_gained_beyond)

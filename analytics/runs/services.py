@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from analytics.analyses import CHANGE_EFFECT, PLAN_EFFECT, REVIEW_ITEMS, analysis_by_name
 from analytics.models import AnalysisRun, RunState
-from analytics.plan_effects.stored import change_effect_options, latest_run, newest_run
+from analytics.plan_effects.stored import change_effect_options, latest_plan_run, newest_run
 from analytics.review_items.stored import items_run
 from analytics.runs.options import validated_options
 from analytics.runs.presence import redis_problem
@@ -71,7 +71,7 @@ def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, req
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
     generation = generation or generation_of_plan(plan).name
-    run = latest_run(plan, generation)
+    run = latest_plan_run(plan, generation)
     if run is not None and not run.is_finished:
         return run
     return store_run(analysis=PLAN_EFFECT, options={"plan": str(plan.pk), "generation": generation}, requested_by=requested_by,

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.models import AnalysisRun, RunState
-from analytics.plan_effects.stored import StoredEffect, latest_run, stored_effect
+from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from analytics.runs.services import request_plan_effect
 from authzconsole.common.downloads.effect_rows import effect_rows_response
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
@@ -78,7 +78,7 @@ class PlanEffect(Endpoint):
         try:
             return Response(effect_as_json(plan_effect(plan, self.query.get("generation"), at), consequences))
         except EffectTooLarge as error:
-            run = latest_run(plan, self.query.get("generation") or generation_of_plan(plan).name)
+            run = latest_plan_run(plan, self.query.get("generation") or generation_of_plan(plan).name)
             if run is not None and not run.is_finished:
                 return computing_response(run)
             return Response(effect_as_json(_stored_effect(run, error, at), consequences))
@@ -150,7 +150,7 @@ class _EffectRows(Endpoint):
         try:
             effect = plan_effect(plan, generation, at)
         except EffectTooLarge as error:
-            effect = _stored_effect(latest_run(plan, generation or generation_of_plan(plan).name), error, at)
+            effect = _stored_effect(latest_plan_run(plan, generation or generation_of_plan(plan).name), error, at)
         return effect_rows_response(effect, self.extension, f"plan-{plan.pk}-effect", RowFilter(**query))
 
 

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from analytics.analyses import AnalysisError
-from analytics.plan_effects.stored import latest_run, stored_effect
+from analytics.plan_effects.stored import latest_plan_run, stored_effect
 from analytics.storage import StorageError
 from authzconsole.web.effects.runs import effect_run_context
 from authzconsole.web.effects.section import DOWNLOAD_TITLES, filter_query, section_context
@@ -35,7 +35,7 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
     except EffectTooLarge as error:
         if not plan.is_proposed:
             return None
-        run = latest_run(plan, generation)
+        run = latest_plan_run(plan, generation)
         effect = stored_effect(run)
         run_context = effect_run_context(
             request, run, effect, error, can_make=request.user.can_administer, fields=[("generation", generation)],
@@ -64,7 +64,7 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
         try:
             effect = plan_effect(plan)
         except EffectTooLarge:
-            effect = stored_effect(latest_run(plan, own))
+            effect = stored_effect(latest_plan_run(plan, own))
     if effect is None:
         return {"digest": TOO_LARGE, "confirmation": "Apply the plan although its effect on permissions is not known"}
     gained = effect.max_gained_beyond

@@ -7,7 +7,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 
-from analytics.plan_effects.stored import computed_effect, latest_run
+from analytics.plan_effects.stored import computed_effect, latest_plan_run
 from analytics.runs.services import cancel_run, request_plan_effect
 from authzconsole.web.plans.plan_pages import change_phrases, plan_or_404, plan_url, render_plan, render_plan_list, stranded_count
 from authzconsole.web.shared.guard import capability_required, request_author
@@ -94,7 +94,7 @@ def cancel_plan_effect_view(request: HttpRequest, pk: int) -> HttpResponse:
     plan, generation = plan_or_404(pk), request.POST.get("generation", "")
     if generation not in GENERATIONS:
         generation = generation_of_plan(plan).name
-    run = latest_run(plan, generation)
+    run = latest_plan_run(plan, generation)
     if run is not None and cancel_run(run=run, author=request_author(request)):
         messages.info(request, "The computation of the effect is being cancelled.")
     else:

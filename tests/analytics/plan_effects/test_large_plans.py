@@ -8,7 +8,7 @@ import json
 import pytest
 
 from analytics.models import AnalysisRun, RunState
-from analytics.plan_effects.stored import StoredEffect, latest_run, stored_effect
+from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from authzconsole.web.effects.wording import effect_sentence
 from entities.address import parse_address
 from grants.changes.services import change_grants
@@ -50,7 +50,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(large_
     assert [browse(name).post(f"{url}effect").status_code for name in ("aud", "ned")] == [403, 404]
     client.post(f"{url}effect", {"generation": "final"})
     client.post(f"{url}effect", {"generation": "final"})
-    run = latest_run(large_plan, "final")
+    run = latest_plan_run(large_plan, "final")
     assert AnalysisRun.objects.count() == 1 and JournalLine.objects.latest("pk").action == "run-start"
     AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=2, tasks_total=5)
     section = page_html(client.get(f"{url}?generation=final", headers=htmx("permissions")))
@@ -62,7 +62,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(large_
     assert f"Computed by run {run.pk}" in text and "1 permission" not in page.context["to_confirm"]["confirmation"]
     assert page.context["to_confirm"]["digest"].startswith("run-") and "Also give 4 permissions" in text
     assert [row["row"].operation for row in page.context["permissions"]["page"].rows] == [
-        row.operation for row in sorted(StoredEffect(latest_run(large_plan, "final")).rows())]
+        row.operation for row in sorted(StoredEffect(latest_plan_run(large_plan, "final")).rows())]
     assert page.context["permissions"]["page"].total > 4
     section = client.get(f"{url}?effect_purpose=beyond").context["permissions"]
     # the report has only the totals of all changes, and the page says so
@@ -78,7 +78,7 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
     AnalysisRun.objects.update(state=RunState.RUNNING)
     assert "Cancel computation" in page_html(client.get(url)) and "Cancel computation" not in page_html(browse("aud").get(url))
     assert [browse(name).post(f"{url}effect/cancel").status_code for name in ("aud", "ned")] == [403, 404]
-    assert latest_run(large_plan, "final").cancel_requested_at is None
+    assert latest_plan_run(large_plan, "final").cancel_requested_at is None
     assert "Cancelling" in page_html(client.post(f"{url}effect/cancel", {"generation": "final"}, follow=True))
     assert JournalLine.objects.latest("pk").action == "run-cancel"
     AnalysisRun.objects.update(state=RunState.CANCELLED)
@@ -89,7 +89,7 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
 def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, browse, sent_tasks):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
     client.post(f"{url}effect")
-    finish_effect_run(latest_run(large_plan, "final"), large_plan)
+    finish_effect_run(latest_plan_run(large_plan, "final"), large_plan)
     digest = client.get(url).context["to_confirm"]["digest"]
     form = {"reason": "because", "effect": digest}
     assert "permissions beyond its purpose" in page_html(client.post(f"{url}apply", form))
@@ -100,7 +100,7 @@ def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, bro
     assert "Data has changed since the effect was computed" in page_html(client.get(url))
     client.post(f"{url}effect")
     assert AnalysisRun.objects.count() == 2
-    finish_effect_run(latest_run(large_plan, "final"), large_plan)
+    finish_effect_run(latest_plan_run(large_plan, "final"), large_plan)
     fresh = client.get(url).context
     if fresh["stale"]:
         return
@@ -116,7 +116,7 @@ def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings
     settings.EFFECT_MAX_GRANTS = -1
     client, url = browse("ada"), f"/api/v1/plans/{plan.pk}/effect"
     client.generic("POST", url)
-    finish_effect_run(latest_run(plan, "final"), plan)
+    finish_effect_run(latest_plan_run(plan, "final"), plan)
     effect = client.get(url).json()
     assert [one["for"] for one in effect["times"]] == [one.summary["for"] for one in expected.times]
     assert effect["times"][1]["at"] == LATER and effect["for"] == expected.summary["for"]
@@ -134,7 +134,7 @@ def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings
 def test_the_effect_is_outdated_when_a_period_begins_or_ends(large_plan, browse, sent_tasks):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
     client.post(f"{url}effect")
-    run = latest_run(large_plan, "final")
+    run = latest_plan_run(large_plan, "final")
     finish_effect_run(run, large_plan, valid_until=LATER)
     assert stored_effect(run) == StoredEffect(run)
     with at_time(parse_time(LATER)):
@@ -149,7 +149,7 @@ def test_rest_answers_202_until_the_effect_is_computed(large_plan, browse, sent_
     assert refusal.status_code == 409 and "or compute it with POST" in refusal.json()["detail"]
     assert browse("aud").generic("POST", url).status_code == 403 and browse("ned").get(url).status_code == 403
     started = client.generic("POST", url)
-    run = latest_run(large_plan, "final")
+    run = latest_plan_run(large_plan, "final")
     location = f"/api/v1/runs/{run.pk}"
     assert started.status_code == 202 and started["Location"] == location
     assert started.json() == client.get(url).json() == {"state": "computing", "run": location}
