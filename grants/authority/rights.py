@@ -21,7 +21,7 @@ from grants.roles.capabilities import Capability, roles_with
 from grants.validity import Validity
 
 # principal, address, privilege, and the period of a grant; None for a revocation
-GrantChange = tuple[str | User | Group, Address, Privilege, Validity | None]
+DelegatedChange = tuple[str | User | Group, Address, Privilege, Validity | None]
 
 
 def can_change_grants(account: User, entity: Entity | Address, privilege: Privilege, principal: User | Group | str, *,
@@ -82,7 +82,7 @@ def is_approver(account: User, entity: Entity | Address, privilege: Privilege | 
     return approvers_of(entity, privilege, DelegationLimits.for_account(account)).filter(pk=account.pk).exists()
 
 
-def check_delegated_changes(account: User, changes: Iterable[GrantChange]) -> None:
+def check_delegated_changes(account: User, changes: Iterable[DelegatedChange]) -> None:
     """Raise NotAdministrator unless the account may make all these changes by delegation.
 
     The error depends only on the changes and on the account, not on what exists. Runs three queries for few addresses.

@@ -16,7 +16,7 @@ from entities.selectors import entities_at
 from entities.services import ensure_entities, instance_fault
 from entities.vocabulary import Privilege, privilege_by_name
 from grants.authority.delegation import BY_DELEGATION
-from grants.authority.rights import GrantChange, check_delegated_changes
+from grants.authority.rights import DelegatedChange, check_delegated_changes
 from grants.bulk_rows import chunks, database_time, update_rows
 from grants.changes.authority import grant_transaction
 from grants.changes.four_eyes import check_direct_change
@@ -67,7 +67,7 @@ def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: It
         return outcome
 
 
-def _delegated_changes(grant: Iterable[GrantSpec], revoke: Iterable[GrantSpec]) -> Iterator[GrantChange]:
+def _delegated_changes(grant: Iterable[GrantSpec], revoke: Iterable[GrantSpec]) -> Iterator[DelegatedChange]:
     """Yield the changes for the check of a delegate. Raise ChangeRefused if an item is invalid."""
     for verb, specs in (("grant", grant), ("revoke", revoke)):
         for index, spec in enumerate(specs):
