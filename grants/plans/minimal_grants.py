@@ -16,13 +16,13 @@ from itertools import islice
 
 from entities.address import Address
 from entities.selectors import entity_at, live_entities_inside
-from entities.vocabulary import ANY, CONTAINER_KINDS, KIND_ORDER, KINDS, Privilege
+from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
 from grants.errors import PlanError
 from grants.evaluation.effective_grants import grant_tables
 from grants.evaluation.entity_filters import FilterContext, requirement_condition
 from grants.evaluation.facts import gather_facts
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, is_met
-from grants.policies.explain import GrantSet, MissingGrant, minimal_grant_sets
+from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question
@@ -306,8 +306,3 @@ def _reach(grants: Iterable[MissingGrant]) -> int:
     """Return a number that grows with the size of the containers: a grant on a container affects everything inside it."""
     kinds = [address.kind for address, _ in grants if address.kind in CONTAINER_KINDS]
     return sum(len(CONTAINER_KINDS) - CONTAINER_KINDS.index(kind) for kind in kinds)
-
-
-def grant_order(grant: MissingGrant) -> tuple:
-    address, privilege = grant
-    return KIND_ORDER[address.kind], address.key, ANY.index(privilege)

@@ -213,7 +213,7 @@ def smallest_grant_set(expression: Expression, question: Question,
     choices = []
     for grant_set in minimal_grant_sets(expression, question, facts):
         unlisted_count = sum(item.count for item in grant_set if isinstance(item, UnlistedGrants))
-        listed = sorted((item for item in grant_set if not isinstance(item, UnlistedGrants)), key=_grant_order)
+        listed = sorted((item for item in grant_set if not isinstance(item, UnlistedGrants)), key=grant_order)
         choices.append((tuple(listed), unlisted_count))
     return min(choices, key=_choice_order, default=(None, 0))
 
@@ -265,10 +265,11 @@ def _without_supersets(grant_sets: Iterable[GrantSet]) -> list[GrantSet]:
 
 def _choice_order(choice: tuple[tuple[MissingGrant, ...], int]) -> tuple[int, list[tuple[int, str, int]]]:
     listed, unlisted_count = choice
-    return len(listed) + unlisted_count, [_grant_order(grant) for grant in listed]
+    return len(listed) + unlisted_count, [grant_order(grant) for grant in listed]
 
 
-def _grant_order(grant: MissingGrant) -> tuple[int, str, int]:
+def grant_order(grant: MissingGrant) -> tuple[int, str, int]:
+    """Return the key by which lists of grants are sorted."""
     address, privilege = grant
     return KIND_ORDER[address.kind], address.key, ANY.index(privilege)
 

@@ -19,9 +19,8 @@ from grants.evaluation.delegated_facts import DelegatedFacts
 from grants.evaluation.engine import check_summary
 from grants.evaluation.facts import gather_facts
 from grants.models import AccessRequestPart, User
-from grants.plans.minimal_grants import grant_order
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts
-from grants.policies.explain import MissingGrant, minimal_grant_sets
+from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.policy import Generation
 from grants.policies.question import Question, question_from_json
 from grants.querysets import memberships

@@ -24,10 +24,10 @@ from grants.effects.holders import NUMBERS
 from grants.effects.kind_rules import dependent_kinds, rules_by_kind
 from grants.effects.masks import bits_of, users_meeting
 from grants.effects.nodes import Node
-from grants.plans.minimal_grants import NewGrants, fewest_grants, grant_order
+from grants.plans.minimal_grants import NewGrants, fewest_grants
 from grants.plans.regrants.stages import ExtraGrants, GrantKey, Stage, StageSource, Subjects, load_subjects, pk_at, stages
 from grants.plans.regrants.user_cover import StageFacts, denials_of, grants_on, grants_without_side_effects
-from grants.policies.explain import MissingGrant
+from grants.policies.explain import MissingGrant, grant_order
 from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, Scope, leaves
 from grants.policies.policy import Generation
 from grants.policies.question import Question

@@ -12,7 +12,6 @@ from grants.effects.masks import bits_of, users_meeting
 from grants.effects.nodes import Node
 from grants.models import Plan, PlanVerb
 from grants.plans.create import PlanOrigin
-from grants.plans.minimal_grants import grant_order
 from grants.plans.regrants.compute import (
     RegrantScope,
     RulePair,
@@ -26,7 +25,7 @@ from grants.plans.regrants.scope import regrant_scope
 from grants.plans.regrants.stages import ExtraGrants, GrantKey, Stage, StageSource, load_subjects, stages
 from grants.plans.regrants.user_cover import StageFacts
 from grants.policies.catalogue import generation_by_name
-from grants.policies.explain import MissingGrant, join_words, minimal_grant_sets
+from grants.policies.explain import MissingGrant, grant_order, join_words, minimal_grant_sets
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from entities.address import Address, instance_address
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.effects.holders import NUMBERS
-from grants.plans.minimal_grants import Denial, NewGrants, grant_order
+from grants.plans.minimal_grants import Denial, NewGrants
 from grants.plans.regrants.stages import Stage
 from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
-from grants.policies.explain import GrantSet, MissingGrant, minimal_grant_sets
+from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, leaves
 from grants.policies.question import Question
 

@@ -12,9 +12,8 @@ from grants.journal import Author, current_revision
 from grants.lifecycle.missing_grants import missing_grants_of
 from grants.models import Plan
 from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, changes_from_grants, create_plan
-from grants.plans.minimal_grants import grant_order
 from grants.policies.catalogue import generation_by_name
-from grants.policies.explain import MissingGrant, minimal_grant_sets
+from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.question import Question
 
 # only short alternatives are compared
