@@ -69,12 +69,17 @@ class _LineFeeds:
         return self._text.write(line.removesuffix("\r\n") + "\n")
 
 
+def without_formula(text: str) -> str:
+    """Return the text, after an apostrophe if a spreadsheet would read it as a formula."""
+    return f"'{text}" if text.startswith(FORMULA_BEGINNINGS) else text
+
+
 def _csv_values(column: pa.Array, is_for_spreadsheets: bool) -> list:
     values = column.to_pylist()
     if pa.types.is_boolean(column.type):
         return [_CSV_FLAGS[value] for value in values]
     if is_for_spreadsheets and pa.types.is_string(column.type):
-        return [f"'{value}" if value and value.startswith(FORMULA_BEGINNINGS) else value for value in values]
+        return [value and without_formula(value) for value in values]
     return values
 
 

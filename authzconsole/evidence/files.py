@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from django.conf import settings
 from django.template.loader import render_to_string
 
-from analytics.results.export import FORMULA_BEGINNINGS
+from analytics.results.export import without_formula
 from authzconsole.models import Evidence
 from grants.evidence.access_rows import AccessPeriods, AccessRow, active_generations
 from grants.evidence.timeline import BoundaryLine, HeldPeriod
@@ -161,8 +161,7 @@ class CsvOutput:
 
 
 def _csv_cell(value: object) -> str:
-    text = "" if value is None else str(value)
-    return f"'{text}" if text.startswith(FORMULA_BEGINNINGS) else text
+    return without_formula("" if value is None else str(value))
 
 
 class JsonOutput:

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
 from django.utils.cache import patch_cache_control
 
-from analytics.results.export import FORMULA_BEGINNINGS
+from analytics.results.export import without_formula
 from grants.models import privilege_of
 from grants.models.reviews import Campaign, ReviewItem
 
@@ -81,7 +81,7 @@ def _csv_line(cells: Iterable[str]) -> str:
 
 def _cell(value: object) -> str:
     text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-    return f"'{text}" if text.startswith(FORMULA_BEGINNINGS) else text
+    return without_formula(text)
 
 
 def _time(value: date | datetime | None) -> str | None:
