@@ -96,6 +96,11 @@ def is_own(request: AccessRequest, account: User) -> bool:
     return account.pk in (request.subject_id, request.creator_id)
 
 
+def own_requests(account: User) -> QuerySet[AccessRequest]:
+    """Return the requests for which `is_own` is true."""
+    return AccessRequest.objects.filter(Q(subject=account) | Q(creator=account))
+
+
 def decidable_requests(account: User) -> QuerySet[AccessRequest]:
     """Return the requests, in any state, with a part about which the account may decide."""
     scope = approver_scope(account)
@@ -140,8 +145,8 @@ def visible_requests(account: User) -> QuerySet[AccessRequest]:
     """Return the requests that the account may see: all, if it sees everything, or its own and those about which it decides."""
     if account.can_see_all:
         return AccessRequest.objects.all()
-    own = AccessRequest.objects.filter(Q(subject=account) | Q(creator=account))
-    return AccessRequest.objects.filter(Q(pk__in=own.values("pk")) | Q(pk__in=decidable_requests(account).values("pk")))
+    own, decidable = own_requests(account).values("pk"), decidable_requests(account).values("pk")
+    return AccessRequest.objects.filter(Q(pk__in=own) | Q(pk__in=decidable))
 
 
 def in_state(rows: QuerySet[AccessRequest], state: str) -> QuerySet[AccessRequest]:

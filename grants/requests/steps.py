@@ -11,6 +11,7 @@ from grants.errors import NotApprover, RequestClosed, RequestError
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import AccessRequest, AccessRequestEvent, AccessRequestPart, JournalHead, RequestEventKind, RequestState, User
 from grants.principal_names import MAX_REASON_CHARACTERS
+from grants.requests.approvers import is_own
 
 ACTION_BY_KIND = {
     RequestEventKind.CREATED: "request-create", RequestEventKind.APPROVED: "request-approve",
@@ -59,7 +60,7 @@ def pending_request(pk: int) -> AccessRequest:
 
 def check_own(request: AccessRequest, account: User) -> None:
     """Raise NotApprover unless the account is the subject or the creator of the request."""
-    if account.pk not in (request.subject_id, request.creator_id):
+    if not is_own(request, account):
         raise NotApprover(f"{request} belongs to {request.principal}: only they can do this")
 
 

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -29,7 +29,7 @@ from authzconsole.rest.framework.locations import access_request_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
 from grants.models import AccessRequest, User
-from grants.requests.approvers import in_state, requests_to_decide, visible_requests
+from grants.requests.approvers import in_state, own_requests, requests_to_decide, visible_requests
 from grants.requests.background import part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject
 from grants.requests.disclosure import RequestView, view_of
@@ -120,7 +120,7 @@ def shown_requests(account: User, query: dict) -> QuerySet[AccessRequest]:
     """Return the requests of the list. query: `show` and `state`."""
     match query["show"]:
         case "mine":
-            rows = AccessRequest.objects.filter(Q(subject=account) | Q(creator=account))
+            rows = own_requests(account)
         case "to-decide":
             rows = requests_to_decide(account)
         case _:

@@ -1,6 +1,6 @@
 """The lists of access requests (to decide, own, all visible ones), and the number of requests to decide."""
 
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -10,7 +10,14 @@ from authzconsole.web.shared.paging import paginate_newest_first, url_with, url_
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page
 from grants.models import AccessRequest, RequestState, User
-from grants.requests.approvers import ApproverScope, approver_scope, in_state, requests_to_decide, visible_requests
+from grants.requests.approvers import (
+    ApproverScope,
+    approver_scope,
+    in_state,
+    own_requests,
+    requests_to_decide,
+    visible_requests,
+)
 from grants.requests.disclosure import listed_parts
 from grants.roles.capabilities import Capability
 
@@ -66,7 +73,7 @@ def _rows(account: User, shown: str) -> QuerySet[AccessRequest]:
         case "to-decide":
             return requests_to_decide(account)
         case "mine":
-            return AccessRequest.objects.filter(Q(subject=account) | Q(creator=account))
+            return own_requests(account)
     return visible_requests(account)
 
 
