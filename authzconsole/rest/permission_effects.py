@@ -9,7 +9,7 @@ from authzconsole.rest.framework.fields import Text
 from authzconsole.rest.framework.problems import Problem
 from grants.effects.changes import MAX_TIMES
 from grants.effects.consequences import Consequences
-from grants.effects.effect import Tally
+from grants.effects.effect import summary_of
 from grants.effects.known_effect import KnownEffect
 from grants.effects.preview import ChangePreview, preview_changes
 from grants.effects.single_changes import SingleChange
@@ -61,10 +61,10 @@ class PermissionEffectSerializer(EffectPartsSerializer):
     generation = serializers.CharField(help_text="The generation in which the changes were evaluated.")
     digest = serializers.CharField(help_text="Identifies the effect; a change can be refused if its effect is different by then. "
                                              "Empty for a plan that was applied.")
-    users = EffectPersonSerializer(many=True, help_text=f"The {MAX_LISTED} users with most changes beyond the purpose, then "
-                                                               "with most changes.")
-    entities = EffectEntitySerializer(many=True, help_text=f"The {MAX_LISTED} entities with most changes beyond the purpose, "
-                                                                   "then with most changes.")
+    users = EffectPersonSerializer(
+        many=True, help_text=f"The {MAX_LISTED} users with most changes beyond the purpose, then with most changes.")
+    entities = EffectEntitySerializer(
+        many=True, help_text=f"The {MAX_LISTED} entities with most changes beyond the purpose, then with most changes.")
     operations = EffectOperationSerializer(many=True, help_text="All operations with changes, most changes first.")
     times = TimedTotalsSerializer(
         many=True, help_text=f"If grants or memberships begin later: the totals now and at the first beginnings, at "
@@ -97,9 +97,10 @@ def effect_as_json(effect: KnownEffect, consequences: Consequences | None = None
     """Return the members of PermissionEffectSerializer. consequences: by default, none."""
     return {
         **effect.summary, "generation": effect.generation, "digest": effect.digest,
-        "users": [{"user": name, **_parts(tally)} for name, tally in effect.people[:MAX_LISTED]],
-        "entities": [{"entity": str(address), **_parts(tally)} for address, tally in effect.entities[:MAX_LISTED]],
-        "operations": [{"kind": kind, "operation": operation, **_parts(tally)} for kind, operation, tally in effect.operations],
+        "users": [{"user": name, **summary_of(tally)} for name, tally in effect.people[:MAX_LISTED]],
+        "entities": [{"entity": str(address), **summary_of(tally)} for address, tally in effect.entities[:MAX_LISTED]],
+        "operations": [{"kind": kind, "operation": operation, **summary_of(tally)}
+                       for kind, operation, tally in effect.operations],
         "times": [{"at": format_time(one.at), **one.summary} for one in effect.times],
         "other_beginnings": effect.other_beginnings,
         **(consequences or Consequences())._asdict(),
@@ -125,8 +126,3 @@ def check_effect_digest(changes: Iterable[SingleChange], digest: str, *, shows_e
     preview = preview_changes(changes, effect_of_run=stored_change_effect)
     if preview.digest != digest:
         raise Problem(409, str(EffectChanged("this change")), type_="effect-changed", effect=preview_as_json(preview))
-
-
-def _parts(tally: Tally) -> dict:
-    return {"for": {"gained": tally.gained_for, "lost": tally.lost_for},
-            "beyond": {"gained": tally.gained_beyond, "lost": tally.lost_beyond}}

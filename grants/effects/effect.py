@@ -81,7 +81,7 @@ class RowFilter:
 
     def masks(self, cell: Cell) -> tuple[int, int, int, int]:
         """Return the masks of a cell without the changes that are not selected."""
-        wanted = (change in ("", self.change) or not self.change for change in ("gained", "lost", "gained", "lost"))
+        wanted = (self.change in ("", change) for change in ("gained", "lost", "gained", "lost"))
         purposes = ("for", "for", "beyond", "beyond")
         kept = [mask if is_wanted and self.purpose in ("", purpose) else 0
                 for mask, is_wanted, purpose in zip(cell.masks, wanted, purposes, strict=True)]

@@ -41,11 +41,6 @@ def rules_by_kind(generation: Generation, others: Iterable[Generation] = ()) -> 
     return {kind: _kind_rules(kind, generation, others) for kind in KINDS}
 
 
-def rule_operations(kind: str, generation: Generation) -> list[str]:
-    """Return the operations of a kind that have a rule."""
-    return [operation for operation in KINDS[kind].operations if _requirement(kind, operation, generation) is not None]
-
-
 def dependent_kinds(container_kind: str, rules: Iterable[KindRules]) -> set[str]:
     """Return the kinds for which a grant on a container of `container_kind` counts."""
     return {of_kind.kind for of_kind in rules if container_kind in of_kind.container_kinds}

@@ -84,8 +84,8 @@ def preview_changes(changes: Iterable[SingleChange], generation: Generation | No
 
 
 def make_previewed_change(changes: Iterable[SingleChange], make: Callable[[], T], *, digest: str = "",
-                         shown_changes: str | None = None, requires_preview: bool = True,
-                         effect_of_run: EffectOfRun | None = None) -> T:
+                          shown_changes: str | None = None, requires_preview: bool = True,
+                          effect_of_run: EffectOfRun | None = None) -> T:
     """Call `make` in a transaction in which the effect of the changes is computed again. Return its result.
 
     digest: of the effect that was shown; empty if none was shown. shown_changes: the identity of the changes for which it was

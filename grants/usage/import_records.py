@@ -5,7 +5,7 @@ of the stored count and the imported one, so that a file can be imported again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, timedelta
 
 from django.db import transaction
 from django.utils import timezone
@@ -99,17 +99,13 @@ def _day(value: Mapping) -> date:
         raise _BadField("day", "exactly one of `day` and `at` is needed")
     field = "day" if "day" in value else "at"
     try:
-        day = date.fromisoformat(value["day"]) if field == "day" else _utc(parse_time(value["at"])).date()
+        day = date.fromisoformat(value["day"]) if field == "day" else parse_time(value["at"]).astimezone(UTC).date()
     except (TimeError, TypeError, ValueError) as error:
         raise _BadField(field, str(error) if isinstance(error, TimeError) else
                         "this must be a day such as 2026-02-01") from None
     if day > timezone.now().date() + timedelta(days=1):
         raise _BadField(field, "this is in the future")
     return day
-
-
-def _utc(time: datetime) -> datetime:
-    return time.astimezone(UTC)
 
 
 def _parsed_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, object]]:

@@ -74,7 +74,7 @@ def effect_context(request: HttpRequest, changes: Iterable[SingleChange] | Chang
 
 
 def effect_context_if_known(request: HttpRequest, changes: Iterable[SingleChange], principals: Collection[str],
-                    stranding: StrandingWarning | None = None, *, has_forecast: bool = False) -> dict | None:
+                            stranding: StrandingWarning | None = None, *, has_forecast: bool = False) -> dict | None:
     """Return the context of `effect_context`; None while one of the principals is unknown. Runs two more queries."""
     try:
         is_known = len(principals_by_name(principals)) == len(set(principals))
