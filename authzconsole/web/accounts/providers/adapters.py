@@ -6,6 +6,7 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter, _build_apps_from_settings
 from allauth.socialaccount.models import SocialLogin
+from allauth.socialaccount.providers.base import ProviderException
 from allauth.socialaccount.providers.base.constants import AuthError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -89,13 +90,16 @@ def _settings_apps(provider: str | None, client_id: str | None) -> list:
 
 
 def _sentence(name: str, exception: Exception | None) -> str:
-    if isinstance(exception, ProviderFault):
+    if isinstance(exception, InvalidAnswer):
         return f"{name} {exception}."
     return f"{name} does not answer as it should. The log of the console has the details."
 
 
-class ProviderFault(Exception):
-    """An answer of a provider that is not accepted. The message continues a sentence that starts with the provider's name."""
+class InvalidAnswer(ProviderException):
+    """An answer of a provider that is not accepted. The message continues a sentence that starts with the provider's name.
+
+    django-allauth reports a ProviderException to the adapter.
+    """
 
 
 def failure_page(request: HttpRequest, provider_id: str, name: str, sentence: str, *, status: int) -> HttpResponse:

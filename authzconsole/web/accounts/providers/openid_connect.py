@@ -26,7 +26,7 @@ from django.utils.crypto import constant_time_compare
 from django.views.decorators.http import require_GET
 from requests import RequestException
 
-from authzconsole.web.accounts.providers.adapters import ProviderFault
+from authzconsole.web.accounts.providers.adapters import InvalidAnswer
 from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ ALGORITHMS = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
 MAX_CLOCK_DIFFERENCE_SECONDS = 60
 MAX_SUBJECT_CHARACTERS = 191
-
-
-class InvalidAnswer(ProviderFault, ProviderException):
-    """An answer that violates the protocol. django-allauth reports a ProviderException to the adapter."""
 
 
 class ConsoleAdapter(OpenIDConnectOAuth2Adapter):

@@ -16,7 +16,6 @@ from allauth.socialaccount.adapter import get_adapter
 from allauth.socialaccount.helpers import complete_social_login, render_authentication_error
 from allauth.socialaccount.internal import statekit
 from allauth.socialaccount.models import SocialApp
-from allauth.socialaccount.providers.base import ProviderException
 from allauth.socialaccount.providers.saml.provider import SAMLProvider
 from django.conf import settings
 from django.core.cache import caches
@@ -27,7 +26,7 @@ from django.views.decorators.http import require_GET, require_POST
 from redis import RedisError
 
 from authzconsole.settings.sign_in import ProviderOptions
-from authzconsole.web.accounts.providers.adapters import ProviderFault
+from authzconsole.web.accounts.providers.adapters import InvalidAnswer
 from authzconsole.web.accounts.providers.session import AGAIN_PARAMETER, PROVIDER_STATE
 from authzconsole.web.shared.rendering import render_page
 
@@ -48,10 +47,6 @@ REPEATED = "repeated"
 REFUSED_ENCRYPTION = ("http://www.w3.org/2001/04/xmlenc#rsa-1_5", "http://www.w3.org/2001/04/xmlenc#tripledes-cbc")
 # how long an assertion without a valid end is remembered
 ASSERTION_SECONDS = 3_600
-
-
-class InvalidAnswer(ProviderFault, ProviderException):
-    """An answer that is not accepted."""
 
 
 class ConsoleSamlProvider(SAMLProvider):
