@@ -1,7 +1,7 @@
-"""Measure the response time of each page for three callers on PostgreSQL.
+"""Measure the response time of each page for three readers on PostgreSQL.
 
 The tenant has 1,000,000 entities, 10,000 users, 500 groups and 2,000,000 grants. The reference is guardian's first page of
-the datasets that the last caller can read.
+the datasets that the last reader can read.
 """
 
 import logging
@@ -48,14 +48,14 @@ def measure() -> bool:
     from authzconsole.demo.pages import PAGES
 
     call_command("collectstatic", "--noinput", verbosity=0)
-    # each caller requests every page once, also pages that are refused
+    # each reader requests every page once, also pages that are refused
     logging.getLogger("django.request").setLevel(logging.ERROR)
-    callers = create_callers(random.Random(1))
+    readers = create_readers(random.Random(1))
     vacuum()
-    reference = reference_milliseconds(callers[-1].user)
+    reference = reference_milliseconds(readers[-1].user)
     # measure every page, also after one that is too slow
-    is_within_limits = [measure_page(name, address, caller, reference) for name, address in PAGES.items() for caller in callers]
-    return all([*is_within_limits, *measure_access(callers[0].user, callers[-1].user, reference)])
+    is_within_limits = [measure_page(name, address, reader, reference) for name, address in PAGES.items() for reader in readers]
+    return all([*is_within_limits, *measure_access(readers[0].user, readers[-1].user, reference)])
 
 
 def vacuum() -> None:
@@ -67,10 +67,10 @@ def vacuum() -> None:
 
 
 @dataclass(frozen=True)
-class Caller:
+class PageReader:
     """The account that requests the pages.
 
-    examples: values for the addresses of authzconsole/demo/pages.py, one set per request; objects visible to the caller.
+    examples: values for the addresses of authzconsole/demo/pages.py, one set per request; objects visible to the reader.
     """
 
     title: str
@@ -78,16 +78,16 @@ class Caller:
     examples: list[dict[str, str]]
 
 
-def create_callers(rng: random.Random) -> list[Caller]:
+def create_readers(rng: random.Random) -> list[PageReader]:
     from benchmarks.tenants import create_user_who_sees_nearly_everything
     from grants.models import Role, User
 
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
     few, watcher = create_user_with_few_grants(rng), create_user_who_sees_nearly_everything("dataset")
     created = create_examples(administrator)
-    return [Caller("an administrator", administrator, [any_objects(rng) | created for _ in range(TIMES + 1)]),
-            Caller("a user with three grants", few, [granted_objects(rng, few) for _ in range(TIMES + 1)]),
-            Caller("a user who sees nearly everything", watcher, [watched_objects(rng, watcher) for _ in range(TIMES + 1)])]
+    return [PageReader("an administrator", administrator, [any_objects(rng) | created for _ in range(TIMES + 1)]),
+            PageReader("a user with three grants", few, [granted_objects(rng, few) for _ in range(TIMES + 1)]),
+            PageReader("a user who sees nearly everything", watcher, [watched_objects(rng, watcher) for _ in range(TIMES + 1)])]
 
 
 def create_user_with_few_grants(rng: random.Random):
@@ -192,19 +192,19 @@ def reference_milliseconds(user) -> float:
     return milliseconds
 
 
-def measure_page(name: str, address: str, caller: Caller, reference: float) -> bool:
-    """Measure a page and print the result; return True if it is fast enough or refused to this caller."""
+def measure_page(name: str, address: str, reader: PageReader, reference: float) -> bool:
+    """Measure a page and print the result; return True if it is fast enough or refused to this reader."""
     from django.test import Client
 
     client = Client(SERVER_NAME="127.0.0.1")
-    client.force_login(caller.user)
-    urls = list(example_urls(address, caller))
+    client.force_login(reader.user)
+    urls = list(example_urls(address, reader))
     if not urls or client.get(urls[0]).status_code != 200:
         return True
     with SlowestStatement() as slowest:
         durations = sorted(_milliseconds(lambda url=url: _get_page(client, url)) for url in urls[1:])
     percentile_95 = statistics.quantiles(durations, n=20, method="inclusive")[-1]
-    return _print_page(f"{name}, {caller.title}", percentile_95, reference, slowest)
+    return _print_page(f"{name}, {reader.title}", percentile_95, reference, slowest)
 
 
 def measure_access(administrator, watcher, reference: float) -> Iterator[bool]:
@@ -214,9 +214,9 @@ def measure_access(administrator, watcher, reference: float) -> Iterator[bool]:
              "who-can with direct paths": f"/api/v1/who-can?entity={address}&path=direct",
              "person who sees nearly everything": f"/people/{watched}", "what-can": f"/api/v1/what-can?principal={watched}",
              "what-can, datasets": f"/api/v1/what-can?principal={watched}&kind=dataset"}
-    caller = Caller("an administrator", administrator, [{} for _ in range(TIMES + 1)])
+    reader = PageReader("an administrator", administrator, [{} for _ in range(TIMES + 1)])
     for name, url in names.items():
-        yield measure_page(name, url, caller, reference)
+        yield measure_page(name, url, reader, reference)
 
 
 def create_entity_with_readers(readers: int) -> str:
@@ -240,9 +240,9 @@ def create_entity_with_readers(readers: int) -> str:
     return str(entity.address)
 
 
-def example_urls(address: str, caller: Caller) -> Iterator[str]:
-    """Yield the address with each set of examples; nothing if the caller has no such object."""
-    for examples in caller.examples:
+def example_urls(address: str, reader: PageReader) -> Iterator[str]:
+    """Yield the address with each set of examples; nothing if the reader has no such object."""
+    for examples in reader.examples:
         try:
             yield address.format_map(examples)
         except KeyError:

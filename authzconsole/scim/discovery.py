@@ -22,7 +22,8 @@ from scim2_models import (
 )
 
 from authzconsole.scim.responses import DEFAULT_COUNT, MAX_COUNT, Query, list_response, scim_response
-from authzconsole.scim.schemas import EnterpriseUser, Group, User, UserResource
+from authzconsole.scim.schemas import EnterpriseUser, Group, UserResource
+from authzconsole.scim.schemas import User as CoreUser
 
 
 def base_url() -> str:
@@ -61,7 +62,7 @@ def _resource_type(model: type) -> ResourceType:
 @cache
 def _schemas() -> dict:
     described = {}
-    for model in (User, EnterpriseUser, Group):
+    for model in (CoreUser, EnterpriseUser, Group):
         schema = model.to_schema()
         schema.meta = Meta(resource_type="Schema", location=f"{base_url()}/Schemas/{schema.id}")
         described[str(schema.id)] = schema

@@ -1,6 +1,8 @@
 """The attributes of users and groups that the console stores. `/Schemas` publishes these models.
 
 Attributes that are not listed here are ignored in requests, because identity providers send many that the console has no use for.
+The names of the classes are published too, so `User` is not the model of the database. Other modules import it as `CoreUser`, or
+use `UserResource`.
 """
 
 from typing import Annotated

@@ -12,7 +12,7 @@ from authzconsole.ops.processes import interrupt_on_signals
 from . import checks
 from .console import Console, running_console
 from .fault_counts import FaultCounts
-from .faults import Fault, faults_for
+from .faults import InjectedFault, faults_for
 from .workload import Workload
 
 # on average; 1,000 faults in 30 minutes, of which some find nothing to damage
@@ -84,7 +84,7 @@ def cause_faults(console: Console, seconds: float, choose: random.Random) -> Fau
     return counts
 
 
-def _cause(fault: Fault, console: Console, choose: random.Random) -> bool:
+def _cause(fault: InjectedFault, console: Console, choose: random.Random) -> bool:
     console.log_event(f"fault: {fault.name}")
     try:
         return fault.damage(console, choose)

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from .faults import Fault
+from .faults import InjectedFault
 
 NEVER_HIT_FACTOR = 3
 
@@ -14,11 +14,11 @@ NEVER_HIT_FACTOR = 3
 class FaultCounts:
     """attempts: how often each kind was chosen. hits: how often it found something to damage."""
 
-    faults: Sequence[Fault]
+    faults: Sequence[InjectedFault]
     attempts: Counter[str] = field(default_factory=Counter)
     hits: Counter[str] = field(default_factory=Counter)
 
-    def choose(self, choose: random.Random, ongoing: Collection[str], *, is_heavy_phase: bool) -> Fault | None:
+    def choose(self, choose: random.Random, ongoing: Collection[str], *, is_heavy_phase: bool) -> InjectedFault | None:
         """Return the next fault, or None. ongoing: the names of the faults that last.
 
         Outside heavy phases, at most one fault waits for a run: the kind with the fewest attempts. All other faults are
@@ -38,5 +38,5 @@ class FaultCounts:
     def never_hit(self) -> list[str]:
         return [fault.name for fault in self.faults if not self.hits[fault.name]]
 
-    def _weight(self, fault: Fault) -> float:
+    def _weight(self, fault: InjectedFault) -> float:
         return fault.weight * (1 if self.hits[fault.name] else NEVER_HIT_FACTOR)

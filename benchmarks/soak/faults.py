@@ -28,7 +28,7 @@ LIVE_BACKENDS = "datname = current_database() AND pid <> pg_backend_pid() AND ba
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """A fault to cause.
 
     weight: how often it is chosen. is_light: whether runs can start and usually continue after it.
@@ -43,7 +43,7 @@ class Fault:
     needs_disks: bool = False
 
 
-def faults_for(console: Console) -> list[Fault]:
+def faults_for(console: Console) -> list[InjectedFault]:
     """Return the faults that are possible on this machine."""
     return [fault for fault in FAULTS if console.has_disks or not fault.needs_disks]
 
@@ -222,25 +222,25 @@ def _shift_clock(console: Console, choose: random.Random) -> bool:
 
 
 FAULTS = (
-    Fault("drop a database connection", _drop_connection, 40, is_light=True),
-    Fault("drop all database connections", _drop_all_connections, 8, is_light=True),
-    Fault("hang Redis", _hang_redis, 6, is_light=True),
-    Fault("kill the worker of the light tasks", _kill_program("light"), 2, is_light=True),
-    Fault("kill beat", _kill_program("beat"), 2, is_light=True),
-    Fault("start a second scheduler", _second_scheduler, 1, is_light=True),
-    Fault("shift the clock", _shift_clock, 2, is_light=True),
-    Fault("kill a web process", _kill_child("web", "granian"), 4),
-    Fault("kill Redis", _kill_program("redis"), 4),
-    Fault("kill a PostgreSQL backend", _kill_backend, 3),
-    Fault("kill PostgreSQL", _kill_postgresql, 3),
-    Fault("kill the web server", _kill_program("web"), 2),
-    Fault("kill the worker", _kill_program("worker"), 3),
-    Fault("fill the disk of the database", _fill("pg"), 2, needs_disks=True),
-    Fault("fill the disk of logs and reports", _fill("state"), 2, needs_disks=True),
-    Fault("kill the process of a run", _kill_child("worker", "celery", seconds=RUN_SECONDS), 1, needs_run=True),
-    Fault("kill Java", _kill_child("worker", "java", seconds=RUN_SECONDS), 1, needs_run=True),
-    Fault("kill a Python worker of Spark", _kill_python_worker, 1, needs_run=True),
-    Fault("fill the disk during a snapshot", _fill("state", "snapshot"), 1, needs_run=True, needs_disks=True),
-    Fault("fill the disk while Spark computes", _fill("state", "computing"), 1, needs_run=True, needs_disks=True),
-    Fault("fill the disk while a report is written", _fill("state", "writing"), 1, needs_run=True, needs_disks=True),
+    InjectedFault("drop a database connection", _drop_connection, 40, is_light=True),
+    InjectedFault("drop all database connections", _drop_all_connections, 8, is_light=True),
+    InjectedFault("hang Redis", _hang_redis, 6, is_light=True),
+    InjectedFault("kill the worker of the light tasks", _kill_program("light"), 2, is_light=True),
+    InjectedFault("kill beat", _kill_program("beat"), 2, is_light=True),
+    InjectedFault("start a second scheduler", _second_scheduler, 1, is_light=True),
+    InjectedFault("shift the clock", _shift_clock, 2, is_light=True),
+    InjectedFault("kill a web process", _kill_child("web", "granian"), 4),
+    InjectedFault("kill Redis", _kill_program("redis"), 4),
+    InjectedFault("kill a PostgreSQL backend", _kill_backend, 3),
+    InjectedFault("kill PostgreSQL", _kill_postgresql, 3),
+    InjectedFault("kill the web server", _kill_program("web"), 2),
+    InjectedFault("kill the worker", _kill_program("worker"), 3),
+    InjectedFault("fill the disk of the database", _fill("pg"), 2, needs_disks=True),
+    InjectedFault("fill the disk of logs and reports", _fill("state"), 2, needs_disks=True),
+    InjectedFault("kill the process of a run", _kill_child("worker", "celery", seconds=RUN_SECONDS), 1, needs_run=True),
+    InjectedFault("kill Java", _kill_child("worker", "java", seconds=RUN_SECONDS), 1, needs_run=True),
+    InjectedFault("kill a Python worker of Spark", _kill_python_worker, 1, needs_run=True),
+    InjectedFault("fill the disk during a snapshot", _fill("state", "snapshot"), 1, needs_run=True, needs_disks=True),
+    InjectedFault("fill the disk while Spark computes", _fill("state", "computing"), 1, needs_run=True, needs_disks=True),
+    InjectedFault("fill the disk while a report is written", _fill("state", "writing"), 1, needs_run=True, needs_disks=True),
 )

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.soak import __main__ as soak_test
 from benchmarks.soak import faults
 from benchmarks.soak.fault_counts import NEVER_HIT_FACTOR, FaultCounts
-from benchmarks.soak.faults import FAULTS, Fault
+from benchmarks.soak.faults import FAULTS, InjectedFault
 from benchmarks.soak.stages import hold_run, wait_while_held
 
 
@@ -73,8 +73,8 @@ def test_the_disk_is_full_when_the_held_run_continues(tmp_path, monkeypatch):
     assert events == ["disk is full", "writing continues", "disk has space"]
 
 
-LIGHT, HEAVY = Fault("light", lambda *_: True, 1, is_light=True), Fault("heavy", lambda *_: True, 1)
-WAITING, OTHER = (Fault(name, lambda *_: True, 1, needs_run=True) for name in ("waiting", "other"))
+LIGHT, HEAVY = InjectedFault("light", lambda *_: True, 1, is_light=True), InjectedFault("heavy", lambda *_: True, 1)
+WAITING, OTHER = (InjectedFault(name, lambda *_: True, 1, needs_run=True) for name in ("waiting", "other"))
 
 
 def test_a_fault_that_needs_a_run_is_disturbed_by_light_faults_only():
@@ -101,7 +101,7 @@ def test_hits_and_attempts_are_counted(monkeypatch):
     def wait(console, choose):
         return threading.Event().wait(0.02)
 
-    kinds = (Fault("works", lambda *_: True, 1, is_light=True), Fault("finds nothing", wait, 1, needs_run=True))
+    kinds = (InjectedFault("works", lambda *_: True, 1, is_light=True), InjectedFault("finds nothing", wait, 1, needs_run=True))
     monkeypatch.setattr(soak_test, "faults_for", lambda console: kinds)
     monkeypatch.setattr(soak_test, "FAULT_SECONDS", 0.001)
     monkeypatch.setattr(soak_test, "HEAVY_SECONDS", 0)

@@ -48,7 +48,7 @@ class SearchWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class JournalQuery:
+class JournalSearch:
     """The filters of a request.
 
     fields: the submitted text of each field. faults: error messages by field; if there are any, no row matches.
@@ -121,7 +121,7 @@ def verify_journal(request: HttpRequest) -> HttpResponse:
         "keys": list(journal_keys()), "read_only_reason": read_only_reason()})
 
 
-def _query(request: HttpRequest) -> JournalQuery:
+def _query(request: HttpRequest) -> JournalSearch:
     fields = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, "text", *TIME_FIELDS)}
     fields |= {"principal": principal_from_input(name_parameter(request, "principal")),
                "actor": name_from_input(name_parameter(request, "actor"), "user")}
@@ -138,7 +138,7 @@ def _query(request: HttpRequest) -> JournalQuery:
     rows = other_rows = journal_lines().none() if faults else journal_lines(**filters, **times)
     if fields["text"]:
         rows = rows.filter(Q(detail__icontains=fields["text"]) | Q(reason__icontains=fields["text"]))
-    return JournalQuery(fields, faults, rows, other_rows)
+    return JournalSearch(fields, faults, rows, other_rows)
 
 
 def _time_input(value: str) -> str:
@@ -147,7 +147,7 @@ def _time_input(value: str) -> str:
     return "datetime-local" if DATE_AND_TIME.fullmatch(value) else "text"
 
 
-def _search_window(request: HttpRequest, query: JournalQuery) -> SearchWindow:
+def _search_window(request: HttpRequest, query: JournalSearch) -> SearchWindow:
     """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs one query.
 
     There is no index for texts. The window starts at the newest line of the other filters, or where the previous page ended.
@@ -174,7 +174,7 @@ def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
                                  position=lambda lines: f"lines {lines[0].revision:,} to {lines[-1].revision:,}")
 
 
-def _downloads(query: JournalQuery) -> list[tuple[str, str]]:
+def _downloads(query: JournalSearch) -> list[tuple[str, str]]:
     if query.faults:
         return []
     parameters = {name: text for name, text in query.fields.items() if text}
