@@ -82,6 +82,8 @@ def mark_rare_items(campaign) -> None:
     """Let some of the last items be new, escalated, answered and used, so that a filter finds nothing among the first items."""
     from django.utils import timezone
 
+    from grants.reviews.shares import store_shares
+
     last = campaign.items.order_by("-pk").values_list("pk", flat=True)[0]
     campaign.items.update(is_new=False, is_ended=False, escalated=False)
     rare = (("is_new", True, 100), ("is_ended", True, 1_000), ("escalated", True, 2_000), ("answer", "keep", 4_000),
@@ -89,6 +91,7 @@ def mark_rare_items(campaign) -> None:
     for field, value, offset in rare:
         campaign.items.filter(pk__gt=last - offset, pk__lte=last - offset + 100).update(**{field: value})
     campaign.items.filter(pk__gt=last - GRANTS // 3).update(last_used_on=timezone.now().date())
+    store_shares(campaign)
 
 
 def measure_filter(campaign, text: str) -> bool:

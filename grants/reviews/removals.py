@@ -4,7 +4,7 @@ Pages and files compute this for their rows. Totals, filters and answers use the
 keeps up to date: counting the items of a large campaign takes longer than a page may take.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from django.db import transaction
 from django.db.models import Case, CharField, Exists, F, OuterRef, Q, QuerySet, Value, When
@@ -31,8 +31,21 @@ def missing_condition(source: str) -> Q:
 
 
 def with_current_removal(items: QuerySet[ReviewItem], campaign: Campaign) -> QuerySet[ReviewItem]:
-    """Let `removal` of items of an open campaign tell the present. The items of other campaigns keep what is stored."""
+    """Let `removal` of items of an open campaign tell the present, for files. Other campaigns keep what is stored."""
     return _annotated(items) if campaign.is_open else items
+
+
+def load_current_removal(items: Sequence[ReviewItem], campaign: Campaign) -> None:
+    """Let `removal` of these items of an open campaign tell the present, for pages. Runs one query for these items.
+
+    In the query of a page of a large campaign, PostgreSQL would read all grants: it expects that the query returns all items.
+    """
+    if not campaign.is_open or not items:
+        return
+    rows = _annotated(ReviewItem.objects.filter(pk__in=[item.pk for item in items])).values_list("pk", "current_removal")
+    current = dict(rows)
+    for item in items:
+        item.current_removal = current.get(item.pk, item.removed)
 
 
 def mark_removed_items(campaign: Campaign) -> None:

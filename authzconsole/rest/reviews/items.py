@@ -29,7 +29,7 @@ from grants.models.reviews import Campaign, ReviewItem
 from grants.reviews.answers import UNDO, ItemSelection, answer_items, assign_items, preview_answer
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import gone_items
-from grants.reviews.removals import with_current_removal
+from grants.reviews.removals import load_current_removal, with_current_removal
 from grants.reviews.selection import matching_items, parse_filter, visible_items
 
 _PAGE_MEMBERS = ("limit", "cursor")
@@ -48,8 +48,10 @@ class ReviewItems(Endpoint):
     def get(self, request: Request, number: int) -> Response:
         campaign = review_or_404(request, number)
         rows = _items(request, campaign, self.query).select_related("reviewer")
-        return Response(page_of([ListPart(rows, ("place",))], item_as_json, query=self.query,
-                                identity=list_identity(f"reviews/{number}/items", self.query)))
+        page = page_of([ListPart(rows, ("place",))], lambda row: row, query=self.query,
+                       identity=list_identity(f"reviews/{number}/items", self.query))
+        load_current_removal(page["items"], campaign)
+        return Response(page | {"items": [item_as_json(item) for item in page["items"]]})
 
 
 class GoneItems(Endpoint):
@@ -75,7 +77,7 @@ class ItemsFile(Endpoint):
 
     def stream(self, request: Request, number: int, extension: str, media_type: str) -> StreamingHttpResponse:
         campaign = review_or_404(request, number)
-        rows = stream_items(_items(request, campaign, self.query))
+        rows = stream_items(with_current_removal(_items(request, campaign, self.query), campaign))
         return items_response(rows, campaign, extension, media_type)
 
 
@@ -164,7 +166,7 @@ class SignOff(Endpoint):
 def _items(request: Request, campaign: Campaign, query: Mapping) -> QuerySet[ReviewItem]:
     """Return the items that the caller sees and that meet the filter in the query."""
     filter_ = parse_filter({name: value for name, value in query.items() if name not in _PAGE_MEMBERS})
-    return with_current_removal(matching_items(visible_items(request.user, campaign), filter_), campaign)
+    return matching_items(visible_items(request.user, campaign), filter_)
 
 
 def _selection(data: Mapping) -> ItemSelection:

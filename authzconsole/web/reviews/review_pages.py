@@ -30,7 +30,7 @@ from grants.models.reviews import (
     UnansweredRule,
 )
 from grants.reviews.finishing import reason_without_plan, summary
-from grants.reviews.removals import with_current_removal
+from grants.reviews.removals import load_current_removal, with_current_removal
 from grants.reviews.scope import parse_scope
 from grants.reviews.selection import OPEN, REMOVED, ItemFilter, matching_items, visible_campaigns, visible_items
 from grants.reviews.shares import largest_open_shares, share_to_sign_off, visible_totals, waiting_items
@@ -140,7 +140,8 @@ def render_review(request: HttpRequest, campaign: Campaign, *, fault: str = "", 
     """
     filter_ = item_filter(request, campaign)
     items = matching_items(visible_items(request.user, campaign), filter_).select_related("reviewer")
-    page = _page_of(request, with_current_removal(items, campaign))
+    page = _page_of(request, items)
+    load_current_removal(page.rows, campaign)
     totals = visible_totals(request.user, [campaign])[campaign.pk]
     details = _details(campaign) if request.user.can_see_all else {}
     share = share_to_sign_off(request.user, campaign.shares.filter(Q(reviewer=request.user) | Q(reviewer=None)))

@@ -122,7 +122,7 @@ class ReviewItem(models.Model):
 
     @property
     def removal(self) -> Removal:
-        """What happened to the reviewed row: at this moment if the query has `with_current_removal`, otherwise as stored."""
+        """What happened to the reviewed row: now if `grants.reviews.removals` has loaded this, otherwise as stored."""
         return Removal(getattr(self, "current_removal", self.removed))
 
     @property

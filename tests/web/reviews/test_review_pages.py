@@ -274,7 +274,7 @@ def test_pages_of_items_have_the_same_cost_and_reach_every_item(browse, review, 
     monkeypatch.setattr("authzconsole.web.reviews.review_pages.ITEMS_PER_PAGE", 4)
     ada, url, seen = browse("ada"), f"/reviews/{review.pk}/?answer=all", []
     while url:
-        with django_assert_num_queries(9):
+        with django_assert_num_queries(10):
             response = ada.get(url)
         seen += [row["item"].pk for row in response.context["rows"]]
         last, url = response, response.context["page"].next_url
