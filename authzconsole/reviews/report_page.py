@@ -21,7 +21,7 @@ MAX_ITEMS_OF_SECTION = 2_000
 _SECTIONS = {
     "revoke": ("Revoke", Q(answer=Answer.REVOKE)), "shorten": ("Shorten", Q(answer=Answer.SHORTEN)),
     "open": ("Without an answer", OPEN_ITEMS), "keep": ("Keep", Q(answer=Answer.KEEP)),
-    "removed": ("No longer existing, without an answer", REMOVED_ITEMS & Q(answer=Answer.OPEN)),
+    "removed": ("Removed since the review began, without an answer", REMOVED_ITEMS & Q(answer=Answer.OPEN)),
 }
 
 

@@ -166,7 +166,7 @@ def summary(campaign: Campaign) -> str:
     is_revoked = unanswered and campaign.unanswered == UnansweredRule.REVOKE
     return (f"{quantity(counts.get('items', 0), 'item', 'items')}: {counts.get('keep', 0):,} kept, {counts.get('revoke', 0):,} "
             f"to revoke, {counts.get('shorten', 0):,} to shorten, {unanswered:,} without an answer"
-            f"{' (also to revoke)' if is_revoked else ''}{f', {removed:,} no longer existing' if removed else ''}"
+            f"{' (also to revoke)' if is_revoked else ''}{f', {removed:,} removed' if removed else ''}"
             f"{f'. The plan leaves out {left_out:,} of the changes, because the access no longer exists' if left_out else ''}")
 
 

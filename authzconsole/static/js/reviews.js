@@ -1,4 +1,5 @@
-// Answer the items of a review with the keyboard: j and k move, x selects, K R S U answer, E signs off, ? shows the keys.
+// Answer the items of a review with the keyboard: j and k move, x selects, A selects all, K R S U answer, E signs off, ? shows the
+// keys.
 "use strict";
 
 (() => {
@@ -38,6 +39,7 @@
     else if (event.key === "k") moveTo(current - 1);
     else if (event.key === "x" && boxOf(rows()[current]))
       boxOf(rows()[current]).checked = !boxOf(rows()[current]).checked;
+    else if (event.key === "A") bar().querySelector("input[name=select]").click();
     else if (event.key === "?")
       document.getElementById("review-help").open = !document.getElementById("review-help").open;
     else if (button !== null) answer(button);

@@ -107,12 +107,13 @@ def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool
     }
     if effect is None:
         return context
-    # a delegate may not see every affected entity
-    shown = effect.entities[:MAX_EFFECT_ROWS] if can_see_all else []
+    # a delegate may not see every affected entity, but knows those of the parts
+    known = {part.address for part in view.decidable}
+    shown = [(address, tally) for address, tally in effect.entities if can_see_all or address in known][:MAX_EFFECT_ROWS]
     return context | {
         "sentence": effect_sentence(effect), "numbers": button_numbers(effect.tally), "is_wide": bool(effect.tally.gained_beyond),
         "rows": [{"address_link": address_link_to(address), "text": _operations_of(effect, address)} for address, _ in shown],
-        "more": len(effect.entities) - len(shown) if shown else 0}
+        "more": len(effect.entities) - len(shown) if can_see_all else 0}
 
 
 def _operations_of(effect: Effect, address: Address) -> str:

@@ -45,7 +45,7 @@ SHOWN_REVIEWERS = 10
 ALL = "all"
 # the answers of the filter, with their labels
 ANSWER_CHOICES = ((OPEN, "To answer"), (Answer.KEEP.value, "Kept"), (Answer.REVOKE.value, "To revoke"),
-                  (Answer.SHORTEN.value, "To shorten"), (REMOVED, "No longer existing"), (ALL, "All"))
+                  (Answer.SHORTEN.value, "To shorten"), (REMOVED, "Removed"), (ALL, "All"))
 FLAG_LABELS = (("unused", "No known use"), ("redundant", "Also through a group"), ("strands", "Leaves too few administrators"),
                ("ended", "Ended"), ("new", "New since the last review"), ("changed", "Answered differently"),
                ("escalated", "Escalated"))
@@ -153,7 +153,8 @@ def render_review(request: HttpRequest, campaign: Campaign, *, fault: str = "", 
         "answer": filter_.answer or ALL, "flags": [(name, label, getattr(filter_, name)) for name, label in FLAG_LABELS],
         "kinds": list(KINDS), "privileges": list(Privilege), "sources": ItemSource.choices,
         "has_filter": bool({name for name in filter_.as_mapping() if name != "answer"}),
-        "hidden_filter": filter_fields(filter_), "can_answer": campaign.is_open and _can_answer(request, totals.items),
+        "hidden_filter": filter_fields(filter_),
+        "can_answer": campaign.is_open and filter_.answer != REMOVED and _can_answer(request, totals.items),
         "sees_all": request.user.can_see_all, "can_administer": request.user.can_administer,
         "can_assign": request.user.can(Capability.APPROVE),
         "downloads": [(label, f"{reverse('review-file', args=[campaign.pk, extension])}?{request.GET.urlencode()}")

@@ -27,6 +27,10 @@ def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(page_o
 
     ned = page_of("ned")
     ned.goto(f"/reviews/{review.pk}/")
+    ned.keyboard.press("Shift+A")
+    ned.keyboard.press("Shift+K")
+    ned.get_by_role("button", name="Keep 3 items").wait_for()
+    ned.get_by_role("link", name="Cancel").click()
     ned.keyboard.press("j")
     ned.keyboard.press("Shift+K")
     ned.get_by_text("1 of 3 items answered").wait_for()

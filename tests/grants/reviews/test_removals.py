@@ -163,7 +163,7 @@ def test_the_result_says_what_it_leaves_out_and_a_finished_review_keeps_its_mark
     assert [(item.principal, str(item.address)) for item in plan.items.all()] == [("user:dee", "dataset:sales.orders")]
     assert {name: campaign.figures[name] for name in ("revoke", "removed", "left_out", "open")} == {
         "revoke": 2, "removed": 1, "left_out": 1, "open": campaign.item_count - 3}
-    assert "1 no longer existing. The plan leaves out 1 of the changes" in summary(campaign)
+    assert "1 removed. The plan leaves out 1 of the changes" in summary(campaign)
     apply_plan(author=COMMAND, plan_id=plan.pk)
     sweep_campaigns()
     assert current(campaign) == stored(campaign) == {f"{item.principal} {item.target}": "revoked" for item in (legacy, member)}

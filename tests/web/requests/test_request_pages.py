@@ -120,7 +120,10 @@ def test_the_group_of_a_namespace_sees_only_its_parts_without_links_to_other_pag
     assert "operators" in browse("aud").get("/requests/approvers").content.decode()
     url = new_request(browse("out"))
     page = browse("grp").get(url)
-    assert "/people/" not in page.content.decode() and page.context["decide"]
+    assert "/people/" not in page.content.decode()
+    (effect,) = page.context["decide"]["rows"]
+    assert str(effect["address_link"]) == "dataset:sales.orders" and effect["text"].startswith("requested: read; also list")
+    assert {str(row["address_link"]) for row in browse("ada").get(url).context["decide"]["rows"]} > {"dataset:sales.orders"}
     assert browse("grp").get("/requests/").context["rows"][0]["title"] == "read dataset:sales.orders"
     assert browse("grp").post(f"{url}approve", hidden_fields(page)).status_code == 303
     assert UserGrant.objects.filter(user__username="out").exists()
