@@ -1,6 +1,6 @@
 """Read the journal by filter and time."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -43,6 +43,13 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
     if (since and not conditions["place__gte"]) or (until and not conditions["place__lte"]):
         return lines.none()
     return lines.filter(**{name: value for name, value in conditions.items() if value})
+
+
+def lines_of_applied_plans(request_ids: Collection[str]) -> QuerySet[JournalLine]:
+    """Return the lines about the plans that these requests applied, in order. Each is the last line of its plan."""
+    # the condition of the partial index, so that PostgreSQL can use it
+    lines = JournalLine.objects.exclude(request_id="")
+    return lines.filter(request_id__in=request_ids, action="plan-apply").order_by("revision")
 
 
 def entities_changed_since(since: int | datetime) -> QuerySet[Entity]:

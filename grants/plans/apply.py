@@ -160,7 +160,8 @@ def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[Plan
     changed: list[PlanItem] = []
     restores = plan.origin == PlanOrigin.INVERSE
     try:
-        outcome = write_changes(head, author, detail=str(plan), allows_past_end=restores, **{
+        attributes = {"reason": _restored_reason(author, plan)} if restores else None
+        outcome = write_changes(head, author, detail=str(plan), attributes=attributes, allows_past_end=restores, **{
             verb.value: [_change_item(row) for row in rows[verb]] for verb in GRANT_VERBS})
         member_items = {verb.value: [_membership_item(row) for row in rows[verb]] for verb in MEMBERSHIP_VERBS}
         members = write_memberships(head, author, allows_past_end=restores, **member_items)
@@ -183,6 +184,12 @@ def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[Plan
         + [(row, members.periods_before.get(_membership_item(row).key)) for verb in MEMBERSHIP_VERBS for row in rows[verb]])
     periods_removed = sum(not item.validity.is_limited for item in (*outcome.changed, *members.changed))
     return changed, periods_removed, len(outcome.planned)
+
+
+def _restored_reason(author: Author, plan: Plan) -> str:
+    """Return the reason of a grant that an undo restores. Its author and time are those of the undo, so the reason names the plan
+    whose page and journal lines lead to the original ones."""
+    return f"{author.reason} (restored by {plan}, which undid {plan.inverse_of})"
 
 
 def _store_periods_before(periods: Iterable[tuple[PlanItem, Validity | None]]) -> None:

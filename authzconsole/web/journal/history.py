@@ -5,7 +5,7 @@ from dataclasses import replace
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.web.journal.rows import journal_row
+from authzconsole.web.journal.rows import journal_rows
 from entities.models import Entity
 from grants.authority.rights import can_read_history
 from grants.journal_queries import journal_lines
@@ -37,4 +37,4 @@ def latest_journal_lines(request: HttpRequest, **filters: str) -> dict:
     if past := getattr(request, "past", None):
         lines = lines.filter(place__lte=past.revision)
     lines = lines[:MAX_LINES]
-    return {"lines": [journal_row(line) for line in lines], "url": reverse("journal", query=filters)}
+    return {"lines": journal_rows(lines), "url": reverse("journal", query=filters)}

@@ -12,7 +12,7 @@ from analytics.results.export import DOWNLOAD_FORMATS
 from analytics.tables import Column, ColumnType, Table
 from authzconsole.common.downloads.table_files import table_file
 from authzconsole.web.journal.folding import folded_plans, lines_outside_plans
-from authzconsole.web.journal.rows import ACTION_LABELS, journal_row
+from authzconsole.web.journal.rows import ACTION_LABELS, journal_rows
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import Page, paginate_newest_first, url_with
 from authzconsole.web.shared.parameters import TIME_FIELDS, name_parameter, number_parameter, text_parameter, time_filters
@@ -91,7 +91,7 @@ def journal_page(request: HttpRequest) -> HttpResponse:
     template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
     return render_page(request, template, {
         "query": query, "form": query.fields, "page": page, "search": search,
-        "rows": [journal_row(line) | {"folded": plans.get(line.revision)} for line in page.rows],
+        "rows": [row | {"folded": plans.get(row["line"].revision)} for row in journal_rows(page.rows)],
         "has_folded": bool(plans), "all_lines_url": url_with(request, lines="all"),
         "older_url": _older_url(request, search, page),
         "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),

@@ -1,6 +1,7 @@
 """Prepare journal lines for display: labels of actions, and links to principal, entity and plan."""
 
 import re
+from collections.abc import Iterable
 
 from django.urls import reverse
 
@@ -8,6 +9,7 @@ from authzconsole.web.shared.links import AddressLink, address_link_to, principa
 from authzconsole.web.shared.times.periods import period_words
 from entities.address import AddressError, parse_address
 from grants.journal_details import PeriodDetail, parse_detail
+from grants.journal_queries import lines_of_applied_plans
 from grants.models import JournalLine
 from grants.validity import Validity
 
@@ -45,6 +47,7 @@ ACTION_LABELS = {
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke", "user-activate", "user-deactivate"}
+ACTIONS_OF_MEMBERSHIPS = {"member-add", "member-remove"}
 # the detail of these lines can start with a period
 ACTIONS_OF_PERIODS = {"grant", "begin", "expire", "member-add"}
 _PLAN = re.compile(r"plan (\d{1,18})(?=:|$)")
@@ -72,11 +75,29 @@ def _period_text(detail: PeriodDetail) -> str:
     return period_words(detail.period) if detail.period.is_limited else ""
 
 
-def journal_row(line: JournalLine) -> dict:
-    """Return the line with its links. plan: the plan at the start of the detail, or empty. detail: the rest of the detail."""
+def journal_rows(lines: Iterable[JournalLine]) -> list[dict]:
+    """Return the lines with their links, like `journal_row`. Runs one query if a request changed memberships.
+
+    The detail of a line about a membership is the group. If a plan changed it, a later line of the request names the plan.
+    """
+    lines = list(lines)
+    requests = {line.request_id for line in lines if line.action in ACTIONS_OF_MEMBERSHIPS and line.request_id}
+    applied = list(lines_of_applied_plans(requests)) if requests else []
+    return [journal_row(line, next((
+        plan_line for plan_line in applied if line.action in ACTIONS_OF_MEMBERSHIPS
+        and plan_line.request_id == line.request_id and plan_line.revision > line.revision), None)) for line in lines]
+
+
+def journal_row(line: JournalLine, plan_line: JournalLine | None = None) -> dict:
+    """Return the line with its links. plan: the plan at the start of the detail, or empty. detail: the rest of the detail.
+
+    plan_line: the line about the plan that changed a membership.
+    """
     detail = _detail(line)
     plan = _PLAN.match(detail.rest) if line.action in ACTIONS_OF_PLANS else None
     rest, period = detail.rest[plan.end():] if plan else detail.rest, _period_text(detail)
+    if plan_line is not None and (plan := _PLAN.match(plan_line.detail)):
+        rest = f", {rest}"
     return {"line": line, "action": action_label(line.action),
             "principal": principal_link_from_text(line.principal) if line.principal else None,
             "address_link": _address_link(line.entity) if line.entity else None,

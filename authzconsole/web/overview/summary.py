@@ -6,7 +6,7 @@ from django.contrib.auth.models import Group
 from django.urls import reverse
 
 from analytics.models import AnalysisRun
-from authzconsole.web.journal.rows import journal_row
+from authzconsole.web.journal.rows import journal_rows
 from authzconsole.web.reports.attention import attention_section
 from authzconsole.web.shared.links import entity_url
 from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
@@ -27,7 +27,7 @@ def overview_sections(generation: Generation, entities: RowEstimate, readiness: 
     """
     return {"figures": list(_figures(entities)),
             "attention": attention_section(generation, readiness, is_large=entities.is_large),
-            "lines": [journal_row(line) for line in journal_lines()[:MAX_LINES]]}
+            "lines": journal_rows(journal_lines()[:MAX_LINES])}
 
 
 def estimated_entities() -> RowEstimate:

@@ -9,7 +9,7 @@ from entities.vocabulary import ANY
 from grants.changes.services import change_grants
 from grants.effects.effect import RowFilter
 from grants.lifecycle.services import register_entity
-from grants.models import Plan
+from grants.models import JournalLine, Plan, UserGrant
 from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.renew import renew_plan
@@ -18,6 +18,7 @@ from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_p
 from grants.policies.catalogue import GENERATIONS
 from grants.principals.renaming import rename_user
 from grants.principals.services import add_group, add_member, add_user
+from grants.verification.replay import first_fault
 from tests.support.authors import COMMAND, all_grants
 
 pytestmark = pytest.mark.django_db
@@ -131,3 +132,16 @@ def test_the_number_of_queries_does_not_grow_with_the_undone_plan():
         return len(captured)
 
     assert query_count(["d0", "d1"]) >= query_count([f"e{number}" for number in range(40)])
+
+
+def test_restored_grants_name_the_undo_and_the_undone_plan_as_their_reason():
+    """They have the author and time of the undo, which would otherwise look like those of the original grant."""
+    plan = off_board(stranded_heirs=["user:tom"])
+    undo = apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk, confirmation=CONFIRMED)
+    reason = f"{COMMAND.reason} (restored by {undo}, which undid {plan})"
+    grants = UserGrant.objects.filter(user__username="lea")
+    assert set(grants.values_list("reason", flat=True)) == {reason} and grants.count() == 7
+    lines = JournalLine.objects.filter(detail=str(undo))
+    assert set(lines.filter(action="grant").values_list("reason", flat=True)) == {reason}
+    assert set(lines.filter(action="revoke").values_list("reason", flat=True)) == {COMMAND.reason}
+    assert first_fault() is None

@@ -3,12 +3,14 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connection
 
 from authzconsole.web.journal import page as journal
+from authzconsole.web.journal.rows import journal_rows
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.changes.services import change_grants
@@ -17,6 +19,7 @@ from grants.models import JournalHead, JournalLine
 from grants.plans.apply import apply_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
+from grants.principals.membership_changes import MembershipItem, change_memberships
 from tests.support.authors import administrator
 from tests.support.cast import SETUP
 from tests.support.pages import page_html
@@ -135,6 +138,32 @@ def test_lines_link_to_their_plan_on_every_page(browse):
     apply_plan(author=author, plan_id=plan.pk)
     for url in ("/journal/", "/", "/people/user:out", "/entities/dataset:sales.orders?tab=history"):
         assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(browse("ada").get(url)), url
+
+
+def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(browse, django_assert_num_queries):
+    """Their detail is the group, so the plan is that of the next line about an applied plan with the same request id."""
+    author = administrator()
+    numbers = []
+    for user in ("out", "dee"):
+        plan = create_plan_from_changes(author=author, join=[MembershipItem(user, "operators")])
+        # one request applies both plans
+        apply_plan(author=replace(author, request_id="r1"), plan_id=plan.pk)
+        numbers.append(plan.pk)
+    change_memberships(author=replace(author, request_id="r1"), join=[MembershipItem("ned", "operators")])
+    change_memberships(author=replace(author, request_id="r2"), leave=[MembershipItem("ned", "operators")])
+    # commands have no request id
+    by_command = create_plan_from_changes(author=author, join=[MembershipItem("ina", "operators")])
+    apply_plan(author=replace(author, request_id=""), plan_id=by_command.pk)
+    for user, number in zip(("out", "dee"), numbers, strict=True):
+        link = f'<a href="/plans/{number}/">plan {number}</a>, group:operators'
+        for url in ("/journal/?action=member-add", f"/people/user:{user}"):
+            assert link in page_html(browse("ada").get(url)), (user, url)
+    lines = {(line.principal, line.action): line for line in JournalLine.objects.filter(action__startswith="member-")}
+    with django_assert_num_queries(1):
+        rows = journal_rows(lines.values())
+    assert {(row["line"].principal, row["line"].action): row["plan"] for row in rows} == {
+        ("user:out", "member-add"): f"plan {numbers[0]}", ("user:dee", "member-add"): f"plan {numbers[1]}",
+        ("user:ned", "member-add"): "", ("user:ned", "member-remove"): "", ("user:ina", "member-add"): ""}
 
 
 def test_free_text_is_not_linked_as_a_plan(browse):
