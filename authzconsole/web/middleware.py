@@ -1,6 +1,6 @@
 """Middleware of the pages: caching, sign-in, required password changes, busy database and wrong methods."""
 
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
@@ -15,7 +15,7 @@ from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_l
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.request_id import bind_account
 from authzconsole.web.error_pages import method_not_allowed
-from authzconsole.web.shared.rendering import see_other
+from authzconsole.web.shared.rendering import referring_page, see_other
 from grants.errors import JournalReadOnly
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
@@ -51,22 +51,13 @@ class SignInMiddleware(LoginRequiredMiddleware):
         return response
 
     def handle_no_permission(self, request, view_func):
-        previous_page, is_file = _referring_page(request), "extension" in request.resolver_match.kwargs
+        previous_page, is_file = referring_page(request), "extension" in request.resolver_match.kwargs
         if request.method not in SAFE_METHODS:
             messages.info(request, "Your session expired. Sign in and repeat your last change.")
         elif not (is_file and previous_page):
             return super().handle_no_permission(request, view_func)
         sign_in = reverse("sign-in")
         return see_other(f"{sign_in}?{urlencode({REDIRECT_FIELD_NAME: previous_page})}" if previous_page else sign_in)
-
-
-def _referring_page(request) -> str:
-    """Return the path of the referring page; empty if the referrer is missing, malformed or on another host."""
-    try:
-        referrer = urlsplit(request.headers.get("Referer", ""))
-    except ValueError:
-        return ""
-    return urlunsplit(("", "", referrer.path, referrer.query, "")) if referrer.netloc == request.get_host() else ""
 
 
 class PasswordFirstMiddleware:

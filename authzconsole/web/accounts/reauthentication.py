@@ -28,6 +28,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.common.recent_authentication import is_recently_authenticated, record_authentication
+from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.settings.user_directory import LDAP_BACKEND
 from authzconsole.web.accounts.local_sign_in import is_password_accepted
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
@@ -153,7 +154,10 @@ def _form_response(request: HttpRequest, *, methods: list[ReauthenticationMethod
     fields = request.POST if request.method == "POST" else request.GET
     submitted = [(name, value) for name, values in fields.lists() for value in values
                  if name != "csrfmiddlewaretoken" and not name.startswith(FIELD_PREFIX)]
+    # without the navigation: an account that must set up a second factor cannot load its badges, which would leave this page
+    is_forced = lacks_required_factor(request, request.user)
     return render_page(request, "accounts/reauthentication/page.html", {
+        "layout": "standalone.html" if is_forced else "base.html", "is_forced": is_forced,
         "methods": _available_methods(request) if methods is None else methods, "submitted": submitted, "fault": fault,
         "action": request.get_full_path() if request.method == "POST" else request.path,
         "is_change": request.path != reverse("reauthenticate"),

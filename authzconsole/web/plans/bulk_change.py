@@ -1,6 +1,5 @@
 """The forms that create plans for many entities at once, and for the ghost grants on deleted entities."""
 
-from urllib.parse import urlsplit, urlunsplit
 
 from django.contrib import messages
 from django.db.models import Count
@@ -12,7 +11,7 @@ from authzconsole.web.plans.bulk_count import change_of_form, selection_count, s
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import address_or_404, capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
 from authzconsole.web.shared.times.periods import period_fields, period_form_context
 from entities.address import Address, AddressError, instance_address, parse_address
@@ -98,9 +97,9 @@ def _nothing_selected_response(request: HttpRequest) -> HttpResponse:
 
 def _entity_list_url(request: HttpRequest) -> str:
     """Return the URL of the entity page from which the user came (Referer); otherwise that of the instance."""
-    referrer, entities = urlsplit(request.headers.get("Referer", "")), reverse("entity", args=[":"]).removesuffix(":")
-    if referrer.netloc == request.get_host() and referrer.path.startswith(entities):
-        return urlunsplit(("", "", referrer.path, referrer.query, "children"))
+    referrer, entities = referring_page(request), reverse("entity", args=[":"]).removesuffix(":")
+    if referrer.startswith(entities):
+        return f"{referrer}#children"
     return f"{entity_url(instance_address())}#children"
 
 

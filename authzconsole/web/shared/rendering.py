@@ -1,6 +1,7 @@
 """Render pages. Each URL returns the whole page; for htmx, only the section with the id in the HX-Target header."""
 
 from collections.abc import Mapping
+from urllib.parse import urlsplit, urlunsplit
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
@@ -27,3 +28,12 @@ def see_other(url: str) -> HttpResponseRedirect:
     response = HttpResponseRedirect(url)
     response.status_code = 303
     return response
+
+
+def referring_page(request: HttpRequest) -> str:
+    """Return the path of the referring page; empty if the referrer is missing, malformed or on another host."""
+    try:
+        referrer = urlsplit(request.headers.get("Referer", ""))
+    except ValueError:
+        return ""
+    return urlunsplit(("", "", referrer.path, referrer.query, "")) if referrer.netloc == request.get_host() else ""

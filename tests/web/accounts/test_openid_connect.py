@@ -349,6 +349,20 @@ def test_a_sensitive_change_asks_to_sign_in_again_at_the_provider(browse, oidc):
     assert client.post("/policies/core/activate").status_code == 409
 
 
+def test_signing_in_again_for_a_change_returns_to_the_page_with_the_form(browse, oidc):
+    """The URL of the change can accept only POST, and the provider returns with GET."""
+    User.objects.filter(username="ada").update(password=make_password(None))
+    oidc.configure(link_existing="always")
+    client, claims, form_page = browse(), {"preferred_username": "ada"}, "/journal/webhooks/1/"
+    oidc.change_token = _set(auth_time=1_000_000_000)
+    oidc.sign_in(client, "s-ada", claims)
+    page = page_html(client.post("/journal/webhooks/1/change", headers={"Referer": f"http://testserver{form_page}"}))
+    assert "return to the form and can repeat the change" in page and "continues with what you entered" not in page
+    link = re.search(r'href="(/sign-in/corp[^"]*)">Sign in again with Corp', page)[1].replace("&amp;", "&")
+    oidc.change_token = _set(auth_time=int(time.time()))
+    assert oidc.sign_in(client, "s-ada", claims, path=link)["Location"] == form_page
+
+
 @pytest.mark.parametrize(("name", "value", "sentence"), [
     ("PROVIDERS", '{"corp": {"client_id": "x"}}', "the OIDC provider `corp` has no `issuer`"),
     ("PROVIDERS", '{"corp": {"issuer": "http://login.corp.example", "client_id": "x"}}', "must start with https://"),

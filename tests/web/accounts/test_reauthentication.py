@@ -5,6 +5,7 @@ import re
 from time import time
 
 import pytest
+from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.test import Client
 
 from authzconsole.common import recent_authentication
@@ -56,6 +57,7 @@ def test_a_stale_session_changes_nothing_until_the_password_is_given(url, form, 
     before = database_state()
     response = stale.post(url, form | {"reason": 'a "reason" & <more>'})
     assert response.status_code == 403 and "Nothing has changed yet" in page_html(response)
+    assert "The change then continues with what you entered" in page_html(response)
     assert database_state() == before
     repeated = submitted_fields(response)
     assert {name: repeated[name] for name in form} == {
@@ -125,6 +127,17 @@ def test_the_identity_can_be_confirmed_on_its_own_page(stale):
     assert stale.post("/reauthenticate", CONFIRM | {"next": "/journal/"})["Location"] == "/journal/"
     assert stale.post("/reauthenticate", CONFIRM | {"next": "https://elsewhere.example/"})["Location"] == "/"
     assert stale.post("/accounts/change/user:dee", {"change": "role", "role": "auditor"}).status_code == 303
+
+
+def test_an_account_that_must_set_up_a_second_factor_confirms_its_identity(stale, settings):
+    """The page has no navigation: every other request of such an account is redirected to the page Second factor."""
+    settings.MFA_REQUIRED_ROLES = ["administrator"]
+    secret = re.search(r'<div class="secret"> <code>(\w+)</code>', page_html(stale.get("/second-factor/app")))[1]
+    code = format_hotp_value(hotp_value(secret, int(time()) // 30))
+    response = stale.post("/second-factor/app", {"code": code})
+    assert response.status_code == 403 and "Password of ada" in page_html(response) and "hx-get" not in page_html(response)
+    assert "The authenticator app was added." in page_html(stale.post("/second-factor/app", submitted_fields(response) | CONFIRM))
+    assert stale.get("/").status_code == 200
 
 
 def test_a_session_from_before_a_clock_change_is_stale(browse, clock):

@@ -131,6 +131,7 @@ def test_selected_rows_lead_to_the_bulk_change_form(browse):
     ("http://testserver/entities/namespace:sales?kind=dataset", "/entities/namespace:sales?kind=dataset#children"),
     ("http://elsewhere.example/entities/namespace:sales", "/entities/instance:cdap#children"),
     ("http://testserver/plans/", "/entities/instance:cdap#children"), ("", "/entities/instance:cdap#children"),
+    ("http://[", "/entities/instance:cdap#children"),
 ])
 def test_an_empty_selection_links_back_to_the_list(referer, back, browse):
     text = browse("ada").get(f"{BULK}?selection=yes", headers={"Referer": referer}).content.decode()

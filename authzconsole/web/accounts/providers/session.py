@@ -13,6 +13,7 @@ from authzconsole.common.second_factor import VERIFIED_BY_PROVIDER_KEY
 from authzconsole.sessions.services import provider_name_digest
 from authzconsole.sessions.store import PROVIDER_NAME_KEY
 from authzconsole.web.accounts.reauthentication import ReauthenticationFailed
+from authzconsole.web.shared.rendering import referring_page
 
 # with this parameter, the provider asks for credentials even if its own session is still valid
 AGAIN_PARAMETER = "again"
@@ -50,7 +51,9 @@ class ProviderMethod:
         if options is None:
             return False
         self.provider_name = options.name
-        next_page = request.GET.get("next", "") or request.get_full_path()
+        # a change returns to the page with its form, because the URL of the change may accept only POST
+        form_page = referring_page(request) if request.method == "POST" else ""
+        next_page = request.GET.get("next", "") or form_page or request.get_full_path()
         url = reverse("openid_connect_login", args=[request.session[PROVIDER_SESSION_KEY]])
         self.url = f"{url}?{urlencode({AGAIN_PARAMETER: 'yes', 'next': next_page})}"
         return True
