@@ -74,6 +74,7 @@ def _context(request: HttpRequest, view: RequestView, choice: ApprovalChoice, fa
     row, account = view.request, request.user
     return {
         "row": row, "view": view, "fault": fault, "title": _title(row, view), "url": reverse("request", args=[row.pk]),
+        "last_day": last_day(row.requested_until),
         "principal": principal_link_from_text(row.principal), "can_see_all": account.can_see_all,
         "parts": [_part_row(part, account.can_see_all) for part in view.parts],
         "events": list(row.events.all()), "is_for_other": row.created_by != row.principal.removeprefix("user:"),

@@ -45,7 +45,9 @@ def test_a_request_is_sent_approved_and_followed(browse):
     assert browse("ada").get("/requests/count").content.decode().count(">1<") == 1
     page = browse("ada").get(url)
     fields = hidden_fields(page)
-    assert fields["until"] == "2126-12-04" and "Proposal: READ on" in re.sub(r"<[^>]+>", "", page.content.decode())
+    text = re.sub(r"<[^>]+>", "", page.content.decode())
+    assert fields["until"] == "2126-12-04" and "Proposal: READ on" in text
+    assert "2126-12-05 00:00 UTC (last day 2126-12-04)" in text
     assert browse("ada").post(f"{url}approve", fields).status_code == 303
     grant = UserGrant.objects.get(user__username="out")
     assert str(grant.privilege) == "READ" and f"{grant.valid_until:%Y-%m-%d %H:%M}" == "2126-12-05 00:00"
