@@ -13,7 +13,7 @@ class Migration(migrations.Migration):
         migrations.AlterField(
             model_name='user',
             name='role',
-            field=models.CharField(choices=[('ordinary', 'Ordinary'), ('auditor', 'Auditor'), ('administrator', 'Administrator'), ('security-administrator', 'Security administrator'), ('approver', 'Approver'), ('operator', 'Operator')], default='ordinary', max_length=30),
+            field=models.CharField(choices=[('ordinary', 'User'), ('auditor', 'Auditor'), ('administrator', 'Administrator'), ('security-administrator', 'Security administrator'), ('approver', 'Approver'), ('operator', 'Operator')], default='ordinary', max_length=30),
         ),
         migrations.AlterField(
             model_name='userperiod',

@@ -11,7 +11,7 @@ from django.db.models import TextChoices
 class Role(TextChoices):
     """The console role of an account. It grants no access to data."""
 
-    ORDINARY = "ordinary", "Ordinary"
+    ORDINARY = "ordinary", "User"
     AUDITOR = "auditor", "Auditor"
     ADMINISTRATOR = "administrator", "Administrator"
     SECURITY_ADMINISTRATOR = "security-administrator", "Security administrator"
