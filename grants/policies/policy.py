@@ -64,9 +64,12 @@ class Generation:
 
     def policy(self, kind: str, operation: str) -> Policy | None:
         """Return the policy of an operation or of a bare privilege; None if the kind has no such operation."""
+        policy = self.policies.get((kind, operation))
+        if policy is not None:
+            return policy
         if operation in Privilege.__members__ and kind in KINDS:
             return Policy(kind, operation, Has((Privilege[operation],)), PRIVILEGE_SOURCE)
-        return self.policies.get((kind, operation)) or self._general_policy(kind, operation)
+        return self._general_policy(kind, operation)
 
     def _general_policy(self, kind: str, operation: str) -> Policy | None:
         """Return the policy of an operation on a kind that the deployment defines; None if the kind has no such operation."""
