@@ -180,5 +180,5 @@ def _check_known(plan: Plan, digest: str | None, effect: ComputedEffect, *, conf
         raise EffectChanged(str(plan))
     if effect.max_gained_beyond and not confirms_beyond:
         raise EffectUnconfirmed(f"{plan} also gives {effect.max_gained_beyond:,} permissions beyond its purpose: look at its "
-                                "effect, and confirm it or discard the plan")
+                                "effect, and confirm it")
     return effect.summary | {"revision": current_revision(), **plan_consequences(plan)._asdict()}

@@ -61,7 +61,7 @@ class ApproveSerializer(StrictSerializer):
                    help_text="The requester reads it.")
     valid_until = Text(required=False, max_length=40, help_text="An earlier end than the requested one.")
     effect = Text(required=False, max_length=40, help_text="The `digest` that was read: refuse (409) if the effect is another "
-                  "one now. Without it, `confirm_beyond` must be true if the grants give more than was requested.")
+                  "one now.")
     confirm_beyond = Boolean(required=False, default=False,
                              help_text="Whether the grants may permit more than the request asks for.")
 

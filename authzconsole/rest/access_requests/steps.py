@@ -46,14 +46,15 @@ class AccessRequestApproval(Step):
         "access_requests_approve", TAG, "Approve an access request",
         "Approves all or some parts: creates the plan of their grants and applies it, in one transaction. Other parts are "
         "denied; parts of other approvers stay pending. Returns 409 (effect-changed) if the effect or a proposal is not the one "
-        "that was read, and 409 (unconfirmed-effect) if the grants give more than was requested and neither `effect` nor "
-        f"`confirm_beyond` is sent. {APPROVERS_ONLY}",
-        request=ApproveSerializer, request_example={"parts": [{"position": 1}], "effect": "9f86d081884c7d659a2feaa0c55ad015"},
+        "that was read, and 409 (unconfirmed-effect) if the grants give more than was requested, unless `confirm_beyond` "
+        f"is true. {APPROVERS_ONLY}",
+        request=ApproveSerializer, request_example={
+            "parts": [{"position": 1}], "effect": "9f86d081884c7d659a2feaa0c55ad015", "confirm_beyond": True},
         responses={200: RequestSerializer}, response_example=APPROVED_EXAMPLE, errors=[404, 409], parameters=[REQUEST_PATH])
     def post(self, request: Request, number: int) -> Response:
         view, data = request_view_or_404(request, number), self.body(ApproveSerializer)
         parts = data.get("parts") or [{"position": part.position} for part in view.decidable]
-        confirmation = EffectConfirmation(data.get("effect"), confirms_beyond=data["confirm_beyond"] or "effect" in data)
+        confirmation = EffectConfirmation(data.get("effect"), confirms_beyond=data["confirm_beyond"])
         approve_request(author=author_of(request), request_id=number, approval=Approval(
             {part["position"]: part.get("proposal", "") for part in parts}, data["comment"], end_of(data), confirmation))
         return Response(request_as_json(request_view_or_404(request, number)))

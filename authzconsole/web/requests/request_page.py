@@ -105,14 +105,17 @@ def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool
         "parts": [_background_row(background, choice, can_see_all) for background in backgrounds], "choice": choice,
         "max_day": last_day(end), "until": choice.until or last_day(end), "digest": effect.digest if effect else TOO_LARGE,
         "has_chosen": bool(chosen), "sentence": "The effect is too large to be computed.", "numbers": "", "rows": [],
+        "confirmation": "Approve although the effect on permissions is not known",
     }
     if effect is None:
         return context
+    beyond = effect.max_gained_beyond
     # a delegate may not see every affected entity, but knows those of the parts
     known = {part.address for part in view.decidable}
     shown = [(address, tally) for address, tally in effect.entities if can_see_all or address in known][:MAX_EFFECT_ROWS]
     return context | {
-        "sentence": effect_sentence(effect), "numbers": button_numbers(effect.tally), "is_wide": bool(effect.tally.gained_beyond),
+        "sentence": effect_sentence(effect), "numbers": button_numbers(effect.tally), "is_wide": bool(beyond),
+        "confirmation": f"Also give {quantity(beyond, 'permission', 'permissions')} beyond what was requested" if beyond else "",
         "rows": [{"address_link": address_link_to(address), "text": _operations_of(effect, address)} for address, _ in shown],
         "more": len(effect.entities) - len(shown) if can_see_all else 0}
 

@@ -13,7 +13,7 @@ from authzconsole.web.requests.request_page import ApprovalChoice, choice_from, 
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
 from grants.effects.effect import TOO_LARGE
-from grants.errors import EffectChanged, GrantError, NotApprover, RequestClosed, StaleBase
+from grants.errors import EffectChanged, EffectUnconfirmed, GrantError, NotApprover, RequestClosed, StaleBase
 from grants.journal import Author
 from grants.models import AccessRequest, RequestState
 from grants.plans.apply import EffectConfirmation
@@ -30,8 +30,8 @@ def approve(request: HttpRequest, pk: int) -> HttpResponse:
     digest = request.POST.get("effect", "")
 
     def perform(author: Author) -> AccessRequest:
-        # the approver has seen the effect, and confirms it with the button
-        confirmation = EffectConfirmation(None if digest == TOO_LARGE else digest, confirms_beyond=True)
+        confirmation = EffectConfirmation(None if digest == TOO_LARGE else digest,
+                                          confirms_beyond=request.POST.get("beyond") == "yes")
         return approve_request(author=author, request_id=pk, approval=Approval(
             choice.proposals or {}, choice.comment, _end(choice.until, view.request), confirmation))
 
@@ -74,7 +74,7 @@ def _perform(request: HttpRequest, pk: int, step: Callable[[Author], AccessReque
         done = step(request_author(request))
     except NotApprover as error:
         return _fault_response(request, pk, error, 403, choice)
-    except (RequestClosed, EffectChanged, StaleBase) as error:
+    except (RequestClosed, EffectChanged, EffectUnconfirmed, StaleBase) as error:
         return _fault_response(request, pk, error, 409, choice)
     except GrantError as error:
         return _fault_response(request, pk, error, 400, choice)

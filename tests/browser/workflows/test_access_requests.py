@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from playwright.sync_api import expect
 
 from grants.models import UserGrant
 from tests.support.cast import create_sample_tenant
@@ -31,9 +32,13 @@ def test_a_request_is_sent_and_approved_by_the_owner_who_narrows_it(page_of, set
     # another choice loads its effect
     with owner.expect_response(lambda response: "proposal-1=" in response.url):
         owner.get_by_label("WRITE on dataset:sales.orders").check()
-    owner.get_by_label("READ on dataset:sales.orders").check()
-    owner.get_by_label("Comment").fill("until the close")
+    # what is typed until the answer comes is kept
+    with owner.expect_response(lambda response: "proposal-1=" in response.url):
+        owner.get_by_label("READ on dataset:sales.orders").check()
+        owner.get_by_label("Comment").fill("until the close")
     owner.wait_for_load_state("networkidle")
+    expect(owner.get_by_label("Comment")).to_have_value("until the close")
+    owner.get_by_label("beyond what was requested").check()
     owner.get_by_role("button", name="Approve").click()
     owner.get_by_text("Approved.").wait_for()
 

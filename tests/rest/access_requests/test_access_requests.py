@@ -48,7 +48,8 @@ def test_a_request_is_created_read_approved_and_listed(out, ada):
     (part,) = proposals["parts"]
     assert part["proposals"][0]["grants"] == [{"entity": "dataset:sales.orders", "privilege": "READ"}]
     assert (part["entity_state"], part["held"], part["colleagues"]) == ("live", [], 0)
-    approved = ada.post(f"{path}/approve", {"effect": proposals["effect"]["digest"], "comment": "fine"}).json()
+    approved = ada.post(f"{path}/approve", {
+        "effect": proposals["effect"]["digest"], "confirm_beyond": True, "comment": "fine"}).json()
     assert approved["state"] == "approved" and approved["parts"][0]["plan"] is not None
     assert grants_of("out") == {"READ dataset:sales.orders"}
     mine = out.get("/access-requests", show="mine").json()["items"]
@@ -57,9 +58,11 @@ def test_a_request_is_created_read_approved_and_listed(out, ada):
     assert [event["kind"] for event in out.get(path).json()["events"]] == ["created", "approved"]
 
 
-def test_an_approval_without_a_shown_effect_must_be_confirmed(out, ada):
+def test_an_approval_beyond_the_request_must_be_confirmed(out, ada):
     path = request_access(out)
-    assert problem(ada.post(f"{path}/approve"), 409)["type"].endswith("unconfirmed-effect")
+    digest = ada.get(f"{path}/proposals").json()["effect"]["digest"]
+    for body in ({}, {"effect": digest}):
+        assert problem(ada.post(f"{path}/approve", body), 409)["type"].endswith("unconfirmed-effect")
     assert problem(ada.post(f"{path}/approve", {"effect": "0"}), 409)["type"].endswith("effect-changed")
     assert ada.post(f"{path}/approve", {"confirm_beyond": True}).json()["state"] == "approved"
     assert "already approved" in problem(ada.post(f"{path}/approve", {"confirm_beyond": True}), 409)["detail"]
@@ -70,7 +73,7 @@ def test_an_approver_chooses_another_proposal_and_shortens_the_period(out, ada):
     (part,) = ada.get(f"{path}/proposals").json()["parts"]
     widest = part["proposals"][-1]
     digest = ada.get(f"{path}/proposals", choose=f"1:{widest['id']}").json()["effect"]["digest"]
-    body = {"parts": [{"position": 1, "proposal": widest["id"]}], "effect": digest}
+    body = {"parts": [{"position": 1, "proposal": widest["id"]}], "effect": digest, "confirm_beyond": True}
     refused = ada.post(f"{path}/approve", body | {"valid_until": "2127-01-01T00:00:00Z"})
     assert "can only shorten" in problem(refused, 400)["detail"]
     answer = ada.post(f"{path}/approve", body | {"valid_until": "2126-01-01T00:00:00Z"}).json()

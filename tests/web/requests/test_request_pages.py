@@ -29,12 +29,13 @@ def new_request(client, **fields) -> str:
     return answer.headers["Location"]
 
 
-def hidden_fields(page) -> dict[str, str]:
-    """Return the fields of the form that approves, as a browser would send them."""
+def approval_fields(page) -> dict[str, str]:
+    """Return the fields of the form that approves, as a browser sends them after the approver has confirmed the effect."""
     form = re.search(r'action="[^"]*/approve".*?</form>', page.content.decode(), re.DOTALL)[0]
     fields = dict(re.findall(r'<input type="hidden" name="([\w-]+)" value="([^"]*)"', form))
     fields |= dict.fromkeys(re.findall(r'type="checkbox" name="(part-\d+)" value="yes" checked', form), "yes")
     fields |= dict(re.findall(r'type="radio" name="([\w-]+)" value="(\w+)" checked', form))
+    fields |= dict(re.findall(r'type="checkbox" name="(beyond)" value="(yes)" required', form))
     fields |= dict(re.findall(r'name="(until)" value="([^"]*)"', form))
     return {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
 
@@ -44,7 +45,7 @@ def test_a_request_is_sent_approved_and_followed(browse):
     assert "read" in browse("out").get(url).content.decode() and "Withdraw request" in browse("out").get(url).content.decode()
     assert browse("ada").get("/requests/count").content.decode().count(">1<") == 1
     page = browse("ada").get(url)
-    fields = hidden_fields(page)
+    fields = approval_fields(page)
     text = re.sub(r"<[^>]+>", "", page.content.decode())
     assert fields["until"] == "2126-12-04" and "Proposal: READ on" in text
     assert "2126-12-05 00:00 UTC (last day 2126-12-04)" in text
@@ -60,15 +61,26 @@ def test_an_approver_shortens_the_period_and_chooses_a_proposal(browse, htmx):
     page = browse("ada").get(url)
     proposals = [proposal for proposal, _ in page.context["decide"]["parts"][0]["proposals"]]
     assert len(proposals) == 4
-    chosen = hidden_fields(page) | {"proposal-1": proposals[-1].id, "until": "2126-12-01"}
+    chosen = approval_fields(page) | {"proposal-1": proposals[-1].id, "until": "2126-12-01"}
     refused = browse("ada").post(f"{url}approve", chosen)
     assert refused.status_code == 409 and "has changed since it was shown" in refused.content.decode()
     for shown in (browse("ada").post(f"{url}approve", chosen | {"show": "effect"}),
                   browse("ada").get(url, chosen, headers=htmx("decide"))):
-        assert shown.status_code == 200 and hidden_fields(shown)["proposal-1"] == proposals[-1].id
-    assert browse("ada").post(f"{url}approve", hidden_fields(shown)).status_code == 303
+        assert shown.status_code == 200 and approval_fields(shown)["proposal-1"] == proposals[-1].id
+    assert browse("ada").post(f"{url}approve", approval_fields(shown)).status_code == 303
     grant = UserGrant.objects.get(user__username="out")
     assert (str(grant.privilege), f"{grant.valid_until:%Y-%m-%d}") == (str(proposals[-1].grants[0][1]), "2126-12-02")
+
+
+def test_an_approval_confirms_permissions_beyond_the_request(browse):
+    url = new_request(browse("out"))
+    page = browse("ada").get(url)
+    assert re.search(r"Also give \d+ permissions? beyond what was requested", page.content.decode())
+    fields = approval_fields(page)
+    refused = browse("ada").post(f"{url}approve", {name: value for name, value in fields.items() if name != "beyond"})
+    assert refused.status_code == 409 and "permissions beyond its purpose" in refused.content.decode()
+    assert not UserGrant.objects.filter(user__username="out").exists()
+    assert browse("ada").post(f"{url}approve", fields).status_code == 303
 
 
 @pytest.mark.parametrize(("fields", "status", "message"), [
@@ -127,7 +139,7 @@ def test_the_group_of_a_namespace_sees_only_its_parts_without_links_to_other_pag
     assert str(effect["address_link"]) == "dataset:sales.orders" and effect["text"].startswith("requested: read; also list")
     assert {str(row["address_link"]) for row in browse("ada").get(url).context["decide"]["rows"]} > {"dataset:sales.orders"}
     assert browse("grp").get("/requests/").context["rows"][0]["title"] == "read dataset:sales.orders"
-    assert browse("grp").post(f"{url}approve", hidden_fields(page)).status_code == 303
+    assert browse("grp").post(f"{url}approve", approval_fields(page)).status_code == 303
     assert UserGrant.objects.filter(user__username="out").exists()
     assert browse("ada").post("/requests/approvers", {"namespace": "dataset:sales.orders", "group": "x"}).status_code == 400
 
@@ -155,7 +167,7 @@ def test_a_request_is_asked_about_rejected_and_withdrawn(browse):
 
 def test_an_approval_after_a_change_shows_the_new_effect(browse):
     url = new_request(browse("out"))
-    fields = hidden_fields(browse("ada").get(url))
+    fields = approval_fields(browse("ada").get(url))
     change_grants(author=COMMAND, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
     answer = browse("ada").post(f"{url}approve", fields)
     assert answer.status_code == 409 and "Nothing was changed" in answer.content.decode()
@@ -165,10 +177,10 @@ def test_the_access_of_a_colleague_is_requested_and_approved_in_part(browse):
     assert "Access like this colleague" in browse("out").get("/requests/new?colleague=ned").content.decode()
     url = new_request(browse("out"), entity="", operation="", colleague="ned")
     assert "customers" not in browse("out").get(url).content.decode()
-    fields = hidden_fields(browse("ada").get(url))
+    fields = approval_fields(browse("ada").get(url))
     others = {name: value for name, value in fields.items() if name not in ("part-1", "part-2")}
     shown = browse("ada").post(f"{url}approve", others | {"show": "effect"})
-    assert browse("ada").post(f"{url}approve", hidden_fields(shown)).status_code == 303
+    assert browse("ada").post(f"{url}approve", approval_fields(shown)).status_code == 303
     assert len(browse("out").get(url).context["parts"]) == len(fields.keys() & {f"part-{n}" for n in range(1, 20)}) - 2
     nobody = new_request(browse("out"), entity="", operation="", colleague="nobody")
     assert "does not exist, or has no access" in browse("ada").get(nobody).content.decode()
@@ -203,7 +215,7 @@ def test_an_approver_who_loses_the_right_between_page_and_click_approves_nothing
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
     url = new_request(browse("out"))
     clients = {name: browse(name) for name in ("grp", "ada")}
-    fields = {name: hidden_fields(client.get(url)) for name, client in clients.items()}
+    fields = {name: approval_fields(client.get(url)) for name, client in clients.items()}
     remove_member(author=COMMAND, user="grp", group="operators")
     User.objects.filter(username="ada").update(role="ordinary")
     for name, client in clients.items():
@@ -242,5 +254,5 @@ def test_days_are_those_of_the_time_zone_of_the_reader():
 
 def test_the_plan_of_a_request_links_to_it(browse):
     url = new_request(browse("out"))
-    browse("ada").post(f"{url}approve", hidden_fields(browse("ada").get(url)))
+    browse("ada").post(f"{url}approve", approval_fields(browse("ada").get(url)))
     assert f'href="{url}"' in browse("ada").get(f"/plans/{Plan.objects.get().pk}/").content.decode()
