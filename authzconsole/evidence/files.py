@@ -14,15 +14,16 @@ from django.template.loader import render_to_string
 from analytics.results.export import without_formula
 from authzconsole.models import Evidence
 from grants.evidence.access_rows import AccessPeriods, AccessRow, active_generations
-from grants.evidence.timeline import BoundaryLine, HeldPeriod
+from grants.evidence.timeline import BoundaryLine, ExistencePeriod, HeldPeriod
 from grants.models import JournalLine
+from grants.validity import format_time
 
 CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
 # the page refers to it
 STYLE = Path(__file__).parent / "report.css"
 CSV_COLUMNS = ("user", "operation", "entity", "from_revision", "from_time", "to_revision", "to_time", "through", "granted_on",
            "privilege", "granted_at", "granted_by", "grant_reason", "revoked_at", "revoked_by", "member_since", "member_added_by",
-           "member_until", "member_removed_by")
+           "member_until", "member_removed_by", "valid_from", "valid_until", "member_valid_from", "member_valid_until")
 # columns of a path that have the same names in JSON as columns of a row
 PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
 # a page with more users is slow in a browser; the other files have all of them
@@ -130,16 +131,22 @@ def _path_order(held: HeldPeriod) -> tuple:
 def _describe_path(held: HeldPeriod) -> dict[str, Any]:
     path = {"principal": held.principal, "entity": str(held.entity), "privilege": held.privilege.value,
             **_change_members("granted", held.grant.started), "grant_reason": held.grant.started.reason,
-            **_change_members("revoked", held.grant.ended)}
+            **_change_members("revoked", held.grant.ended), **_validity_members("valid", held.grant)}
     if held.membership is not None:
         path |= {"member_since": held.membership.started.at, "member_added_by": held.membership.started.actor,
                 "member_until": held.membership.ended.at if held.membership.ended else None,
-                "member_removed_by": held.membership.ended.actor if held.membership.ended else None}
+                "member_removed_by": held.membership.ended.actor if held.membership.ended else None,
+                **_validity_members("member_valid", held.membership)}
     return path
 
 
 def _change_members(name: str, change: BoundaryLine | None) -> dict[str, str | None]:
     return {f"{name}_at": change.at if change else None, f"{name}_by": change.actor if change else None}
+
+
+def _validity_members(name: str, period: ExistencePeriod) -> dict[str, str | None]:
+    valid_from, valid_until = period.validity
+    return {f"{name}_from": format_time(valid_from) or None, f"{name}_until": format_time(valid_until) or None}
 
 
 class CsvOutput:

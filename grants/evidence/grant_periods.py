@@ -23,7 +23,7 @@ from grants.models.history import (
     UserGrantPeriod,
     UserPeriod,
 )
-from grants.validity import VALIDITY_COLUMNS
+from grants.validity import VALIDITY_COLUMNS, Validity
 
 MAX_PERIODS = 500_000
 REVISIONS = ("from_revision", "until_revision")
@@ -71,17 +71,17 @@ class GrantPeriods:
         for user, permission, *validity, start, end in self.direct.get(address_id, ()):
             if ranges := reader.ranges(validity, start, end):
                 held[user].append(HeldPeriod(f"user:{reader.user_names.get(user, '')}", address, privilege_of(permission),
-                                             reader.period(start, end), None, ranges))
+                                             reader.period(validity, start, end), None, ranges))
         for group, permission, *validity, start, end in self.through_groups.get(address_id, ()):
             principal, privilege = f"group:{reader.group_names.get(group, '')}", privilege_of(permission)
-            grant, of_grant = reader.period(start, end), reader.ranges(validity, start, end)
+            grant, of_grant = reader.period(validity, start, end), reader.ranges(validity, start, end)
             for user, *member_validity, member_start, member_end in reader.memberships[group]:
                 if ranges := intersection(of_grant, reader.ranges(member_validity, member_start, member_end)):
                     count += 1
                     if count > max_through_groups:
                         raise_too_much()
-                    held[user].append(HeldPeriod(principal, address, privilege, grant, reader.period(member_start, member_end),
-                                                 ranges))
+                    membership = reader.period(member_validity, member_start, member_end)
+                    held[user].append(HeldPeriod(principal, address, privilege, grant, membership, ranges))
         return HeldOn(dict(held), count)
 
 
@@ -137,9 +137,9 @@ class GrantPeriodReader:
             last = min(last, revision)
         return ((first, last),) if first < last else ()
 
-    def period(self, start: int, end: int | None) -> ExistencePeriod:
+    def period(self, validity: Sequence[datetime | None], start: int, end: int | None) -> ExistencePeriod:
         return ExistencePeriod((start, end if end is not None else 2**63 - 1), self.changes[start],
-                      self.changes[end] if end is not None else None)
+                               self.changes[end] if end is not None else None, Validity(*validity))
 
     def _forget_if_full(self) -> None:
         if self._membership_count > MAX_PERIODS:

@@ -21,6 +21,7 @@ from grants.policies.grammar import (
     UnknownExpression,
 )
 from grants.policies.question import Question
+from grants.validity import Validity
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,22 @@ class BoundaryLine:
 
 @dataclass(frozen=True, slots=True)
 class ExistencePeriod:
-    """A period in which a grant or a membership existed. ended: None if it still exists at the end of the journal."""
+    """A period in which a grant or a membership existed.
+
+    ended: None if it still exists at the end of the journal. validity: when it counted, in time.
+    """
 
     range: Range
     started: BoundaryLine
     ended: BoundaryLine | None
+    validity: Validity
 
 
 @dataclass(frozen=True, slots=True)
 class HeldPeriod:
     """A path: one way in which a user held a privilege: by a grant to the user, or by a grant to a group and a membership in it.
 
-    ranges: the revisions in which both the grant and the membership existed.
+    ranges: the revisions in which both the grant and the membership were in force.
     """
 
     principal: str

@@ -23,6 +23,7 @@ from grants.evidence.signing import public_key
 from grants.journal import Author, current_head, current_revision
 from grants.lifecycle.services import delete_entity, register_entity
 from grants.principals.services import add_group, add_member, add_user, remove_member
+from grants.validity import Validity, format_time
 
 pytestmark = pytest.mark.django_db
 
@@ -95,6 +96,31 @@ def test_a_bundle_says_who_had_access_when_through_what_and_why(bundle, history)
     head = current_head()
     assert manifest["journal_head"]["revision"] == head.revision and manifest["journal_head"]["hash"] == head.hash
     assert "quarter end" in page and "user:eve" in page and "<script" not in page
+
+
+def test_a_bundle_shows_the_validity_of_grants_and_memberships(browse, history, sent_numbers, tmp_path,
+                                                               django_capture_on_commit_callbacks):
+    now = timezone.now().replace(microsecond=0)
+    grant, member = (Validity(now - timedelta(hours=2), now + timedelta(hours=hours)) for hours in (1, 2))
+    change_grants(author=OWNER, grant=[("user:eve", parse_address(ORDERS), "EXECUTE", grant),
+                                       ("group:readers", parse_address(ORDERS), "READ", grant)])
+    add_member(author=OWNER, user="eve", group="readers", validity=member)
+    request(browse("aud"), django_capture_on_commit_callbacks, since=str(current_revision()))
+    execute_evidence(number=sent_numbers[0])
+    content = read_bundle(browse, Evidence.objects.get(), tmp_path, heading="user:eve")
+    paths = {path["principal"]: path for row in content["rows"] if row["user"] == "user:eve" for path in row["paths"]}
+    direct, through = paths["user:eve"], paths["group:readers"]
+    of_grant = [format_time(grant.valid_from), format_time(grant.valid_until)]
+    of_member = [format_time(member.valid_from), format_time(member.valid_until)]
+    assert [direct["valid_from"], direct["valid_until"]] == [through["valid_from"], through["valid_until"]] == of_grant
+    assert [through["member_valid_from"], through["member_valid_until"]] == of_member
+    with zipfile.ZipFile(tmp_path / "evidence.zip") as archive:
+        rows = list(csv.DictReader(io.StringIO(archive.read("access.csv").decode())))
+        page = archive.read("report.html").decode()
+    assert [row["member_valid_until"] for row in rows if row["through"] == "group:readers"][0] == of_member[1]
+    assert {row["valid_until"] for row in rows if row["user"] == "user:max" and row["through"] == "user:max"} == {""}
+    assert "(grant valid from {} until {})".format(*of_grant) in page
+    assert "(membership valid from {} until {})".format(*of_member) in page
 
 
 @pytest.mark.parametrize("url", ["/journal/evidence/{}.zip", "/api/v1/evidence/{}/file"])
@@ -241,12 +267,12 @@ def test_evidence_of_a_namespace_has_the_rows_of_every_entity_inside_it(browse, 
     assertContains(browse("aud").get(f"{URL}/{whole.pk}/"), "with its contents")
 
 
-def read_bundle(browse, evidence, folder):
+def read_bundle(browse, evidence, folder, heading=ORDERS):
     """Download a bundle as evidence.zip. Return the content of access.json."""
     path = folder / "evidence.zip"
     path.write_bytes(b"".join(browse("aud").get(f"{URL}/{evidence.pk}.zip").streaming_content))
     with zipfile.ZipFile(path) as archive:
-        assert f"<code>{ORDERS}</code></h2>" in archive.read("report.html").decode()
+        assert f"<code>{heading}</code></h2>" in archive.read("report.html").decode()
         return json.loads(archive.read("access.json"))
 
 
