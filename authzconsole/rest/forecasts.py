@@ -8,6 +8,7 @@ from authzconsole.rest.framework.callers import check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import AddressText, Choice, NameText
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer, granted_as_json
 from authzconsole.rest.openapi.operations import api_operation
 from authzconsole.rest.policies import SourceSerializer
@@ -68,7 +69,7 @@ class DeletionForecastSerializer(serializers.Serializer):
     next = serializers.CharField(allow_null=True)
 
 
-class DeletionQuery(PageQuery):
+class DeletionQuery(PageQuery, PastQuery):
     namespace = AddressText(help_text="The address of a live namespace.")
     user = NameText(help_text="The user who would delete it.")
     generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
@@ -94,10 +95,11 @@ class DeletionForecasts(Endpoint):
 
     @api_operation(
         "forecasts_deletion", TAG, "Forecast the deletion of a namespace",
-        "Reports what would be deleted and what would remain, step by step, if the user deleted the namespace now, and what "
-        "would happen to its grants. Nothing is deleted. Returns 409 if the namespace is not live. For administrators "
-        "and auditors.",
+        "Reports what would be deleted and what would remain, step by step, if the user deleted the namespace now, or at "
+        "another time, and what would happen to its grants. Nothing is deleted. Returns 409 if the namespace is not live. For "
+        "administrators and auditors.",
         query=DeletionQuery, responses={200: DeletionForecastSerializer}, response_example=FORECAST_EXAMPLE, errors=[409])
+    @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         name = query.get("generation")

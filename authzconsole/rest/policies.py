@@ -12,6 +12,7 @@ from authzconsole.rest.framework.callers import any_account, author_of, changeab
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, api_operation, path_parameter
@@ -80,7 +81,8 @@ class CatalogueSerializer(GenerationSerializer):
 
 class ActiveSerializer(serializers.Serializer):
     name = serializers.ChoiceField(list(GENERATIONS))
-    proposed = serializers.CharField(required=False, help_text="With four eyes: the generation that an administrator proposed.")
+    proposed = serializers.CharField(required=False, help_text="With four eyes: the generation that an administrator proposed. "
+                                                              "Not in answers about an earlier state.")
 
 
 class CatalogueQuery(StrictSerializer):
@@ -113,10 +115,12 @@ POLICY_EXAMPLE = {
 
 class Generations(Endpoint):
     rules = {"GET": any_account}
+    queries = {"GET": PastQuery}
 
     @api_operation(
         "policies_list", TAG, "List the generations of rules", "Sorted by age, oldest first, without their policies.",
-        responses={200: GenerationsSerializer}, response_example={"items": [GENERATION_EXAMPLE]})
+        query=PastQuery, responses={200: GenerationsSerializer}, response_example={"items": [GENERATION_EXAMPLE]})
+    @reads_past
     def get(self, request: Request) -> Response:
         active = active_generation()
         return Response({"items": [_generation_as_json(generation, active) for generation in GENERATIONS.values()]})
@@ -143,13 +147,15 @@ class Catalogue(Endpoint):
 
 class ActiveGenerationDetail(Endpoint):
     rules = {"GET": any_account, "PUT": changeable_with(Capability.MANAGE_SETTINGS)}
+    queries = {"GET": PastQuery}
 
     @api_operation(
         "policies_active_retrieve", TAG, "Read the active generation",
         "Decisions use the active generation unless a request names another.",
-        responses={200: ActiveSerializer}, response_example={"name": "final"}, parameters=[ETAG])
+        query=PastQuery, responses={200: ActiveSerializer}, response_example={"name": "final"}, parameters=[ETAG])
+    @reads_past
     def get(self, request: Request) -> Response:
-        return _active_response()
+        return _active_response(has_proposal="as_of" not in self.query)
 
     @api_operation(
         "policies_active_change", TAG, "Activate a generation",
@@ -177,9 +183,9 @@ class ActiveGenerationDetail(Endpoint):
         return _active_response()
 
 
-def _active_response() -> Response:
+def _active_response(*, has_proposal: bool = True) -> Response:
     name = active_generation().name
-    proposal = latest_proposal()
+    proposal = latest_proposal() if has_proposal else None
     proposed = {"proposed": proposed_name(proposal)} if proposal else {}
     return Response({"name": name} | proposed, headers={"ETag": etag_of(name)})
 

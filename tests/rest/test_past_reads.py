@@ -4,6 +4,7 @@ import pytest
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
+from grants.active_generation import activate_generation, propose_generation
 from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.lifecycle.services import delete_entity, register_entity
@@ -56,6 +57,34 @@ def test_a_read_with_as_of_shows_the_earlier_state(by_session, past, path, read)
 def test_an_unknown_moment_is_refused(by_session, past, query, message):
     answer = by_session("ada").get(f"/grants?{query}")
     assert answer.status_code == 400 and message in answer.json()["detail"]
+
+
+def test_the_active_generation_is_that_of_then(by_session, past):
+    activate_generation(author=SETUP, name="core")
+    ada = by_session("ada")
+    assert (ada.get(f"/policies/active?as_of={past}").json(), ada.get("/policies/active").json()) == (
+        {"name": "final"}, {"name": "core"})
+    then = ada.get(f"/policies?as_of={past}").json()["items"]
+    assert [item["name"] for item in then if item["active"]] == ["final"]
+    assert by_session("dee").get(f"/policies/active?as_of={past}").status_code == 403
+
+
+def test_a_proposal_of_now_is_not_shown_with_an_earlier_state(by_session, past, settings):
+    settings.FOUR_EYES = True
+    propose_generation(author=SETUP, name="core")
+    ada = by_session("ada")
+    assert ada.get("/policies/active").json() == {"name": "final", "proposed": "core"}
+    assert ada.get(f"/policies/active?as_of={past}").json() == {"name": "final"}
+
+
+def test_a_forecast_is_about_the_state_and_the_time_of_the_question(by_session, past):
+    period = Validity.parse("2126-12-04T09:00:00Z", "2126-12-05T00:00:00Z")
+    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:lab"), Privilege.ADMIN, period)])
+    ada, path = by_session("ada"), "/forecasts/deletion?namespace=namespace:lab&user=out"
+    now, on_friday = ada.get(path).json(), ada.get(f"{path}&at=2126-12-04T10:00:00Z").json()
+    assert (now["verdict"], on_friday["verdict"], now["live"]) == ("refused", "complete", 1)
+    assert ada.get(f"{path}&as_of={past}").json()["live"] == 2
+    assert by_session("out").get(f"{path}&at=2126-12-04T10:00:00Z").status_code == 403
 
 
 def test_what_did_not_exist_is_not_found(by_session, past):
