@@ -76,11 +76,24 @@ def test_downloads_have_all_rows(ada):
     assert answer["Content-Disposition"] == 'attachment; filename="who-can.jsonl"'
     lines = list(csv.DictReader(io.StringIO(ada.get("/who-can.csv?entity=namespace:sales&contents=true").getvalue().decode())))
     assert len(lines) == sum(max(1, len(item["paths"])) for item in items)
-    assert set(lines[0]) == {"entity", "user", "operation", "principal", "granted_on", "privilege", "only"}
+    assert set(lines[0]) == {"entity", "user", "operation", "principal", "granted_on", "privilege", "only", "rule"}
+    assert {line["rule"] for line in lines if line["entity"] == "dataset:sales.orders" and line["operation"] == "read"} == {
+        "READ on the entity"}
     items = pages(ada, "/what-can?principal=group:operators", 1_000)
     answer = ada.get("/what-can.jsonl?principal=group:operators")
     assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
     assert len(ada.get("/what-can.csv?principal=group:operators").getvalue().splitlines()) > len(items)
+
+
+@pytest.mark.parametrize("generation", ["final", "existing"])
+def test_each_row_names_the_rule_that_the_policies_have(ada, generation):
+    rules = {(policy["kind"], policy["operation"]): policy["words"]
+             for policy in ada.get(f"/policies/{generation}").json()["policies"]}
+    for path in ("/who-can?entity=namespace:sales&contents=true", "/what-can?principal=user:ned"):
+        items = pages(ada, f"{path}&generation={generation}", 1_000)
+        assert items and all(item["rule"] == rules[item["entity"].partition(":")[0], item["operation"]] for item in items)
+    (item, *_) = pages(ada, "/who-can?entity=dataset:sales.orders&operation=ADMIN", 10)
+    assert item["rule"] == "ADMIN on the entity"
 
 
 @pytest.mark.parametrize(("path", "field"), [

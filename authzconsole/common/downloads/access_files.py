@@ -9,14 +9,16 @@ from authzconsole.common.downloads.table_files import table_file
 from entities.address import Address
 from grants.access.entity_pages import EntityAccess
 from grants.access.paths import Path, Ways
+from grants.access.requirements import rule_in_words
 from grants.access.who_can import UserAccess
+from grants.policies.policy import Generation
 
 EXTENSIONS = ("csv", "jsonl")
 
 
 def _table(name: str, *columns: str) -> Table:
     texts = tuple(Column(column, ColumnType.TEXT) for column in (*columns, "operation", "principal", "granted_on", "privilege"))
-    return Table(name, (*texts, Column("only", ColumnType.FLAG)), columns)
+    return Table(name, (*texts, Column("only", ColumnType.FLAG), Column("rule", ColumnType.TEXT)), columns)
 
 
 WHO_CAN, WHAT_CAN = _table("who-can", "entity", "user"), _table("what-can", "entity")
@@ -36,16 +38,23 @@ def ways_as_json(ways: Ways, *, is_complete: bool = False) -> dict:
             "complete": is_complete or ways.is_complete}
 
 
-def who_can_file(rows: Iterable[tuple[Address, UserAccess]], extension: str, name: str) -> StreamingHttpResponse:
+def permission_as_json(entity: Address, operation: str, generation: Generation) -> dict:
+    """Return the members of a permitted operation, without those of its paths."""
+    return {"entity": str(entity), "operation": operation, "rule": rule_in_words(generation, entity.kind, operation)}
+
+
+def who_can_file(rows: Iterable[tuple[Address, UserAccess]], generation: Generation, extension: str,
+                 name: str) -> StreamingHttpResponse:
     """Return the response with a line for each path (CSV), or for each operation of a user (JSON Lines)."""
-    flat = (({"entity": str(address), "user": access.user, "operation": operation}, ways)
+    flat = ((permission_as_json(address, operation, generation) | {"user": access.user}, ways)
             for address, access in rows for operation, ways in access.ways.items())
     return _file(flat, WHO_CAN, extension, name)
 
 
-def what_can_file(rows: Iterable[EntityAccess], extension: str, name: str) -> StreamingHttpResponse:
+def what_can_file(rows: Iterable[EntityAccess], generation: Generation, extension: str, name: str) -> StreamingHttpResponse:
     """Return the response with a line for each path (CSV), or for each operation on an entity (JSON Lines)."""
-    flat = (({"entity": str(row.address), "operation": operation}, ways) for row in rows for operation, ways in row.ways.items())
+    flat = ((permission_as_json(row.address, operation, generation), ways)
+            for row in rows for operation, ways in row.ways.items())
     return _file(flat, WHAT_CAN, extension, name)
 
 

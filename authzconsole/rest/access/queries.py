@@ -39,6 +39,7 @@ class PathSerializer(serializers.Serializer):
 
 class WaysSerializer(serializers.Serializer):
     operation = serializers.CharField()
+    rule = serializers.CharField(help_text="The rule of the operation in the generation, in words, such as `READ on the entity`.")
     paths = PathSerializer(many=True, help_text="The grants by which the operation is permitted, one for each way, sorted. "
                                                 "Empty if it needs no grant.")
     only = PathSerializer(many=True, help_text="The paths without which the operation would be denied.")

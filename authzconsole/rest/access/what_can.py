@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.downloads.access_files import ways_as_json, what_can_file
+from authzconsole.common.downloads.access_files import permission_as_json, ways_as_json, what_can_file
 from authzconsole.rest.access.queries import (
     PRIVILEGES,
     TAG,
@@ -56,7 +56,8 @@ class WhatCanSerializer(WaysSerializer):
 
 
 PATH = {"principal": "group:marketing-analytics", "entity": "dataset:sales.orders", "privilege": "READ"}
-EXAMPLE = {"entity": "dataset:sales.orders", "operation": "read", "paths": [PATH], "only": [PATH], "complete": True}
+EXAMPLE = {"entity": "dataset:sales.orders", "operation": "read", "rule": "READ on the entity", "paths": [PATH],
+           "only": [PATH], "complete": True}
 
 
 class WhatCan(Endpoint):
@@ -86,8 +87,9 @@ class _WhatCanFile(Endpoint):
     def get(self, request: Request) -> StreamingHttpResponse:
         _check_access(request, self.query)
         with state_of(self.query):
-            rows = _entities(request, self.query).all_rows()
-        return what_can_file(rows_in_state(self.query, rows), self.renderer_classes[0].format, "what-can")
+            entities = _entities(request, self.query)
+            rows = entities.all_rows()
+        return what_can_file(rows_in_state(self.query, rows), entities.generation, self.renderer_classes[0].format, "what-can")
 
 
 class WhatCanCsv(_WhatCanFile):
@@ -148,8 +150,8 @@ def _rows(entities: AccessibleEntities, after: Sequence | None, max_rows: int) -
     if after is not None:
         address = Address(after[0], after[1])
         for row in entities.access_to([address]):
-            yield from ({"entity": str(row.address), "operation": operation, **ways_as_json(ways)}
+            yield from (permission_as_json(row.address, operation, entities.generation) | ways_as_json(ways)
                         for operation, ways in row.ways.items() if operation > after[2])
     for row in entities.all_rows(address, max(10, max_rows // 4)):
         for operation, ways in row.ways.items():
-            yield {"entity": str(row.address), "operation": operation, **ways_as_json(ways)}
+            yield permission_as_json(row.address, operation, entities.generation) | ways_as_json(ways)

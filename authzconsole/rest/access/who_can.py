@@ -5,7 +5,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.downloads.access_files import ways_as_json, who_can_file
+from authzconsole.common.downloads.access_files import permission_as_json, ways_as_json, who_can_file
 from authzconsole.rest.access.queries import (
     PRIVILEGES,
     TAG,
@@ -27,6 +27,7 @@ from entities.selectors import entity_at
 from grants.access.access_lists import AccessList, OperationRow, Target
 from grants.access.people_pages import PATH_KINDS, PeopleFilter
 from grants.authority.stewards import sees_everything_in
+from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 200
 ABOUT = ("For administrators and auditors. Only active users; only operations with a rule. With `contents`, the rows are about "
@@ -61,8 +62,8 @@ class UserPathsExample:
     """The example in the document of the API."""
 
     PATH = {"principal": "group:marketing-analytics", "entity": "dataset:sales.orders", "privilege": "READ"}
-    ROW = {"entity": "dataset:sales.orders", "user": "sofia.lindqvist", "operation": "read", "paths": [PATH], "only": [PATH],
-           "complete": True}
+    ROW = {"entity": "dataset:sales.orders", "user": "sofia.lindqvist", "operation": "read", "rule": "READ on the entity",
+           "paths": [PATH], "only": [PATH], "complete": True}
 
 
 class WhoCan(Endpoint):
@@ -82,7 +83,7 @@ class WhoCan(Endpoint):
             identity = list_identity("who-can", query | {"generation": access.generation.name})
             after = position_in_list(query["cursor"], identity) if query["cursor"] else None
             rows, position = access.operation_page(after, query["limit"])
-            items = [_row_as_json(row) for row in rows]
+            items = [_row_as_json(row, access.generation) for row in rows]
         return Response({"items": items, "next": None if position is None else cursor_for(position, identity)})
 
 
@@ -93,8 +94,9 @@ class _WhoCanFile(Endpoint):
     def get(self, request: Request) -> StreamingHttpResponse:
         _check_access(request, self.query)
         with state_of(self.query):
-            rows = _access_list(self.query).all_rows(ROWS_PER_PAGE)
-        return who_can_file(rows_in_state(self.query, rows), self.renderer_classes[0].format, "who-can")
+            access = _access_list(self.query)
+            rows = access.all_rows(ROWS_PER_PAGE)
+        return who_can_file(rows_in_state(self.query, rows), access.generation, self.renderer_classes[0].format, "who-can")
 
 
 class WhoCanCsv(_WhoCanFile):
@@ -142,6 +144,6 @@ def _access_list(query: dict) -> AccessList:
                       query.get("sort") == "-user")
 
 
-def _row_as_json(row: OperationRow) -> dict:
-    return {"entity": str(row.address), "user": row.access.user, "operation": row.operation,
+def _row_as_json(row: OperationRow, generation: Generation) -> dict:
+    return {**permission_as_json(row.address, row.operation, generation), "user": row.access.user,
             **ways_as_json(row.access.ways[row.operation])}
