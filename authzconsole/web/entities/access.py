@@ -14,7 +14,7 @@ from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.links import PrincipalLink, address_link_to
 from authzconsole.web.shared.paging import Page, url_with
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
-from authzconsole.web.shared.past import past_revision_of
+from authzconsole.web.shared.past import past_moment_of
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
@@ -155,6 +155,6 @@ def _groups(request: HttpRequest, people: PeopleWithAccess) -> dict:
 def _downloads(request: HttpRequest, target: Target, where: PeopleFilter) -> list[tuple[str, str]]:
     query = {"entity": str(target.address), "contents": "true" if target.has_contents else "", "kind": target.kind,
              "operation": where.operation, "privilege": where.privilege, "q": where.text, "group": where.group,
-             "path": where.path_kind, "as_of": past_revision_of(request)}
+             "path": where.path_kind, "as_of": past_moment_of(request)}
     text = urlencode({name: value for name, value in query.items() if value}, safe=":")
     return [("CSV", f"{reverse('rest-who-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-who-can-jsonl')}?{text}")]

@@ -11,7 +11,7 @@ from authzconsole.web.shared.access_ways import way_rows
 from authzconsole.web.shared.links import address_link_to
 from authzconsole.web.shared.paging import Page, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
-from authzconsole.web.shared.past import past_revision_of
+from authzconsole.web.shared.past import past_moment_of
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
@@ -115,6 +115,6 @@ def _quantity(count: int, kind: str) -> str:
 def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> list[tuple[str, str]]:
     query = {"principal": principal, "q": where.text, "kind": where.kind, "namespace": where.namespace,
              "privilege": where.privilege, "operation": where.operation,
-             "as_of": past_revision_of(request)}
+             "as_of": past_moment_of(request)}
     text = urlencode({name: value for name, value in query.items() if value}, safe=":")
     return [("CSV", f"{reverse('rest-what-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-what-can-jsonl')}?{text}")]

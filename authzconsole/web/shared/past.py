@@ -46,16 +46,15 @@ class Past:
         return self.known is not None and self.revision < self.known.revision
 
 
-def past_revision_of(request: HttpRequest) -> str:
-    """Return the revision that the page shows, as text; empty for the present."""
+def past_moment_of(request: HttpRequest) -> str:
+    """Return the value of `as_of` for downloads with the same content as the page; empty for the present."""
     past = getattr(request, "past", None)
-    return str(past.revision) if past else ""
+    return past.link_text if past else ""
 
 
 def as_of_for_links(request: HttpRequest) -> str:
     """Return the parameter `as_of` of the page so that it means the same in every time zone."""
-    past = getattr(request, "past", None)
-    return past.link_text if past else text_parameter(request, "as_of")
+    return past_moment_of(request) or text_parameter(request, "as_of")
 
 
 def at_for_links(request: HttpRequest) -> str:
