@@ -34,7 +34,7 @@ from grants.errors import (
 from grants.journal import Author
 from grants.models import AccessRequest, RequestState, User
 from grants.policies.question import Question, QuestionError, context_members, question_from_json
-from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject
+from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject, request_with_key
 from grants.requests.own_steps import withdraw_request
 from grants.validity import Validity, format_time
 
@@ -80,6 +80,9 @@ def _endpoint(*methods: str) -> Callable:
 def submit_request(request: HttpRequest, caller: Caller, author: Author) -> HttpResponse:
     """Create a request (202), or return the one that was created with the same Idempotency-Key."""
     body = read_json_object(request, allows_surrogates=False)
+    # before the denial is checked, because it may have expired since the first attempt
+    if (key := _idempotency_key(request)) and (first := request_with_key(author.user_id, key)):
+        return _created_response(first)
     try:
         question = question_from_json(body, active_generation=caller.generation)
         draft = _draft(request, caller, body, question, _subject(caller, author, question))
@@ -94,7 +97,7 @@ def submit_request(request: HttpRequest, caller: Caller, author: Author) -> Http
         raise TaskProblem(400, str(error), "not_requestable") from None
     except GrantError as error:
         raise TaskProblem(400, str(error)) from None
-    return json_response(_task(created), status=202, headers={"Location": _url(created)})
+    return _created_response(created)
 
 
 @_endpoint("GET", "HEAD")
@@ -115,6 +118,14 @@ def cancel_request(request: HttpRequest, caller: Caller, author: Author, task: s
                           "task_expired" if is_expired else "invalid_task_state") from None
     except GrantError as error:
         raise TaskProblem(400, str(error)) from None
+
+
+def _created_response(created: AccessRequest) -> HttpResponse:
+    return json_response(_task(created), status=202, headers={"Location": _url(created)})
+
+
+def _idempotency_key(request: HttpRequest) -> str:
+    return request.headers.get("Idempotency-Key", "").strip()
 
 
 def _author(request: HttpRequest) -> Author:
@@ -151,7 +162,7 @@ def _draft(request: HttpRequest, caller: Caller, body: dict, question: Question,
     return RequestDraft(
         reason, [WantedAccess(question.known_target, question.operation, members)], subject=subject,
         requested_until=Validity.parse(None, wanted.get("requested_until")).valid_until,
-        idempotency_key=request.headers.get("Idempotency-Key", "").strip())
+        idempotency_key=_idempotency_key(request))
 
 
 def _request_of(task: str, author: Author) -> AccessRequest:

@@ -91,7 +91,7 @@ def create_request(*, author: Author, draft: RequestDraft) -> AccessRequest:
     reason, now = stored_text(draft.reason, "reason"), timezone.now()
     _check_content(draft, now)
     with request_transaction(author) as (head, account):
-        if draft.idempotency_key and (first := _request_with_key(account, draft.idempotency_key)):
+        if draft.idempotency_key and (first := request_with_key(account.pk, draft.idempotency_key)):
             return first
         subject = User.objects.filter(pk=(draft.subject or account).pk, is_active=True).first()
         if subject is None:
@@ -109,6 +109,11 @@ def create_request(*, author: Author, draft: RequestDraft) -> AccessRequest:
         named = "" if not draft.colleague else f"the access of user:{draft.colleague}"
         record_step(head, author, request, RequestEventKind.CREATED, reason, parts=() if draft.colleague else parts, detail=named)
     return request
+
+
+def request_with_key(account_id: int, key: str) -> AccessRequest | None:
+    """Return the request that the account created with this idempotency key."""
+    return AccessRequest.objects.select_related("subject").filter(creator=account_id, idempotency_key=key).first()
 
 
 def requested_questions(draft: RequestDraft, subject: User, generation: Generation) -> list[Question]:
@@ -140,10 +145,6 @@ def _check_content(draft: RequestDraft, now: datetime) -> None:
     Validity.between(None, draft.requested_until).check_not_over(now)
     if len(draft.idempotency_key) > AccessRequest._meta.get_field("idempotency_key").max_length:
         raise RequestError("the idempotency key is too long")
-
-
-def _request_with_key(account: User, key: str) -> AccessRequest | None:
-    return AccessRequest.objects.select_related("subject").filter(creator=account, idempotency_key=key).first()
 
 
 def _parts(draft: RequestDraft, subject: User) -> list[AccessRequestPart]:

@@ -155,7 +155,12 @@ def test_a_denial_binds_one_question_and_expires(pep, monkeypatch):
         problem(pep.post(PATH, QUESTION | WHY | denial), 410, "expired_denial")
     forged = signing.dumps(["user:out", "read", "dataset:sales.orders", "None", "False", "None", "None"], salt="other")
     problem(pep.post(PATH, QUESTION | WHY | {"denial": {"evaluation_id": forged}}), 400, "invalid_denial_binding")
-    assert pep.post(PATH, QUESTION | WHY | denial).status_code == 202
+    first = pep.post(PATH, QUESTION | WHY | denial, **{"Idempotency-Key": "k"})
+    assert first.status_code == 202
+    with monkeypatch.context() as later:
+        later.setattr("django.core.signing.time.time", lambda: timezone.now().timestamp() + 601)
+        repeated = pep.post(PATH, QUESTION | WHY | denial, **{"Idempotency-Key": "k"})
+    assert (repeated.status_code, repeated.json()) == (202, first.json())
     duplicate = problem(pep.post(PATH, QUESTION | WHY), 409, "duplicate_request")
     assert duplicate["task"]["id"] == f"arq_{AccessRequest.objects.get().pk}"
 
