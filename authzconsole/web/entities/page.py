@@ -20,6 +20,7 @@ from authzconsole.web.reports.namespace_readiness import readiness_section
 from authzconsole.web.shared.breadcrumbs import breadcrumbs_of
 from authzconsole.web.shared.guard import address_or_404, entity_or_404
 from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, entity_url
+from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import Address, AddressError, parse_address
@@ -117,6 +118,7 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
         "title_address_link": address_link_to(entity, is_linked=False), "describe_url": address_url("lifecycle-describe", entity),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
         "readiness_url": _readiness_url(request, entity),
+        "request_url": _request_url(request, entity),
         "hint": _hint(entity) if request.user.can_see_all else _own_hint(entity),
         "bulk_change_url": _bulk_change_url(request, entity),
         "new_kinds": child_kinds(entity.kind) if request.user.can_administer and entity.is_live else [],
@@ -142,6 +144,11 @@ def _readiness_url(request: HttpRequest, entity: Entity) -> str:
     can_read = request.user.can_see_all and request.user.can(Capability.READ_REPORTS)
     has_section = entity.kind == "namespace" and entity.is_live and can_read and is_now
     return f"{entity_tab_url(entity, 'ask')}#readiness" if has_section else ""
+
+
+def _request_url(request: HttpRequest, entity: Entity) -> str:
+    """Return the URL that requests access to the entity; empty for accounts that see everything."""
+    return "" if request.user.can_see_all else url_with_query("request-new", {"entity": entity})
 
 
 def _hint(entity: Entity) -> Hint | None:

@@ -197,6 +197,14 @@ def test_denials_and_missing_pages_lead_to_the_form(browse):
     assert "/requests/new" in browse("out").get("/my-access").content.decode()
 
 
+def test_the_page_of_a_visible_entity_leads_to_the_form(browse):
+    link = 'href="/requests/new?entity=dataset:sales.orders">Request access'
+    assert link in browse("dee").get("/entities/dataset:sales.orders").content.decode()
+    assert link not in browse("aud").get("/entities/dataset:sales.orders").content.decode()
+    form = browse("dee").get("/requests/new?entity=dataset:sales.orders").content.decode()
+    assert 'value="dataset:sales.orders"' in form and '<option value="truncate"' in form and '<option value="start"' not in form
+
+
 def test_lists_have_filters_pages_and_empty_states(browse, monkeypatch):
     assert "Nothing to decide" in browse("ada").get("/requests/").content.decode()
     assert "follow it here" in browse("out").get("/requests/").content.decode()
