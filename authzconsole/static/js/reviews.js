@@ -1,5 +1,5 @@
-// Answer the items of a review with the keyboard: j and k move, x selects, A selects all, K R S U answer, E signs off, ? shows the
-// keys.
+// Answer the items of a review with the keyboard: j and k move, x selects, A selects all, K R S U answer, M moves or returns, E signs off,
+// ? shows the keys.
 "use strict";
 
 (() => {

@@ -32,6 +32,10 @@ def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(page_o
     ned.get_by_role("button", name="Keep 3 items").wait_for()
     ned.get_by_role("link", name="Cancel").click()
     ned.keyboard.press("j")
+    ned.keyboard.press("Shift+M")
+    ned.get_by_role("heading", name="Return 1 item").wait_for()
+    ned.get_by_role("link", name="Cancel").click()
+    # the row is still selected
     ned.keyboard.press("Shift+K")
     ned.get_by_text("1 of 3 items answered").wait_for()
     notice, bar = (ned.locator(selector).bounding_box() for selector in (".notices .notice", ".review-bar"))
