@@ -63,6 +63,14 @@ PAGE_ENTRIES = (
     PageEntry("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
     PageEntry("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
     PageEntry("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
+    PageEntry("Limited access", "limited-access", "validity period expiry expired ends begins", (Capability.READ_ALL,)),
+    PageEntry("Request access", "request-new", "new ask permission denied"),
+    PageEntry("Approvers", "request-approvers", "requests group namespace", (Capability.READ_ALL,)),
+    PageEntry("Delegation", "delegation-limits", "limits owners", (Capability.READ_ALL,)),
+    PageEntry("Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)),
+    PageEntry("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
+    PageEntry("Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)),
+    PageEntry("Break-glass access", "journal-break-glass", "emergency", (Capability.READ_JOURNAL,)),
     PageEntry("Verify journal", "journal-proof", "proof hash chain head", (Capability.READ_JOURNAL,)),
     PageEntry("Security events", "journal-security-events", "sign-ins audit log", (Capability.READ_SECURITY_EVENTS,)),
     PageEntry("Webhooks", "journal-webhooks", "events notifications", (Capability.READ_JOURNAL,)),
@@ -70,6 +78,7 @@ PAGE_ENTRIES = (
     PageEntry("Sessions", "sessions", "signed in devices"),
     PageEntry("Password", "password", "change"),
     PageEntry("Second factor", "second-factor", "authenticator passkey recovery codes mfa"),
+    PageEntry("Time zone", "time-zone", "clock local utc"),
     PageEntry("API documentation", "rest-swagger", "rest openapi swagger"),
 )
 

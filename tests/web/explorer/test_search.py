@@ -113,7 +113,9 @@ def hits_of(response) -> dict[str, list[str]]:
     ("dee", {"people": ["dee"]}), ("user:DEE", {"people": ["dee"]}), ("user:oper", {}), ("Delilah", {"people": ["dee"]}),
     ("oper", {"groups": ["operators"]}), ("group:oper", {"groups": ["operators"]}),
     ("quarterly", {"plans": ["Quarterly cleanup"]}), ("plan {plan}", {"plans": ["Quarterly cleanup"]}),
-    ("ghost", {"reports": ["Ghost grants"]}), ("verify j", {"pages": ["Verify journal"]}), ("dataset:sales.or", {}), ("d", {}),
+    ("ghost", {"reports": ["Ghost grants"]}), ("verify j", {"pages": ["Verify journal"]}),
+    ("bundle", {"pages": ["Evidence"]}), ("expir", {"pages": ["Limited access"]}),
+    ("emergency", {"pages": ["Break-glass access"]}), ("dataset:sales.or", {}), ("d", {}),
 ])
 def test_administrators_and_auditors_also_find_people_groups_plans_reports_and_pages(text, hits, browse, cast):
     User.objects.filter(username="dee").update(first_name="Delilah")
