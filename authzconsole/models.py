@@ -228,6 +228,7 @@ class MaintenanceTask(models.TextChoices):
     JOURNAL_VERIFICATION = "journal-verification", "Journal verification"
     JOURNAL_ANCHOR = "journal-anchor", "Journal anchor"
     BACKUP = "backup", "Backup"
+    EXPIRY_MAIL = "expiry-mail", "E-mail about ended access"
 
 
 class MaintenanceRecord(models.Model):

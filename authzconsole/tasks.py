@@ -10,6 +10,7 @@ from authzconsole.common.security_events.shipping import ship_security_events
 from authzconsole.common.webhooks.delivery import deliver_webhook, dispatch_webhooks
 from authzconsole.evidence import execution, services
 from authzconsole.mail.break_glass_mail import send_break_glass_mail
+from authzconsole.mail.expiry_mail import send_expiry_mail
 from authzconsole.mail.request_mail import sweep_requests
 from authzconsole.models import MaintenanceTask
 from authzconsole.reviews import execution as reviews
@@ -70,11 +71,12 @@ def catch_up_history():
 
 @shared_task(name="authzconsole.period_lines", ignore_result=True)
 def write_lines_of_periods():
-    """Write the journal lines about periods that began or ended. They take effect without these lines."""
+    """Write the journal lines about periods that began or ended, and notify users. Periods take effect without this."""
     try:
         write_period_lines()
     except JournalReadOnly as error:
         logger.warning("the journal lines about periods wait: %s", error)
+    send_expiry_mail()
 
 
 @shared_task(name="authzconsole.webhooks_dispatch", ignore_result=True)

@@ -23,7 +23,8 @@ from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership, PeriodPosition
 from grants.validity import VALIDITY_COLUMNS, Validity, next_change_of_time
 
 AUTHOR = Author("periods")
-ACTIONS = dict(zip(VALIDITY_COLUMNS, ("begin", "expire"), strict=True))
+EXPIRE_ACTION = "expire"
+ACTIONS = dict(zip(VALIDITY_COLUMNS, ("begin", EXPIRE_ACTION), strict=True))
 # A transaction holds the lock of the journal, for which every other change waits.
 LINES_PER_TRANSACTION = 1_000
 # The queue of the task also serves other tasks. The next task continues.

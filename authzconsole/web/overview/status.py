@@ -30,7 +30,13 @@ CHECK_TITLES = {"database": "Database", "migrations": "Migrations", "redis": "Re
 MAX_NAMES = 10
 # the task runs more often; one missed run is no problem
 LATE_AFTER = {MaintenanceTask.JOURNAL_VERIFICATION: timedelta(hours=48), MaintenanceTask.JOURNAL_ANCHOR: timedelta(minutes=30),
-              MaintenanceTask.BACKUP: timedelta(days=7)}
+              MaintenanceTask.BACKUP: timedelta(days=7), MaintenanceTask.EXPIRY_MAIL: timedelta(minutes=30)}
+NOT_DONE_YET = {MaintenanceTask.JOURNAL_VERIFICATION: "not verified yet; a worker does it once a day",
+                MaintenanceTask.JOURNAL_ANCHOR: "not anchored yet",
+                MaintenanceTask.BACKUP: "no backup was written with `manage.py backup`",
+                MaintenanceTask.EXPIRY_MAIL: "not sent yet; a worker does it twice a minute"}
+DONE = {MaintenanceTask.JOURNAL_VERIFICATION: "intact, and the tables contain what it says",
+        MaintenanceTask.JOURNAL_ANCHOR: "written", MaintenanceTask.BACKUP: "written", MaintenanceTask.EXPIRY_MAIL: "sent"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +73,20 @@ def _task_rows(head: JournalHead, records: dict[str, MaintenanceRecord]) -> Iter
     for task in MaintenanceTask:
         if task == MaintenanceTask.JOURNAL_ANCHOR and not settings.JOURNAL_ANCHOR:
             yield StatusRow(task.label, "", "off: JOURNAL_ANCHOR names no place outside the database")
+        elif task == MaintenanceTask.EXPIRY_MAIL and not settings.EMAIL_HOST:
+            yield StatusRow(task.label, "", "off: EMAIL_HOST names no mail server")
         else:
             yield _task_row(task, records.get(task), head)
 
 
 def _task_row(task: MaintenanceTask, record: MaintenanceRecord | None, head: JournalHead) -> StatusRow:
     if record is None:
-        texts = {MaintenanceTask.JOURNAL_VERIFICATION: "not verified yet; a worker does it once a day",
-                 MaintenanceTask.BACKUP: "no backup was written with `manage.py backup`"}
-        return StatusRow(task.label, "attention", texts.get(task, "not anchored yet"))
+        return StatusRow(task.label, "attention", NOT_DONE_YET[task])
     later_lines = max(0, head.revision - record.revision)
     if not record.is_ok:
         return StatusRow(task.label, "bad", record.text, record, later_lines)
     is_late = timezone.now() - record.at > LATE_AFTER[task]
-    texts = {MaintenanceTask.JOURNAL_VERIFICATION: "intact, and the tables contain what it says",
-             MaintenanceTask.BACKUP: record.text}
-    text = texts.get(task, "written") + (", but long ago" if is_late else "")
+    text = (record.text or DONE[task]) + (", but long ago" if is_late else "")
     return StatusRow(task.label, "attention" if is_late else "good", text, record, later_lines)
 
 

@@ -42,6 +42,7 @@ def test_the_page_has_the_checks_of_readyz_and_says_what_never_happened(browse, 
         "Journal verification": ("attention", "not verified yet; a worker does it once a day"),
         "Journal anchor": ("", "off: JOURNAL_ANCHOR names no place outside the database"),
         "Backup": ("attention", "no backup was written with `manage.py backup`"),
+        "E-mail about ended access": ("", "off: EMAIL_HOST names no mail server"),
         "Names": ("good", "no two users or groups have names that differ only in case")}
     assert "1 problem found." in page_html(response)
 
@@ -104,10 +105,12 @@ def test_a_new_result_replaces_the_last_one():
     assert (record.is_ok, record.revision, record.text) == (True, 4, "monday.tar")
 
 
-def test_old_results_and_a_read_only_console_are_marked(browse):
+def test_old_results_and_a_read_only_console_are_marked(browse, settings):
+    settings.EMAIL_HOST = "mail.example.com"
     record_maintenance(MaintenanceTask.BACKUP, revision=1, details="monday.tar")
     MaintenanceRecord.objects.update(at=timezone.now() - timedelta(days=9))
     JournalHead.objects.update(hash="0" * 64)
     page = rows(browse("aud").get("/status"))
     assert page["Backup"] == ("attention", "monday.tar, but long ago")
+    assert page["E-mail about ended access"] == ("attention", "not sent yet; a worker does it twice a minute")
     assert page["Changes"][0] == "bad" and page["Changes"][1].startswith("The console is read-only: ")

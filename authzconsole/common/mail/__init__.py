@@ -1,0 +1,1 @@
+"""Send e-mail to one recipient after the other."""
