@@ -29,8 +29,10 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
                         f"new report")
     with transaction.atomic():
         renewed = RENEWALS[plan.origin](author, plan)
-        # otherwise the person who made the plan could renew it to become a second person, or make another plan of it
-        makers = makers_of(plan) if _has_same_items(renewed, plan) else makers_of(plan).union(renewed.maker_ids)
+        # Otherwise the person who made the plan could renew it to become a second person, or make another plan of it. A plan that
+        # was applied or discarded proposes nothing any more, so the person who renews it proposes its changes again.
+        is_same = plan.is_proposed and _has_same_items(renewed, plan)
+        makers = makers_of(plan) if is_same else makers_of(plan).union(renewed.maker_ids)
         renewed.maker_ids = sorted(makers)
         renewed.save(update_fields=["maker_ids"])
         if plan.is_proposed:

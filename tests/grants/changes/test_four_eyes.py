@@ -16,7 +16,7 @@ from grants.errors import GrantError, ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.lifecycle.services import delete_entity, register_entity
 from grants.models import GroupGrant, Plan, Role, User, UserGrant
-from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan
+from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.principals.membership_changes import MembershipItem, change_memberships
@@ -244,6 +244,25 @@ def test_renewing_and_undoing_do_not_make_a_second_person(author):
     again = create_inverse_plan(author=author("ada"), plan_id=undo.pk)
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
         apply_plan(author=author("ada"), plan_id=again.pk)
+
+
+@pytest.mark.parametrize("end", ["applied", "discarded"])
+def test_a_plan_that_proposes_nothing_any_more_is_no_plan_of_another_person(author, end):
+    """Otherwise one administrator could renew and apply an old plan of a colleague alone, also one that gives it access."""
+    User.objects.create(username="cat", role=Role.ADMINISTRATOR)
+    plan = plan_of(author("ada"), ("user:bob", ORDERS, READ))
+    if end == "applied":
+        apply_plan(author=author("cat"), plan_id=plan.pk)
+        revoke_by_plan = create_inverse_plan(author=author("bob"), plan_id=plan.pk)
+        apply_plan(author=author("ada"), plan_id=revoke_by_plan.pk)
+    else:
+        discard_plan(author=author("ada"), plan_id=plan.pk)
+    for _ in range(2):
+        plan = renew_plan(author=author("bob"), plan_id=plan.pk)
+        with pytest.raises(SecondPersonRequired, match="concerns the person who makes it, and you made it"):
+            apply_plan(author=author("bob"), plan_id=plan.pk)
+    assert not UserGrant.objects.filter(user__username="bob").exists()
+    assert apply_plan(author=author("cat"), plan_id=plan.pk).state == "applied"
 
 
 def test_a_plan_of_an_earlier_version_is_known_by_the_name_of_its_maker(author):
