@@ -16,7 +16,7 @@ from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
 from grants.bulk_rows import database_time
-from grants.changes.authority import administrator_transaction, check_can_manage, check_capability
+from grants.changes.authority import administrator_transaction, check_can_manage_account, check_capability
 from grants.changes.outcomes import Outcome
 from grants.evaluation.raw_statement import fetch_rows
 from grants.journal import Author, Change, append_to_journal
@@ -185,7 +185,7 @@ def _check_owner(name: str, user: User | None, scopes: list[str], author: Author
     if TokenScope.ADMINISTER in scopes and not user.can(*CHANGING_CAPABILITIES):
         raise TokenError(f"{user} is not an administrator of this console, so its tokens cannot have the scope "
                          f"`{TokenScope.ADMINISTER}`")
-    check_can_manage(author, user.role)
+    check_can_manage_account(author, user)
     for scope, capability in SERVICE_SCOPES.items():
         if user.is_service and scope in scopes:
             check_capability(author, capability)

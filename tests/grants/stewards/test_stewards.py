@@ -5,6 +5,8 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from authzconsole.common.tokens import create_token
+from authzconsole.models import ApiToken
 from entities.address import parse_address
 from entities.models import Entity
 from grants.authority.rights import approvers_of, can_change_some_grants, can_see_holders, is_approver
@@ -94,6 +96,19 @@ def test_only_administrators_assign_stewards(name, cast):
     for change in (add_steward, remove_steward):
         with pytest.raises(GrantError):
             change(author=author, namespace=NAMESPACE, principal="user:out")
+
+
+def test_a_security_administrator_creates_no_token_of_a_service_account_that_is_a_steward(cast):
+    """The token would read everything in the namespace, which the role of its creator does not allow."""
+    sec = create_role_accounts()["sec"]
+    add_user(author=SETUP, name="robot", is_service=True)
+    options = {"owner": "robot", "name": "t", "scopes": ["read"], "days": 1}
+    assert create_token(author=Author("sec", user_id=sec.pk), **options).token.owner.username == "robot"
+    add_steward(author=SETUP, namespace=NAMESPACE, principal="user:robot")
+    with pytest.raises(NotAdministrator):
+        create_token(author=Author("sec", user_id=sec.pk), **options)
+    assert ApiToken.objects.count() == 1
+    assert create_token(author=Author("ada", user_id=cast["ada"].pk), **options).secret
 
 
 def test_stewards_end_with_their_user_or_group_and_the_journal_agrees_with_the_tables(db):
