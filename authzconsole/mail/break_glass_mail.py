@@ -4,13 +4,13 @@ A use without `notified_at` is due, so no message is lost if the worker or Redis
 """
 
 import logging
-from smtplib import SMTPRecipientsRefused, SMTPSenderRefused
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.urls import reverse
 from django.utils import timezone
 
+from authzconsole.common.mail.sending import send_message
 from authzconsole.mail.times import time_in_mail
 from grants.models import BreakGlassUse, User
 from grants.roles.capabilities import Capability, roles_with
@@ -44,10 +44,8 @@ def _send(use: BreakGlassUse, addresses: list[str], connection) -> int:
     sent = 0
     for address in addresses:
         try:
-            sent += EmailMessage(f"Break-glass access of {use.account_name}", _text(use), to=[address],
-                                 connection=connection).send()
-        except (SMTPRecipientsRefused, SMTPSenderRefused) as error:
-            logger.warning("the mail server refused an e-mail about %s (%s)", use, type(error).__name__)
+            sent += send_message(EmailMessage(f"Break-glass access of {use.account_name}", _text(use), to=[address],
+                                              connection=connection), use)
         except OSError:
             # the next call sends it to everybody again
             BreakGlassUse.objects.filter(pk=use.pk).update(notified_at=None)

@@ -6,7 +6,6 @@ The events are the queue: an event without `notified_at` is due. So no message i
 import logging
 from collections.abc import Iterator
 from datetime import timedelta
-from smtplib import SMTPRecipientsRefused, SMTPSenderRefused
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
@@ -14,6 +13,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
 
+from authzconsole.common.mail.sending import send_message
 from grants.models import AccessRequest, AccessRequestEvent, RequestEventKind, User
 from grants.requests.approvers import approver_accounts
 from grants.requests.disclosure import view_of
@@ -62,9 +62,7 @@ def _send(event: AccessRequestEvent, connection) -> int:
     for message in _messages(event):
         message.connection = connection
         try:
-            sent += message.send()
-        except (SMTPRecipientsRefused, SMTPSenderRefused) as error:
-            logger.warning("the mail server refused an e-mail about %s (%s)", event.request, type(error).__name__)
+            sent += send_message(message, event.request)
         except OSError:
             # the next sweep sends this event to everybody again
             AccessRequestEvent.objects.filter(pk=event.pk).update(notified_at=None)

@@ -2,13 +2,13 @@
 
 import logging
 from collections.abc import Mapping
-from smtplib import SMTPRecipientsRefused, SMTPSenderRefused
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.template.loader import render_to_string
 from django.urls import reverse
 
+from authzconsole.common.mail.sending import send_message
 from entities.vocabulary import quantity
 from grants.models import User
 from grants.models.reviews import Campaign
@@ -33,10 +33,7 @@ def remind_reviewers(campaign: Campaign, *, counts: Mapping[int, int] | None = N
             for reviewer in reviewers:
                 message = _message(campaign, reviewer, counts[reviewer.pk], is_first)
                 message.connection = connection
-                try:
-                    sent += message.send()
-                except (SMTPRecipientsRefused, SMTPSenderRefused) as error:
-                    logger.warning("the mail server refused an e-mail about %s (%s)", campaign, type(error).__name__)
+                sent += send_message(message, campaign)
     except OSError as error:
         logger.error("reminders of %s were not sent, because the mail server failed (%s)", campaign, type(error).__name__)
     return sent
