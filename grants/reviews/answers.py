@@ -1,7 +1,8 @@
 """Answer items, alone or in bulk, undo answers, and move items to other reviewers.
 
-Reviewers answer only their items; administrators and approvers answer all. No account answers an item about its own access or
-that of the creator of its API token. Each call writes one journal line with counts.
+Reviewers answer only their items; administrators and approvers answer all. No account answers an item about its own access, that
+of the creator of its API token, or that of a service account for which it created an API token. Each call writes one journal line
+with counts.
 """
 
 from collections.abc import Collection, Iterator
@@ -15,7 +16,7 @@ from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import quantity
-from grants.changes.persons import accounts_of
+from grants.changes.persons import accounts_of, with_service_accounts
 from grants.errors import NotAdministrator
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.models import JournalHead, User
@@ -78,13 +79,14 @@ class AnswerOutcome:
 
 
 def preview_answer(*, account: User, campaign: Campaign, selection: ItemSelection) -> AnswerPreview:
-    """Return what an answer to these items would change. Runs three queries."""
+    """Return what an answer to these items would change. Runs four queries."""
     items = selection.of(answerable_items(account, campaign))
-    others = items.exclude(concern_condition(account))
+    own = concern_condition(account, with_service_accounts({account.pk}))
+    others = items.exclude(own)
     row = others.aggregate(count=Count("id"), answered=Count("id", filter=~Q(answer=Answer.OPEN)),
                            strands=Count("id", filter=Q(admins_left__isnull=False)))
     by_source = dict(others.order_by().values_list("source").annotate(total=Count("id")).values_list("source", "total"))
-    return AnswerPreview(**row, own=items.filter(concern_condition(account)).count(), by_source=by_source)
+    return AnswerPreview(**row, own=items.filter(own).count(), by_source=by_source)
 
 
 def answer_items(*, author: Author, campaign: Campaign, selection: ItemSelection, answer: str, comment: str = "",
@@ -96,7 +98,7 @@ def answer_items(*, author: Author, campaign: Campaign, selection: ItemSelection
     """
     _check_answer(answer, comment, new_until)
     with _open_campaign(author, campaign) as (head, account):
-        items, own = _selected_items(account, campaign, selection, max_items, person=accounts_of(author))
+        items, own = _selected_items(account, campaign, selection, max_items, person=_person_of(author))
         if answer == Answer.SHORTEN:
             _check_shortens(items, new_until)
         before = counts_by_reviewer(items)
@@ -121,13 +123,15 @@ def assign_items(*, author: Author, campaign: Campaign, selection: ItemSelection
     """Move items to another reviewer, or with an empty name to the escalation of the campaign. Their answers are undone.
 
     Reviewers can only move their items to the escalation, because naming accounts would show which exist. Items about the new
-    reviewer are not moved.
+    reviewer are not moved. Items about the author's own access only move to the escalation, and only without an answer: otherwise
+    the author could choose who reviews it, and undo the answers of others.
     """
     _check_comment(comment)
     with _open_campaign(author, campaign) as (head, account):
         if reviewer and not account.can(Capability.APPROVE):
             raise ReviewError("only administrators can choose a reviewer: return the items instead", field="reviewer")
-        items, own = _selected_items(account, campaign, selection, max_items, includes_own=True)
+        items, own = _selected_items(account, campaign, selection, max_items, person=_person_of(author),
+                                     includes_open_own=not reviewer)
         targets = _reviewer_by_name(reviewer) if reviewer else escalation_reviewers(campaign)
         moved = move_items(campaign, items, targets, escalated=not reviewer)
         target = f"user:{reviewer}" if reviewer else "the escalation"
@@ -199,21 +203,30 @@ def _open_campaign(author: Author, campaign: Campaign) -> Iterator[tuple[Journal
         yield head, account
 
 
-def _selected_items(account: User, campaign: Campaign, selection: ItemSelection, max_items: int, *, person: Collection[int] = (),
-                    includes_own: bool = False) -> tuple[QuerySet[ReviewItem], int]:
+def _person_of(author: Author) -> set[int]:
+    """Return the keys of the accounts of the author's person, with the service accounts that it can act as."""
+    return with_service_accounts(accounts_of(author))
+
+
+def _selected_items(account: User, campaign: Campaign, selection: ItemSelection, max_items: int, *, person: Collection[int],
+                    includes_open_own: bool = False) -> tuple[QuerySet[ReviewItem], int]:
     """Return the selected items that the account may answer, and the number of skipped items about the account.
 
-    person: the keys of the accounts of the person who answers.
+    person: the keys of the accounts of the person who answers. includes_open_own: do not skip such items without an answer.
     """
-    selected, concern = selection.of(answerable_items(account, campaign)), concern_condition(account, person)
-    items = selected if includes_own else selected.exclude(concern)
+    selected, skipped = selection.of(answerable_items(account, campaign)), concern_condition(account, person)
+    if includes_open_own:
+        skipped &= ~Q(answer=Answer.OPEN)
+    items = selected.exclude(skipped)
     count = items[: max_items + 1].count()
-    own = 0 if includes_own else selected.filter(concern)[: max_items + 1].count()
+    own = selected.filter(skipped)[: max_items + 1].count()
     if count > max_items:
         raise ReviewError(f"more than {max_items:,} items are selected, which is the limit: use a narrower filter", field="items")
     if not count:
-        raise ReviewError("these items are about your own access, so another reviewer must answer them: return them" if own else
-                          "no item is selected that you can answer", field="items")
+        if not own:
+            raise ReviewError("no item is selected that you can answer", field="items")
+        raise ReviewError("these items are about your own access, so another reviewer must " + (
+            "move them, because they have an answer" if includes_open_own else "answer them: return them"), field="items")
     return items, own
 
 

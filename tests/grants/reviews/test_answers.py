@@ -9,6 +9,7 @@ from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.errors import NotAdministrator
 from grants.journal import Author, current_revision
+from grants.models import User
 from grants.models.reviews import CampaignState, ReviewItem
 from grants.principals.services import add_member, set_user_active
 from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
@@ -151,6 +152,21 @@ def test_items_are_returned_to_the_escalation_and_assigned_by_administrators(cam
     item.refresh_from_db()
     assert item.reviewer is None
     check_shares(campaign)
+
+
+def test_nobody_undoes_or_directs_the_answer_about_their_own_access(campaign):
+    own = item_of(campaign, "user:ada", "dataset:hr.salaries")
+    User.objects.filter(username="out").update(role="administrator")
+    with pytest.raises(ReviewError, match="about your own access"):
+        assign_items(author=by("ada"), campaign=campaign, selection=one(own), reviewer="out")
+    assign_items(author=by("ada"), campaign=campaign, selection=one(own))
+    answer_items(author=by("out"), campaign=campaign, selection=one(own), answer="revoke")
+    for reviewer in ("", "out"):
+        with pytest.raises(ReviewError, match="about your own access"):
+            assign_items(author=by("ada"), campaign=campaign, selection=one(own), reviewer=reviewer)
+    assert assign_items(author=by("ada"), campaign=campaign, selection=ALL).own == 1
+    own.refresh_from_db()
+    assert own.answer == "revoke"
 
 
 def test_a_part_is_signed_off_when_every_item_has_an_answer(campaign):

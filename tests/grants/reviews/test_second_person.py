@@ -7,7 +7,9 @@ import pytest
 from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
+from entities.address import parse_address
 from grants.changes.recent_changes import recent_change_count
+from grants.changes.services import change_grants
 from grants.errors import SecondPersonRequired
 from grants.journal import Author
 from grants.models import Role, User
@@ -15,7 +17,7 @@ from grants.models.reviews import ReviewItem
 from grants.plans.apply import apply_plan
 from grants.principals.renaming import rename_user
 from grants.principals.services import add_user
-from grants.reviews.answers import ItemSelection, answer_items
+from grants.reviews.answers import ItemSelection, answer_items, preview_answer
 from grants.reviews.campaigns import CampaignOptions, create_campaign
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import claim_finish, close_campaign, create_result_plans, request_finish
@@ -94,6 +96,18 @@ def test_a_token_of_a_service_account_does_not_answer_about_its_creator():
         answer_items(author=robot, campaign=campaign, selection=ItemSelection([own.pk]), answer="keep")
     assert answer_items(author=robot, campaign=campaign, selection=ALL, answer="keep").own == 2
     assert not ReviewItem.objects.filter(principal_name="dee").exclude(answer="").exists()
+
+
+def test_a_person_does_not_answer_about_its_service_account():
+    User.objects.filter(username="dee").update(role=Role.ADMINISTRATOR)
+    change_grants(author=COMMAND, grant=[("user:robot", parse_address("dataset:sales.orders"), "READ")])
+    campaign = open_campaign(scope={"user": "robot"})
+    selection = ItemSelection([item_of(campaign, "user:robot", "dataset:sales.orders").pk])
+    by("robot", token_by="dee")
+    with pytest.raises(ReviewError, match="about your own access"):
+        answer_items(author=by("dee"), campaign=campaign, selection=selection, answer="keep")
+    assert preview_answer(account=User.objects.get(username="dee"), campaign=campaign, selection=selection).own == 1
+    assert answer_items(author=by("bob"), campaign=campaign, selection=selection, answer="keep").count == 1
 
 
 def test_a_deadline_at_the_end_of_the_calendar_does_not_stop_the_sweep():
