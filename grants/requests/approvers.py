@@ -67,6 +67,16 @@ class ApproverScope:
         """Return whether the account decides about everything in the namespace of the part."""
         return self.decides_all or part.namespace in self.namespaces
 
+    def can_see_effect(self, grants: Iterable[MissingGrant]) -> bool:
+        """Return whether the account may learn what these grants change, and who holds them: it decides about each address.
+
+        A part can need grants elsewhere, such as on the artifact of an application. Runs a query for each of these addresses.
+        """
+        if self.decides_all or self.account.can_see_all:
+            return True
+        others = {address for address, _ in grants if not self._is_in_namespaces(address)}
+        return len(others) <= MAX_GRANTS_CHECKED and all(is_approver(self.account, address) for address in others)
+
     def grant_fault(self, grants: Iterable[MissingGrant], period: Validity) -> str:
         """Return why the account may not approve these grants for a period; empty if it may."""
         if self.decides_all:
@@ -167,7 +177,8 @@ def approver_accounts(request: AccessRequest) -> list[User]:
     accounts = {user.pk: user for user in User.objects.filter(
         role__in=roles_with(Capability.APPROVE), is_active=True, is_service=False)[:MAX_APPROVERS]}
     for part in request.parts.all():
-        if part.address is None:
+        # only accounts that approve everything decide about hidden parts
+        if part.address is None or part.is_hidden:
             continue
         groups = NamespaceApprovers.objects.filter(namespace=part.namespace).values("group")
         members = Membership.objects.filter(in_force_condition(), group__in=groups).values("user")

@@ -1,7 +1,7 @@
 """What an approver sees about a part: the proposals, the current access of the requester, and what colleagues hold."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from entities.address import Address
 from entities.models import Entity, State
@@ -17,6 +17,7 @@ from grants.policies.decide import is_permitted
 from grants.policies.explain import NOT_REGISTERED
 from grants.policies.grammar import has
 from grants.policies.question import Question
+from grants.requests.approvers import ApproverScope
 from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import in_force_condition
 
@@ -39,25 +40,27 @@ class ColleagueAccess:
 class PartBackground:
     """A part as its approvers see it.
 
-    proposals: the narrowest first. fault: why there are none.
+    proposals: the narrowest first, but those whose effect the approver may not see last. fault: why there are none.
+    visible_effects: the proposals whose effect the approver may see.
     state: the state of the address, or `not registered`; empty for a membership.
     held: the privileges of the requester on the address, each with the principal that holds the grant.
-    colleagues: how many colleagues have the access of the narrowest proposal.
+    colleagues: how many colleagues have the access of the first proposal; None if the approver may not see its effect.
     nearby: the first entities in the namespace on which the requester holds a privilege. nearby_count: their total number.
     """
 
     part: AccessRequestPart
     proposals: tuple[Proposal, ...]
+    visible_effects: frozenset[Proposal]
     fault: str
     state: str
     held: Mapping[Privilege, str]
-    colleagues: ColleagueAccess
+    colleagues: ColleagueAccess | None
     nearby: tuple[Address, ...]
     nearby_count: int
 
 
-def part_background(request: AccessRequest, part: AccessRequestPart, *, shows_namespace: bool) -> PartBackground:
-    """Return what an approver sees. shows_namespace: whether the approver may see the namespace of the address.
+def part_background(request: AccessRequest, part: AccessRequestPart, scope: ApproverScope) -> PartBackground:
+    """Return what the approver with this scope sees.
 
     The request must have a subject. The number of queries depends on the number of proposals only.
     """
@@ -69,13 +72,22 @@ def part_background(request: AccessRequest, part: AccessRequestPart, *, shows_na
         proposals, fault = [], str(error)
     if not proposals and not fault:
         fault = f"group:{part.group_name} does not exist" if part.group_name else "no grant permits this"
+    visible = [proposal for proposal in proposals if scope.can_see_effect(proposal.grants)]
+    shown = (*visible, *(replace(proposal, beyond=None) for proposal in proposals if proposal not in visible))
+    first = shown[0] if shown else Proposal()
     address = part.address
     entity = entity_at(address) if address else None
+    shows_namespace = scope.account.can_see_all or scope.decides_namespace(part)
     nearby, nearby_count = _nearby(subject, entity) if shows_namespace else ((), 0)
     return PartBackground(
-        part, tuple(proposals), fault, "" if address is None else entity.state if entity else NOT_REGISTERED,
-        _held_privileges(subject, address) if address else {}, _colleagues(subject, proposals[0] if proposals else Proposal()),
-        nearby, nearby_count)
+        part, shown, frozenset(visible), fault, "" if address is None else entity.state if entity else NOT_REGISTERED,
+        _held_privileges(subject, address) if address else {},
+        _colleagues(subject, first) if first in visible or not shown else None, nearby, nearby_count)
+
+
+def can_see_effect(chosen: Iterable[tuple[PartBackground, Proposal]]) -> bool:
+    """Return whether the approver may see the effect of the chosen proposals together."""
+    return all(proposal in background.visible_effects for background, proposal in chosen)
 
 
 def _held_privileges(subject: User, address: Address) -> Mapping[Privilege, str]:

@@ -11,7 +11,7 @@ from authzconsole.mail.request_mail import send_due_mail
 from authzconsole.tasks import sweep_access_requests
 from entities.address import parse_address
 from grants.models import AccessRequest, AccessRequestEvent, RequestState, User
-from grants.requests.approvers import set_namespace_approvers
+from grants.requests.approvers import set_namespace_approvers, visible_requests
 from grants.requests.decide import ask_back
 from tests.grants.requests.test_requests import approve, author, request_access
 from tests.support.authors import COMMAND
@@ -81,6 +81,15 @@ def test_an_email_names_only_what_its_recipient_may_see():
     approve(like, choices={1: ""})
     send_due_mail()
     assert mail.outbox[-1].to == ["out@example.com"] and mail.outbox[-1].body.count("sales.") == 1
+
+
+def test_approvers_of_hidden_parts_get_no_email():
+    """They do not see the request, and would learn that the colleague has access in their namespace."""
+    set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
+    request = request_access("out", wanted=(), colleague="ned")
+    assert not visible_requests(User.objects.get(username="grp")).exists()
+    send_due_mail()
+    assert new_mails() == [("ada@example.com", f"Access request {request.pk}: requested")]
 
 
 def test_nothing_is_sent_without_a_mail_server_or_about_old_events(console):

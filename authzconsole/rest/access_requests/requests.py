@@ -30,10 +30,10 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
 from grants.models import AccessRequest, User
 from grants.requests.approvers import in_state, own_requests, requests_to_decide, visible_requests
-from grants.requests.background import part_background
+from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject
 from grants.requests.disclosure import RequestView, view_of
-from grants.requests.proposals import effect_of_proposals
+from grants.requests.proposals import Proposal, effect_of_proposals
 from grants.validity import Validity
 
 TAG = "Access requests"
@@ -90,8 +90,9 @@ class AccessRequestProposals(Endpoint):
     @api_operation(
         "access_requests_proposals", TAG, "Return the proposals for an access request",
         "For each pending part: the grants that would permit it, what the requester holds, and what colleagues in the same "
-        "groups hold; and the effect of the chosen proposals together. Returns 403 unless the caller decides about the "
-        "request, or may read everything; 409 if it is not pending.",
+        "groups hold; and the effect of the chosen proposals together. An approver who does not decide about everything that a "
+        "proposal grants sees neither its effect nor how many colleagues hold it. Returns 403 unless the caller decides about "
+        "the request, or may read everything; 409 if it is not pending.",
         query=ProposalsQuery, responses={200: ProposalsSerializer}, response_example=PROPOSALS_EXAMPLE, errors=[404, 409],
         parameters=[REQUEST_PATH])
     def get(self, request: Request, number: int) -> Response:
@@ -102,16 +103,15 @@ class AccessRequestProposals(Endpoint):
             raise Problem(409, f"{view.request} is not pending: there is nothing to decide")
         if not account.can_see_all and not parts:
             raise Problem(403, f"you may not decide about {view.request}")
-        shown = [part_background(view.request, part, shows_namespace=account.can_see_all or view.scope.decides_namespace(part))
-                 for part in parts]
+        shown = [part_background(view.request, part, view.scope) for part in parts]
         choices = _choices(self.query.get("choose", ""))
-        chosen = []
+        chosen: list[tuple[PartBackground, Proposal]] = []
         for background in shown:
             wanted_id = choices.get(background.part.position, "" if not choices else None)
             if wanted_id is not None:
-                chosen += [(background.part, proposal) for proposal in background.proposals
-                           if wanted_id in ("", proposal.id)][:1]
-        effect = effect_of_proposals(view.request.subject, chosen)
+                chosen += [(background, proposal) for proposal in background.proposals if wanted_id in ("", proposal.id)][:1]
+        effect = effect_of_proposals(view.request.subject, [
+            (background.part, proposal) for background, proposal in chosen]) if can_see_effect(chosen) else None
         return Response({"parts": list(map(background_as_json, shown)), "effect": None if effect is None else {
             "digest": effect.digest, "purpose": effect.summary["for"], "beyond": effect.summary["beyond"]}})
 

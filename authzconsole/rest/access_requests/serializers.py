@@ -145,18 +145,21 @@ class ProposalSerializer(serializers.Serializer):
     id = serializers.CharField()
     grants = ProposedGrantSerializer(many=True)
     group = serializers.CharField(allow_null=True)
-    beyond = serializers.IntegerField(allow_null=True, help_text="How many other permissions it gives; null if not computed.")
+    beyond = serializers.IntegerField(allow_null=True, help_text="How many other permissions it gives; null if not computed, or "
+                                                              "if the caller may not see it.")
 
 
 class PartProposalsSerializer(serializers.Serializer):
     position = serializers.IntegerField()
-    proposals = ProposalSerializer(many=True, help_text="The narrowest first; empty if no grants would permit the part.")
+    proposals = ProposalSerializer(many=True, help_text="The narrowest first, but those whose effect the caller may not see "
+                                                        "last; empty if no grants would permit the part.")
     fault = serializers.CharField(help_text="Why there is no proposal; otherwise empty.")
     entity_state = serializers.CharField(allow_null=True, help_text="`live`, `planned`, `deleted` or `not registered`.")
     held = HeldSerializer(many=True, help_text="What the subject holds on the entity.")
     held_nearby = serializers.IntegerField(help_text="On how many other entities of the namespace the subject holds something.")
-    colleagues = serializers.IntegerField(help_text="Active users who share a group with the subject, up to 200.")
-    colleagues_holding = serializers.IntegerField(help_text="How many of them hold the narrowest proposal.")
+    colleagues = serializers.IntegerField(allow_null=True, help_text="Active users who share a group with the subject, up to "
+                                                                     "200; null if the caller may not see how many hold it.")
+    colleagues_holding = serializers.IntegerField(allow_null=True, help_text="How many of them hold the first proposal.")
 
 
 class CountsSerializer(serializers.Serializer):
@@ -172,7 +175,8 @@ class EffectSerializer(serializers.Serializer):
 
 class ProposalsSerializer(serializers.Serializer):
     parts = PartProposalsSerializer(many=True)
-    effect = EffectSerializer(allow_null=True, help_text="Of the chosen proposals together; null if it is too large.")
+    effect = EffectSerializer(allow_null=True, help_text="Of the chosen proposals together; null if it is too large, or if the "
+                                                           "caller may not see it.")
 
 
 class ProposalsQuery(StrictSerializer):
@@ -241,11 +245,12 @@ def _part_as_json(part: AccessRequestPart, shows_plan: bool) -> dict:
 
 
 def background_as_json(background: PartBackground) -> dict:
+    colleagues = background.colleagues
     return {"position": background.part.position, "proposals": list(map(_proposal_as_json, background.proposals)),
             "fault": background.fault, "entity_state": background.state or None,
             "held": [{"privilege": str(privilege), "through": through} for privilege, through in background.held.items()],
-            "held_nearby": background.nearby_count, "colleagues": background.colleagues.total,
-            "colleagues_holding": background.colleagues.holders}
+            "held_nearby": background.nearby_count, "colleagues": colleagues.total if colleagues else None,
+            "colleagues_holding": colleagues.holders if colleagues else None}
 
 
 def _proposal_as_json(proposal: Proposal) -> dict:

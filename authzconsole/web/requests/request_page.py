@@ -17,11 +17,13 @@ from entities.vocabulary import quantity
 from grants.effects.effect import TOO_LARGE, Effect
 from grants.models import AccessRequest, AccessRequestPart
 from grants.requests.approvers import visible_requests
-from grants.requests.background import PartBackground, part_background
+from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.disclosure import RequestView, view_of
 from grants.requests.proposals import Proposal, effect_of_proposals
 
 MAX_EFFECT_ROWS = 6
+HIDDEN_EFFECT = ("A proposal grants access to something about which you do not decide, so you cannot approve it or see its "
+                 "effect. Another approver decides.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +99,17 @@ def _part_row(part: AccessRequestPart, is_linked: bool) -> dict:
 def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool) -> dict:
     row = view.request
     assert row.subject is not None
-    backgrounds = [part_background(row, part, shows_namespace=view.scope.decides_namespace(part)) for part in view.decidable]
+    backgrounds = [part_background(row, part, view.scope) for part in view.decidable]
     chosen = list(_chosen_proposals(backgrounds, choice))
-    effect = effect_of_proposals(row.subject, chosen)
+    is_visible = can_see_effect(chosen)
+    effect = effect_of_proposals(row.subject, [(item.part, proposal) for item, proposal in chosen]) if is_visible else None
     end = row.requested_until
     context = {
         "parts": [_background_row(background, choice, can_see_all) for background in backgrounds], "choice": choice,
         "max_day": last_day(end), "until": choice.until or last_day(end), "digest": effect.digest if effect else TOO_LARGE,
-        "has_chosen": bool(chosen), "sentence": "The effect is too large to be computed.", "numbers": "", "rows": [],
-        "confirmation": "Approve although the effect on permissions is not known",
+        "can_approve": bool(chosen) and is_visible, "numbers": "", "rows": [],
+        "sentence": "The effect is too large to be computed." if is_visible else HIDDEN_EFFECT,
+        "confirmation": "Approve although the effect on permissions is not known" if is_visible else "",
     }
     if effect is None:
         return context
@@ -129,10 +133,10 @@ def _operations_of(effect: Effect, address: Address) -> str:
                                    f"also {', '.join(others)}" if others else ""]))
 
 
-def _chosen_proposals(backgrounds: list[PartBackground], choice: ApprovalChoice) -> Iterator[tuple[AccessRequestPart, Proposal]]:
+def _chosen_proposals(backgrounds: list[PartBackground], choice: ApprovalChoice) -> Iterator[tuple[PartBackground, Proposal]]:
     for background in backgrounds:
         if choice.has(background.part) and (proposal := _chosen_proposal(background, choice)):
-            yield background.part, proposal
+            yield background, proposal
 
 
 def _chosen_proposal(background: PartBackground, choice: ApprovalChoice) -> Proposal | None:

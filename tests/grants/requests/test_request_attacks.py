@@ -10,9 +10,12 @@ from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.errors import GrantError, NotApprover
 from grants.journal import Author
+from grants.lifecycle.services import register_entity
 from grants.models import RequestState, Role, User
 from grants.principals.services import add_group, add_member, remove_member
-from grants.requests.approvers import requests_to_decide, set_namespace_approvers
+from grants.requests.approvers import approver_scope, requests_to_decide, set_namespace_approvers
+from grants.requests.background import can_see_effect, part_background
+from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import deny_request
 from grants.stewards.services import add_steward
 from tests.grants.requests.test_requests import ORDERS, SALARIES, UNKNOWN, approve, author, can_read, request_access
@@ -71,6 +74,25 @@ def test_a_request_runs_the_same_queries_for_any_address():
 
 def _shape(sql: str) -> str:
     return re.sub(r"\d+", "N", sql.partition("'")[0].partition("(")[0][:60])
+
+
+def test_an_approver_learns_nothing_about_the_addresses_of_parameters(cast):
+    """The parameters of a question can name a hidden address, which the proposal then grants."""
+    register_entity(author=COMMAND, address=parse_address("artifact:hr.etl"))
+    seen: dict[str, list] = {"ned": [], "ada": []}
+    for number, artifact in enumerate(("artifact:hr.etl", "artifact:hr.none")):
+        request = create_request(author=author("out"), draft=RequestDraft("close", [WantedAccess(
+            parse_address(f"application:sales.new{number}"), "deploy", {"artifact": artifact})]))
+        part = request.parts.get()
+        for name, answers in seen.items():
+            scope = approver_scope(cast[name])
+            assert scope.can_decide(request, part)
+            background = part_background(request, part, scope)
+            chosen = [(background, background.proposals[0])]
+            assert can_see_effect(chosen) == (name == "ada")
+            answers.append((background.colleagues, [proposal.beyond for proposal in background.proposals]))
+    assert seen["ned"] == [(None, [None] * len(seen["ned"][0][1]))] * 2
+    assert seen["ada"][0] != seen["ada"][1], "the effect tells which address exists"
 
 
 def test_a_delegate_gives_itself_nothing_by_any_detour(cast):

@@ -19,7 +19,13 @@ from grants.plans.apply import EffectConfirmation
 from grants.policies.question import Question
 from grants.principals.removal import remove_user
 from grants.principals.services import set_user_active
-from grants.requests.approvers import approver_accounts, requests_to_decide, set_namespace_approvers, visible_requests
+from grants.requests.approvers import (
+    approver_accounts,
+    approver_scope,
+    requests_to_decide,
+    set_namespace_approvers,
+    visible_requests,
+)
 from grants.requests.background import ColleagueAccess, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
@@ -94,7 +100,7 @@ def test_colleagues_who_hold_only_a_part_of_a_proposal_are_not_counted(cast):
     assert len(proposal.grants) == 2 and ("user:dee", str(ORDERS), "READ") in all_grants()
     Group.objects.get(name="operators").user_set.add(cast["out"], cast["dee"], cast["ned"])
     change_grants(author=COMMAND, grant=[("user:ned", *grant) for grant in proposal.grants])
-    background = part_background(request, request.parts.get(), shows_namespace=True)
+    background = part_background(request, request.parts.get(), approver_scope(cast["ada"]))
     assert background.colleagues == ColleagueAccess(holders=1, total=3)
 
 

@@ -58,6 +58,26 @@ def test_a_request_is_created_read_approved_and_listed(out, ada):
     assert [event["kind"] for event in out.get(path).json()["events"]] == ["created", "approved"]
 
 
+def test_an_approver_sees_the_effect_of_a_proposal_only_if_it_decides_about_all_of_it(out, ada, by_session, settings):
+    settings.DELEGATION = True
+    question = {"subject": {"type": "user", "id": "out"}, "action": {"name": "deploy"},
+                "resource": {"type": "application", "id": "sales.new"},
+                "context": {"business_justification": "close", "artifact": "artifact:hr.etl"}}
+    created = out.client.post("/access/v1/requests", json.dumps(question), content_type="application/json")
+    assert created.status_code == 202, created.content
+    path = f"/access-requests/{AccessRequest.objects.get().pk}/proposals"
+    hidden, shown = by_session("ned").get(path).json(), ada.get(path).json()
+    assert hidden["effect"] is None and shown["effect"]["purpose"] is not None
+    for answer, is_hidden in ((hidden, True), (shown, False)):
+        (part,) = answer["parts"]
+        assert {part["colleagues"] is None, part["colleagues_holding"] is None} == {is_hidden}
+        assert {proposal["beyond"] is None for proposal in part["proposals"]} == {is_hidden}
+    page = by_session("ned").client.get(f"/requests/{AccessRequest.objects.get().pk}/").content.decode()
+    assert "you cannot approve it or see its effect" in page and 'button main" disabled' in page
+    refused = by_session("ned").post(path.replace("proposals", "approve"), {"confirm_beyond": True})
+    assert refused.status_code == 403 and not grants_of("out")
+
+
 def test_an_approval_beyond_the_request_must_be_confirmed(out, ada):
     path = request_access(out)
     digest = ada.get(f"{path}/proposals").json()["effect"]["digest"]
