@@ -42,6 +42,8 @@ REQUEST_EXPIRY_DAYS = env.int("REQUEST_EXPIRY_DAYS", default=30)
 REQUEST_REMINDER_DAYS = env.int("REQUEST_REMINDER_DAYS", default=3)
 # pending requests of one user
 REQUEST_MAX_PENDING = env.int("REQUEST_MAX_PENDING", default=50)
+# requests for one user within 24 hours, in any state; at least 1
+REQUEST_MAX_PER_DAY = env.int("REQUEST_MAX_PER_DAY", default=200)
 
 # The first key signs new lines of the journal; all keys verify. See grants/journal_keys.py.
 JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or listed_keys(stored_secret(

@@ -183,7 +183,10 @@ def _parts_like_colleague(name: str, subject: User) -> list[AccessRequestPart]:
 
 
 def _check_not_pending(subject: User, draft: RequestDraft) -> None:
-    """Raise DuplicateRequest if a pending request has one of the parts; RequestError if there are too many requests."""
+    """Raise DuplicateRequest if a pending request has one of the parts; RequestError if there are too many requests.
+
+    Requests of the last day that were decided or withdrawn count too, because approvers were notified of each of them.
+    """
     pending = AccessRequest.objects.filter(subject=subject, state=RequestState.PENDING, expires_at__gt=timezone.now())
     if draft.colleague and (first := pending.filter(colleague=draft.colleague).first()):
         raise DuplicateRequest(f"{first} for the access of user:{clip(draft.colleague)} is still pending", first.pk)
@@ -195,6 +198,10 @@ def _check_not_pending(subject: User, draft: RequestDraft) -> None:
     if pending.count() >= settings.REQUEST_MAX_PENDING:
         raise RequestError(f"{subject} has {settings.REQUEST_MAX_PENDING} pending requests, which is the limit: wait for a "
                            f"decision, or withdraw one")
+    limit = settings.REQUEST_MAX_PER_DAY
+    times = AccessRequest.objects.filter(subject=subject).order_by("-pk").values_list("created_at", flat=True)
+    if (first := times[limit - 1: limit].first()) and first > timezone.now() - timedelta(days=1):
+        raise RequestError(f"there were {limit} requests for {subject} within a day, which is the limit: make the next one later")
 
 
 def _expiry(now: datetime, requested_until: datetime | None) -> datetime:

@@ -174,6 +174,20 @@ def test_the_number_of_pending_requests_is_limited(settings):
         request_access("out", ("write", str(ORDERS)))
 
 
+def test_the_number_of_requests_within_a_day_is_limited(settings):
+    """Each request notifies its approvers and writes to the journal, also if it is withdrawn at once."""
+    settings.REQUEST_MAX_PER_DAY = 2
+    for _ in range(2):
+        withdraw_request(author=author("out"), request_id=request_access().pk)
+    before = current_revision()
+    with pytest.raises(RequestError, match="2 requests for user:out within a day"):
+        request_access()
+    assert current_revision() == before
+    request_access("grp")
+    AccessRequest.objects.filter(subject__username="out").update(created_at=timezone.now() - timedelta(days=1))
+    assert request_access().is_pending
+
+
 def test_the_access_of_a_colleague_gives_memberships_and_grants():
     Group.objects.get(name="operators").user_set.add(User.objects.get(username="dee"))
     request = request_access("out", wanted=(), colleague="dee")
