@@ -36,7 +36,7 @@ def approval_fields(page) -> dict[str, str]:
     fields |= dict.fromkeys(re.findall(r'type="checkbox" name="(part-\d+)" value="yes" checked', form), "yes")
     fields |= dict(re.findall(r'type="radio" name="([\w-]+)" value="(\w+)" checked', form))
     fields |= dict(re.findall(r'type="checkbox" name="(beyond)" value="(yes)" required', form))
-    fields |= dict(re.findall(r'name="(until)" hx-preserve value="([^"]*)"', form))
+    fields |= dict(re.findall(r'name="(until)" value="([^"]*)"', form))
     return {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
 
 
