@@ -31,12 +31,14 @@ Subject = Callable[..., Address | str | None]
 class Past:
     """The revision that a page shows.
 
+    at: the time that `as_of` names; None if it names a revision. The periods of grants and memberships count at this time.
     known: the first journal line about the address or principal of the page; None for a page about several.
     link_text: the value of `as_of` for links, a revision or a time in UTC.
     """
 
     revision: int
     time: datetime
+    at: datetime | None
     now_url: str
     known: KnownSince | None
     link_text: str
@@ -171,7 +173,7 @@ def _render_past(request: HttpRequest, moment: Moment, subject: Address | str | 
     try:
         with as_of(revision, moment.at):
             known = known_since(subject) if subject else None
-            request.past = Past(revision, revision_time(revision), url_with(request, as_of=None), known,
+            request.past = Past(revision, revision_time(revision), moment.at, url_with(request, as_of=None), known,
                                 _in_utc(moment.at) if moment.at else str(revision))
             request.user = _read_only(present_user)
             response = render()

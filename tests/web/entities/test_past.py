@@ -113,7 +113,8 @@ def test_ask_answers_with_the_grants_and_the_generation_of_that_time(past):
 def test_a_date_means_its_end(past):
     yesterday = timezone.now() - timedelta(days=1)
     then = page(f"/entities/{ORDERS}?tab=access&as_of={yesterday.date()}")
-    assert f"<strong>{past}</strong>" in then
+    assert f"<strong>{past}</strong>" in then and f", shown for {yesterday.date()} 23:59 UTC. Changes" in then
+    assert "shown for" not in page(f"/entities/{ORDERS}?tab=access&as_of={past}")
     assert "user:alice" in page(f"/entities/{ORDERS}?tab=access&as_of={timezone.now().date()}")
     time = (yesterday + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M")
     assert f"<strong>{past}</strong>" in page(f"/entities/{ORDERS}?tab=access&as_of={time}")
