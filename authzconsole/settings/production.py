@@ -2,12 +2,13 @@
 
 import ipaddress
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from django.core.exceptions import ImproperlyConfigured
 
+from .analyses import SPARK_CONF, SPARK_MASTER
 from .authorization import JOURNAL_KEYS
 from .database import DATABASES
 from .environment import PRODUCTION, STATE_DIR, env
@@ -22,7 +23,8 @@ GENERATE = "python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 
 def unsafe_settings(
     *, debug: bool, secret_key: str, journal_keys: Sequence[str], database: dict, sqlite_is_permitted: bool, public_url: str,
-    allowed_hosts: Sequence[str], redis_url: str, trusted_proxies: Sequence[str], state_folder: Path,
+    allowed_hosts: Sequence[str], redis_url: str, trusted_proxies: Sequence[str], state_folder: Path, spark_master: str,
+    spark_conf: Mapping[str, str],
 ) -> list[str]:
     """Return a sentence for each setting that is unsafe in production, with its remedy. No sentence contains a secret."""
     return [
@@ -36,6 +38,7 @@ def unsafe_settings(
         *_redis_problems(redis_url),
         *_proxy_problems(trusted_proxies),
         *_folder_problems(state_folder),
+        *_spark_problems(spark_master, spark_conf),
     ]
 
 
@@ -106,11 +109,24 @@ def _folder_problems(folder: Path) -> Iterator[str]:
         yield f"{folder} has the mode {mode:04o}, so every account of this machine can use it: chmod 0700 {folder}"
 
 
+def _spark_problems(master: str, conf: Mapping[str, str]) -> Iterator[str]:
+    # a standalone master cannot receive the secret that Spark generates for other masters
+    is_standalone = master.startswith("spark://")
+    missing = [name for name in ("spark.authenticate", "spark.network.crypto.enabled")
+               if conf.get(name, "false" if is_standalone else "true").lower() != "true"]
+    if is_standalone and not conf.get("spark.authenticate.secret"):
+        missing.append("spark.authenticate.secret")
+    if missing:
+        yield (f"SPARK_CONF does not protect the connections of {master} ({', '.join(missing)}), so every process that reaches "
+               "their ports can execute code: see Authentication in docs/cluster.md")
+
+
 if PRODUCTION:
     problems = unsafe_settings(
         debug=DEBUG, secret_key=SECRET_KEY, journal_keys=JOURNAL_KEYS, database=DATABASES["default"],
         sqlite_is_permitted=env.bool("SQLITE_IN_PRODUCTION", default=False), public_url=PUBLIC_URL, allowed_hosts=ALLOWED_HOSTS,
-        redis_url=REDIS_URL, trusted_proxies=TRUSTED_PROXIES, state_folder=STATE_DIR)
+        redis_url=REDIS_URL, trusted_proxies=TRUSTED_PROXIES, state_folder=STATE_DIR, spark_master=SPARK_MASTER,
+        spark_conf=SPARK_CONF)
     if problems:
         raise ImproperlyConfigured("PRODUCTION is set, but the console is not safe to start:\n"
                                    + "\n".join(f"- {problem}" for problem in problems))

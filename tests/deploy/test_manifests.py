@@ -69,7 +69,7 @@ def test_the_settings_of_the_containers_are_safe(tmp_path):
         debug=False, secret_key=os.urandom(30).hex(), journal_keys=["k"], database=Env.db_url_config(settings["DATABASE_URL"]),
         sqlite_is_permitted=False, public_url=settings["PUBLIC_URL"], allowed_hosts=["console.example"],
         redis_url=settings["REDIS_URL"].replace("://", "://:password@"), trusted_proxies=[settings["TRUSTED_PROXIES"]],
-        state_folder=tmp_path)
+        state_folder=tmp_path, spark_master=settings.get("SPARK_MASTER", "local[*]"), spark_conf={})
     assert problems == []
     assert settings["TRUSTED_PROXIES"] == COMPOSE["networks"]["front"]["ipam"]["config"][0]["subnet"]
 

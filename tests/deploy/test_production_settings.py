@@ -16,6 +16,8 @@ KEY = "k3y-" * 4 + "abcdefghijklmnopqrstuvwxyz0123456789"
 SAFE = {"PRODUCTION": "true", "PUBLIC_URL": "https://console.example", "SQLITE_IN_PRODUCTION": "true", "SECRET_KEY": KEY,
         "JOURNAL_KEYS": KEY}
 SQLITE = {"ENGINE": "django.db.backends.sqlite3"}
+CLUSTER = {"spark_master": "spark://master.example:7077"}
+SECRET = {"spark.authenticate": "true", "spark.authenticate.secret": "secret@spark", "spark.network.crypto.enabled": "true"}
 POSTGRES = {"ENGINE": "django.db.backends.postgresql", "HOST": "db.example", "OPTIONS": {"sslmode": "verify-full"}}
 
 
@@ -25,7 +27,7 @@ def safe(tmp_path):
     return {"debug": False, "secret_key": KEY, "journal_keys": [KEY], "database": POSTGRES, "sqlite_is_permitted": False,
             "public_url": "https://console.example", "allowed_hosts": ["console.example"],
             "redis_url": "rediss://:secret@redis.example:6379/0", "trusted_proxies": ["127.0.0.0/8", "::1/128"],
-            "state_folder": tmp_path}
+            "state_folder": tmp_path, "spark_master": "local[*]", "spark_conf": {}}
 
 
 def test_safe_settings_have_no_problem(safe):
@@ -52,6 +54,11 @@ def test_safe_settings_have_no_problem(safe):
     ({"trusted_proxies": ["0.0.0.0/0"]}, "TRUSTED_PROXIES contains 0.0.0.0/0"),
     ({"trusted_proxies": ["::/0"]}, "TRUSTED_PROXIES contains ::/0"),
     ({"trusted_proxies": ["proxy.example"]}, "TRUSTED_PROXIES is invalid"),
+    (CLUSTER, "SPARK_CONF does not protect the connections of spark://master.example:7077 (spark.authenticate, "
+              "spark.network.crypto.enabled, spark.authenticate.secret)"),
+    (CLUSTER | {"spark_conf": {**SECRET, "spark.authenticate.secret": ""}}, "SPARK_CONF does not protect"),
+    (CLUSTER | {"spark_conf": {**SECRET, "spark.network.crypto.enabled": "false"}}, "SPARK_CONF does not protect"),
+    ({"spark_master": "yarn", "spark_conf": {"spark.authenticate": "false"}}, "SPARK_CONF does not protect"),
 ])
 def test_an_unsafe_setting_is_a_problem(safe, changes, problem):
     problems = unsafe_settings(**safe | changes)
@@ -66,8 +73,10 @@ def test_an_unsafe_setting_is_a_problem(safe, changes, problem):
     {"redis_url": "redis://127.0.0.1:6379/0"},
     {"redis_url": "rediss://:secret@redis.example:6379/0?ssl_cert_reqs=required&ssl_ca_certs=/ca.crt"},
     {"trusted_proxies": ["172.30.13.0/28"]},
+    CLUSTER | {"spark_conf": SECRET},
+    {"spark_master": "yarn"},
 ])
-def test_connections_that_do_not_leave_the_machine_need_no_tls(safe, changes):
+def test_protected_and_local_connections_are_no_problem(safe, changes):
     assert unsafe_settings(**safe | changes) == []
 
 
