@@ -1,9 +1,11 @@
 """Security events: every kind is recorded by the request that causes it, floods are bounded, and the page reads the events."""
 
 import json
+import re
 from datetime import timedelta
 
 import pytest
+from django.conf import settings as project_settings
 from django.db import OperationalError
 from django.test import Client
 from django.utils import timezone
@@ -14,9 +16,12 @@ from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.retention import clean_security_events
 from authzconsole.common.tokens import create_token
 from authzconsole.models import SecurityEvent
+from entities.address import parse_address
 from grants.journal import Author
 from grants.models import JournalLine
-from grants.principals.services import set_user_role
+from grants.principals.services import add_group, set_user_role
+from grants.requests.approvers import set_namespace_approvers
+from grants.stewards.services import add_steward, remove_steward
 from tests.support.cast import PASSWORD, SETUP
 
 EVALUATION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"},
@@ -95,6 +100,25 @@ def test_journal_lines_about_tokens_roles_and_settings_are_events_too(browse, ca
     assert [row[:1] + row[3:4] for row in events()] == [("role-set", "user:ned"), ("token-add", "user:ada")]
     assert str(token) in events(kind="token-add")[0][4]
     assert JournalLine.objects.count() == revision + 2
+
+
+def test_the_events_of_data_stewards_and_approvers_name_the_namespace(cast):
+    sales = parse_address("namespace:sales")
+    add_group(author=SETUP, name="keepers")
+    for name in ("operators", "keepers"):
+        set_namespace_approvers(author=Author("ada"), namespace=sales, group=name)
+    add_steward(author=Author("ada"), namespace=sales, principal="group:keepers")
+    remove_steward(author=Author("ada"), namespace=sales, principal="group:keepers")
+    assert [row[0:1] + row[3:] for row in events()] == [
+        ("approvers-set", "group:operators", "namespace:sales"),
+        ("approvers-set", "group:keepers", "namespace:sales instead of group:operators"),
+        ("steward-add", "group:keepers", "namespace:sales"), ("steward-remove", "group:keepers", "namespace:sales")]
+
+
+def test_the_documentation_lists_every_kind_of_event():
+    document = (project_settings.BASE_DIR / "docs" / "observability.md").read_text()
+    table = document.partition("| kind | recorded when |")[2].partition("\n\n")[0]
+    assert sorted(re.findall(r"`([\w-]+)`", table)) == sorted(EventKind)
 
 
 def test_starting_and_cancelling_a_run_leave_journal_lines_and_events(browse):

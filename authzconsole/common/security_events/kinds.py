@@ -46,13 +46,15 @@ class EventKind(TextChoices):
     REQUEST_DENY = "request-deny", "Access request denied"
     APPROVERS_SET = "approvers-set", "Approvers of a namespace changed"
     DELEGATION_SET = "delegation-set", "Limits of delegation changed"
+    STEWARD_ADD = "steward-add", "Data steward assigned"
+    STEWARD_REMOVE = "steward-remove", "Data steward removed"
 
 
 # callers without valid credentials can cause these, so their number is limited (see `limits`)
 FAILURES = frozenset({EventKind.SIGN_IN_FAILURE, EventKind.DENIAL, EventKind.TOKEN_REJECTED})
 FROM_JOURNAL = frozenset({
-    EventKind.TOKEN_ADD, EventKind.TOKEN_REVOKE, EventKind.ROLE_SET, EventKind.PASSWORD_SET, EventKind.IDENTITY_LINK,
-    EventKind.IDENTITY_UNLINK,
+    EventKind.TOKEN_ADD, EventKind.TOKEN_REVOKE, EventKind.ROLE_SET, EventKind.STEWARD_ADD, EventKind.STEWARD_REMOVE,
+    EventKind.PASSWORD_SET, EventKind.IDENTITY_LINK, EventKind.IDENTITY_UNLINK,
     EventKind.FACTOR_ADD, EventKind.FACTOR_REMOVE, EventKind.FACTOR_RESET,
     EventKind.GENERATION_ACTIVATE,
     EventKind.SCHEDULE_ON, EventKind.SCHEDULE_OFF, EventKind.SCHEDULE_CHANGE, EventKind.RUN_START, EventKind.RUN_CANCEL,

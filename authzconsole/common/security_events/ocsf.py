@@ -75,6 +75,11 @@ def _entity(activity_id: int, type_: str, activity_name: str = "") -> Callable[[
         **({"activity_name": activity_name} if activity_name else {})}))
 
 
+def _stewardship(activity_id: int) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
+    return lambda event: (3005, activity_id, _with_context(event, {
+        "user": _user(event.target), "privileges": [f"data steward of {event.detail or UNKNOWN}"]}))
+
+
 def _api(operation: Callable[[SecurityEvent], tuple[int, str]]) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
     def members(event: SecurityEvent) -> tuple[int, int, dict]:
         activity_id, name = operation(event)
@@ -105,6 +110,8 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.TOKEN_REVOKE: _entity(DELETE, "API token"),
     EventKind.ROLE_SET: lambda event: (3005, 1, _with_context(event, {
         "user": _user(event.target), "privileges": [event.detail.rpartition(" to ")[2] or UNKNOWN]})),
+    EventKind.STEWARD_ADD: _stewardship(1),
+    EventKind.STEWARD_REMOVE: _stewardship(2),
     EventKind.PASSWORD_SET: lambda event: (3001, 4, _with_context(event, {"user": _user(event.target)})),
     EventKind.FACTOR_ADD: lambda event: (3001, 10, _with_context(event, {"user": _user(event.target)})),
     EventKind.FACTOR_REMOVE: lambda event: (3001, 11, _with_context(event, {"user": _user(event.target)})),

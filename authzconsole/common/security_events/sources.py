@@ -45,6 +45,8 @@ def _record_lines(lines: Sequence[JournalLine], **_) -> None:
 
 
 def _event_of_line(line: JournalLine, address: str) -> SecurityEvent:
+    # lines about data stewards and approvers name a principal and a namespace; an event has one target
+    detail = f"{line.entity} {line.detail}".strip() if line.principal else line.detail
     return SecurityEvent(
         at=line.at, kind=line.action, account=line.actor, address=address, target=storable(line.principal or line.entity, 600),
-        detail=storable(line.detail, 600), request_id=line.request_id, token=line.token)
+        detail=storable(detail, 600), request_id=line.request_id, token=line.token)
