@@ -18,7 +18,7 @@ class PlanCommand(ConsoleCommand):
 
     def add_arguments(self, parser):
         parser.add_argument("--apply", action="store_true", help="also apply the plan")
-        parser.add_argument("--reason", default="", help="the reason, for the journal; required with --apply")
+        parser.add_argument("--reason", default="", help="the reason; required with --apply")
         add_second_person_argument(parser)
 
     def handle(self, *, apply, reason, second_person, **options):
