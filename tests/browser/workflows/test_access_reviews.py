@@ -26,26 +26,33 @@ def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(page_o
     ada.get_by_role("link", name="Finish review").wait_for()
 
     ned = page_of("ned")
+    row = ned.locator("tr.current")
     ned.goto(f"/reviews/{review.pk}/")
     ned.keyboard.press("Shift+A")
     ned.keyboard.press("Shift+K")
     ned.get_by_role("button", name="Keep 3 items").wait_for()
     ned.get_by_role("link", name="Cancel").click()
+    # the script of the page has run
+    row.wait_for()
     ned.keyboard.press("j")
     ned.keyboard.press("Shift+M")
     ned.get_by_role("heading", name="Return 1 item").wait_for()
     ned.get_by_role("link", name="Cancel").click()
-    # the row is still selected
+    # it is still the current row
+    row.wait_for()
     ned.keyboard.press("Shift+K")
     ned.get_by_text("1 of 3 items answered").wait_for()
     notice, bar = (ned.locator(selector).bounding_box() for selector in (".notices .notice", ".review-bar"))
     assert notice["y"] + notice["height"] <= bar["y"] or notice["y"] >= bar["y"] + bar["height"]
+    row.wait_for()
     ned.keyboard.press("Shift+S")
     ned.get_by_label("New end").fill("2100-12-31T17:00")
     ned.keyboard.press("Enter")
     ned.get_by_text("2 of 3 items answered").wait_for()
+    row.wait_for()
     ned.keyboard.press("Shift+R")
     ned.get_by_text("3 of 3 items answered").wait_for()
+    ned.wait_for_load_state()
     ned.keyboard.press("Shift+E")
     ned.get_by_text("You have signed off your items.").wait_for()
     assert ned.get_by_role("button", name="Sign off").count() == 0
