@@ -23,7 +23,7 @@ RUN_ACTIONS = ("run-start", "run-cancel")
 REQUEST_ACTIONS = ("request-create", "request-approve", "request-deny", "request-ask", "request-answer", "request-cancel",
                    "request-expire")
 REVIEW_ACTIONS = ("review-start", "review-answer", "review-assign", "review-sign-off", "review-finish", "review-cancel",
-                  "review-retry")
+                  "review-retry", "usage-import")
 BREAK_GLASS_ACTIONS = ("break-glass-start", "break-glass-end", "break-glass-review")
 ACTIONS = (
     "grant", "revoke", "begin", "expire", "plan", "register", "delete", "recreate", "describe", "user-add",

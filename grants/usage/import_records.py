@@ -11,8 +11,11 @@ from django.db import transaction
 from django.utils import timezone
 
 from entities.address import AddressError, parse_address
+from entities.vocabulary import quantity
 from grants.bulk_rows import chunks
+from grants.changes.authority import administrator_transaction
 from grants.errors import GrantError
+from grants.journal import Author, Change, append_to_journal
 from grants.policies.times import TimeError, parse_time
 from grants.strict_json import MalformedJson, json_from_bytes
 from grants.usage.storage import UsageRecord, store_usage
@@ -38,13 +41,17 @@ class _BadField(Exception):
         super().__init__(reason)
 
 
-def import_usage(lines: Iterable[bytes]) -> int:
-    """Store the records of a file. Return the number of stored rows. If a line is invalid, raise BadUsage and store nothing."""
-    return import_records(_parsed_lines(lines))
+def import_usage(lines: Iterable[bytes], *, author: Author) -> int:
+    """Store the records of a file, like `import_records`."""
+    return import_records(_parsed_lines(lines), author=author)
 
 
-def import_records(records: Iterable[tuple[int, object]]) -> int:
-    """Store records in bounded memory. records: the number of the line, and its JSON value or an exception."""
+def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> int:
+    """Store records in bounded memory, with a journal line. Return the number of stored rows.
+
+    records: the number of the line, and its JSON value or an exception. Raise BadUsage if a record is invalid, and
+    NotAdministrator; then nothing is stored.
+    """
     faults: list[tuple[int, str, str]] = []
     total = stored = 0
 
@@ -69,6 +76,11 @@ def import_records(records: Iterable[tuple[int, object]]) -> int:
             stored += store_usage(list(numbers), note_unknown)
         if total:
             raise BadUsage(faults, total)
+        if stored:
+            # at the end, because all other changes wait while the journal is locked
+            with administrator_transaction(author) as head:
+                append_to_journal(head, [Change("usage-import", detail=f"{quantity(stored, 'day', 'days')} of use")],
+                                  author=author)
     return stored
 
 

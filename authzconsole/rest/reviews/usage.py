@@ -4,7 +4,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import check_administrator
+from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import List, Record, StrictSerializer
 from authzconsole.rest.framework.problems import Problem
@@ -31,7 +31,8 @@ class Usage(Endpoint):
 
     @api_operation(
         "usage_import", TAG, "Import records of use",
-        f"Stores up to {MAX_RECORDS:,} records, all or none. The larger count of a day is kept, so records can be sent again. "
+        f"Stores up to {MAX_RECORDS:,} records, all or none, with a journal line. The larger count of a day is kept, "
+        "so records can be sent again. "
         "Reviews show the last use. For administrators.",
         request=UsageSerializer,
         request_example={"records": [
@@ -39,7 +40,8 @@ class Usage(Endpoint):
         responses={200: UsageOutcomeSerializer}, response_example={"stored": 1})
     def post(self, request: Request) -> Response:
         try:
-            return Response({"stored": import_records(enumerate(self.body(UsageSerializer)["records"], 1))})
+            stored = import_records(enumerate(self.body(UsageSerializer)["records"], 1), author=author_of(request))
+            return Response({"stored": stored})
         except BadUsage as error:
             raise Problem(400, str(error), errors=[
                 {"list": "records", "index": number - 1, "field": field, "message": reason}

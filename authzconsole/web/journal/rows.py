@@ -43,7 +43,7 @@ ACTION_LABELS = {
     "steward-remove": "Data steward removed",
     "review-start": "Review started", "review-answer": "Review items answered", "review-assign": "Review items moved",
     "review-sign-off": "Review items signed off", "review-finish": "Review finished", "review-cancel": "Review cancelled",
-    "review-retry": "Review prepared again",
+    "review-retry": "Review prepared again", "usage-import": "Use imported",
 }
 # the detail of these lines starts with a plan number; the detail of other lines is free text
 ACTIONS_OF_PLANS = {"plan", "plan-apply", "plan-discard", "grant", "revoke", "user-activate", "user-deactivate"}

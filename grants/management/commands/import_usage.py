@@ -5,6 +5,7 @@ import sys
 from django.core.management.base import CommandError
 
 from grants.errors import GrantError
+from grants.journal import Author
 from grants.management.console_command import ConsoleCommand
 from grants.usage.import_records import import_usage
 
@@ -17,12 +18,13 @@ class Command(ConsoleCommand):
         parser.add_argument("file", metavar="FILE", help="the file, or - for standard input")
 
     def handle(self, *, file, **options):
+        author = Author("import_usage")
         try:
             if file == "-":
-                stored = import_usage(sys.stdin.buffer)
+                stored = import_usage(sys.stdin.buffer, author=author)
             else:
                 with open(file, "rb") as stream:
-                    stored = import_usage(stream)
+                    stored = import_usage(stream, author=author)
         except OSError as error:
             raise CommandError(f"{file} cannot be read: {error.strerror}") from None
         except GrantError as error:

@@ -13,6 +13,8 @@ from django.db import DatabaseError, InterfaceError
 from django.utils import timezone
 
 from entities.address import parse_address
+from grants.journal import first_break
+from grants.models import JournalLine
 from grants.models.reviews import UsageDay
 from grants.policies.question import Question
 from grants.usage import recording
@@ -133,6 +135,10 @@ def lines(*records: dict) -> bytes:
     return b"".join(json.dumps(record).encode() + b"\n" for record in records)
 
 
+def import_lines() -> list[JournalLine]:
+    return list(JournalLine.objects.filter(action="usage-import").order_by("revision"))
+
+
 def import_file(content: bytes, monkeypatch) -> str:
     output = io.StringIO()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
@@ -147,6 +153,17 @@ def test_records_are_imported_and_can_be_imported_again(monkeypatch):
     for _ in range(2):
         assert import_file(content, monkeypatch) == "stored 2 days of use\n"
         assert usage() == expected
+    assert [(line.actor, line.detail) for line in import_lines()] == [("import_usage", "2 days of use")] * 2
+    assert first_break() is None
+
+
+def test_an_import_over_rest_names_its_administrator_in_the_journal(client, cast):
+    """Reviewers trust the last use, so a false record must not be anonymous."""
+    client.force_login(cast["ada"])
+    record = {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}
+    answer = client.post("/api/v1/usage", json.dumps({"records": [record]}), content_type="application/json")
+    assert answer.json() == {"stored": 1}
+    assert [(line.actor, line.detail) for line in import_lines()] == [("ada", "1 day of use")]
 
 
 @pytest.mark.parametrize(("record", "message"), [
@@ -165,7 +182,7 @@ def test_a_bad_record_is_reported_with_its_line_and_nothing_is_stored(record, me
     good = {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}
     with pytest.raises(CommandError, match=f"line 2: {message}"):
         import_file(lines(good, record), monkeypatch)
-    assert not usage()
+    assert not usage() and not import_lines()
 
 
 def test_text_that_is_not_json_is_reported(monkeypatch, tmp_path):
