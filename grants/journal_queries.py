@@ -31,8 +31,9 @@ def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", act
     The annotation `place` is the sort key for keyset pages. It equals the revision, and is written as an expression that makes
     PostgreSQL use the index of the filter (see `JournalLine`).
     """
-    conditions = {"principal": principal, "entity": entity, "actor": actor, "action": action, "request_id": request_id,
-                  "caller_request_id": caller_request_id}
+    conditions: dict[str, str | int] = {
+        "principal": principal, "entity": entity, "actor": actor, "action": action, "request_id": request_id,
+        "caller_request_id": caller_request_id}
     lines = JournalLine.objects.annotate(place=Abs("revision") if any(conditions.values()) else F("revision")).order_by("-place")
     for name in JOURNAL_REQUEST_FILTERS:
         # the condition of the partial index, so that PostgreSQL can use it

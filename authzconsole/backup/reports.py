@@ -19,7 +19,7 @@ def copy_reports(folder: Path) -> dict[str, Path]:
     copies: dict[str, Path] = {}
     for result_folder in runs.values_list("result_folder", flat=True):
         selector = FileSelector(f"{root}/{result_folder}", allow_not_found=True, recursive=True)
-        copied = {}
+        copied: dict[str, Path] = {}
         try:
             for info in filesystem.get_file_info(selector):
                 if info.type == FileType.File:

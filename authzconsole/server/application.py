@@ -83,6 +83,7 @@ class ConsoleServer:
         result = loop.create_future()
 
         def run() -> None:
+            value: Result | bool
             try:
                 value = function()
             except Exception:

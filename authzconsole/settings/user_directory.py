@@ -60,7 +60,8 @@ def ldap_options(environment: Mapping[str, str]) -> LdapOptions | None:
     if find_spec("django_auth_ldap") is None:
         raise ImproperlyConfigured("LDAP_URI is set, but the packages for LDAP are not installed: install the extra `ldap` "
                                    "(requirements/extra-ldap.txt)")
-    mapping = {name: given.pop(name) for name in ("roles", "groups", "unknown_users", "link_existing", "name") if name in given}
+    mapped: tuple[str, ...] = ("roles", "groups", "unknown_users", "link_existing", "name")
+    mapping = {name: given.pop(name) for name in mapped if name in given}
     values: dict = dict(given)
     if path := values.pop("bind_password_file", ""):
         values["bind_password"] = _text_of(path)
