@@ -35,11 +35,19 @@ def status_and_headers(answer):
 
 def test_plain_http_is_redirected_and_never_reaches_the_console(proxy):
     with closing(http.client.HTTPConnection("127.0.0.1", proxy.http_port, timeout=10)) as connection:
-        for method, path in (("GET", "/sign-in?next=/ask"), ("POST", "/access/v1/evaluation"), ("GET", "/healthz")):
+        for method, path in (("GET", "/sign-in?next=/ask"), ("POST", "/sign-in"), ("GET", "/healthz"), ("GET", "/api/v1/docs")):
             connection.request(method, path, headers={"Host": "console.example"})
             response = connection.getresponse()
             response.read()
             assert (response.status, response.headers["Location"]) == (301, f"https://console.example{path}")
+
+
+@pytest.mark.parametrize("path", ["/access/v1/evaluation", "/api/v1/grants?entity=x", "/scim/v2/Users"])
+def test_plain_http_of_a_program_is_refused_without_a_redirect(proxy, path):
+    with closing(http.client.HTTPConnection("127.0.0.1", proxy.http_port, timeout=10)) as connection:
+        connection.request("POST", path, headers={"Host": "console.example", "Authorization": "Bearer azc_secret"})
+        response = connection.getresponse()
+        assert (response.status, response.read()) == (403, b"Use https.\n") and "Location" not in response.headers
 
 
 def test_answers_have_one_hsts_header_and_no_version(proxy):
