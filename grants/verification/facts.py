@@ -13,7 +13,17 @@ from django.contrib.auth.models import Group
 from entities.models import Entity, State
 from grants.authority.limits import stored_limits
 from grants.journal_details import parse_detail
-from grants.models import GRANT_TABLES, NAME_COLUMNS, ActiveGeneration, JournalLine, NamespaceSteward, Role, User, privilege_of
+from grants.models import (
+    GRANT_TABLES,
+    NAME_COLUMNS,
+    ActiveGeneration,
+    JournalLine,
+    NamespaceApprovers,
+    NamespaceSteward,
+    Role,
+    User,
+    privilege_of,
+)
 from grants.validity import VALIDITY_COLUMNS, Validity, format_period, parse_period
 
 SEPARATOR = "\x1f"
@@ -21,8 +31,8 @@ HELD = "held"
 ROWS_PER_BATCH = 2_000
 # facts that only the journal of a newer version states
 OPTIONAL_TYPES = ("secret",)
-# what a line allows, but the tables need not contain
-ALLOWED_TYPES = ("unlimited",)
+# what a line allows, but the tables need not contain: the removal of a group ends its approval without a line about it
+ALLOWED_TYPES = ("unlimited", "approvers")
 TOKEN_TYPES = ("token", "revoked", "secret", "unlimited")
 APP_TITLE, CODES_TITLE, PASSKEY_PREFIX = "authenticator app", "recovery codes", "passkey "
 _STATES = {"plan": State.PLANNED, "register": State.LIVE, "recreate": State.LIVE, "delete": State.DELETED}
@@ -37,7 +47,7 @@ _TITLES = {
     "unlimited": "the right of token {0} to ask about all subjects", "factor": "the {1} of {0}",
     "passkeys": "the number of passkeys of {0}", "identity": "the account of the identity {1} at {0}",
     "generation": "the active generation", "steward": "{0} as data steward of {1}",
-    "delegation": "the limits of delegation",
+    "delegation": "the limits of delegation", "approvers": "the group of approvers of {0}",
 }
 _COLUMNS = [JournalLine.HASHED.index(name) for name in ("action", "principal", "entity", "privilege", "detail")]
 _ACTION, _PRINCIPAL, _ENTITY, _PRIVILEGE, _DETAIL = _COLUMNS
@@ -80,6 +90,8 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             return [(fact_key("entity", entity), None if is_removed else str(_STATES[action]))]
         case "delegation-set":
             return [(fact_key("delegation"), values[_DETAIL])]
+        case "approvers-set":
+            return [(fact_key("approvers", entity), principal or None)]
         case "steward-add" | "steward-remove":
             return [(fact_key("steward", principal, entity), HELD if action == "steward-add" else None)]
         case "member-add" | "member-remove":
@@ -179,6 +191,8 @@ def facts_of_tables() -> Iterator[Fact]:
             yield fact_key("service", f"user:{name}"), "yes"
     for steward in NamespaceSteward.objects.select_related("user", "group").iterator(chunk_size=ROWS_PER_BATCH):
         yield fact_key("steward", steward.principal, steward.address), HELD
+    for approvers in NamespaceApprovers.objects.select_related("group").iterator(chunk_size=ROWS_PER_BATCH):
+        yield fact_key("approvers", approvers.address), f"group:{approvers.group.name}"
     for limits in stored_limits():
         yield fact_key("delegation"), limits.text
     for name in ActiveGeneration.objects.filter(pk=1).values_list("name", flat=True):

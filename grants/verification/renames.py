@@ -44,10 +44,13 @@ class Renames:
             yield SEPARATOR.join((type_, *map(self._first_name, names))), self._translated_value(type_, value)
 
     def _translated_value(self, type_: str, value: str | None) -> str | None:
-        """Return a value with first names. The value of an identity is its account; that of a token starts with its owner."""
-        if value is None or type_ not in ("identity", "token"):
+        """Return a value with first names. The value of an identity is its account, that of approvers a group.
+
+        The value of a token starts with its owner.
+        """
+        if value is None or type_ not in ("identity", "token", "approvers"):
             return value
-        if type_ == "identity":
+        if type_ != "token":
             return self._first_name(value)
         owners = [name for name in self._first_names if value.startswith(f"{name}, ")]
         owner = max(owners, key=len, default="")

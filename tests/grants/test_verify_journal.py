@@ -26,8 +26,11 @@ from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
-from grants.models import ActiveGeneration, GroupGrant, JournalHead, JournalLine, Role, User, UserGrant
+from grants.models import ActiveGeneration, GroupGrant, JournalHead, JournalLine, NamespaceApprovers, Role, User, UserGrant
+from grants.principals.removal import remove_group
+from grants.principals.renaming import rename_group
 from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
+from grants.requests.approvers import set_namespace_approvers
 from grants.tenant.import_document import import_tenant
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
@@ -82,6 +85,8 @@ def tenant(settings):
               for _ in range(2)]
     revoke_token(author=OPERATOR, number=tokens[1].pk)
     activate_generation(author=OPERATOR, name="existing")
+    for group in ("readers", "", "readers"):
+        set_namespace_approvers(author=OPERATOR, namespace=parse_address("namespace:sales"), group=group)
     add_factors()
     settings.SIGN_IN_PROVIDERS = {
         "oidc": ProviderOptions(protocol="oidc", name="x", link_existing="always", unknown_users="create")}
@@ -183,11 +188,22 @@ def change_digest():
      "the account of the identity 8 at oidc is `user:root` in the tables, but no line"),
     (lambda: SocialAccount.objects.create(user=User.objects.get(username="root"), provider="oidc", uid="b, subject: 8"),
      "the account of the identity b, subject: 8 at oidc is `user:root` in the tables, but line"),
+    (lambda: NamespaceApprovers.objects.create(namespace="hr", group=Group.objects.get(name="readers")),
+     "the group of approvers of namespace:hr is `group:readers` in the tables, but no line of the journal says so"),
+    (lambda: NamespaceApprovers.objects.update(group=Group.objects.get(name="clerks")),
+     "the group of approvers of namespace:sales is `group:clerks` in the tables, but `group:readers` after line"),
     (lambda: ActiveGeneration.objects.update(name="core"), "the active generation is `core` in the tables, but `existing`"),
 ])
 def test_the_attack_a_change_without_a_line_is_detected(tenant, attack, message):
     attack()
     assert message in fault()
+
+
+def test_approvers_verify_after_their_group_was_renamed_and_removed(tenant):
+    rename_group(author=OPERATOR, name="readers", new_name="approvers")
+    assert verify().endswith(AGREES)
+    remove_group(author=OPERATOR, name="approvers", revokes_grants=True)
+    assert not NamespaceApprovers.objects.exists() and verify().endswith(AGREES)
 
 
 @pytest.mark.parametrize(("scopes", "is_allowed"), [("decide, read", True), ("read", False)])
@@ -317,5 +333,5 @@ def test_the_head_is_sent_to_syslog(tenant, settings):
 
 def test_the_verification_keeps_little_in_memory_and_reads_each_table_once(tenant, django_assert_max_num_queries):
     # the last one stores the result for the page Status
-    with django_assert_max_num_queries(19):
+    with django_assert_max_num_queries(20):
         verify()
