@@ -35,6 +35,8 @@ class PeopleFilter:
 
     text: a part of the name, in any case. group: only members of this group. privilege: the user holds it on exactly the entity.
     operation: only this operation. path_kind: only operations with a `direct` path, or with one through a `group`.
+    group_namespace: the namespace of a reader that sees nothing else. A group without a grant in it then looks empty, because the
+    reader would learn who its members are.
     """
 
     text: str = ""
@@ -42,6 +44,7 @@ class PeopleFilter:
     privilege: str = ""
     operation: str = ""
     path_kind: str = ""
+    group_namespace: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +204,20 @@ class PeopleWithAccess:
         if where.text:
             rows = rows.filter(username__icontains=where.text)
         if where.group:
-            rows = rows.filter(pk__in=memberships_in_force().filter(group__name=where.group).values("user_id"))
+            rows = rows.filter(pk__in=self._memberships_in_group.values("user_id"))
         if where.path_kind:
             rows = rows.filter(self._has_grant_in_reach)
         return rows
+
+    @property
+    def _memberships_in_group(self) -> QuerySet:
+        """The memberships in the group of the filter."""
+        rows, namespace = memberships_in_force().filter(group__name=self.where.group), self.where.group_namespace
+        if not namespace:
+            return rows
+        is_inside = Q(content_object__namespace__key=namespace) | Q(content_object__kind="namespace",
+                                                                    content_object__key=namespace)
+        return rows.filter(group__in=GroupGrant.objects.filter(is_inside).values("group"))
 
     @cached_property
     def _has_grant_in_reach(self) -> Q:

@@ -34,6 +34,12 @@ def sees_everything_in(account: User, entity: Entity | Address) -> bool:
     return account.can_see_all or is_steward(account, entity)
 
 
+def only_namespace(account: User, address: Address) -> str:
+    """Return the namespace of the address if the account sees the address only as its steward; empty if it sees everything."""
+    namespace = address.namespace
+    return "" if account.can_see_all or namespace is None else namespace.key
+
+
 def stewarded_condition(account: User) -> Q:
     """Return the condition that an entity is in a namespace that the account is a steward of.
 

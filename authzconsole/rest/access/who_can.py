@@ -26,7 +26,8 @@ from authzconsole.rest.openapi.operations import FILE, api_operation
 from entities.selectors import entity_at
 from grants.access.access_lists import AccessList, OperationRow, Target
 from grants.access.people_pages import PATH_KINDS, PeopleFilter
-from grants.authority.stewards import sees_everything_in
+from grants.authority.stewards import only_namespace, sees_everything_in
+from grants.models import User
 from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 200
@@ -41,7 +42,8 @@ class WhoCanFilters(QuestionQuery):
     operation = Text(required=False, max_length=70, help_text="Only this operation, or this privilege on exactly the entity.")
     privilege = Choice(choices=PRIVILEGES, required=False, help_text="Only users who hold this privilege on exactly the entity.")
     q = Text(required=False, max_length=200, help_text="A part of the name of the user, ignoring case.")
-    group = NameText(required=False, help_text="Only members of this group.")
+    group = NameText(required=False, help_text="Only members of this group. Data stewards find only members of groups with a "
+                     "grant in the namespace.")
     path = Choice(choices=list(PATH_KINDS), required=False,
                   help_text="Only operations with a path of this kind: a `direct` grant, or a grant through a `group`.")
 
@@ -79,7 +81,7 @@ class WhoCan(Endpoint):
         query = self.query
         _check_access(request, query)
         with state_of(query):
-            access = _access_list(query)
+            access = _access_list(request.user, query)
             identity = list_identity("who-can", query | {"generation": access.generation.name})
             after = position_in_list(query["cursor"], identity) if query["cursor"] else None
             rows, position = access.operation_page(after, query["limit"])
@@ -94,7 +96,7 @@ class _WhoCanFile(Endpoint):
     def get(self, request: Request) -> StreamingHttpResponse:
         _check_access(request, self.query)
         with state_of(self.query):
-            access = _access_list(self.query)
+            access = _access_list(request.user, self.query)
             rows = access.all_rows(ROWS_PER_PAGE)
         return who_can_file(rows_in_state(self.query, rows), access.generation, self.renderer_classes[0].format, "who-can")
 
@@ -133,13 +135,14 @@ def _check_access(request: Request, query: dict) -> None:
     check_operation_of(query, query.get("kind", "") if query["contents"] else address.kind)
 
 
-def _access_list(query: dict) -> AccessList:
+def _access_list(account: User, query: dict) -> AccessList:
     """Return the list that the query selects. Raise Problem (404) if the entity did not exist at the revision of the query."""
     address = query["entity"]
     if "as_of" in query and entity_at(address) is None:
         raise Problem(404, f"{address} did not exist at revision {query['as_of']:,}")
     where = PeopleFilter(text=query.get("q", ""), group=query.get("group", ""), privilege=query.get("privilege", ""),
-                         operation=query.get("operation", ""), path_kind=query.get("path", ""))
+                         operation=query.get("operation", ""), path_kind=query.get("path", ""),
+                         group_namespace=only_namespace(account, address))
     return AccessList(Target(address, query["contents"], query.get("kind", "")), generation_of(query), where,
                       query.get("sort") == "-user")
 

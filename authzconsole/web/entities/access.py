@@ -22,7 +22,7 @@ from grants.access.access_lists import AccessList, Position, Target
 from grants.access.people_pages import PATH_KINDS, PeopleFilter, PeopleWithAccess
 from grants.access.requirements import operations_by_requirement
 from grants.access.who_can import UserAccess
-from grants.authority.stewards import sees_everything_in
+from grants.authority.stewards import only_namespace, sees_everything_in
 from grants.policies.policy import Generation
 from grants.policies.wording import requirement_in_words
 
@@ -98,7 +98,7 @@ def _filter(request: HttpRequest, entity: Entity) -> PeopleFilter:
         text=text_parameter(request, "who", max_characters=150), group=name_parameter(request, "via"),
         privilege=choice_parameter(request, "holding", list(map(str, Privilege))),
         operation=choice_parameter(request, "can", {*Privilege, *(name for kind in KINDS.values() for name in kind.operations)}),
-        path_kind=choice_parameter(request, "path", PATH_KINDS))
+        path_kind=choice_parameter(request, "path", PATH_KINDS), group_namespace=only_namespace(request.user, entity.address))
 
 
 def _target(request: HttpRequest, entity: Entity) -> Target:

@@ -3,7 +3,9 @@
 import pytest
 
 from entities.address import parse_address
+from grants.changes.services import change_grants
 from grants.models import JournalLine, NamespaceSteward
+from grants.principals.services import add_group, add_member
 from grants.stewards.services import add_steward, remove_steward
 from tests.support.authors import database_state
 from tests.support.cast import HR, SALES, SETUP
@@ -39,6 +41,28 @@ def test_a_steward_sees_holders_people_with_access_and_history_without_links_to_
         assert "/people/" not in text and "/journal" not in text and 'href="/grant/' not in text and "/revoke/" not in text
         assert "Show members" not in text or "operators" in text
     assert steward.get("/entities/program:sales.shop.workflow.daily?tab=access").context["access"]["summary"]["groups"]["rows"]
+
+
+def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_namespace(steward, cast, browse):
+    """The filter by group would otherwise tell which people with access in the namespace are in any group."""
+    add_group(author=SETUP, name="board")
+    for group in ("board", "operators"):
+        add_member(author=SETUP, user="dee", group=group)
+    change_grants(author=SETUP, grant=[("group:board", parse_address("namespace:hr"), "READ")])
+
+    def found(client, url: str) -> set[str]:
+        response = client.get(url)
+        if url.startswith("/api"):
+            return {row["user"] for row in response.json()["items"]}
+        return {row["principal"].name for row in response.context["access"]["rows"]}
+
+    for url in ("/entities/dataset:sales.orders?tab=access&via={}", "/entities/namespace:sales?tab=access&contents=yes&via={}",
+                "/api/v1/who-can?entity=dataset:sales.orders&group={}"):
+        assert found(browse("ada"), url.format("board")) == {"dee"}
+        assert found(steward, url.format("board")) == found(steward, url.format("none")) == set()
+        assert "dee" in found(steward, url.format("operators"))
+    change_grants(author=SETUP, grant=[("group:board", parse_address("dataset:sales.customers"), "READ")])
+    assert found(steward, "/api/v1/who-can?entity=dataset:sales.orders&group=board") == {"dee"}
 
 
 def test_a_steward_finds_the_entities_of_the_namespace_in_lists_and_search(steward):
