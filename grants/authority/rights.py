@@ -24,19 +24,6 @@ from grants.validity import Validity
 DelegatedChange = tuple[str | User | Group, Address, Privilege, Validity | None]
 
 
-def can_change_grants(account: User, entity: Entity | Address, privilege: Privilege, principal: User | Group | str, *,
-                      is_grant: bool = True) -> bool:
-    """Return whether the account may grant this privilege on the entity to the principal, or revoke it from the principal.
-
-    principal: a row, or the written form such as `user:alice`. The period of a grant may be limited (`delegation_fault`).
-    """
-    if account.can_administer:
-        return True
-    address = _address(entity)
-    return (DelegationLimits.for_account(account).allows(address, privilege) and is_delegate(account, address)
-            and not (is_grant and format_principal(principal) in own_principals(account)))
-
-
 def can_change_some_grants(account: User, entity: Entity | Address) -> bool:
     """Return whether the account may change grants of some principal on the entity."""
     address = _address(entity)
