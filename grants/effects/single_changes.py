@@ -32,6 +32,7 @@ from grants.policies.catalogue import UnknownGeneration, generation_by_name
 from grants.policies.times import format_time
 from grants.principal_names import format_principal, parse_principal
 from grants.roles.capabilities import Capability
+from grants.strict_json import json_from_bytes
 from grants.validity import Validity, ValidityError
 
 ROWS_PER_READ = 5_000
@@ -198,11 +199,11 @@ def change_as_text(change: SingleChange) -> str:
 def change_from_text(text: str) -> SingleChange:
     """Return the change that a text describes. Raise UnknownChange if it describes none."""
     try:
-        parts = json.loads(text)
+        parts = json_from_bytes(text.encode(), text_name="the change")
         if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
             raise ValueError
         return _change(*parts)
-    except (ValueError, TypeError, RecursionError, AddressError, VocabularyError, PrincipalError, UnknownGeneration,
+    except (ValueError, TypeError, AddressError, VocabularyError, PrincipalError, UnknownGeneration,
             ValidityError):
         raise UnknownChange("this is not a change that can be evaluated") from None
 

@@ -13,7 +13,7 @@ from grants.changes.services import change_grants
 from grants.effects.changes import MAX_TIMES, GrantChange, MembershipChange
 from grants.effects.effect import effect_of
 from grants.effects.preview import preview_changes
-from grants.effects.single_changes import change_as_text, change_from_text
+from grants.effects.single_changes import UnknownChange, change_as_text, change_from_text
 from grants.errors import EffectUnconfirmed
 from grants.journal import Author
 from grants.models import GroupGrant, Plan, User, UserGrant, permission_ids
@@ -131,3 +131,9 @@ def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
     GrantChange("user:out", ORDERS, READ)])
 def test_a_text_of_a_change_has_its_period(change):
     assert change_from_text(change_as_text(change)) == change
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '["delete"]', '["delete", "nonsense"]', "[" * 2_000, "9" * 2_000, "\ud800"])
+def test_a_text_that_describes_no_change_is_refused(text):
+    with pytest.raises(UnknownChange):
+        change_from_text(text)

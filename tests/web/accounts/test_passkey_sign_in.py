@@ -146,7 +146,8 @@ def test_a_new_passkey_can_stay_a_second_factor(browse, passkey):
     assert '"residentKey": "discouraged"' in page
 
 
-@pytest.mark.parametrize("credential", ["", "x", "[]", "{}", '{"response": 1}', '{"response": {"userHandle": 1}}', "x" * 30_000])
+@pytest.mark.parametrize("credential", ["", "x", "[]", "{}", '{"response": 1}', '{"response": {"userHandle": 1}}', "x" * 30_000,
+                                        "[" * 20_000, "9" * 20_000])
 def test_malformed_answers_are_refused(browse, passkey, credential):
     client = browse()
     client.get("/sign-in/passkey", secure=True)

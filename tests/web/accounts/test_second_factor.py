@@ -363,7 +363,7 @@ def test_wrong_codes_are_security_events(browse, factor_of_ned):
 
 
 @pytest.mark.parametrize("credential", ["", "{", "[]", "{}", '{"id": 1}', "null", '{"response": {"clientDataJSON": "e30"}}',
-                                        "x" * 30_000,
+                                        "x" * 30_000, "[" * 20_000, "9" * 20_000,
                                         '{"id": "YQ", "rawId": "YQ", "type": "public-key", "response": {"clientDataJSON": "e30", '
                                         '"attestationObject": "e30", "authenticatorData": "e30", "signature": "e30"}}'])
 def test_malformed_passkeys_are_refused(browse, factor_of_ned, credential):

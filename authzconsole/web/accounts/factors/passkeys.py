@@ -14,6 +14,7 @@ from authzconsole.common import login_throttle
 from authzconsole.web.accounts.factors.codes import check_attempts, pair_counter, record_failure
 from grants.models import User
 from grants.principal_names import control_character_fault
+from grants.strict_json import json_from_bytes
 
 MAX_NAME_CHARACTERS = 50
 MAX_CREDENTIAL_CHARACTERS = 20_000
@@ -91,4 +92,7 @@ def verify_sign_in(text: str) -> Authenticator:
 def _parse_object(text: str) -> dict:
     if len(text) > MAX_CREDENTIAL_CHARACTERS:
         raise ValueError("the credential is too long")
-    return json.loads(text)
+    parsed = json_from_bytes(text.encode(), text_name="the credential")
+    if not isinstance(parsed, dict):
+        raise ValueError("the credential is not an object")
+    return parsed
