@@ -181,6 +181,11 @@ def quantity(count: int, singular: str, plural: str) -> str:
     return f"{count:,} {singular if count == 1 else plural}"
 
 
+def join_words(words: list[str], conjunction: str = "and") -> str:
+    """Join one or more words with commas, and the last two with `conjunction`: `a, b and c`."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"
+
+
 def with_article(noun: str) -> str:
     """Return the noun with its indefinite article."""
     return f"an {noun}" if noun[0] in "aeiou" else f"a {noun}"

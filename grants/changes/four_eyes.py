@@ -22,7 +22,7 @@ from django.conf import settings
 from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 
-from entities.vocabulary import Privilege
+from entities.vocabulary import Privilege, join_words
 from grants.changes.break_glass import has_break_glass_access
 from grants.changes.outcomes import ChangeItem
 from grants.changes.persons import accounts_of, are_one_person, controlling_line, with_service_accounts
@@ -57,7 +57,7 @@ def check_direct_change(author: Author, *, granted: Collection[ChangeItem] = (),
     check_reason(author)
     if not is_restricted(author):
         return
-    reasons = _Content(
+    content = _Content(
         count=len(items) + len(joined) + len(left) + len(activated),
         grants_admin=any(item.privilege == Privilege.ADMIN for item in granted),
         namespaces={namespace.key for item in items if (namespace := item.address.namespace)},
@@ -65,10 +65,10 @@ def check_direct_change(author: Author, *, granted: Collection[ChangeItem] = (),
         groups={name for item in items if (name := _name(item, "group"))},
         receiving_users=activated, receiving_groups={group for _, group, *_ in joined},
         changed_groups={group for _, group, *_ in (*joined, *left)},
-        counts_hour=not author.is_provisioner, is_written=is_written).reasons(accounts_of(author))
-    if reasons:
-        raise SecondPersonRequired(f"one person cannot make this change, because it {_join(reasons)}: create a plan, and let "
-                                   "another administrator apply it")
+        counts_hour=not author.is_provisioner, is_written=is_written)
+    if reasons := content.reasons(accounts_of(author)):
+        raise SecondPersonRequired(f"one person cannot make this change, because it {join_words(reasons)}: create a plan, and "
+                                   "let another administrator apply it")
 
 
 def check_application(author: Author, plan: Plan) -> None:
@@ -86,7 +86,7 @@ def application_fault(author: Author, plan: Plan) -> str:
         return ""
     if not (reasons := _content_of_plan(plan).reasons(accounts | makers)):
         return ""
-    return f"another person must apply {plan}, because it {_join(reasons)}, and {_sameness(accounts, makers)}"
+    return f"another person must apply {plan}, because it {join_words(reasons)}, and {_sameness(accounts, makers)}"
 
 
 def check_approval(author: Author, requesters: Collection[int]) -> None:
@@ -210,7 +210,3 @@ def _sameness(accounts: Collection[int], makers: Collection[int]) -> str:
 def _name(item: ChangeItem, kind: str) -> str:
     prefix = f"{kind}:"
     return item.principal.removeprefix(prefix) if item.principal.startswith(prefix) else ""
-
-
-def _join(reasons: list[str]) -> str:
-    return " and ".join(filter(None, [", ".join(reasons[:-1]), reasons[-1]]))

@@ -14,7 +14,7 @@ from django.db.models import Count, Q, QuerySet
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside, sorted_by_address, subtree_of
-from entities.vocabulary import KINDS, Privilege, quantity
+from entities.vocabulary import KINDS, Privilege, join_words, quantity
 from grants.changes.outcomes import ChangeItem
 from grants.errors import LifecycleError
 from grants.evaluation.effective_grants import GrantTable, grant_tables
@@ -254,8 +254,7 @@ def _sentence(verdict: DeletionVerdict, user: str, namespace: Address, steps: Se
 
 def step_title(kinds: Sequence[tuple[str, int]]) -> str:
     """Return the plural names of the kinds, such as `applications and programs`."""
-    words = [KINDS[kind].plural for kind, _ in kinds]
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    return join_words([KINDS[kind].plural for kind, _ in kinds])
 
 
 def _ghost_holders(deleted: QuerySet[Entity]) -> tuple[GhostHolders, ...]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from entities.address import Address, instance_address
-from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, with_article
+from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, join_words, with_article
 from grants.policies.decide import Facts, HeldGrant
 from grants.policies.grammar import (
     AllOf,
@@ -292,7 +292,7 @@ def _met_words(question: Question, tree: Attempt) -> str:
     grants = dict.fromkeys(grant for attempt in attempts for grant in attempt.grants[:1])
     clauses = [_grant_words(question, grant) for grant in grants]
     clauses += [attempt.words for attempt in attempts if attempt.requirement == "all live"]
-    return f"{question.principal} holds {join_words(clauses, 'and')}"
+    return f"{question.principal} holds {join_words(clauses)}"
 
 
 def _deciding_attempts(tree: Attempt) -> Iterator[Attempt]:
@@ -315,7 +315,7 @@ def _grant_words(question: Question, grant: HeldGrant) -> str:
 def _unmet_words(tree: Attempt) -> str:
     match tree.requirement:
         case "all":
-            return join_words(_unmet_parts(tree), "and")
+            return join_words(_unmet_parts(tree))
         case "any":
             return f"one of {join_words(_unmet_parts(tree), 'or')}"
         case "all live":
@@ -340,8 +340,3 @@ def _live_entities_in_words(kind: str | None) -> str:
 def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
     """Return the privileges as alternatives, such as `READ, WRITE or ADMIN`; `any privilege` for all privileges."""
     return "any privilege" if privileges == ANY else join_words([str(privilege) for privilege in privileges], "or")
-
-
-def join_words(words: list[str], conjunction: str) -> str:
-    """Join the words with commas, and the last two with `conjunction`: `a, b and c`."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {conjunction} {words[-1]}"

@@ -1,7 +1,7 @@
 """Describe a requirement in plain English for pages and REST."""
 
-from entities.vocabulary import KINDS, with_article
-from grants.policies.explain import join_words, privileges_in_words
+from entities.vocabulary import KINDS, join_words, with_article
+from grants.policies.explain import privileges_in_words
 from grants.policies.grammar import (
     AllOf,
     Always,
@@ -32,7 +32,7 @@ def requirement_in_words(expression: Expression) -> str:
         case Always():
             return "only an active principal"
         case AllOf(parts):
-            return join_words([_with_parentheses(part) for part in parts], "and")
+            return join_words([_with_parentheses(part) for part in parts])
         case AnyOf(parts):
             return join_words([_with_parentheses(part) for part in parts], "or")
         case Given(parameter, then):

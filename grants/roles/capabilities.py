@@ -7,6 +7,8 @@ from enum import StrEnum
 
 from django.db.models import TextChoices
 
+from entities.vocabulary import join_words
+
 
 class Role(TextChoices):
     """The console role of an account. It grants no access to data."""
@@ -100,5 +102,4 @@ def role_includes(role: str, other: str) -> bool:
 def role_names(*capabilities: Capability) -> str:
     """Return the roles with one of the capabilities as text, such as `administrators and auditors`, most powerful first."""
     roles = sorted(roles_with(*capabilities), key=lambda role: (-len(CAPABILITIES[role]), role))
-    names = [f"{role.label.lower()}s" for role in roles]
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return join_words([f"{role.label.lower()}s" for role in roles])

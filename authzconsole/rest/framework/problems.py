@@ -21,6 +21,7 @@ from analytics.storage import StorageError
 from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
 from authzconsole.common.refusal import RequestRefused
 from entities.services import EntityError
+from entities.vocabulary import join_words
 from grants.errors import (
     AlreadyPermitted,
     DuplicateRequest,
@@ -40,7 +41,6 @@ from grants.errors import (
 )
 from grants.history import HistoryError, HistoryNotReady
 from grants.policies.catalogue import UnknownGeneration
-from grants.policies.explain import join_words
 from grants.policies.question import QuestionError
 
 logger = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ def _problem_of(error: Exception, view) -> Problem | None:
             return Problem(400, "; ".join(f"{e['field']}: {e['message']}" if e["field"] else e["message"] for e in errors[:5]),
                            errors=errors)
         case MethodNotAllowed():
-            methods = join_words([name for name in view.allowed_methods if name != "HEAD"], "and")
+            methods = join_words([name for name in view.allowed_methods if name != "HEAD"])
             return Problem(405, f"this path only accepts {methods}")
         case NotAcceptable():
             media_types = join_words([renderer.media_type for renderer in view.renderer_classes], "or")

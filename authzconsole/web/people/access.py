@@ -15,12 +15,11 @@ from authzconsole.web.shared.past import past_moment_of
 from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.selectors import entities_at
-from entities.vocabulary import KINDS, Privilege, quantity
+from entities.vocabulary import KINDS, Privilege, join_words, quantity
 from grants.access.entity_pages import MAX_COUNTED, AccessibleEntities, EntityAccess, EntityFilter
 from grants.active_generation import active_generation
 from grants.evaluation.entity_filters import visibility_condition
 from grants.models import User
-from grants.policies.explain import join_words
 from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 20
@@ -102,7 +101,7 @@ def _sentences(entities: AccessibleEntities, counts: Mapping[str, int]) -> list[
     for kind, operation, verb in PHRASES:
         if kind in counts and (count := entities.count_of(kind, operation)):
             sentences.append(f"You can {verb} {_quantity(count, kind)}.")
-    found = join_words([_quantity(count, kind) for kind, count in counts.items()], "and")
+    found = join_words([_quantity(count, kind) for kind, count in counts.items()])
     return [f"You have access to {found}.", *sentences]
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple, cast
 
 from entities.address import Address
 from entities.models import State
-from entities.vocabulary import CONTAINER_KINDS, Privilege
+from entities.vocabulary import CONTAINER_KINDS, Privilege, join_words
 from grants.effects.holders import NUMBERS
 from grants.effects.masks import bits_of, users_meeting
 from grants.effects.nodes import Node
@@ -25,7 +25,7 @@ from grants.plans.regrants.scope import regrant_scope
 from grants.plans.regrants.stages import ExtraGrants, GrantKey, Stage, StageSource, load_subjects, stages
 from grants.plans.regrants.user_cover import StageFacts
 from grants.policies.catalogue import generation_by_name
-from grants.policies.explain import MissingGrant, grant_order, join_words, minimal_grant_sets
+from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
@@ -176,5 +176,5 @@ def _grants_in_words(way: Collection[MissingGrant]) -> str:
     """Return grants such as `READ on dataset:sales.orders`."""
     names = [f"{privilege} on {address}" for address, privilege in sorted(way, key=grant_order)]
     if len(names) <= MAX_NAMED:
-        return join_words(names, "and")
+        return join_words(names)
     return f"{len(names):,} grants, such as {names[0]},"
