@@ -25,7 +25,7 @@ from django.db.models import Q, QuerySet
 from entities.vocabulary import Privilege, join_words
 from grants.changes.break_glass import has_break_glass_access
 from grants.changes.outcomes import ChangeItem
-from grants.changes.persons import accounts_of, are_one_person, controlling_line, with_service_accounts
+from grants.changes.persons import accounts_of, are_one_person, controlling_line, makers_of_plan, with_service_accounts
 from grants.changes.recent_changes import recent_change_count
 from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
@@ -81,7 +81,7 @@ def application_fault(author: Author, plan: Plan) -> str:
     """Return why the person of the author may not apply the plan; empty if it may. Runs no query unless FOUR_EYES is on."""
     if not is_restricted(author):
         return ""
-    accounts, makers = accounts_of(author), makers_of(plan)
+    accounts, makers = accounts_of(author), makers_of_plan(plan.maker_ids, plan.made_by)
     if not makers or not are_one_person(accounts, makers):
         return ""
     if not (reasons := _content_of_plan(plan).reasons(accounts | makers)):
@@ -101,11 +101,6 @@ def check_approval(author: Author, requesters: Collection[int]) -> None:
     is_own = are_one_person(accounts, requesters) if is_restricted(author) else not accounts.isdisjoint(requesters)
     if is_own:
         raise SecondPersonRequired("another person must approve this request: a person cannot approve their own request")
-
-
-def makers_of(plan: Plan) -> set[int]:
-    """Return the keys of the accounts of the person who made the plan; empty if a command made it. Runs at most one query."""
-    return set(plan.maker_ids) or set(User.objects.filter(username=plan.made_by).values_list("pk", flat=True))
 
 
 def is_restricted(author: Author) -> bool:

@@ -40,6 +40,14 @@ def accounts_of(author: Author) -> set[int]:
     return {author.user_id}.union(*(creators(author.token) for creators, _ in _lookups if author.token is not None))
 
 
+def makers_of_plan(maker_ids: Collection[int], made_by: str) -> set[int]:
+    """Return the keys of the accounts of the person who made a plan with these fields; empty if a command made it.
+
+    Plans of earlier versions have no `maker_ids`, so the name in `made_by` counts. Runs at most one query.
+    """
+    return set(maker_ids) or set(User.objects.filter(username=made_by).values_list("pk", flat=True))
+
+
 def with_service_accounts(accounts: Collection[int]) -> set[int]:
     """Return the accounts and the service accounts that they can act as."""
     return set(accounts).union(*(service_accounts(accounts) for _, service_accounts in _lookups))

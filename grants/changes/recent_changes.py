@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from grants.changes.persons import are_one_person, names_of, written_names
+from grants.changes.persons import are_one_person, makers_of_plan, names_of, written_names
 from grants.models import JournalLine, Plan, PlanState, User
 from grants.roles.capabilities import Capability, roles_with
 
@@ -42,7 +42,7 @@ def _changes_for_others(accounts: Collection[int], actors: set[str], since: date
     for made_by, maker_ids, effect in plans.values_list("made_by", "maker_ids", "effect").iterator(chunk_size=500):
         maker = made_by, tuple(maker_ids)
         if maker not in is_own:
-            makers = set(maker_ids) or set(User.objects.filter(username=made_by).values_list("pk", flat=True))
+            makers = makers_of_plan(maker_ids, made_by)
             is_own[maker] = bool(makers) and are_one_person(accounts, makers)
         if not is_own[maker]:
             total += sum(effect.get(name, 0) for name in _COUNTS)

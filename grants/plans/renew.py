@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 from django.db import transaction
 
-from grants.changes.four_eyes import makers_of
+from grants.changes.persons import makers_of_plan
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan
@@ -32,8 +32,8 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
         # Otherwise the person who made the plan could renew it to become a second person, or make another plan of it. A plan that
         # was applied or discarded proposes nothing any more, so the person who renews it proposes its changes again.
         is_same = plan.is_proposed and _has_same_items(renewed, plan)
-        makers = makers_of(plan) if is_same else makers_of(plan).union(renewed.maker_ids)
-        renewed.maker_ids = sorted(makers)
+        makers = makers_of_plan(plan.maker_ids, plan.made_by)
+        renewed.maker_ids = sorted(makers if is_same else makers.union(renewed.maker_ids))
         renewed.save(update_fields=["maker_ids"])
         if plan.is_proposed:
             discard_plan(author=replace(author, reason=f"renewed as {renewed}"), plan_id=plan.pk)
