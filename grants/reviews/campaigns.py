@@ -80,9 +80,7 @@ def create_next_campaign(campaign: Campaign) -> Campaign | None:
 def cancel_campaign(*, author: Author, number: int) -> Campaign:
     """Cancel a campaign that is not finished. Its answers have no effect. A recurrence ends."""
     with administrator_transaction(author) as head:
-        campaign = Campaign.objects.select_for_update().filter(pk=number).first()
-        if campaign is None:
-            raise ReviewError(f"review {number} does not exist: correct the number")
+        campaign = locked_campaign(number)
         if campaign.state in (CampaignState.FINISHED, CampaignState.FINISHING, CampaignState.CANCELLED):
             raise ReviewError(f"{campaign} is {campaign.state}, so it cannot be cancelled")
         campaign.state, campaign.finished_at, campaign.finished_by = CampaignState.CANCELLED, timezone.now(), author.name
@@ -94,9 +92,7 @@ def cancel_campaign(*, author: Author, number: int) -> Campaign:
 def retry_campaign(*, author: Author, number: int) -> Campaign:
     """Let a campaign whose preparation failed be prepared again. Raise NotAdministrator or ReviewError."""
     with administrator_transaction(author) as head:
-        campaign = Campaign.objects.select_for_update().filter(pk=number).first()
-        if campaign is None:
-            raise ReviewError(f"review {number} does not exist: correct the number")
+        campaign = locked_campaign(number)
         if campaign.state != CampaignState.FAILED:
             raise ReviewError(f"{campaign} is {campaign.state}: only a failed review can be prepared again")
         if campaign.deadline <= timezone.now():
@@ -106,6 +102,14 @@ def retry_campaign(*, author: Author, number: int) -> Campaign:
         campaign.attempt, campaign.heartbeat_at, campaign.sent_at = 0, None, None
         campaign.save(update_fields=["state", "error", "item_count", "attempt", "heartbeat_at", "sent_at"])
         append_to_journal(head, [Change("review-retry", detail=f"{campaign}: {campaign.title}")], author=author)
+    return campaign
+
+
+def locked_campaign(number: int) -> Campaign:
+    """Return the campaign with this number, and lock its row until the transaction ends. Raise ReviewError if there is none."""
+    campaign = Campaign.objects.select_for_update().filter(pk=number).first()
+    if campaign is None:
+        raise ReviewError(f"review {number} does not exist: correct the number")
     return campaign
 
 

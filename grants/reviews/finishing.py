@@ -17,7 +17,7 @@ from grants.journal import Author, Change, append_to_journal, current_revision, 
 from grants.models import GroupGrant, Membership, Plan, PlanVerb, UserGrant
 from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewPlan, UnansweredRule
 from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
-from grants.reviews.campaigns import add_makers
+from grants.reviews.campaigns import add_makers, locked_campaign
 from grants.reviews.errors import ReviewError
 from grants.reviews.removals import mark_removed_items, missing_condition
 from grants.reviews.selection import CHANGED_ANSWER, OPEN_ITEMS, REMOVED_ITEMS
@@ -36,9 +36,7 @@ _ROWS: Mapping[str, QuerySet] = {
 def request_finish(*, author: Author, number: int) -> Campaign:
     """End the answers of an open campaign. Its plans and its evidence are written afterwards."""
     with administrator_transaction(author) as head:
-        campaign = Campaign.objects.select_for_update().filter(pk=number).first()
-        if campaign is None:
-            raise ReviewError(f"review {number} does not exist: correct the number")
+        campaign = locked_campaign(number)
         if campaign.state != CampaignState.OPEN:
             raise ReviewError(f"{campaign} is {campaign.state}, so it cannot be finished")
         campaign.state, campaign.finished_by, campaign.figures = CampaignState.FINISHING, author.name, figures(campaign)
