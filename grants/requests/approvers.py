@@ -159,6 +159,21 @@ def visible_requests(account: User) -> QuerySet[AccessRequest]:
     return AccessRequest.objects.filter(Q(pk__in=own) | Q(pk__in=decidable))
 
 
+def listed_requests(account: User, show: str, state: str = "") -> QuerySet[AccessRequest]:
+    """Return the requests of a list, with their subjects.
+
+    show: `mine`, `to-decide`, or another text for all that the account may see. state: see `in_state`.
+    """
+    match show:
+        case "mine":
+            rows = own_requests(account)
+        case "to-decide":
+            rows = requests_to_decide(account)
+        case _:
+            rows = visible_requests(account)
+    return in_state(rows, state).select_related("subject")
+
+
 def in_state(rows: QuerySet[AccessRequest], state: str) -> QuerySet[AccessRequest]:
     """Return the rows in this state; all of them for an empty text. Overdue requests count as expired."""
     is_overdue = Q(state=RequestState.PENDING, expires_at__lte=timezone.now())

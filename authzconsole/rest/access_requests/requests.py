@@ -2,7 +2,6 @@
 
 from datetime import datetime
 
-from django.db.models import QuerySet
 from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -28,8 +27,7 @@ from authzconsole.rest.framework.fields import MAX_INTEGER
 from authzconsole.rest.framework.locations import access_request_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
-from grants.models import AccessRequest, User
-from grants.requests.approvers import in_state, own_requests, requests_to_decide, visible_requests
+from grants.requests.approvers import listed_requests, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject
 from grants.requests.disclosure import RequestView, view_of
@@ -51,7 +49,7 @@ class AccessRequests(Endpoint):
         query=ListQuery, responses={200: page_serializer(RequestSummarySerializer)},
         response_example={"items": [SUMMARY_EXAMPLE], "next": None})
     def get(self, request: Request) -> Response:
-        rows = shown_requests(request.user, self.query)
+        rows = listed_requests(request.user, self.query["show"], self.query.get("state", ""))
         return Response(page_of([ListPart(rows, ("-pk",))], summary_as_json, query=self.query,
                                 identity=[*list_identity("access-requests", self.query), request.user.pk]))
 
@@ -114,18 +112,6 @@ class AccessRequestProposals(Endpoint):
             (background.part, proposal) for background, proposal in chosen]) if can_see_effect(chosen) else None
         return Response({"parts": list(map(background_as_json, shown)), "effect": None if effect is None else {
             "digest": effect.digest, "purpose": effect.summary["for"], "beyond": effect.summary["beyond"]}})
-
-
-def shown_requests(account: User, query: dict) -> QuerySet[AccessRequest]:
-    """Return the requests of the list. query: `show` and `state`."""
-    match query["show"]:
-        case "mine":
-            rows = own_requests(account)
-        case "to-decide":
-            rows = requests_to_decide(account)
-        case _:
-            rows = visible_requests(account)
-    return in_state(rows, query.get("state", "")).select_related("subject")
 
 
 def _choices(text: str) -> dict[int, str]:

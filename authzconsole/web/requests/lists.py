@@ -1,6 +1,5 @@
 """The lists of access requests (to decide, own, all visible ones), and the number of requests to decide."""
 
-from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
@@ -10,14 +9,7 @@ from authzconsole.web.shared.paging import paginate_newest_first, url_with, url_
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page
 from grants.models import AccessRequest, RequestState, User
-from grants.requests.approvers import (
-    ApproverScope,
-    approver_scope,
-    in_state,
-    own_requests,
-    requests_to_decide,
-    visible_requests,
-)
+from grants.requests.approvers import ApproverScope, approver_scope, listed_requests, requests_to_decide
 from grants.requests.disclosure import listed_parts
 from grants.roles.capabilities import Capability
 
@@ -37,7 +29,7 @@ def request_list(request: HttpRequest) -> HttpResponse:
     account = request.user
     shown = choice_parameter(request, "show", SHOWN) or _default_list(account)
     state = choice_parameter(request, "state", RequestState.values)
-    rows = in_state(_rows(account, shown), state).select_related("subject").prefetch_related("parts").order_by("-pk")
+    rows = listed_requests(account, shown, state).prefetch_related("parts").order_by("-pk")
     page = paginate_newest_first(request, rows, "pk", max_rows=REQUESTS_PER_PAGE,
                                  position=lambda found: f"{len(found):,} on this page")
     scope = approver_scope(account)
@@ -64,17 +56,8 @@ def request_count(request: HttpRequest) -> HttpResponse:
 
 
 def _default_list(account: User) -> str:
-    """Return the list that an account sees first. Owners and members of groups have something to decide only sometimes."""
+    """Return the list that an account sees first. Data stewards, delegates and members of groups decide only sometimes."""
     return "to-decide" if account.can(Capability.APPROVE) or requests_to_decide(account).exists() else "mine"
-
-
-def _rows(account: User, shown: str) -> QuerySet[AccessRequest]:
-    match shown:
-        case "to-decide":
-            return requests_to_decide(account)
-        case "mine":
-            return own_requests(account)
-    return visible_requests(account)
 
 
 def _row(row: AccessRequest, scope: ApproverScope) -> dict:
