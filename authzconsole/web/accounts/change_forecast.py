@@ -9,6 +9,7 @@ from django.http import Http404
 
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.sessions.services import active_sessions
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.roles import ROLE_LABELS
 from authzconsole.web.shared.stranding_warning import StrandingWarning, stranding_warning
 from grants.models import Role, User
@@ -50,9 +51,9 @@ def change_forecast(user: User, change: str, form: Mapping[str, str], *, shows_g
     if change == "activity":
         return _activity_forecast(user, active=form.get("active") == "yes", shows_grants=shows_grants)
     if change == "email":
-        return _email_forecast(user, form.get("email", "").replace("\0", "").strip())
+        return _email_forecast(user, field_text(form, "email").strip())
     if change == "full-name":
-        return _full_name_forecast(user, form.get("full_name", "").replace("\0", "").strip())
+        return _full_name_forecast(user, field_text(form, "full_name").strip())
     if form.get("role") not in Role.values:
         raise Http404("there is no such role")
     return _role_forecast(user, Role(form["role"]))

@@ -10,6 +10,7 @@ from django.views.decorators.http import require_http_methods
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_link_from_text, principal_url
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.text import storage_fault
@@ -35,7 +36,7 @@ def like_colleague(request: HttpRequest) -> HttpResponse:
     URL parameters: source, target, remove (`yes`: also remove what only the target has).
     """
     data = request.POST if request.method == "POST" else request.GET
-    form = {name: data.get(name, "").replace("\0", "") for name in FIELDS}
+    form = {name: field_text(data, name) for name in FIELDS}
     names = {name: name_from_input(form[name], "user") for name in ("source", "target")}
     users = {name: None if storage_fault(text) else User.objects.filter(username=text).first() for name, text in names.items()}
     context: dict = {"names": names, "remove": form["remove"] == "yes", "max_items": MAX_ITEMS, "max_counted": MAX_COUNTED}

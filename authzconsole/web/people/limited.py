@@ -14,7 +14,7 @@ from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, principal_link_from_text
 from authzconsole.web.shared.paging import paginate_sequence, url_with
-from authzconsole.web.shared.parameters import choice_parameter, text_parameter
+from authzconsole.web.shared.parameters import choice_parameter, field_text, text_parameter
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, SHOWN, counted_rows, period_query
@@ -59,7 +59,7 @@ def limited_access(request: HttpRequest) -> HttpResponse:
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def new_expired_plan(request: HttpRequest) -> HttpResponse:
     """Create a plan that revokes what has expired."""
-    texts = {name: request.POST.get(name, "").strip().replace("\0", "") for name in ("principal", "within")}
+    texts = {name: field_text(request.POST, name).strip() for name in ("principal", "within")}
     try:
         plan = create_expired_plan(author=request_author(request), scope=_scope(texts))
     except (GrantError, AddressError) as error:

@@ -7,6 +7,7 @@ from django.views.decorators.http import require_http_methods
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input, principal_or_404
 from authzconsole.web.shared.rendering import render_page, see_other
 from grants.errors import GrantError
@@ -37,7 +38,7 @@ def change_manager(request: HttpRequest, principal: str) -> HttpResponse:
     link = UserManagerLink.objects.filter(user=user).select_related("manager").first()
     text, fault = str(link.manager) if link else "", ""
     if request.method == "POST":
-        text = request.POST.get("manager", "").replace("\0", "")
+        text = field_text(request.POST, "manager")
         try:
             outcome = set_manager(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username,
                                   manager=name_from_input(text, "user"))

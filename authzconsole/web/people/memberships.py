@@ -7,6 +7,7 @@ from django.views.decorators.http import require_http_methods
 from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, effect_context_if_known, make_shown_change, refusal_text
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link_from_text, principal_url
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.stranding_warning import membership_removal_warning
@@ -33,7 +34,7 @@ FORM_FIELDS = ("user", "group", "page", "reason")
 def change_membership(request: HttpRequest) -> HttpResponse:
     """Add or remove a member. Then redirect to the page of the principal that the form field `page` names."""
     data = request.POST if request.method == "POST" else request.GET
-    form = {name: data.get(name, "").replace("\0", "") for name in FORM_FIELDS}
+    form = {name: field_text(data, name) for name in FORM_FIELDS}
     form |= {name: name_from_input(form[name], name) for name in ("user", "group")}
     form |= period_fields(data)
     verb = data.get("verb", "") if data.get("verb") in SERVICES else "add"

@@ -15,6 +15,7 @@ from authzconsole.web.accounts.reauthentication import recent_authentication_req
 from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_shown_change, refusal_text
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.stranding_warning import stranding_warning
@@ -36,7 +37,7 @@ from grants.roles.capabilities import Capability
 def rename_principal(request: HttpRequest, principal: str) -> HttpResponse:
     subject = principal_or_404(principal)
     name = _name(subject)
-    new_name = request.POST.get("name", "").replace("\0", "") if request.method == "POST" else name
+    new_name = field_text(request.POST, "name") if request.method == "POST" else name
     context = {"name": new_name, "effects": list(_rename_effects(subject)), "fault": _guard_text(subject)}
     if request.method != "POST":
         return _response(request, subject, "rename", context)

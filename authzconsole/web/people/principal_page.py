@@ -23,7 +23,7 @@ from authzconsole.web.people.visibility_tree import visibility_section
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_link_to, principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_entities, paginate_names, url_with
-from authzconsole.web.shared.parameters import text_parameter
+from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, period_rows, privilege_cells
@@ -181,7 +181,7 @@ def _membership_urls(profile: Profile, *, user: str, group: str) -> dict[str, st
 def _grants(request: HttpRequest, profile: Profile) -> dict:
     """Return the direct grants of the principal, or those of its group in the URL parameter `through`, sorted by address."""
     groups = profile.principal.groups if profile.is_user else Group.objects.none()
-    group_name = request.GET.get("through", "").replace("\0", "")
+    group_name = name_parameter(request, "through")
     find = text_parameter(request, "holds", max_characters=200)
     group = groups.filter(name=group_name).first() if group_name else None
     holder = group or profile.principal

@@ -20,6 +20,7 @@ from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import address_or_404, capability_required, request_author
 from authzconsole.web.shared.links import entity_tab_url
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import AddressError, parse_address
@@ -65,7 +66,7 @@ class PlanChoice:
 def choose_readiness_plan(request: HttpRequest) -> HttpResponse:
     """Choose who receives the missing grants with which a user can delete a namespace."""
     fields = _submitted_fields(request)
-    form = {name: fields.get(name, "").replace("\0", "").strip() for name in ("namespace", "generation")}
+    form = {name: field_text(fields, name).strip() for name in ("namespace", "generation")}
     form["user"] = name_from_input(fields.get("user", ""), "user")
     try:
         namespace, generation = parse_address(form["namespace"]), resolve_generation(form["generation"] or None)
@@ -90,8 +91,8 @@ def choose_readiness_plan(request: HttpRequest) -> HttpResponse:
 def choose_impact_plan(request: HttpRequest, pk: int) -> HttpResponse:
     """Choose the grants that keep the permissions that a policy-impact report lists as lost."""
     run, fields = run_or_404(pk), _submitted_fields(request)
-    scope = {name: name_from_input(fields.get(name, "").replace("\0", ""), name) for name in ("user", "group")}
-    scope["namespace"] = fields.get("namespace", "").replace("\0", "").strip().removeprefix("namespace:")
+    scope = {name: name_from_input(field_text(fields, name), name) for name in ("user", "group")}
+    scope["namespace"] = field_text(fields, "namespace").strip().removeprefix("namespace:")
     try:
         if request.method == "POST":
             prefer = Prefer.FEWEST if fields.get("prefer") == Prefer.FEWEST else Prefer.NARROWEST
@@ -118,7 +119,7 @@ def choose_answer_plan(request: HttpRequest) -> HttpResponse:
     """Choose the grants that permit a denied question. The form sends the question, and it is decided again."""
     fields = _submitted_fields(request)
     address = address_or_404(fields.get("address", ""))
-    form = {name: fields.get(name, "").replace("\0", "").strip() for name in FIELDS}
+    form = {name: field_text(fields, name).strip() for name in FIELDS}
     form["subject"] = principal_from_input(fields.get("subject", ""))
     try:
         question = question_from_input(address, form, active_generation())

@@ -9,6 +9,7 @@ from authzconsole.common.messages import as_sentence
 from authzconsole.web.shared.guard import capability_required, check_page_access, request_author
 from authzconsole.web.shared.links import address_link_to, principal_link
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import AddressError, parse_address
@@ -24,7 +25,7 @@ ROWS_PER_PAGE = 50
 @capability_required(Capability.READ_ALL)
 def namespace_approvers(request: HttpRequest) -> HttpResponse:
     """List the groups, and change the group of one namespace."""
-    form = {name: request.POST.get(name, "").replace("\0", "").strip() for name in ("namespace", "group")}
+    form = {name: field_text(request.POST, name).strip() for name in ("namespace", "group")}
     if request.method != "POST":
         return _response(request, form)
     check_page_access(request, Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])

@@ -8,6 +8,7 @@ from django.views.decorators.http import require_http_methods
 
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.shared.guard import capability_required, check_page_access, request_author
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.vocabulary import KINDS, Privilege
 from grants.authority.limits import DelegationLimits
@@ -43,8 +44,8 @@ def _form_of(limits: DelegationLimits) -> dict:
 def _submitted_form(data: QueryDict) -> dict:
     # unknown names are no choices of the form
     return {"privileges": set(data.getlist("privilege")) & set(Privilege), "all_kinds": data.get("kinds") != "some",
-            "kinds": set(data.getlist("kind")) & set(KINDS), "max_days": data.get("max_days", "").replace("\0", "").strip()[:10],
-            "reason": data.get("reason", "").replace("\0", "")}
+            "kinds": set(data.getlist("kind")) & set(KINDS), "max_days": field_text(data, "max_days").strip()[:10],
+            "reason": field_text(data, "reason")}
 
 
 def _days(text: str) -> int:

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_http_methods
 
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.shared.guard import request_author
-from authzconsole.web.shared.parameters import MAX_CHARACTERS
+from authzconsole.web.shared.parameters import MAX_CHARACTERS, field_text
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import AddressError, parse_address
@@ -26,8 +26,8 @@ FIELDS = ("entity", "colleague", "reason", "until")
 def new_request(request: HttpRequest) -> HttpResponse:
     """Show the form with the values of the URL, or create the request and open its page."""
     values = request.POST if request.method == "POST" else request.GET
-    form = {name: values.get(name, "").replace("\0", "").strip()[:MAX_CHARACTERS] for name in FIELDS}
-    form["reason"] = values.get("reason", "").replace("\0", "").strip()
+    form = {name: field_text(values, name).strip()[:MAX_CHARACTERS] for name in FIELDS}
+    form["reason"] = field_text(values, "reason").strip()
     form["operations"] = [operation[:40] for operation in values.getlist("operation") if operation]
     if request.method != "POST":
         return _form_response(request, form)

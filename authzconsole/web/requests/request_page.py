@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.effects.wording import button_numbers, effect_sentence
 from authzconsole.web.shared.links import address_link_to, principal_link_from_text
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.times.zones import reader_localtime
 from entities.address import Address
@@ -61,7 +62,7 @@ def choice_from(values: QueryDict) -> ApprovalChoice:
     positions = [name.removeprefix("part-") for name in values if name.startswith("part-")]
     proposals = {int(position): values.get(f"proposal-{position}", "")[:40]
                  for position in positions if position.isascii() and position.isdigit() and len(position) < 6}
-    return ApprovalChoice(proposals, values.get("until", "").strip()[:40], values.get("comment", "").replace("\0", "").strip())
+    return ApprovalChoice(proposals, values.get("until", "").strip()[:40], field_text(values, "comment").strip())
 
 
 def render_request(request: HttpRequest, view: RequestView, choice: ApprovalChoice | None = None, *, fault: str = "",

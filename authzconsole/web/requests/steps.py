@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST
 from authzconsole.web.requests.new_request import end_of_day
 from authzconsole.web.requests.request_page import ApprovalChoice, choice_from, last_day, render_request, view_or_404
 from authzconsole.web.shared.guard import request_author
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.rendering import see_other
 from grants.effects.effect import TOO_LARGE
 from grants.errors import EffectChanged, EffectUnconfirmed, GrantError, NotApprover, RequestClosed, StaleBase
@@ -42,25 +43,26 @@ def approve(request: HttpRequest, pk: int) -> HttpResponse:
 @require_POST
 def deny(request: HttpRequest, pk: int) -> HttpResponse:
     return _perform(request, pk, lambda author: deny_request(
-        author=author, request_id=pk, reason=_text(request, "reason")), "Request denied.")
+        author=author, request_id=pk, reason=field_text(request.POST, "reason")), "Request denied.")
 
 
 @require_POST
 def ask(request: HttpRequest, pk: int) -> HttpResponse:
     return _perform(request, pk, lambda author: ask_back(
-        author=author, request_id=pk, question=_text(request, "question")), "The request waits for the answer of the requester.")
+        author=author, request_id=pk, question=field_text(request.POST, "question")),
+        "The request waits for the answer of the requester.")
 
 
 @require_POST
 def answer(request: HttpRequest, pk: int) -> HttpResponse:
     return _perform(request, pk, lambda author: answer_question(
-        author=author, request_id=pk, answer=_text(request, "answer")), "The request waits for its approvers again.")
+        author=author, request_id=pk, answer=field_text(request.POST, "answer")), "The request waits for its approvers again.")
 
 
 @require_POST
 def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
     return _perform(request, pk, lambda author: withdraw_request(
-        author=author, request_id=pk, comment=_text(request, "comment")), "The request is withdrawn.")
+        author=author, request_id=pk, comment=field_text(request.POST, "comment")), "The request is withdrawn.")
 
 
 def _perform(request: HttpRequest, pk: int, step: Callable[[Author], AccessRequest], message: str,
@@ -89,7 +91,3 @@ def _fault_response(request: HttpRequest, pk: int, error: GrantError, status: in
 def _end(text: str, row: AccessRequest) -> datetime | None:
     """Return the end of the chosen day; None for the requested end."""
     return None if text == last_day(row.requested_until) else end_of_day(text)
-
-
-def _text(request: HttpRequest, name: str) -> str:
-    return request.POST.get(name, "").replace("\0", "")

@@ -14,6 +14,7 @@ from authzconsole.common.messages import as_sentence
 from authzconsole.reviews.execution import finish_review, retry_review, sign_off_share, start_review
 from authzconsole.web.reviews.review_pages import ALL, render_review, review_or_404, review_url
 from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.times.periods import reader_time, time_input
@@ -191,7 +192,7 @@ def _selection(data, is_bulk: bool) -> ItemSelection:
 
 
 def _text(data: Mapping[str, str], name: str) -> str:
-    return data.get(name, "").replace("\0", "").strip()
+    return field_text(data, name).strip()
 
 
 def _back(request: HttpRequest, campaign: Campaign) -> str:

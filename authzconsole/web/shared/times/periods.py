@@ -8,7 +8,7 @@ from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
 from django.utils.timezone import get_current_timezone, localtime
 
-from authzconsole.web.shared.parameters import in_reader_zone
+from authzconsole.web.shared.parameters import field_text, in_reader_zone
 from authzconsole.web.shared.times.zones import abbreviation, reader_localtime, zone_name
 from entities.vocabulary import Privilege, clip
 from grants.models import GroupGrant, UserGrant
@@ -72,7 +72,7 @@ def privilege_periods(grants: Mapping[Privilege, UserGrant | GroupGrant]) -> lis
 
 def period_fields(data: Mapping[str, str]) -> dict[str, str]:
     """Return the values of the fields in a form or a URL."""
-    return {name: data.get(name, "").strip().replace("\0", "")[:40] for name in FIELDS}
+    return {name: field_text(data, name).strip()[:40] for name in FIELDS}
 
 
 def fields_of_period(validity: Validity) -> dict[str, str]:
