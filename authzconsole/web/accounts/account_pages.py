@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 
 from django.conf import settings
-from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -24,7 +23,7 @@ from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.effects.changes import ActivationChange
 from grants.effects.single_changes import SingleChange
@@ -164,7 +163,7 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     except GrantError as error:
         refused = form if name in ("email", "full-name") else None
         return _page_response(request, user, fault=f"{error}.", email=refused, status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(principal_url("account", principal))
 
 

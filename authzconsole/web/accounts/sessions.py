@@ -12,7 +12,7 @@ from authzconsole.web.accounts.account_pages import account_or_404
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from entities.vocabulary import quantity
 from grants.errors import GrantError
 from grants.models import User
@@ -55,7 +55,7 @@ def _end_sessions(request: HttpRequest, user: User, principal: str) -> HttpRespo
         outcome = end_sessions_of(author=author, user=user, only_id=request.POST.get("session", ""))
     except GrantError as error:
         return _list_response(request, user, is_own=False, can_end=True, fault=f"{error}.", status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(principal_url("account-sessions", principal))
 
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 from django.conf import settings
-from django.contrib import messages
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -19,7 +18,7 @@ from authzconsole.web.shared.links import PrincipalLink, principal_link, princip
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from grants.errors import GrantError
 from grants.models import User
 from grants.roles.capabilities import Capability
@@ -131,5 +130,5 @@ def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
     except GrantError as error:
         return render_page(request, "accounts/token_revoke.html", {"row": token_row(token, token.owner), "fault": f"{error}."},
                            status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(reverse("tokens"))

@@ -1,6 +1,5 @@
 """Register, describe, delete and recreate entities. The page before each change shows its forecast."""
 
-from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
@@ -16,7 +15,7 @@ from authzconsole.web.entities.form_version import form_version
 from authzconsole.web.shared.guard import administrable_address_or_404, capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, address_url, entity_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from entities.address import Address, AddressError, address_of, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
@@ -64,7 +63,7 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
         return _forecast_page(request, verb, target, fields, fault=str(error), status=400)
     if outcome is None:
         return _forecast_page(request, verb, target, fields, fault=FORECAST_CHANGED, status=409)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(entity_url(target))
 
 
@@ -213,7 +212,7 @@ def describe(request: HttpRequest, address: str) -> HttpResponse:
         return _describe_page(request, entity, fields, fault=str(error), status=400)
     if outcome is None:
         return _describe_page(request, entity_at(target), fields, has_changed=True, status=409)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(entity_url(target))
 
 

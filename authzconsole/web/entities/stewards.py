@@ -1,13 +1,12 @@
 """The data stewards of a namespace: the section on its page, and the page on which administrators assign and remove them."""
 
-from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.shared.guard import capability_required, entity_or_404, request_author
 from authzconsole.web.shared.links import PrincipalLink, address_link_to, address_url, entity_tab_url, principal_link_from_text
 from authzconsole.web.shared.principal_input import principal_from_input
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from entities.models import Entity
 from grants.authority.stewards import sees_everything_in
 from grants.errors import GrantError
@@ -57,7 +56,7 @@ def stewards_page(request: HttpRequest, address: str) -> HttpResponse:
         outcome = service(author=request_author(request, reason), namespace=namespace.address, principal=principal)
     except GrantError as error:
         return _page_response(request, namespace, fault=f"{error}.", principal=principal, reason=reason, status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(request.path)
 
 

@@ -1,6 +1,5 @@
 """The form that adds a user to a group or removes one from it. Removing requires confirmation."""
 
-from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
@@ -9,7 +8,7 @@ from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link_from_text, principal_url
 from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.stranding_warning import membership_removal_warning
 from authzconsole.web.shared.times.periods import fields_of_period, period_fields, period_form_context, period_of_form
 from grants.effects.changes import MembershipChange
@@ -51,7 +50,7 @@ def change_membership(request: HttpRequest) -> HttpResponse:
         return _form_response(request, verb, form, fault=fault, preview=error.preview, status=status)
     except GrantError as error:
         return _form_response(request, verb, form, fault=f"{error}.", status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(_page_url(form))
 
 

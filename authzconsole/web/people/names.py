@@ -17,7 +17,7 @@ from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from authzconsole.web.shared.stranding_warning import stranding_warning
 from entities.models import State
 from grants.effects.single_changes import Removal
@@ -46,7 +46,7 @@ def rename_principal(request: HttpRequest, principal: str) -> HttpResponse:
         outcome = rename(author=_author(request), name=name, new_name=new_name)
     except GrantError as error:
         return _response(request, subject, "rename", context | {"fault": f"{error}."}, status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(principal_url("person", f"{principal.partition(':')[0]}:{new_name}"))
 
 

@@ -3,7 +3,6 @@
 from functools import reduce
 from operator import and_
 
-from django.contrib import messages
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
@@ -17,7 +16,7 @@ from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with, url_with_query
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.errors import GrantError, PrincipalError
 from grants.models import Role, User, UserGrant
@@ -114,7 +113,7 @@ def add_principal(request: HttpRequest) -> HttpResponse:
         outcome = _add_from_form(request_author(request, form["reason"].strip()), form)
     except GrantError as error:
         return _form_response(request, form | {"fault": f"{error}."}, status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     if colleague:
         return see_other(url_with_query("people-like", {"source": colleague, "target": form["name"]}))
     if form["type"] == "account":

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from django.contrib import messages
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
@@ -16,7 +15,7 @@ from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_sh
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from entities.vocabulary import KINDS, Kind
 from grants.active_generation import (
     activate_generation,
@@ -145,7 +144,7 @@ def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
     if outcome is None:
         fault = "Nothing was changed: another generation was activated in the meantime. Review the new comparison."
         return _activation_response(request, GENERATIONS[name], reason=reason, fault=fault, status=409)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(reverse("policies"))
 
 

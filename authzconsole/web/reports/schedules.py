@@ -12,7 +12,7 @@ from analytics.analyses import ANALYSES, AnalysisError
 from analytics.models import Schedule
 from analytics.runs.schedules import change_schedule, schedule_by_name, switch_all_schedules
 from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from entities.vocabulary import quantity
 from grants.errors import GrantError
 from grants.policies.catalogue import GENERATIONS
@@ -45,7 +45,7 @@ def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
             options={name: form[name] for name in OPTIONS})
     except (AnalysisError, GrantError) as error:
         return _page(request, schedule, form, fault=str(error), status=400)
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    show_outcome(request, outcome)
     return see_other(reverse("analyses"))
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
 
+from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
+
+from grants.changes.outcomes import Outcome
 
 
 def render_page(request: HttpRequest, template: str, context: Mapping, *, status: int = 200) -> HttpResponse:
@@ -21,6 +24,11 @@ def requested_section(request: HttpRequest) -> str:
     if not request.htmx or request.htmx.history_restore_request:
         return ""
     return request.htmx.target or ""
+
+
+def show_outcome(request: HttpRequest, outcome: Outcome) -> None:
+    """Let the next page show the result of a change: as a success, or as information if nothing changed."""
+    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
 
 
 def see_other(url: str) -> HttpResponseRedirect:

@@ -28,7 +28,7 @@ from authzconsole.web.accounts.reauthentication import recent_authentication_req
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.rendering import render_page, requested_section, see_other
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from grants.errors import GrantError
 from grants.models import User
 from grants.roles.capabilities import Capability
@@ -137,7 +137,7 @@ def reset_factors_view(request: HttpRequest, principal: str) -> HttpResponse:
     except GrantError as error:
         messages.error(request, f"{error}.")
     else:
-        messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+        show_outcome(request, outcome)
     return see_other(principal_url("account", principal))
 
 
