@@ -75,9 +75,10 @@ def check_capability(author: Author, capability: Capability) -> None:
 
 
 def check_can_manage(author: Author, *roles: str) -> None:
-    """Raise NotAdministrator unless the author's role has every capability of these roles. roles: the current and the new role
-    of an account that the author changes. Otherwise the author could use this account to do more than the author's role allows.
-    Commands and provisioning services pass.
+    """Raise NotAdministrator unless the author's role has every capability of these roles.
+
+    roles: the current and the new role of an account that the author changes. With more capabilities than its own, the author
+    could use this account to do more than its own role allows. Commands and provisioning services pass.
     Runs one query if a role has capabilities.
     """
     if author.user_id is None or author.is_provisioner or not any(map(capabilities_of, roles)):

@@ -21,7 +21,7 @@ from grants.models.break_glass import uptime
 from grants.principal_names import MAX_REASON_CHARACTERS
 
 DURATION = timedelta(hours=1)
-# so that nobody renews the access forever without a second person
+# otherwise one person could renew the access forever without a second person
 MAX_UNREVIEWED = 3
 
 

@@ -72,7 +72,7 @@ def _is_due(now: datetime) -> bool:
 def _write_batch() -> int:
     """Write the first lines that are due, in the order of their times. Return their number."""
     with administrator_transaction(AUTHOR) as head:
-        # under the lock of the journal: nobody changes a period between reading it and writing its line
+        # under the lock of the journal, so that no period changes after it was read and before its line is written
         now = timezone.now()
         positions = {position.source: position for position in PeriodPosition.objects.all()}
         due_by_source = {source: _due_rows(source, positions[source.name], now) for source in SOURCES if source.name in positions}

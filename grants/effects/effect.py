@@ -288,6 +288,7 @@ def _effect_at(changes: list[EffectChange], generation: Generation, purpose: Pur
 
 
 def cells_of(evaluation: EffectEvaluation, purpose: Purpose) -> Iterator[Cell]:
+    """Yield the changed decisions by entity and operation, divided into intended changes and those beyond the purpose."""
     for entity in evaluation.entities:
         for of_rule in entity.operations:
             for operation in of_rule.operations:

@@ -131,4 +131,5 @@ def batches(items: list) -> Iterator[list]:
 
 
 def order_of(node: Node) -> tuple[int, str]:
+    """Return the sort key of an entity: by kind, in the order of KINDS, then by key."""
     return list(KINDS).index(node.kind), node.key

@@ -36,7 +36,7 @@ from grants.policies.explain import MissingGrant
 from grants.roles.capabilities import DELEGATE_ROLES, Capability, roles_with
 from grants.validity import Validity, in_force_condition
 
-# above this number of grants, only administrators and the group of the namespace can approve a part
+# above this number of grants outside of its namespaces, an account can approve a part only if it decides about all parts
 MAX_GRANTS_CHECKED = 50
 MAX_APPROVERS = 100
 

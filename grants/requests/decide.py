@@ -191,7 +191,8 @@ def _check_shortens_nothing(request: AccessRequest, proposals: Iterable[Proposal
     later = {what: period for what, period in held.items() if what in wanted} | {
         f"a membership in group:{name}": Validity(*period)
         for name, *period in joined.values_list("group__name", *VALIDITY_COLUMNS)}
-    for what, period in sorted(later.items()):
+    if later:
+        what, period = min(later.items())
         raise RequestError(f"{request.principal} has {what} {period.sentence or 'without limits'}, and this approval would end "
                            f"it on {time_in_words(valid_until)}: an administrator can change the period instead")
 

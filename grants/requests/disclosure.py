@@ -26,7 +26,7 @@ class RequestView:
 
     @property
     def can_decide(self) -> bool:
-        """Return whether the account may deny or ask back."""
+        """Whether the account may deny or ask back."""
         is_empty = self.scope.decides_all and not self.is_own and not self.parts
         return self.request.is_pending and (bool(self.decidable) or is_empty)
 

@@ -66,7 +66,7 @@ def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> 
             numbers: dict[UsageRecord, int] = {}
             for number, value in part:
                 try:
-                    numbers.setdefault(parse_record(value), number)
+                    numbers.setdefault(_parse_record(value), number)
                 except _BadField as error:
                     note(number, error.field, error.reason)
 
@@ -84,7 +84,7 @@ def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> 
     return stored
 
 
-def parse_record(value: object) -> UsageRecord:
+def _parse_record(value: object) -> UsageRecord:
     """Return a record. Raise _BadField for the first invalid member."""
     if isinstance(value, MalformedJson):
         raise _BadField("line", str(value))
