@@ -22,7 +22,7 @@ from grants.effects.changes import GenerationChange
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.policies.policy import Generation, Policy
-from grants.policies.wording import requirement_in_words
+from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
 
 TAG = "Policies"
@@ -209,5 +209,5 @@ def _generation_as_json(generation: Generation, active: Generation) -> dict:
 def _policy_as_json(policy: Policy) -> dict:
     return {"kind": policy.kind, "operation": policy.operation,
             "requires": requirement_as_json(policy.requirement) if policy.has_rule else None,
-            "words": requirement_in_words(policy.requirement) if policy.has_rule else "",
+            "words": rule_in_words(policy),
             "source": policy.source.as_json(), "advice": policy.advice}

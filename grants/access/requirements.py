@@ -5,7 +5,6 @@ from collections.abc import Iterable, Sequence
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege, clip
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Given, Has, HasAtOrBelow, Scope, leaves
 from grants.policies.policy import Generation
-from grants.policies.wording import requirement_in_words
 
 OperationsByRequirement = dict[Expression, list[str]]
 
@@ -26,12 +25,6 @@ def operations_by_requirement(generation: Generation, kind: str,
         if policy is not None and policy.requirement is not None:
             grouped.setdefault(policy.requirement, []).append(operation)
     return grouped
-
-
-def rule_in_words(generation: Generation, kind: str, operation: str) -> str:
-    """Return the rule of an operation or a bare privilege, such as `READ on the entity`; empty if it has none."""
-    policy = generation.policy(kind, operation)
-    return "" if policy is None or policy.requirement is None else requirement_in_words(policy.requirement)
 
 
 def check_operation(kind: str, operation: str) -> str:

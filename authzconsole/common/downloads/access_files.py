@@ -9,9 +9,9 @@ from authzconsole.common.downloads.table_files import table_file
 from entities.address import Address
 from grants.access.entity_pages import EntityAccess
 from grants.access.paths import Path, Ways
-from grants.access.requirements import rule_in_words
 from grants.access.who_can import UserAccess
 from grants.policies.policy import Generation
+from grants.policies.wording import rule_in_words
 
 EXTENSIONS = ("csv", "jsonl")
 
@@ -40,7 +40,8 @@ def ways_as_json(ways: Ways, *, is_complete: bool = False) -> dict:
 
 def permission_as_json(entity: Address, operation: str, generation: Generation) -> dict:
     """Return the members of a permitted operation, without those of its paths."""
-    return {"entity": str(entity), "operation": operation, "rule": rule_in_words(generation, entity.kind, operation)}
+    rule = rule_in_words(generation.policy(entity.kind, operation))
+    return {"entity": str(entity), "operation": operation, "rule": rule}
 
 
 def who_can_file(rows: Iterable[tuple[Address, UserAccess]], generation: Generation, extension: str,

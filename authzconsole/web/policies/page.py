@@ -35,7 +35,7 @@ from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation, Policy
 from grants.policies.question import Question
-from grants.policies.wording import requirement_in_words
+from grants.policies.wording import rule_in_words
 from grants.roles.capabilities import Capability
 
 MAX_PLANS = 5
@@ -117,8 +117,7 @@ def _rows(kind: Kind, generation: Generation, other: Generation | None) -> Itera
 
 
 def _cell(policy: Policy) -> dict:
-    requirement = requirement_in_words(policy.requirement) if policy.has_rule else ""
-    return {"policy": policy, "source": policy.source, "requirement": requirement}
+    return {"policy": policy, "source": policy.source, "requirement": rule_in_words(policy)}
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
