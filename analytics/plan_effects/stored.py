@@ -125,8 +125,8 @@ class StoredEffect:
         """Whether the rows were written. They are not if there are more than the console keeps."""
         return self._table not in tables_left_out(self.run)
 
-    def selected(self, where: RowFilter) -> None:
-        """The report has no totals for filters."""
+    def filtered_effect(self, where: RowFilter) -> None:
+        """Return None, because the report has no totals for filters."""
 
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
         return result_page(self.run, self._table, where=_result_filter(where), max_rows=1).total_rows if self.has_rows else 0

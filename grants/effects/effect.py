@@ -227,7 +227,7 @@ class Effect:
             yield from islice(self._rows_of_user(bit, cells), first_row, None)
             first_row = 0
 
-    def selected(self, where: RowFilter) -> "Effect":
+    def filtered_effect(self, where: RowFilter) -> "Effect":
         """Return the effect at this time with only the changes that the filter selects."""
         users = sum(1 << bit for bit, name in enumerate(self.names) if where.user.lower() in name.lower())
         cells = (Cell(cell.address, cell.operation, *(mask & users for mask in masks))

@@ -118,7 +118,7 @@ class RestorePermissions:
     The changed grants themselves are intended too, as in `NamedChanges`.
 
     changes: those that undo the plan. names: user number i has bit i in `undone`.
-    undone: by address and operation, the masks of the users to whom the plan gave the permission, and from whom it took it.
+    undone: by address and operation, two masks: the users that the plan gave the permission, and the users that it took it from.
     """
 
     changes: Sequence[EffectChange]

@@ -187,8 +187,11 @@ def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[Plan
 
 
 def _restored_reason(author: Author, plan: Plan) -> str:
-    """Return the reason of a grant that an undo restores. Its author and time are those of the undo, so the reason names the plan
-    whose page and journal lines lead to the original ones."""
+    """Return the reason of a grant that an undo restores.
+
+    The author and the time of the grant are those of the undo. The reason names the plan,
+    and its page leads to the original ones.
+    """
     return f"{author.reason} (restored by {plan}, which undid {plan.inverse_of})"
 
 

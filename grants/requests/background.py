@@ -40,8 +40,8 @@ class ColleagueAccess:
 class PartBackground:
     """A part as its approvers see it.
 
-    proposals: the narrowest first, but those whose effect the approver may not see last. fault: why there are none.
-    visible_effects: the proposals whose effect the approver may see.
+    proposals: the narrowest first. Proposals with a hidden effect are last. fault: why there are none.
+    visible_effects: the proposals with an effect that the approver may see.
     state: the state of the address, or `not registered`; empty for a membership.
     held: the privileges of the requester on the address, each with the principal that holds the grant.
     colleagues: how many colleagues have the access of the first proposal; None if the approver may not see its effect.

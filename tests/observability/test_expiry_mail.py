@@ -1,4 +1,4 @@
-"""Test the e-mail to users whose grants or memberships have ended."""
+"""Test the e-mail that tells users which of their grants and memberships have ended."""
 
 from datetime import UTC, datetime, timedelta
 from smtplib import SMTPServerDisconnected

@@ -151,8 +151,8 @@ class ProposalSerializer(serializers.Serializer):
 
 class PartProposalsSerializer(serializers.Serializer):
     position = serializers.IntegerField()
-    proposals = ProposalSerializer(many=True, help_text="The narrowest first, but those whose effect the caller may not see "
-                                                        "last; empty if no grants would permit the part.")
+    proposals = ProposalSerializer(many=True, help_text="The narrowest first. Proposals with an effect that the caller may not "
+                                                        "see are last. Empty if no grants would permit the part.")
     fault = serializers.CharField(help_text="Why there is no proposal; otherwise empty.")
     entity_state = serializers.CharField(allow_null=True, help_text="`live`, `planned`, `deleted` or `not registered`.")
     held = HeldSerializer(many=True, help_text="What the subject holds on the entity.")

@@ -51,7 +51,7 @@ def section_context(request: HttpRequest, effect: KnownEffect | None, *, generat
     query = [*parameters, ("generation", generation), *filter_query(where, "effect_").items()]
     total = effect.row_count(where)
     is_filtered = where != RowFilter()
-    selected = effect.selected(where) if is_filtered else effect
+    selected = effect.filtered_effect(where) if is_filtered else effect
     number = min(page_number(request, "changes"), max(1, -(-total // ROWS_PER_PAGE)))
     rows = islice(effect.rows(where, (number - 1) * ROWS_PER_PAGE), ROWS_PER_PAGE) if total else ()
     page = numbered_page(request, [effect_row(row) for row in rows], number=number, total=total, max_rows=ROWS_PER_PAGE,

@@ -87,7 +87,7 @@ def test_rows_are_filtered_counted_and_read_from_any_position(cast):
                     and where.operation in ("", row.operation) and where.change in ("", "gained" if row.after else "lost")
                     and where.purpose in ("", "for" if row.intended else "beyond")]
         assert list(effect.rows(where)) == expected and effect.row_count(where) == len(expected)
-        selected = effect.selected(where)
+        selected = effect.filtered_effect(where)
         assert list(selected.rows()) == expected and selected.tally.total == len(expected)
         assert [row for start in range(0, len(rows), 3) for row in list(effect.rows(where, start))[:3]] == expected
 
