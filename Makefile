@@ -27,12 +27,14 @@ coverage:  ## run the quick tests and check that they cover enough of entities/ 
 
 lint: tools  ## check types, style and formatting, as .ci/run does
 	.venv/bin/ruff check
+	.venv/bin/ruff format --check --quiet
 	.venv/bin/mypy
 	.venv/bin/djhtml --tabwidth 2 --check templates
 	.venv/bin/node $(PRETTIER) --check --log-level warn $(ASSETS)
 
-format: tools  ## correct the style of Python, and reformat templates, CSS and JavaScript
+format: tools  ## correct the style of Python, and reformat all source files
 	.venv/bin/ruff check --fix
+	.venv/bin/ruff format
 	-.venv/bin/djhtml --tabwidth 2 templates
 	.venv/bin/node $(PRETTIER) --write --log-level warn $(ASSETS)
 

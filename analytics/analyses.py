@@ -1,7 +1,8 @@
 """The registry of analyses: their names, options, output tables and figures, and how their pages show them.
 
-To add an analysis: add its tables to `analytics.tables`, its Spark functions to a module in `analytics.spark`, and a member of
-`AnalysisName` and an `Analysis` here. Its page, downloads, REST resources, command and schedule follow from the registry.
+To add an analysis: add its tables to `analytics.tables`, its Spark functions to a module in
+`analytics.spark`, and a member of `AnalysisName` and an `Analysis` here. Its page, downloads, REST resources,
+command and schedule follow from the registry.
 """
 
 from collections.abc import Mapping
@@ -54,10 +55,13 @@ class AnalysisError(ValueError):
 class Output:
     """One table that an analysis writes.
 
-    build: `module:function` in analytics.spark, called with an `AnalysisInput`; its `earlier` contains the preceding tables.
+    build: `module:function` in analytics.spark, called with an `AnalysisInput`; its `earlier` contains the
+    preceding tables.
     question: the heading of the table on its page.
-    first_sort: the column that sorts the table when its page opens; empty for the key. Files are always sorted by the key.
-    needs_administrator: each row names an entity that needs another administrator, so the page offers to grant ADMIN on it.
+    first_sort: the column that sorts the table when its page opens; empty for the key. Files are always
+    sorted by the key.
+    needs_administrator: each row names an entity that needs another administrator, so the page offers to
+    grant ADMIN on it.
     """
 
     table: Table
@@ -73,8 +77,8 @@ class Analysis:
 
     options: those of generation, to_generation and namespace that it takes.
     outputs: written in this order; the first is the table that `--output` writes, the last is the overview.
-    detail: the pairs behind the counts of the first output; it may have as many rows as users times entities. None if the rows
-        of the first output are the pairs.
+    detail: the pairs behind the counts of the first output; it may have as many rows as users times entities.
+        None if the rows of the first output are the pairs.
     detail_rows: an SQL expression over the first output; its sum is the number of rows of the detail.
     figures: the figures at the head of the report: by name, the output table and an SQL aggregate over it.
     """
@@ -115,7 +119,9 @@ class Analysis:
         for table in self.tables:
             if table.name == name:
                 return table
-        raise AnalysisError(f"{self.name} has no table `{name}`; its tables are {', '.join(t.name for t in self.tables)}")
+        raise AnalysisError(
+            f"{self.name} has no table `{name}`; its tables are {', '.join(t.name for t in self.tables)}"
+        )
 
     def output(self, table: str) -> Output | None:
         """Return the output that writes the table of that name; None for the table of changes."""
@@ -131,21 +137,35 @@ ANALYSES: dict[str, Analysis] = {
             question="Who can delete which namespace, and which grants are missing?",
             options=("generation", "namespace"),
             outputs=(
-                Output(READINESS, "analytics.spark.analyses.readiness:rows",
-                       "How far is each user from deleting a namespace?"),
-                Output(READINESS_NAMESPACES, "analytics.spark.analyses.readiness:namespaces",
-                       "Who can delete which namespace?"),
+                Output(
+                    READINESS,
+                    "analytics.spark.analyses.readiness:rows",
+                    "How far is each user from deleting a namespace?",
+                ),
+                Output(
+                    READINESS_NAMESPACES,
+                    "analytics.spark.analyses.readiness:namespaces",
+                    "Who can delete which namespace?",
+                ),
             ),
-            detail=Output(READINESS_DETAIL, "analytics.spark.analyses.readiness:detail",
-                          "Which grants does each user lack?"),
+            detail=Output(
+                READINESS_DETAIL,
+                "analytics.spark.analyses.readiness:detail",
+                "Which grants does each user lack?",
+            ),
             detail_rows="missing",
-            figures=MappingProxyType({
-                "namespaces": ("namespaces", "count(*)"),
-                "namespaces_somebody_can_delete": ("namespaces", "count(*) filter (not nobody_can_delete)"),
-                "namespaces_nobody_can_delete": ("namespaces", "count(*) filter (nobody_can_delete)"),
-                "pairs": ("rows", "count(*)"),
-                "pairs_ready": ("rows", "count(*) filter (ready)"),
-            }),
+            figures=MappingProxyType(
+                {
+                    "namespaces": ("namespaces", "count(*)"),
+                    "namespaces_somebody_can_delete": (
+                        "namespaces",
+                        "count(*) filter (not nobody_can_delete)",
+                    ),
+                    "namespaces_nobody_can_delete": ("namespaces", "count(*) filter (nobody_can_delete)"),
+                    "pairs": ("rows", "count(*)"),
+                    "pairs_ready": ("rows", "count(*) filter (ready)"),
+                }
+            ),
         ),
         Analysis(
             name=AnalysisName.VISIBILITY,
@@ -153,19 +173,33 @@ ANALYSES: dict[str, Analysis] = {
             question="Which live entities does each user see in lists?",
             options=("generation",),
             outputs=(
-                Output(VISIBILITY, "analytics.spark.analyses.visibility:rows",
-                       "How many entities of each kind does each user see?"),
-                Output(VISIBILITY_NAMESPACES, "analytics.spark.analyses.visibility:namespaces",
-                       "How many entities of each namespace does each user see?"),
+                Output(
+                    VISIBILITY,
+                    "analytics.spark.analyses.visibility:rows",
+                    "How many entities of each kind does each user see?",
+                ),
+                Output(
+                    VISIBILITY_NAMESPACES,
+                    "analytics.spark.analyses.visibility:namespaces",
+                    "How many entities of each namespace does each user see?",
+                ),
             ),
-            detail=Output(VISIBILITY_DETAIL, "analytics.spark.analyses.visibility:detail",
-                          "Which entities does each user see?"),
+            detail=Output(
+                VISIBILITY_DETAIL,
+                "analytics.spark.analyses.visibility:detail",
+                "Which entities does each user see?",
+            ),
             detail_rows="visible",
-            figures=MappingProxyType({
-                "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
-                "namespaces_with_something_visible": ("namespaces", "count(DISTINCT namespace) filter (namespace <> '')"),
-                "pairs_visible": ("namespaces", "coalesce(sum(visible), 0)::BIGINT"),
-            }),
+            figures=MappingProxyType(
+                {
+                    "users_who_see_something": ("namespaces", 'count(DISTINCT "user")'),
+                    "namespaces_with_something_visible": (
+                        "namespaces",
+                        "count(DISTINCT namespace) filter (namespace <> '')",
+                    ),
+                    "pairs_visible": ("namespaces", "coalesce(sum(visible), 0)::BIGINT"),
+                }
+            ),
         ),
         Analysis(
             name=AnalysisName.POLICY_IMPACT,
@@ -173,20 +207,29 @@ ANALYSES: dict[str, Analysis] = {
             question="Which permissions would users gain and lose under another generation?",
             options=("generation", "to_generation"),
             outputs=(
-                Output(IMPACT, "analytics.spark.analyses.policy_impact:rows",
-                       "Which users gain and lose which operation?"),
-                Output(IMPACT_OPERATIONS, "analytics.spark.analyses.policy_impact:operations",
-                       "How many users gain and lose each operation?"),
+                Output(
+                    IMPACT,
+                    "analytics.spark.analyses.policy_impact:rows",
+                    "Which users gain and lose which operation?",
+                ),
+                Output(
+                    IMPACT_OPERATIONS,
+                    "analytics.spark.analyses.policy_impact:operations",
+                    "How many users gain and lose each operation?",
+                ),
             ),
-            detail=Output(IMPACT_DETAIL, "analytics.spark.analyses.policy_impact:detail",
-                          "Which decisions change?"),
+            detail=Output(
+                IMPACT_DETAIL, "analytics.spark.analyses.policy_impact:detail", "Which decisions change?"
+            ),
             detail_rows="gained + lost",
-            figures=MappingProxyType({
-                "answers_gained": ("operations", "coalesce(sum(gained), 0)::BIGINT"),
-                "answers_lost": ("operations", "coalesce(sum(lost), 0)::BIGINT"),
-                "operations_affected": ("operations", "count(*)"),
-                "users_affected": ("rows", 'count(DISTINCT "user")'),
-            }),
+            figures=MappingProxyType(
+                {
+                    "answers_gained": ("operations", "coalesce(sum(gained), 0)::BIGINT"),
+                    "answers_lost": ("operations", "coalesce(sum(lost), 0)::BIGINT"),
+                    "operations_affected": ("operations", "count(*)"),
+                    "users_affected": ("rows", 'count(DISTINCT "user")'),
+                }
+            ),
         ),
         Analysis(
             name=AnalysisName.GHOST_GRANTS,
@@ -195,16 +238,30 @@ ANALYSES: dict[str, Analysis] = {
             # the result is the same in every generation
             options=("generation",),
             outputs=(
-                Output(GHOSTS, "analytics.spark.analyses.ghost_grants:rows",
-                       "Which grants are on addresses that are not live?"),
-                Output(GHOST_KINDS, "analytics.spark.analyses.ghost_grants:kinds",
-                       "Which kinds of addresses have ghost grants?"),
+                Output(
+                    GHOSTS,
+                    "analytics.spark.analyses.ghost_grants:rows",
+                    "Which grants are on addresses that are not live?",
+                ),
+                Output(
+                    GHOST_KINDS,
+                    "analytics.spark.analyses.ghost_grants:kinds",
+                    "Which kinds of addresses have ghost grants?",
+                ),
             ),
-            figures=MappingProxyType({
-                "grants_on_planned_addresses": ("kinds", "coalesce(sum(grants) filter (state = 'planned'), 0)::BIGINT"),
-                "grants_on_deleted_addresses": ("kinds", "coalesce(sum(grants) filter (state = 'deleted'), 0)::BIGINT"),
-                "addresses_with_ghost_grants": ("kinds", "coalesce(sum(entities), 0)::BIGINT"),
-            }),
+            figures=MappingProxyType(
+                {
+                    "grants_on_planned_addresses": (
+                        "kinds",
+                        "coalesce(sum(grants) filter (state = 'planned'), 0)::BIGINT",
+                    ),
+                    "grants_on_deleted_addresses": (
+                        "kinds",
+                        "coalesce(sum(grants) filter (state = 'deleted'), 0)::BIGINT",
+                    ),
+                    "addresses_with_ghost_grants": ("kinds", "coalesce(sum(entities), 0)::BIGINT"),
+                }
+            ),
         ),
         Analysis(
             name=AnalysisName.STRANDED,
@@ -213,16 +270,26 @@ ANALYSES: dict[str, Analysis] = {
             # the result is the same in every generation
             options=("generation",),
             outputs=(
-                Output(STRANDED, "analytics.spark.analyses.stranded:rows",
-                       "Which entities need another administrator?", first_sort="admins", needs_administrator=True),
-                Output(STRANDED_KINDS, "analytics.spark.analyses.stranded:kinds",
-                       "How many entities of each kind need another administrator?"),
+                Output(
+                    STRANDED,
+                    "analytics.spark.analyses.stranded:rows",
+                    "Which entities need another administrator?",
+                    first_sort="admins",
+                    needs_administrator=True,
+                ),
+                Output(
+                    STRANDED_KINDS,
+                    "analytics.spark.analyses.stranded:kinds",
+                    "How many entities of each kind need another administrator?",
+                ),
             ),
-            figures=MappingProxyType({
-                "live_entities": ("kinds", "coalesce(sum(live), 0)::BIGINT"),
-                "entities_nobody_administers": ("kinds", "coalesce(sum(nobody), 0)::BIGINT"),
-                "entities_one_user_administers": ("kinds", "coalesce(sum(one), 0)::BIGINT"),
-            }),
+            figures=MappingProxyType(
+                {
+                    "live_entities": ("kinds", "coalesce(sum(live), 0)::BIGINT"),
+                    "entities_nobody_administers": ("kinds", "coalesce(sum(nobody), 0)::BIGINT"),
+                    "entities_one_user_administers": ("kinds", "coalesce(sum(one), 0)::BIGINT"),
+                }
+            ),
         ),
     )
 }
@@ -232,10 +299,13 @@ def analysis_by_name(name: str) -> Analysis:
     """Return the analysis with exactly this name. Raise AnalysisError with the valid names."""
     if name in ANALYSES:
         return ANALYSES[name]
-    raise AnalysisError(f"`{name}` is not an analysis; the analyses are {', '.join(ANALYSES)}", field="analysis")
+    raise AnalysisError(
+        f"`{name}` is not an analysis; the analyses are {', '.join(ANALYSES)}", field="analysis"
+    )
 
 
-# the names of the runs that compute the effect of a plan, the effect of single changes, and the items of a review
+# the names of the runs that compute the effect of a plan, the effect of single changes, and the items of a
+# review
 PLAN_EFFECT, CHANGE_EFFECT, REVIEW_ITEMS = "plan-effect", "change-effect", "review-items"
 # These are requested for one object, such as a plan, and shown on its page. They are in no list of analyses.
 INTERNAL_ANALYSES: dict[str, Analysis] = {
@@ -251,15 +321,21 @@ INTERNAL_ANALYSES: dict[str, Analysis] = {
         name=CHANGE_EFFECT,
         title="Effect of a change",
         question="Which decisions does a change change?",
-        # changes: one on each line, as `change_as_text` writes them; active: the name of the active generation
+        # changes: one on each line, as `change_as_text` writes them; active: the name of the active
+        # generation
         options=("changes", "generation", "active"),
         outputs=tuple(Output(table, "", "Which decisions change?") for table in PLAN_EFFECT_TABLES),
         figures=MappingProxyType({}),
     ),
     # its tables are those of `analytics.review_items`, which only that package reads
     REVIEW_ITEMS: Analysis(
-        name=REVIEW_ITEMS, title="Items of a review", question="Which grants and memberships are reviewed?", options=("review",),
-        outputs=(), figures=MappingProxyType({})),
+        name=REVIEW_ITEMS,
+        title="Items of a review",
+        question="Which grants and memberships are reviewed?",
+        options=("review",),
+        outputs=(),
+        figures=MappingProxyType({}),
+    ),
 }
 
 

@@ -9,4 +9,6 @@ _TYPES = {ColumnType.LONG: pa.int64(), ColumnType.TEXT: pa.string(), ColumnType.
 
 def arrow_schema(table: Table) -> pa.Schema:
     """Return the Arrow schema of a table."""
-    return pa.schema([pa.field(column.name, _TYPES[column.type], nullable=column.nullable) for column in table.columns])
+    return pa.schema(
+        [pa.field(column.name, _TYPES[column.type], nullable=column.nullable) for column in table.columns]
+    )

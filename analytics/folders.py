@@ -1,7 +1,8 @@
-"""Folders for temporary files, and messages about folders that cannot be written. Nothing here imports Django.
+"""Folders for temporary files, and messages about folders that cannot be written. Nothing here imports
+Django.
 
-Each temporary folder has a lock that lasts as long as its process. If the process was killed, the next process that creates a
-folder removes it.
+Each temporary folder has a lock that lasts as long as its process. If the process was killed, the next
+process that creates a folder removes it.
 """
 
 import errno
@@ -53,7 +54,8 @@ def folder_problem(title: str, folder: str | Path, error: OSError, setting: str)
 def create_scratch_folder(parent: str | Path = "") -> str:
     """Create a folder in `parent` and return its path. First remove the folders of processes that have ended.
 
-    parent: by default the system's folder for temporary files. Raise ScratchError if the folder cannot be created.
+    parent: by default the system's folder for temporary files. Raise ScratchError if the folder cannot be
+    created.
     """
     parent = str(parent) or tempfile.gettempdir()
     _remove_abandoned_folders(parent)

@@ -1,4 +1,7 @@
-"""DuckDB databases that another thread can interrupt. The watch of a run uses this to end queries of the executing thread."""
+"""DuckDB databases that another thread can interrupt.
+
+The watch of a run uses this to end queries of the executing thread.
+"""
 
 import threading
 from collections import defaultdict
@@ -29,7 +32,10 @@ def interruptible_database(config: Mapping[str, str]) -> Iterator[duckdb.DuckDBP
 
 
 def interrupt_queries(thread: int) -> None:
-    """End the running DuckDB queries of a thread with `duckdb.InterruptException`. Later queries are not affected."""
+    """End the running DuckDB queries of a thread with `duckdb.InterruptException`.
+
+    Later queries are not affected.
+    """
     with _lock:
         for database in _open_databases.get(thread, ()):
             with suppress(duckdb.Error):

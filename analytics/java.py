@@ -18,8 +18,10 @@ def java_problem() -> str:
     if java is None:
         return f"Java is missing, and Spark needs Java {MIN_JAVA_VERSION} or newer: {REMEDY}."
     if not os.access(java, os.X_OK):
-        return (f"JAVA_HOME is {home}, where there is no bin/java, and Spark needs Java {MIN_JAVA_VERSION} or newer: "
-                f"{REMEDY}.")
+        return (
+            f"JAVA_HOME is {home}, where there is no bin/java, and Spark needs Java {MIN_JAVA_VERSION} or newer: "
+            f"{REMEDY}."
+        )
     try:
         version = _java_version(str(java), os.stat(java).st_mtime_ns)
     except JavaInterrupted:
@@ -41,8 +43,8 @@ class JavaInterrupted(Exception):
 def _java_version(java: str, changed_at: int) -> int:
     """Return the major version. changed_at: a cache key, so that a replaced binary is read again.
 
-    Raise JavaInterrupted, OSError, or ValueError for other output. A version that is unknown is not cached, because otherwise all
-    later runs of this process would fail.
+    Raise JavaInterrupted, OSError, or ValueError for other output. A version that is unknown is not cached,
+    because otherwise all later runs of this process would fail.
     """
     try:
         process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=20)

@@ -1,7 +1,7 @@
 """Read the lost permissions of a policy-impact report, and ask the rule engine about each of them again.
 
-The files of a report can be changed outside the console. A plan is therefore only created from rows for which the rule engine
-gives the answers of the report.
+The files of a report can be changed outside the console. A plan is therefore only created from rows for which
+the rule engine gives the answers of the report.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -31,7 +31,9 @@ Row = tuple[str, str, str]
 
 
 class LostPermission(NamedTuple):
-    """An operation on a live entity that a user is permitted in one generation and denied in the other. user: a name."""
+    """An operation on a live entity that a user is permitted in one generation and denied in the other. user:
+    a name.
+    """
 
     user: str
     address: Address
@@ -46,8 +48,8 @@ _Key = tuple[str, Address, Expression]
 class LostPermissions:
     """The confirmed lost permissions of a report; iterate once, in the order of the report.
 
-    before, after: the generations of the report. left_out: the number of rows so far that the rule engine did not confirm.
-    Runs at most six statements for ROWS_PER_BATCH rows.
+    before, after: the generations of the report. left_out: the number of rows so far that the rule engine did
+    not confirm. Runs at most six statements for ROWS_PER_BATCH rows.
     """
 
     before: Generation
@@ -71,11 +73,15 @@ class LostPermissions:
         except AddressError:
             return None
         policies = [generation.policy(address.kind, operation) for generation in (self.before, self.after)]
-        is_comparable = operation in KINDS[address.kind].operations and all(p is not None and p.has_rule for p in policies)
+        is_comparable = operation in KINDS[address.kind].operations and all(
+            p is not None and p.has_rule for p in policies
+        )
         return LostPermission(user, address, operation) if is_comparable else None
 
     def _actual_losses(self, candidates: list[LostPermission]) -> list[LostPermission]:
-        live = entities_at({candidate.address for candidate in candidates}, Entity.objects.filter(state=State.LIVE))
+        live = entities_at(
+            {candidate.address for candidate in candidates}, Entity.objects.filter(state=State.LIVE)
+        )
         of_live = [candidate for candidate in candidates if candidate.address in live]
         permitted_before = _permitted_keys(of_live, self.before)
         held = [candidate for candidate in of_live if _key(candidate, self.before) in permitted_before]
@@ -90,13 +96,26 @@ def _key(permission: LostPermission, generation: Generation) -> _Key:
 
 
 def _permitted_keys(permissions: list[LostPermission], generation: Generation) -> set[_Key]:
-    """Return the keys of the permissions that the generation permits. Runs one statement per QUESTIONS_PER_STATEMENT keys."""
-    questions = iter({_key(permission, generation): Question("user", permission.user, permission.operation, permission.address,
-                                                             generation.name) for permission in permissions}.items())
+    """Return the keys of the permissions that the generation permits.
+
+    Runs one statement per QUESTIONS_PER_STATEMENT keys.
+    """
+    questions = iter(
+        {
+            _key(permission, generation): Question(
+                "user", permission.user, permission.operation, permission.address, generation.name
+            )
+            for permission in permissions
+        }.items()
+    )
     permitted = set()
     while batch := list(islice(questions, QUESTIONS_PER_STATEMENT)):
         facts_of_all = gather_facts([question for _, question in batch])
-        permitted |= {key for (key, question), facts in zip(batch, facts_of_all, strict=True) if is_permitted(question, facts)}
+        permitted |= {
+            key
+            for (key, question), facts in zip(batch, facts_of_all, strict=True)
+            if is_permitted(question, facts)
+        }
     return permitted
 
 

@@ -1,6 +1,7 @@
 """Signed manifests: the list of the files of a snapshot or a report, stored next to them.
 
-A manifest has two parts, separated by a line feed: the id of a journal key with the signature, and the contents as JSON.
+A manifest has two parts, separated by a line feed: the id of a journal key with the signature, and the
+contents as JSON.
 """
 
 import hashlib
@@ -26,7 +27,10 @@ def has_signing_key() -> bool:
 
 
 def signed_manifest(purpose: str, contents: dict[str, Any]) -> bytes:
-    """Return the bytes of a manifest, signed with the first journal key. Without a key, the manifest has no signature."""
+    """Return the bytes of a manifest, signed with the first journal key.
+
+    Without a key, the manifest has no signature.
+    """
     body = json.dumps(contents, ensure_ascii=True, separators=(",", ":")).encode()
     key = next(iter(journal_keys().values()), None)
     head = {"key": key.key_id, "signature": key.sign(purpose, _digest(body))} if key else {}
@@ -34,7 +38,10 @@ def signed_manifest(purpose: str, contents: dict[str, Any]) -> bytes:
 
 
 def verified_contents(purpose: str, data: bytes) -> dict[str, Any]:
-    """Return the contents of a manifest. Raise ManifestError unless a known key signed them for this purpose."""
+    """Return the contents of a manifest.
+
+    Raise ManifestError unless a known key signed them for this purpose.
+    """
     head_text, _, body = data.partition(b"\n")
     try:
         head = json.loads(head_text)
@@ -47,7 +54,9 @@ def verified_contents(purpose: str, data: bytes) -> dict[str, Any]:
     if key is None:
         raise ManifestError(f"its manifest was signed with the key {key_id}, which is not in JOURNAL_KEYS")
     if not hmac.compare_digest(signature.encode(), key.sign(purpose, _digest(body)).encode()):
-        raise ManifestError(f"its manifest was changed outside the console: the signature with the key {key_id} does not match")
+        raise ManifestError(
+            f"its manifest was changed outside the console: the signature with the key {key_id} does not match"
+        )
     return json.loads(body)
 
 

@@ -27,19 +27,22 @@ class RunStage(models.TextChoices):
 class AnalysisRun(models.Model):
     """One run of an analysis.
 
-    A worker claims a run by moving it from waiting to running in one statement, so that a run is executed once.
+    A worker claims a run by moving it from waiting to running in one statement, so that a run is executed
+    once.
 
     options: a string for each option of the analysis; an empty namespace means all namespaces.
     is_scheduled: whether the schedule requested the run.
     claim: a token known only to the executing process; an update with another claim changes nothing.
-    process: the executing process, as `analytics.runs.processes` identifies it; empty if that is not possible.
+    process: the executing process, as `analytics.runs.processes` identifies it; empty if that is not
+    possible.
     attempt: how often the run was started. sent_at: when it was last sent to the worker; null if that failed.
-    summary: for a done run, the figures at the head of the report, and the `changes` since the previous run or the
-        `comparison_fault` of `analytics.results.compare`.
+    summary: for a done run, the figures at the head of the report, and the `changes` since the previous run
+        or the `comparison_fault` of `analytics.results.compare`.
     result_folder: for a done run, its folder below SNAPSHOT_URI; empty after its files were deleted.
-    manifest_hash: the SHA-256 hash of the report's signed manifest (see `analytics.results.manifest`); empty if the report is not
-        signed.
-    results_removed_at: when the report was removed. It cannot be read after that, even if its files still exist.
+    manifest_hash: the SHA-256 hash of the report's signed manifest (see `analytics.results.manifest`); empty
+        if the report is not signed.
+    results_removed_at: when the report was removed. It cannot be read after that, even if its files still
+    exist.
     """
 
     analysis = models.CharField(max_length=40)
@@ -82,7 +85,8 @@ class AnalysisRun(models.Model):
 
 
 class Schedule(models.Model):
-    """The nightly schedule of one analysis. There is a row for each analysis that was switched on at least once.
+    """The nightly schedule of one analysis. There is a row for each analysis that was switched on at least
+    once.
 
     at: the time in UTC. options: see AnalysisRun.
     last_moment: the newest scheduled moment that needs no further run, so that each moment causes one run.

@@ -26,8 +26,8 @@ class ComputedReport:
     """A report that was computed from a snapshot.
 
     revision: the revision of the snapshot.
-    summary: the figures of the report, `detail_rows` and `detail_is_written`, and `snapshot_fault` if an earlier snapshot of the
-    revision was damaged.
+    summary: the figures of the report, `detail_rows` and `detail_is_written`, and `snapshot_fault` if an
+    earlier snapshot of the revision was damaged.
     """
 
     revision: int

@@ -1,4 +1,5 @@
-"""The storage of snapshots and results: a folder of this machine, or any URI that pyarrow and Spark both read.
+"""The storage of snapshots and results: a folder of this machine, or any URI that pyarrow and Spark both
+read.
 
 A path in this module is a path within the storage's file system. SNAPSHOT_URI names its root.
 """
@@ -18,6 +19,7 @@ logger = logging.getLogger(__name__)
 # Shorter texts are not replaced in messages, because they are parts of other words.
 MIN_SECRET_CHARACTERS = 4
 
+
 class StorageError(Exception):
     """The folder of snapshots and results cannot be used. The message names the folder and the remedy."""
 
@@ -26,11 +28,15 @@ def storage_root() -> tuple[FileSystem, str]:
     """Return the file system and the path of SNAPSHOT_URI. Raise StorageError if it cannot be used."""
     uri = settings.SNAPSHOT_URI
     try:
-        filesystem, path = FileSystem.from_uri(uri) if "://" in uri else (LocalFileSystem(), os.path.abspath(uri))
+        filesystem, path = (
+            FileSystem.from_uri(uri) if "://" in uri else (LocalFileSystem(), os.path.abspath(uri))
+        )
         return filesystem, path.rstrip("/")
     except (ArrowInvalid, OSError) as error:
         # without the original exception, because a traceback in the log would contain its text
-        raise StorageError(f"SNAPSHOT_URI is {shown_uri()}, which cannot be used: {without_credentials(str(error))}") from None
+        raise StorageError(
+            f"SNAPSHOT_URI is {shown_uri()}, which cannot be used: {without_credentials(str(error))}"
+        ) from None
 
 
 def shown_uri() -> str:
@@ -46,11 +52,17 @@ def shown_uri() -> str:
     account, at, host = location.rpartition("@")
     # `abfss://container@account...` has no password
     has_password = ":" in account or "/" in account
-    return f"{scheme}://{account.partition(':')[0]}:***@{host}" if has_password else f"{scheme}://{account}{at}{host}"
+    return (
+        f"{scheme}://{account.partition(':')[0]}:***@{host}"
+        if has_password
+        else f"{scheme}://{account}{at}{host}"
+    )
 
 
 def without_credentials(text: str) -> str:
-    """Return the text without the secrets of SNAPSHOT_URI: its password and its parameters, percent-encoded or decoded."""
+    """Return the text without the secrets of SNAPSHOT_URI: its password and its parameters, percent-encoded
+    or decoded.
+    """
     uri = settings.SNAPSHOT_URI
     _, separator, rest = uri.partition("://")
     if not separator:
@@ -58,7 +70,9 @@ def without_credentials(text: str) -> str:
     parameters = rest.partition("?")[2]
     password = rest.rpartition("@")[0].partition(":")[2]
     text = text.replace(uri, shown_uri())
-    for secret in sorted({password, parameters, *(value for _, value in parse_qsl(parameters))}, key=len, reverse=True):
+    for secret in sorted(
+        {password, parameters, *(value for _, value in parse_qsl(parameters))}, key=len, reverse=True
+    ):
         for form in (secret, unquote(secret), quote(secret, safe="")):
             text = text.replace(form, "***") if len(form) >= MIN_SECRET_CHARACTERS else text
     return text
@@ -67,8 +81,9 @@ def without_credentials(text: str) -> str:
 def spark_uri(path: str) -> str:
     """Return the URI of a path for Spark.
 
-    It has a scheme, because the default file system of a cluster is not the local one, and no percent-encoding, which Spark does
-    not decode. It has no password, which Hadoop ignores and Spark would log: SPARK_CONF contains the credentials of Spark.
+    It has a scheme, because the default file system of a cluster is not the local one, and no
+    percent-encoding, which Spark does not decode. It has no password, which Hadoop ignores and Spark would
+    log: SPARK_CONF contains the credentials of Spark.
     """
     uri = settings.SNAPSHOT_URI
     if "://" not in uri:
@@ -96,12 +111,20 @@ def file_paths(filesystem: FileSystem, path: str, extension: str) -> list[str]:
     Files with names that begin with `_` or `.` are skipped: they contain no rows, or they are not complete.
     """
     infos = filesystem.get_file_info(FileSelector(path, allow_not_found=True))
-    return sorted(info.path for info in infos if info.type == FileType.File and info.base_name.endswith(extension)
-                  and not info.base_name.startswith(("_", ".")))
+    return sorted(
+        info.path
+        for info in infos
+        if info.type == FileType.File
+        and info.base_name.endswith(extension)
+        and not info.base_name.startswith(("_", "."))
+    )
 
 
 def storage_path(relative_path: str) -> str:
-    """Return the path of a file or folder below SNAPSHOT_URI. Raise StorageError if SNAPSHOT_URI cannot be used."""
+    """Return the path of a file or folder below SNAPSHOT_URI.
+
+    Raise StorageError if SNAPSHOT_URI cannot be used.
+    """
     return f"{storage_root()[1]}/{relative_path}"
 
 
@@ -116,7 +139,10 @@ def discard_folder(relative_path: str) -> None:
 
 
 def discard_path(filesystem: FileSystem, path: str) -> None:
-    """Remove a folder of the storage. A failure is only logged, because a folder that is not removed does no harm."""
+    """Remove a folder of the storage.
+
+    A failure is only logged, because a folder that is not removed does no harm.
+    """
     try:
         if filesystem.get_file_info(path).type == FileType.Directory:
             filesystem.delete_dir(path)

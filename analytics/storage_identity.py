@@ -19,13 +19,17 @@ from grants.journal import Author, Change, append_to_journal
 
 
 def storage_identity() -> str:
-    """Return the name of this console's folders. Runs one query, and an insertion if the database has no identity."""
+    """Return the name of this console's folders.
+
+    Runs one query, and an insertion if the database has no identity.
+    """
     row, _ = StorageIdentity.objects.get_or_create(pk=1)
     return str(row.value)
 
 
 def change_storage_identity(*, author: Author) -> tuple[str, str]:
-    """Give this database a new identity, because it is a copy of another console's. Return the old and the new one.
+    """Give this database a new identity, because it is a copy of another console's. Return the old and the
+    new one.
 
     Existing reports stay readable in their folders, which this console no longer deletes.
     """
@@ -37,7 +41,10 @@ def change_storage_identity(*, author: Author) -> tuple[str, str]:
 
 
 def deletable_prefix() -> str:
-    """Return the prefix of the paths, below SNAPSHOT_URI, that this console may delete. Runs at most one query."""
+    """Return the prefix of the paths, below SNAPSHOT_URI, that this console may delete.
+
+    Runs at most one query.
+    """
     return "results/" if is_storage_private() else f"results/{storage_identity()}/"
 
 
@@ -50,7 +57,10 @@ def is_storage_private() -> bool:
 
 
 def former_identity() -> str:
-    """Return the name that version 1.0 used: a hash of the database's address. Two consoles can have the same one."""
+    """Return the name that version 1.0 used: a hash of the database's address.
+
+    Two consoles can have the same one.
+    """
     connection_settings = connection.settings_dict
     text = "\n".join(str(connection_settings[name]) for name in ("HOST", "PORT", "NAME"))
     return f"{connection.vendor}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

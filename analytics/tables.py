@@ -1,4 +1,7 @@
-"""The definition of every Parquet table: the tables of a snapshot, and the tables of each analysis. Pure data."""
+"""The definition of every Parquet table: the tables of a snapshot, and the tables of each analysis.
+
+Pure data.
+"""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -26,8 +29,8 @@ class Table:
     """A table that is stored as a folder of Parquet files.
 
     name: the name of the folder.
-    key: the columns that identify a row. Rows are stored in the order of the key, compared byte by byte. All key columns of the
-        tables of an analysis are texts that are never null.
+    key: the columns that identify a row. Rows are stored in the order of the key, compared byte by byte. All
+        key columns of the tables of an analysis are texts that are never null.
     """
 
     name: str
@@ -41,12 +44,18 @@ class Table:
 
 
 def changes_table(rows: Table) -> Table:
-    """Return the table of differences between two versions of `rows`: one row for each key that was added, removed or changed.
+    """Return the table of differences between two versions of `rows`: one row for each key that was added,
+    removed or changed.
 
-    Every column outside the key occurs twice: its value before and after. A value is null if that version has no such row.
+    Every column outside the key occurs twice: its value before and after. A value is null if that version has
+    no such row.
     """
     others = [column for column in rows.columns if column.name not in rows.key]
-    versions = [replace(column, name=f"{column.name}_{when}", nullable=True) for column in others for when in ("before", "after")]
+    versions = [
+        replace(column, name=f"{column.name}_{when}", nullable=True)
+        for column in others
+        for when in ("before", "after")
+    ]
     keys = [column for name in rows.key for column in rows.columns if column.name == name]
     return Table("changes", (*keys, _text("change"), *versions), rows.key)
 
@@ -65,8 +74,15 @@ def _flag(name: str) -> Column:
 
 ENTITIES = Table(
     "entities",
-    (_long("id"), _text("kind"), _text("key"), _long("parent_id", True), _long("namespace_id", True),
-     _long("application_id", True), _text("state")),
+    (
+        _long("id"),
+        _text("kind"),
+        _text("key"),
+        _long("parent_id", True),
+        _long("namespace_id", True),
+        _long("application_id", True),
+        _text("state"),
+    ),
     ("id",),
 )
 # Active principals only.
@@ -89,47 +105,72 @@ PLAN_EFFECT_ROWS = Table(
     ("user", "entity", "operation"),
 )
 # those at each of the times at which the effect is evaluated
-PLAN_EFFECT_TABLES = (PLAN_EFFECT_ROWS, *(replace(PLAN_EFFECT_ROWS, name=f"rows_{number}") for number in range(2, 5)))
+PLAN_EFFECT_TABLES = (
+    PLAN_EFFECT_ROWS,
+    *(replace(PLAN_EFFECT_ROWS, name=f"rows_{number}") for number in range(2, 5)),
+)
 
 READINESS = Table(
     "rows",
     (_text("namespace"), _text("user"), _long("required"), _long("held"), _long("missing"), _flag("ready")),
     ("namespace", "user"),
 )
-# users: the number of rows of the namespace in READINESS. fewest_missing and nearest_user are null if there is none.
+# users: the number of rows of the namespace in READINESS. fewest_missing and nearest_user are null if there
+# is none.
 READINESS_NAMESPACES = Table(
     "namespaces",
-    (_text("namespace"), _long("required"), _long("users"), _long("users_ready"), _long("fewest_missing", True),
-     _text("nearest_user", True), _flag("nobody_can_delete")),
+    (
+        _text("namespace"),
+        _long("required"),
+        _long("users"),
+        _long("users_ready"),
+        _long("fewest_missing", True),
+        _text("nearest_user", True),
+        _flag("nobody_can_delete"),
+    ),
     ("namespace",),
 )
-READINESS_DETAIL = Table("detail", (_text("namespace"), _text("user"), _text("entity")), ("namespace", "user", "entity"))
+READINESS_DETAIL = Table(
+    "detail", (_text("namespace"), _text("user"), _text("entity")), ("namespace", "user", "entity")
+)
 
 VISIBILITY = Table(
-    "rows", (_text("user"), _text("kind"), _text("namespace"), _long("visible")), ("user", "kind", "namespace"),
+    "rows",
+    (_text("user"), _text("kind"), _text("namespace"), _long("visible")),
+    ("user", "kind", "namespace"),
 )
 # The namespace is empty for entities outside of all namespaces.
-VISIBILITY_NAMESPACES = Table("namespaces", (_text("user"), _text("namespace"), _long("visible")), ("user", "namespace"))
+VISIBILITY_NAMESPACES = Table(
+    "namespaces", (_text("user"), _text("namespace"), _long("visible")), ("user", "namespace")
+)
 VISIBILITY_DETAIL = Table("detail", (_text("user"), _text("entity")), ("user", "entity"))
 
 IMPACT = Table(
-    "rows", (_text("user"), _text("kind"), _text("operation"), _long("gained"), _long("lost")), ("user", "kind", "operation"),
+    "rows",
+    (_text("user"), _text("kind"), _text("operation"), _long("gained"), _long("lost")),
+    ("user", "kind", "operation"),
 )
 # users: the number of users who gain or lose the operation on any entity.
 IMPACT_OPERATIONS = Table(
-    "operations", (_text("kind"), _text("operation"), _long("users"), _long("gained"), _long("lost")), ("kind", "operation"),
+    "operations",
+    (_text("kind"), _text("operation"), _long("users"), _long("gained"), _long("lost")),
+    ("kind", "operation"),
 )
 IMPACT_DETAIL = Table(
-    "detail", (_text("user"), _text("entity"), _text("operation"), _flag("before"), _flag("after")),
+    "detail",
+    (_text("user"), _text("entity"), _text("operation"), _flag("before"), _flag("after")),
     ("user", "entity", "operation"),
 )
 
 GHOSTS = Table(
-    "rows", (_text("principal"), _text("entity"), _text("privilege"), _text("state"), _text("reason")),
+    "rows",
+    (_text("principal"), _text("entity"), _text("privilege"), _text("state"), _text("reason")),
     ("principal", "entity", "privilege"),
 )
 GHOST_KINDS = Table(
-    "kinds", (_text("state"), _text("kind"), _long("grants"), _long("entities"), _long("principals")), ("state", "kind"),
+    "kinds",
+    (_text("state"), _text("kind"), _long("grants"), _long("entities"), _long("principals")),
+    ("state", "kind"),
 )
 
 # admin is empty if no active user holds ADMIN.

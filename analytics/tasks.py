@@ -10,13 +10,24 @@ from django.conf import settings
 # the worker imports `presence` here, because it connects Celery signals
 from analytics.runs import first_runs, presence, recovery, retention, schedules
 
-__all__ = ["clean_results", "execute_run", "presence", "request_first_runs", "request_scheduled_run", "sweep_runs"]
+__all__ = [
+    "clean_results",
+    "execute_run",
+    "presence",
+    "request_first_runs",
+    "request_scheduled_run",
+    "sweep_runs",
+]
 
 KILL_GRACE_SECONDS = 120
 
 
 # Celery kills a process that does not end its run in time; `sweep_runs` then finds the run
-@shared_task(name="analytics.run_execute", ignore_result=True, time_limit=settings.RUN_TIMEOUT_SECONDS + KILL_GRACE_SECONDS)
+@shared_task(
+    name="analytics.run_execute",
+    ignore_result=True,
+    time_limit=settings.RUN_TIMEOUT_SECONDS + KILL_GRACE_SECONDS,
+)
 def execute_run(run_id):
     # imported here because it loads PySpark, which only the worker needs
     from analytics.runs import execution

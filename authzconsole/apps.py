@@ -37,22 +37,31 @@ class ConsoleConfig(AppConfig):
 
 
 def start_extras() -> None:
-    """Start tracing and error reports if their settings are set. Raise ImproperlyConfigured if their packages are missing."""
+    """Start tracing and error reports if their settings are set.
+
+    Raise ImproperlyConfigured if their packages are missing.
+    """
     from authzconsole.common.monitoring.error_reports import start_error_reports
     from authzconsole.common.monitoring.tracing import start_tracing
 
-    for setting, extra, start in (("OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry", start_tracing),
-                                  ("SENTRY_DSN", "sentry", start_error_reports)):
+    for setting, extra, start in (
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry", start_tracing),
+        ("SENTRY_DSN", "sentry", start_error_reports),
+    ):
         if getattr(settings, setting):
             try:
                 start()
             except ImportError as error:
-                raise ImproperlyConfigured(f"{setting} is set, but the package {error.name} is not installed: install the extra "
-                                           f"`{extra}` (requirements/extra-{extra}.txt)") from None
+                raise ImproperlyConfigured(
+                    f"{setting} is set, but the package {error.name} is not installed: install the extra "
+                    f"`{extra}` (requirements/extra-{extra}.txt)"
+                ) from None
 
 
 def log_missing_packages() -> None:
     """Log an error for each enabled feature with missing packages. The console starts without the feature."""
     if settings.SCIM_ENABLED and find_spec("scim2_models") is None:
-        logger.error("SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "
-                     "extra `scim` (requirements/extra-scim.txt)")
+        logger.error(
+            "SCIM_ENABLED is set, but the packages for SCIM are not installed, so /scim/v2 answers 404: install the "
+            "extra `scim` (requirements/extra-scim.txt)"
+        )

@@ -7,7 +7,14 @@ import tempfile
 
 import structlog
 from celery import Celery, Task
-from celery.signals import beat_init, before_task_publish, setup_logging, task_postrun, task_prerun, worker_init
+from celery.signals import (
+    beat_init,
+    before_task_publish,
+    setup_logging,
+    task_postrun,
+    task_prerun,
+    worker_init,
+)
 
 from authzconsole.common.monitoring.tracing import start_task_span
 from authzconsole.consumer_check import ConsumerCheck
@@ -32,7 +39,9 @@ def configure_logging(**kwargs: object) -> None:
 @worker_init.connect
 @beat_init.connect
 def restrict_files(**kwargs: object) -> None:
-    """Keep snapshots, reports and temporary files private, also those of the Java and Python processes of Spark."""
+    """Keep snapshots, reports and temporary files private, also those of the Java and Python processes of
+    Spark.
+    """
     keep_files_private()
 
 
@@ -49,7 +58,9 @@ def add_request_to_message(headers: dict, **kwargs: object) -> None:
 
 @worker_init.connect
 def set_temporary_folder(**kwargs: object) -> None:
-    """Let Celery and PySpark write temporary files to a folder that another process removes if this worker is killed."""
+    """Let Celery and PySpark write temporary files to a folder that another process removes if this worker is
+    killed.
+    """
     from django.conf import settings
 
     from analytics.folders import ScratchError, create_scratch_folder, remove_scratch_folder
@@ -57,7 +68,9 @@ def set_temporary_folder(**kwargs: object) -> None:
     try:
         folder, worker = create_scratch_folder(settings.TEMP_DIR), os.getpid()
     except ScratchError as error:
-        logging.getLogger(__name__).warning("temporary files are written to %s: %s", tempfile.gettempdir(), error)
+        logging.getLogger(__name__).warning(
+            "temporary files are written to %s: %s", tempfile.gettempdir(), error
+        )
         return
     tempfile.tempdir = folder
     # not when a process of its pool ends
@@ -66,10 +79,15 @@ def set_temporary_folder(**kwargs: object) -> None:
 
 @task_prerun.connect
 def bind_task(task_id: str, task: Task, **kwargs: object) -> None:
-    """Add the name and the id of the task, and the ids of the request that caused it, to every log line until it ends."""
+    """Add the name and the id of the task, and the ids of the request that caused it, to every log line until
+    it ends.
+    """
     context = getattr(task.request, "log_context", None) or {}
     structlog.contextvars.bind_contextvars(
-        task=task.name, task_id=task_id, **{name: context[name] for name in REQUEST_CONTEXT if name in context})
+        task=task.name,
+        task_id=task_id,
+        **{name: context[name] for name in REQUEST_CONTEXT if name in context},
+    )
     if (span := start_task_span(task.name)) is not None:
         task.request.trace_span = span
 

@@ -1,8 +1,9 @@
 """Reconnect a Celery worker that stopped fetching messages because an acknowledgement failed.
 
-If Redis ends while a worker acknowledges a message, Celery logs the error and continues. The message counts as unfinished, so a
-worker that fetches one message at a time fetches no further one. It also does not notice that its connection is closed,
-because it does not read from it. The message itself is lost with Redis or is delivered again; both do no harm.
+If Redis ends while a worker acknowledges a message, Celery logs the error and continues. The message counts
+as unfinished, so a worker that fetches one message at a time fetches no further one. It also does not notice
+that its connection is closed, because it does not read from it. The message itself is lost with Redis or is
+delivered again; both do no harm.
 """
 
 from typing import Any
@@ -14,7 +15,10 @@ CHECK_SECONDS = 2.0
 
 
 class ConsumerCheck(bootsteps.StartStopStep):
-    """A step of the consumer. It reconnects the consumer if the consumer waits for tasks that have already ended."""
+    """A step of the consumer.
+
+    It reconnects the consumer if the consumer waits for tasks that have already ended.
+    """
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -35,7 +39,8 @@ class ConsumerCheck(bootsteps.StartStopStep):
     shutdown = stop
 
     def _check(self, consumer: Any) -> None:
-        """Raise ConnectionResetError if two checks find the same blocking messages. Celery then connects again.
+        """Raise ConnectionResetError if two checks find the same blocking messages. Celery then connects
+        again.
 
         One check is not enough, because a task ends shortly before its message is acknowledged.
         """
@@ -45,6 +50,12 @@ class ConsumerCheck(bootsteps.StartStopStep):
 
 
 def _blocking_messages(consumer: Any) -> frozenset[str]:
-    """Return the unfinished messages if the worker fetches no more because of them, although it executes no task."""
+    """Return the unfinished messages if the worker fetches no more because of them, although it executes no
+    task.
+    """
     qos = consumer.task_consumer.channel.qos
-    return frozenset() if qos.can_consume() or state.reserved_requests else frozenset(qos._delivered) - qos._dirty
+    return (
+        frozenset()
+        if qos.can_consume() or state.reserved_requests
+        else frozenset(qos._delivered) - qos._dirty
+    )

@@ -1,4 +1,6 @@
-"""The logging configuration: structlog formats every line and adds the id of the request, or of the task and the run."""
+"""The logging configuration: structlog formats every line and adds the id of the request, or of the task and
+the run.
+"""
 
 import logging
 import re
@@ -38,9 +40,11 @@ def _escape(text: str, keep: str = "") -> str:
 
 
 def escape_unprintable_characters(logger: object, method: str, entry: EventDict) -> EventDict:
-    """Escape control, line separator, bidirectional and other format characters, because values contain data of requests.
+    """Escape control, line separator, bidirectional and other format characters, because values contain data
+    of requests.
 
-    The renderer escapes only texts with white space, `=` or quotes. `isprintable` takes less than 0.1 microseconds.
+    The renderer escapes only texts with white space, `=` or quotes. `isprintable` takes less than 0.1
+    microseconds.
     """
     for key, value in entry.items():
         if isinstance(value, str) and not value.isprintable():
@@ -49,9 +53,11 @@ def escape_unprintable_characters(logger: object, method: str, entry: EventDict)
 
 
 class RoutineTaskFilter(logging.Filter):
-    """Drop the lines about the start and the success of tasks that the scheduler sends every few seconds or minutes.
+    """Drop the lines about the start and the success of tasks that the scheduler sends every few seconds or
+    minutes.
 
-    Failures, the lines that a task logs itself, and lines about other tasks remain. LOG_LEVEL=DEBUG keeps everything.
+    Failures, the lines that a task logs itself, and lines about other tasks remain. LOG_LEVEL=DEBUG keeps
+    everything.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -60,7 +66,9 @@ class RoutineTaskFilter(logging.Filter):
         # the scheduler logs the name of its entry and of the task, a worker logs a mapping
         args = record.args
         name = args.get("name") if isinstance(args, Mapping) else args[-1] if args else ""
-        return not isinstance(name, str) or name not in {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+        return not isinstance(name, str) or name not in {
+            entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()
+        }
 
 
 _QUOTED = re.compile(r"""[ \t=\r\n"']""")
@@ -79,8 +87,14 @@ def _key_and_value(key: str, value: object) -> str:
 
 
 # The same columns as those of ConsoleRenderer without colors, which takes three times as long.
-_COLUMNS = [Column("", _key_and_value), Column("timestamp", _plain), Column("level", _in_brackets), Column("event", _plain),
-            Column("logger", _in_brackets), Column("logger_name", _in_brackets)]
+_COLUMNS = [
+    Column("", _key_and_value),
+    Column("timestamp", _plain),
+    Column("level", _in_brackets),
+    Column("event", _plain),
+    Column("logger", _in_brackets),
+    Column("logger_name", _in_brackets),
+]
 
 
 def _write_traceback(stream: TextIO, exception: ExcInfo) -> None:
@@ -92,32 +106,51 @@ def _write_traceback(stream: TextIO, exception: ExcInfo) -> None:
 def _renderers(log_format: str) -> list[Processor]:
     if log_format == "json":
         return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
-    return [escape_unprintable_characters,
-            structlog.dev.ConsoleRenderer(columns=_COLUMNS, exception_formatter=_write_traceback)]
+    return [
+        escape_unprintable_characters,
+        structlog.dev.ConsoleRenderer(columns=_COLUMNS, exception_formatter=_write_traceback),
+    ]
 
 
 def logging_configuration(level: str, log_format: str) -> dict:
-    """Configure structlog and return the LOGGING setting. An entry is a line of text or a JSON object, as `log_format` says."""
+    """Configure structlog and return the LOGGING setting.
+
+    An entry is a line of text or a JSON object, as `log_format` says.
+    """
     if log_format not in FORMATS:
         raise ImproperlyConfigured(f"LOG_FORMAT is {log_format!r}; it must be one of: {', '.join(FORMATS)}")
     structlog.configure(
-        processors=[structlog.stdlib.filter_by_level, *_SHARED, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(), wrapper_class=structlog.stdlib.BoundLogger,
-        cache_logger_on_first_use=True)
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *_SHARED,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"structlog": {
-            "()": "structlog.stdlib.ProcessorFormatter",
-            "foreign_pre_chain": [*_SHARED, structlog.stdlib.ExtraAdder()],
-            "processors": [structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_renderers(log_format)],
-        }},
+        "formatters": {
+            "structlog": {
+                "()": "structlog.stdlib.ProcessorFormatter",
+                "foreign_pre_chain": [*_SHARED, structlog.stdlib.ExtraAdder()],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *_renderers(log_format),
+                ],
+            }
+        },
         "filters": {"routine": {"()": RoutineTaskFilter}},
         "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "structlog"}},
         "root": {"handlers": ["console"], "level": level},
         "loggers": {
             # py4j logs every connection to Java that it opens and closes
             "py4j": {"level": "WARNING"},
-            **{name: {"filters": ["routine"]} for name in ("celery.beat", "celery.worker.strategy", "celery.app.trace")},
+            **{
+                name: {"filters": ["routine"]}
+                for name in ("celery.beat", "celery.worker.strategy", "celery.app.trace")
+            },
         },
     }

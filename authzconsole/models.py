@@ -38,13 +38,15 @@ def max_token_lifetime() -> timedelta:
 
 
 class ApiToken(models.Model):
-    """One API token, stored as the SHA-256 of its secret. The secret has 256 random bits, so it needs no salt.
+    """One API token, stored as the SHA-256 of its secret. The secret has 256 random bits, so it needs no
+    salt.
 
     scopes: values of TokenScope in their order, separated by spaces.
     issued_by: the account or command that created the token; empty if unknown.
-    limit_starts_at: TOKEN_MAX_DAYS count from this time: the creation of the token, or the upgrade from version 1.0.
-    is_unlimited: whether the token may ask about all subjects although its owner is an ordinary account. Only true for tokens of
+    limit_starts_at: TOKEN_MAX_DAYS count from this time: the creation of the token, or the upgrade from
     version 1.0.
+    is_unlimited: whether the token may ask about all subjects although its owner is an ordinary account. Only
+    true for tokens of version 1.0.
     """
 
     name = models.CharField(max_length=100)
@@ -77,7 +79,8 @@ class ApiToken(models.Model):
 class ProvisionedUser(models.Model):
     """The data of a provisioning service about a user.
 
-    external_id: the id of the user in that service. removed_at: when the service removed the user, which also deactivated it.
+    external_id: the id of the user in that service. removed_at: when the service removed the user, which also
+    deactivated it.
     """
 
     user = models.OneToOneField(User, models.CASCADE, primary_key=True, related_name="provisioned")
@@ -99,7 +102,10 @@ class ProvisionedGroup(models.Model):
 
 
 class AppendOnlyQuerySet(models.QuerySet):
-    """A queryset that refuses to change or delete rows. `authzconsole.common.security_events.retention` deletes old rows."""
+    """A queryset that refuses to change or delete rows.
+
+    `authzconsole.common.security_events.retention` deletes old rows.
+    """
 
     def update(self, **values):
         raise TypeError("security events are not changed")
@@ -111,8 +117,10 @@ class AppendOnlyQuerySet(models.QuerySet):
 class SecurityEvent(models.Model):
     """One security event, such as a sign-in. Written only by `authzconsole.common.security_events.record`.
 
-    kind: a value of `security_events.kinds.EventKind`. account: the account that acted; for a failed sign-in, the entered name.
-    address: the client address; empty for commands. target: the principal, path or file that the event is about.
+    kind: a value of `security_events.kinds.EventKind`. account: the account that acted; for a failed sign-in,
+    the entered name.
+    address: the client address; empty for commands. target: the principal, path or file that the event is
+    about.
     token: number of the API token of the request. count: the number of equal events that this row stands for.
     """
 
@@ -143,8 +151,8 @@ class SecurityEvent(models.Model):
 class SecurityEventTarget(models.Model):
     """The progress of shipping security events to one target.
 
-    name: the target as configured. shipped_to: the number of the last shipped event. claimed_until: until then, one task
-    ships the events and other tasks skip the target.
+    name: the target as configured. shipped_to: the number of the last shipped event. claimed_until: until
+    then, one task ships the events and other tasks skip the target.
     failures: failed attempts since the last success. error: the reason of the last failure.
     """
 
@@ -162,9 +170,11 @@ class SecurityEventTarget(models.Model):
 
 
 class AccountSession(AbstractBaseSession):
-    """A session (see authzconsole.sessions). account: None before the sign-in. created_at: the time of the sign-in.
+    """A session (see authzconsole.sessions). account: None before the sign-in. created_at: the time of the
+    sign-in.
 
-    provider_name: the digest of the name that a sign-in provider uses in a single logout; empty for other sessions.
+    provider_name: the digest of the name that a sign-in provider uses in a single logout; empty for other
+    sessions.
     """
 
     account = models.ForeignKey(User, models.CASCADE, null=True, related_name="+")
@@ -180,13 +190,14 @@ class AccountSession(AbstractBaseSession):
 
 
 class Webhook(models.Model):
-    """An endpoint that receives journal lines. Changed only by `authzconsole.common.webhooks.services` and `delivery`.
+    """An endpoint that receives journal lines. Changed only by `authzconsole.common.webhooks.services` and
+    `delivery`.
 
-    actions: journal actions, separated by spaces; empty means all. nonce: the secret is derived from it and SECRET_KEY.
-    position: the revision of the last line that was delivered, skipped or given up. attempts: failed attempts for the next
-    line, or for `replayed`: the dead letter that is being sent again. claimed_until: until then, one task delivers lines,
-    and other
-    tasks skip the webhook. retry_at: no attempt is made before this time.
+    actions: journal actions, separated by spaces; empty means all. nonce: the secret is derived from it and
+    SECRET_KEY.
+    position: the revision of the last line that was delivered, skipped or given up. attempts: failed attempts
+    for the next line, or for `replayed`: the dead letter that is being sent again. claimed_until: until then,
+    one task delivers lines, and other tasks skip the webhook. retry_at: no attempt is made before this time.
     """
 
     url = models.CharField(max_length=500)
@@ -211,7 +222,9 @@ class Webhook(models.Model):
 
 
 class DeadLetter(models.Model):
-    """A journal line that a webhook did not accept. is_replayed: whether it is to be sent again before new lines."""
+    """A journal line that a webhook did not accept. is_replayed: whether it is to be sent again before new
+    lines.
+    """
 
     webhook = models.ForeignKey(Webhook, models.CASCADE, related_name="dead_letters")
     revision = models.BigIntegerField()
@@ -258,14 +271,16 @@ class EvidenceState(models.TextChoices):
 
 
 class Evidence(models.Model):
-    """A request for evidence: who had access to an entity in a period. `authzconsole.evidence` writes its bundle.
+    """A request for evidence: who had access to an entity in a period. `authzconsole.evidence` writes its
+    bundle.
 
     entity: an address, registered or not. contents: whether the evidence is also about everything inside it.
     kind: limits it to one kind; empty for all.
     from_revision, to_revision: the states at both, and all between them, are part of it.
     since, until: the requested times; null if revisions were requested.
     sent_at: when it was last sent to the worker; null if that failed. heartbeat_at, attempt: of the task that
-    writes it. users_done, users_total: its progress; with contents, in entities. figures: the counts in its manifest.
+    writes it. users_done, users_total: its progress; with contents, in entities. figures: the counts in its
+    manifest.
     path: the file of the bundle below SNAPSHOT_URI; empty if there is none, or after it was deleted.
     """
 

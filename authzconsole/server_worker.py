@@ -23,7 +23,8 @@ from authzconsole.server.limits import BodyLimits  # noqa: E402, isort: skip
 __all__ = ["application"]
 
 keep_files_private()
-# without this, the workers of a killed server would continue to answer requests, next to those of the next server
+# without this, the workers of a killed server would continue to answer requests, next to those of the next
+# server
 die_with_parent(signal.SIGTERM, os.getppid())()
 exit_with_parent(os.getppid())
 
@@ -31,5 +32,8 @@ exit_with_parent(os.getppid())
 len(get_resolver().url_patterns)
 
 application = ConsoleServer(
-    console, limits=BodyLimits(**settings.BODY_LIMITS), proxies=TrustedProxies(settings.TRUSTED_PROXIES),
-    folder=prepare_process(settings.STATE_DIR))
+    console,
+    limits=BodyLimits(**settings.BODY_LIMITS),
+    proxies=TrustedProxies(settings.TRUSTED_PROXIES),
+    folder=prepare_process(settings.STATE_DIR),
+)

@@ -1,4 +1,7 @@
-"""The Celery tasks of the console outside the analyses. The task names are stored in the schedule, so they must not change."""
+"""The Celery tasks of the console outside the analyses.
+
+The task names are stored in the schedule, so they must not change.
+"""
 
 import logging
 
@@ -71,7 +74,10 @@ def catch_up_history():
 
 @shared_task(name="authzconsole.period_lines", ignore_result=True)
 def write_lines_of_periods():
-    """Write the journal lines about periods that began or ended, and notify users. Periods take effect without this."""
+    """Write the journal lines about periods that began or ended, and notify users.
+
+    Periods take effect without this.
+    """
     try:
         write_period_lines()
     except JournalReadOnly as error:

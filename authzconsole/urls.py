@@ -1,4 +1,6 @@
-"""The URLs of the console: the pages, grouped by the areas of `authzconsole.web`, the AuthZEN API and the REST API."""
+"""The URLs of the console: the pages, grouped by the areas of `authzconsole.web`, the AuthZEN API and the
+REST API.
+"""
 
 from django.urls import include, path
 
@@ -91,7 +93,13 @@ from authzconsole.web.reviews.review_actions import (
     retry_review_view,
     sign_off_review,
 )
-from authzconsole.web.reviews.review_pages import review_bundle, review_count, review_file, review_list, review_page
+from authzconsole.web.reviews.review_pages import (
+    review_bundle,
+    review_count,
+    review_file,
+    review_list,
+    review_page,
+)
 from authzconsole.web.reviews.reviewer_pages import reviewer_list
 
 # an address is always the last part of a path, because the name of a Kerberos principal can contain slashes
@@ -224,7 +232,11 @@ urlpatterns = [
     path("journal/proof", verify_journal, name="journal-proof"),
     path("journal/differences", differences_page, name="journal-differences"),
     path("journal/security-events", security_event_page, name="journal-security-events"),
-    path("journal/security-events.<slug:extension>", download_security_events, name="journal-security-events-file"),
+    path(
+        "journal/security-events.<slug:extension>",
+        download_security_events,
+        name="journal-security-events-file",
+    ),
     path("journal/break-glass", break_glass_list, name="journal-break-glass"),
     path("journal/break-glass/start", start_break_glass_view, name="journal-break-glass-start"),
     path("journal/break-glass/<int:pk>/", break_glass_page, name="journal-break-glass-use"),

@@ -91,7 +91,9 @@ def _measure_visibility(tenant: Path) -> tuple[float, bool]:
     write_table_of_tenant = _table_writer("visibility", tenant)
     with measure_peak_memory() as peak:
         write_table_of_tenant()
-    is_within_limits = _print_figure("visibility, memory of all processes", peak.gigabytes, LARGE_GIGABYTES, "GB")
+    is_within_limits = _print_figure(
+        "visibility, memory of all processes", peak.gigabytes, LARGE_GIGABYTES, "GB"
+    )
     is_within_limits &= _compare_with_duckdb("visibility", tenant, max_share=0.35)
     return _seconds(write_table_of_tenant), is_within_limits
 
@@ -102,8 +104,13 @@ def _compare_with_duckdb(name: str, tenant: Path, *, max_share: float) -> bool:
     spark(), duck()
     _check_same(name, tenant)
     size = f"{LARGE.entities:,} entities, {LARGE.grants:,} grants"
-    return compare(f"{name} (final; {size})", Task("DuckDB", duck, 1), Task("Spark", spark, 1),
-                   min_ratio=1 / max_share, rounds=3)
+    return compare(
+        f"{name} (final; {size})",
+        Task("DuckDB", duck, 1),
+        Task("Spark", spark, 1),
+        min_ratio=1 / max_share,
+        rounds=3,
+    )
 
 
 def _measure_impact(tenant: Path) -> bool:
@@ -112,22 +119,33 @@ def _measure_impact(tenant: Path) -> bool:
 
 
 def _measure_group_of_everyone(tenant: Path, seconds_without: float) -> bool:
-    """Measure a tenant with a group of all users that holds grants on 118,000 entities: 1.2 billion visible pairs."""
+    """Measure a tenant with a group of all users that holds grants on 118,000 entities: 1.2 billion visible
+    pairs.
+    """
     seconds = _seconds(_table_writer("visibility", tenant))
     times = seconds / seconds_without
-    return _print_figure("visibility with a group of all users, times the same without", times, EVERYONE_TIMES, "times")
+    return _print_figure(
+        "visibility with a group of all users, times the same without", times, EVERYONE_TIMES, "times"
+    )
 
 
 def _measure_very_large(tenant: Path, seconds_of_large: float) -> bool:
     with measure_peak_memory() as peak:
         seconds = _seconds(_table_writer("visibility", tenant))
     size = f"{VERY_LARGE.entities:,} entities, {VERY_LARGE.grants:,} grants"
-    is_within_limits = _print_figure(f"visibility ({size}), memory of all processes", peak.gigabytes, VERY_LARGE_GIGABYTES, "GB")
+    is_within_limits = _print_figure(
+        f"visibility ({size}), memory of all processes", peak.gigabytes, VERY_LARGE_GIGABYTES, "GB"
+    )
     ratio = seconds / seconds_of_large
-    return _print_figure(f"visibility ({size}), times the smaller tenant", ratio, VERY_LARGE_TIMES, "times") and is_within_limits
+    return (
+        _print_figure(f"visibility ({size}), times the smaller tenant", ratio, VERY_LARGE_TIMES, "times")
+        and is_within_limits
+    )
 
 
-def _table_writer(name: str, tenant: Path, generation: str = "final", to_generation: str = "") -> Callable[[], None]:
+def _table_writer(
+    name: str, tenant: Path, generation: str = "final", to_generation: str = ""
+) -> Callable[[], None]:
     """Return a function that writes the result table of the analysis with a warm Spark session."""
     output = ANALYSES[name].outputs[0]
     module, _, function = output.build.partition(":")
@@ -135,16 +153,24 @@ def _table_writer(name: str, tenant: Path, generation: str = "final", to_generat
     def write() -> None:
         spark = spark_session(master="local[*]", memory=MEMORY)
         analysis_input = AnalysisInput(read_snapshot(spark, str(tenant)), generation, to_generation)
-        write_table(getattr(import_module(module), function)(analysis_input), output.table, _spark_folder(tenant, name))
+        write_table(
+            getattr(import_module(module), function)(analysis_input),
+            output.table,
+            _spark_folder(tenant, name),
+        )
 
     return write
 
 
 def _duckdb(name: str, tenant: Path) -> Callable[[], None]:
     def write() -> None:
-        with duckdb.connect(config={"threads": os.cpu_count(), "temp_directory": str(tenant / "spill")}) as database:
+        with duckdb.connect(
+            config={"threads": os.cpu_count(), "temp_directory": str(tenant / "spill")}
+        ) as database:
             for table in SNAPSHOT_TABLES:
-                database.execute(f"CREATE VIEW {table.name} AS SELECT * FROM '{tenant}/{table.name}/*.parquet'")
+                database.execute(
+                    f"CREATE VIEW {table.name} AS SELECT * FROM '{tenant}/{table.name}/*.parquet'"
+                )
             database.execute(f"COPY ({_SQL[name]}) TO '{tenant}/{name}.duckdb' (FORMAT parquet)")
 
     return write
@@ -163,15 +189,20 @@ def _check_same(name: str, tenant: Path) -> None:
             f"UNION ALL (FROM {duckdb_rows} EXCEPT ALL FROM {spark_rows}))"
         ).fetchone()[0]
     assert differing == 0, f"Spark and DuckDB disagree on {differing:,} rows of {name}"
-    frame = read_table(spark_session(master="local[*]", memory=MEMORY), ANALYSES[name].rows, _spark_folder(tenant, name))
+    frame = read_table(
+        spark_session(master="local[*]", memory=MEMORY), ANALYSES[name].rows, _spark_folder(tenant, name)
+    )
     print(f"    {name}: {frame.count():,} rows, the same in both", flush=True)
 
 
 def measure_snapshot(folder: Path) -> bool:
     """Compare a snapshot of the large tenant in PostgreSQL with `psql \\copy`."""
     with postgresql() as url:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-                       "SNAPSHOT_URI": str(folder / "snapshots")}
+        os.environ |= {
+            "DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+            "SNAPSHOT_URI": str(folder / "snapshots"),
+        }
         import django
 
         django.setup()
@@ -182,13 +213,29 @@ def measure_snapshot(folder: Path) -> bool:
         call_command("migrate", verbosity=0)
         tenants.write_tenant(LARGE)
         psql_copy = Task("psql \\copy", lambda: _copy_with_psql(url, folder), 1)
-        return compare("snapshot from PostgreSQL", psql_copy, Task("snapshot", _take_snapshot, 1), min_ratio=1 / 3, rounds=3)
+        return compare(
+            "snapshot from PostgreSQL",
+            psql_copy,
+            Task("snapshot", _take_snapshot, 1),
+            min_ratio=1 / 3,
+            rounds=3,
+        )
 
 
 def _copy_with_psql(url: str, folder: Path) -> None:
-    tables = ("entities_entity", "grants_user", "auth_group", "grants_user_groups", "grants_usergrant", "grants_groupgrant")
+    tables = (
+        "entities_entity",
+        "grants_user",
+        "auth_group",
+        "grants_user_groups",
+        "grants_usergrant",
+        "grants_groupgrant",
+    )
     commands = [part for table in tables for part in ("-c", f"\\copy {table} TO '{folder}/{table}.txt'")]
-    subprocess.run([postgresql_folder() / "psql", "-q", url.replace("postgres://", "postgresql://"), *commands], check=True)
+    subprocess.run(
+        [postgresql_folder() / "psql", "-q", url.replace("postgres://", "postgresql://"), *commands],
+        check=True,
+    )
 
 
 def _take_snapshot() -> None:

@@ -1,7 +1,8 @@
 """Measure questions about the past on PostgreSQL, with a journal of HISTORY_LINES lines (default 1,000,000).
 
-The lines add 100,000 entities, 5,000 users, 150 groups, memberships, grants and revocations. Prints how long the first derivation
-of the history takes, and the time of decisions, searches and pages of lists at several revisions.
+The lines add 100,000 entities, 5,000 users, 150 groups, memberships, grants and revocations. Prints how long
+the first derivation of the history takes, and the time of decisions, searches and pages of lists at several
+revisions.
 """
 
 import os
@@ -42,10 +43,15 @@ def measure() -> int:
     start = time.perf_counter()
     catch_up()
     seconds, newest = time.perf_counter() - start, current_revision()
-    print(f"ok  the first derivation of {newest:,} lines: {seconds:.0f} s ({1_000_000 * seconds / newest:.0f} us per line)",
-          flush=True)
-    results = [report(title, revision, question) for title, question in questions().items()
-               for revision in (newest // 5, newest // 2, newest)]
+    print(
+        f"ok  the first derivation of {newest:,} lines: {seconds:.0f} s ({1_000_000 * seconds / newest:.0f} us per line)",
+        flush=True,
+    )
+    results = [
+        report(title, revision, question)
+        for title, question in questions().items()
+        for revision in (newest // 5, newest // 2, newest)
+    ]
     return 0 if all(results) else 1
 
 
@@ -63,13 +69,24 @@ def changes(rng: random.Random) -> Iterator:
     yield Change("user-add", principal=f"user:{WATCHER}")
     yield Change("member-add", principal=f"user:{WATCHER}", detail=f"group:{WATCHER}")
     pairs = {(rng.randint(0, USERS - 1), rng.randint(0, GROUPS - 1)) for _ in range(MEMBERSHIPS)}
-    yield from (Change("member-add", principal=f"user:u{user}", detail=f"group:g{group}") for user, group in sorted(pairs))
+    yield from (
+        Change("member-add", principal=f"user:u{user}", detail=f"group:g{group}")
+        for user, group in sorted(pairs)
+    )
     yield from (Change("register", entity=dataset) for dataset in datasets)
-    yield from (Change("grant", f"group:{WATCHER}", dataset, "READ") for number, dataset in enumerate(datasets) if number % 20)
+    yield from (
+        Change("grant", f"group:{WATCHER}", dataset, "READ")
+        for number, dataset in enumerate(datasets)
+        if number % 20
+    )
     count = GROUPS + USERS + NAMESPACES + len(pairs) + 2 * ENTITIES
     held: set[tuple[str, str, str]] = set()
     while count < LINES:
-        principal = f"group:g{rng.randint(0, GROUPS - 1)}" if rng.random() < 0.4 else f"user:u{rng.randint(0, USERS - 1)}"
+        principal = (
+            f"group:g{rng.randint(0, GROUPS - 1)}"
+            if rng.random() < 0.4
+            else f"user:u{rng.randint(0, USERS - 1)}"
+        )
         key = principal, rng.choice(datasets), rng.choice(list(Privilege)).value
         yield Change("revoke" if key in held else "grant", *key)
         held ^= {key}
@@ -106,16 +123,24 @@ def questions() -> dict[str, Callable]:
     def content():
         namespace = Entity.objects.get(kind="namespace", key=f"ns{rng.randint(1, NAMESPACES)}")
         rows = Entity.objects.filter(namespace=namespace).order_by("kind", "key")
-        return list(rows.order_by().values("kind", "state").annotate(total=Count("*"))), list(rows[:PAGE_ROWS])
+        return list(rows.order_by().values("kind", "state").annotate(total=Count("*"))), list(
+            rows[:PAGE_ROWS]
+        )
 
     return {
         "a decision": lambda: check(question("list", rng.choice(addresses))),
-        "1,000 decisions": lambda: list(answer_questions([question("get", rng.choice(addresses)) for _ in range(1_000)])),
+        "1,000 decisions": lambda: list(
+            answer_questions([question("get", rng.choice(addresses)) for _ in range(1_000)])
+        ),
         "who can list a namespace": lambda: search_principals(
-            question("list", rng.choice(addresses)), after="", max_rows=PAGE_ROWS),
-        "what a user can read": lambda: search_entities(question("read", Address("dataset", "")), after="", max_rows=PAGE_ROWS),
+            question("list", rng.choice(addresses)), after="", max_rows=PAGE_ROWS
+        ),
+        "what a user can read": lambda: search_entities(
+            question("read", Address("dataset", "")), after="", max_rows=PAGE_ROWS
+        ),
         "what a user can read who reads nearly everything": lambda: search_entities(
-            question("read", Address("dataset", ""), WATCHER), after="", max_rows=PAGE_ROWS),
+            question("read", Address("dataset", ""), WATCHER), after="", max_rows=PAGE_ROWS
+        ),
         "the first page of a user who sees nearly everything": lambda: first_page(WATCHER),
         "the first page of a user with few grants": lambda: first_page(f"u{rng.randint(0, USERS - 1)}"),
         "the content of a namespace": content,
@@ -132,8 +157,11 @@ def report(title: str, revision: int, question: Callable) -> bool:
             question()
         seconds.append(time.perf_counter() - start)
     is_good = max(seconds) <= MAX_SECONDS
-    print(f"{'ok ' if is_good else 'LOW'} {title} at revision {revision:,}: {1_000 * statistics.median(seconds):.0f} ms, at most "
-          f"{1_000 * max(seconds):.0f} ms (allowed {1_000 * MAX_SECONDS:.0f} ms)", flush=True)
+    print(
+        f"{'ok ' if is_good else 'LOW'} {title} at revision {revision:,}: {1_000 * statistics.median(seconds):.0f} ms, at most "
+        f"{1_000 * max(seconds):.0f} ms (allowed {1_000 * MAX_SECONDS:.0f} ms)",
+        flush=True,
+    )
     return is_good
 
 

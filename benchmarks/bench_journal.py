@@ -1,7 +1,8 @@
 """Measure the time and memory of `verify_journal`, which replays the whole journal, on PostgreSQL.
 
-The journal has JOURNAL_LINES lines (default 200,000; the requirement is 2,000,000 lines in two minutes). They are hashed and
-signed by the code of the console: one line for each row of a tenant, and grants that were given and revoked.
+The journal has JOURNAL_LINES lines (default 200,000; the requirement is 2,000,000 lines in two minutes). They
+are hashed and signed by the code of the console: one line for each row of a tenant, and grants that were
+given and revoked.
 """
 
 import json
@@ -21,8 +22,13 @@ from authzconsole.ops.postgres import postgresql
 from benchmarks.size import Size
 
 LINES = int(os.environ.get("JOURNAL_LINES", "200000"))
-SIZE = Size(entities=LINES // 10, namespaces=max(2, LINES // 10_000), users=LINES // 200 + 10, groups=LINES // 4_000 + 10,
-            grants=LINES * 3 // 5)
+SIZE = Size(
+    entities=LINES // 10,
+    namespaces=max(2, LINES // 10_000),
+    users=LINES // 200 + 10,
+    groups=LINES // 4_000 + 10,
+    grants=LINES * 3 // 5,
+)
 VERIFY = "verify"
 # by the state of an entity, the action after which it has this state
 STATE_ACTIONS = {"live": "register", "planned": "plan", "deleted": "delete"}
@@ -32,8 +38,12 @@ MAX_SECONDS_PER_LINE, MAX_STARTUP_SECONDS, MAX_MEGABYTES = 120 / 2_000_000, 5, 4
 
 def main() -> int:
     with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": state,
-                       "LOG_LEVEL": "ERROR"}
+        os.environ |= {
+            "DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+            "STATE_DIR": state,
+            "LOG_LEVEL": "ERROR",
+        }
         import django
 
         django.setup()
@@ -53,8 +63,8 @@ def main() -> int:
 
 
 def write_journal(lines: int) -> None:
-    """Append lines for the tenant in the database, then lines for grants and their revocations, until there are `lines`
-    lines."""
+    """Append lines for the tenant in the database, then lines for grants and their revocations, until there
+    are `lines` lines."""
     from django.db import transaction
 
     from grants.journal import Author, append_to_journal, lock_journal
@@ -62,7 +72,9 @@ def write_journal(lines: int) -> None:
     changes = tenant_changes(lines)
     while batch := list(islice(changes, LINES_PER_TRANSACTION)):
         with transaction.atomic():
-            append_to_journal(lock_journal(), batch, author=Author("benchmark", reason="a change of the benchmark"))
+            append_to_journal(
+                lock_journal(), batch, author=Author("benchmark", reason="a change of the benchmark")
+            )
 
 
 def tenant_changes(lines: int) -> Iterator:
@@ -79,32 +91,47 @@ def tenant_changes(lines: int) -> Iterator:
             case "group":
                 facts.append(Change("group-add", principal=names[0]))
             case "active":
-                facts.append(Change("user-add", principal=names[0], detail="inactive" if value == "inactive" else ""))
+                facts.append(
+                    Change("user-add", principal=names[0], detail="inactive" if value == "inactive" else "")
+                )
             case "member":
                 facts.append(Change("member-add", principal=names[0], detail=names[1]))
             case "grant":
                 grants.append(names)
     pairs = (lines - len(facts) - len(grants)) // 2
-    revoked = (name for names in random.Random(7).choices(grants, k=pairs) for name in (("grant", *names), ("revoke", *names)))
+    revoked = (
+        name
+        for names in random.Random(7).choices(grants, k=pairs)
+        for name in (("grant", *names), ("revoke", *names))
+    )
     given = (("grant", *names) for names in grants)
     return chain(facts, (Change(*names) for names in chain(revoked, given)))
 
 
 def measure() -> bool:
-    """Print the time and memory of the command in a separate process, and return whether both are within the limits."""
-    result = subprocess.run([sys.executable, "-m", "benchmarks.bench_journal", VERIFY], cwd=ROOT, capture_output=True, text=True)
+    """Print the time and memory of the command in a separate process, and return whether both are within the
+    limits.
+    """
+    result = subprocess.run(
+        [sys.executable, "-m", "benchmarks.bench_journal", VERIFY], cwd=ROOT, capture_output=True, text=True
+    )
     assert result.returncode == 0, (result.stdout + result.stderr)[-1_000:]
     seconds, cpu_seconds, megabytes = json.loads(result.stdout.splitlines()[-1])
     max_seconds = MAX_STARTUP_SECONDS + LINES * MAX_SECONDS_PER_LINE
     is_within_limits = seconds <= max_seconds and megabytes <= MAX_MEGABYTES
-    print(f"{'ok ' if is_within_limits else 'LOW'} verify_journal of {LINES:,} lines: {seconds:.1f} s "
-          f"(limit {max_seconds:.0f} s), {cpu_seconds:.1f} s of CPU time in Python; "
-          f"{megabytes:.0f} MB (limit {MAX_MEGABYTES} MB)", flush=True)
+    print(
+        f"{'ok ' if is_within_limits else 'LOW'} verify_journal of {LINES:,} lines: {seconds:.1f} s "
+        f"(limit {max_seconds:.0f} s), {cpu_seconds:.1f} s of CPU time in Python; "
+        f"{megabytes:.0f} MB (limit {MAX_MEGABYTES} MB)",
+        flush=True,
+    )
     return is_within_limits
 
 
 def verify() -> int:
-    """Verify the journal in this process, and print (seconds, seconds of CPU time, peak memory in MB) as JSON."""
+    """Verify the journal in this process, and print (seconds, seconds of CPU time, peak memory in MB) as
+    JSON.
+    """
     import django
 
     django.setup()

@@ -1,8 +1,9 @@
 """Measure the response times of the console under load on PostgreSQL, while other work runs at the same time.
 
-For LOAD_SECONDS (default 60), LOAD_READERS (default 200) clients download the journal at a few KB/s, 10,000 decision requests per
-minute arrive at fixed times, pages are requested, a tenant document is imported, and an analysis runs. The load generator shares
-the machine with the server. Prints percentiles, and the memory of the web server in both halves.
+For LOAD_SECONDS (default 60), LOAD_READERS (default 200) clients download the journal at a few KB/s, 10,000
+decision requests per minute arrive at fixed times, pages are requested, a tenant document is imported, and an
+analysis runs. The load generator shares the machine with the server. Prints percentiles, and the memory of
+the web server in both halves.
 """
 
 import asyncio
@@ -30,7 +31,10 @@ READERS, READER_BYTES_PER_SECOND = int(os.environ.get("LOAD_READERS", "200")), 4
 # downloads that start at the same time, before the measurement; later ones start as earlier ones end
 STARTING_READERS, SETTLE_SECONDS, MAX_RAMP_SECONDS = 4, 5, 300
 DECISIONS_PER_MINUTE, DECISION_CONNECTIONS = 10_000, 32
-PAGES_PER_SECOND, PAGES = 2, ("/", "/explorer", "/people/", "/journal/", "/plans/", "/entities/namespace:{namespace}")
+PAGES_PER_SECOND, PAGES = (
+    2,
+    ("/", "/explorer", "/people/", "/journal/", "/plans/", "/entities/namespace:{namespace}"),
+)
 # about 2 MB as CSV; longer than what a worker keeps in memory
 JOURNAL_LINES = 12_000
 IMPORT_LINES = 20_000
@@ -40,10 +44,14 @@ LOAD_SECONDS = int(os.environ.get("LOAD_SECONDS", "60"))
 
 def main() -> int:
     with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": state,
-                       "LOG_LEVEL": "ERROR",
-                       # for the session that the benchmark creates
-                       "SECRET_KEY": SECRET_KEY}
+        os.environ |= {
+            "DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+            "STATE_DIR": state,
+            "LOG_LEVEL": "ERROR",
+            # for the session that the benchmark creates
+            "SECRET_KEY": SECRET_KEY,
+        }
         os.environ.pop("SNAPSHOT_URI", None)
         import django
 
@@ -81,14 +89,27 @@ def create_requests() -> Requests:
     author, rng = Author("benchmark"), random.Random(1)
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
     with administrator_transaction(author) as head:
-        lines = (Change("describe", entity=f"namespace:ns{n % 100}", detail="x" * 100) for n in range(JOURNAL_LINES))
+        lines = (
+            Change("describe", entity=f"namespace:ns{n % 100}", detail="x" * 100)
+            for n in range(JOURNAL_LINES)
+        )
         append_to_journal(head, lines, author=author)
-    secret = create_token(author=author, owner="administrator", name="benchmark", scopes=["decide"], days=1).secret
+    secret = create_token(
+        author=author, owner="administrator", name="benchmark", scopes=["decide"], days=1
+    ).secret
     datasets = list(Entity.objects.filter(kind="dataset")[:5_000])
-    decisions = [request_bytes("/access/v1/evaluation", {
-        "subject": {"type": "user", "id": f"user{rng.randint(1, SIZE.users)}"}, "action": {"name": "read"},
-        "resource": {"type": "dataset", "id": rng.choice(datasets).key}}, {"Authorization": f"Bearer {secret}"})
-        for _ in range(1_000)]
+    decisions = [
+        request_bytes(
+            "/access/v1/evaluation",
+            {
+                "subject": {"type": "user", "id": f"user{rng.randint(1, SIZE.users)}"},
+                "action": {"name": "read"},
+                "resource": {"type": "dataset", "id": rng.choice(datasets).key},
+            },
+            {"Authorization": f"Bearer {secret}"},
+        )
+        for _ in range(1_000)
+    ]
     client = Client()
     client.force_login(administrator)
     cookies = "; ".join(f"{name}={morsel.value}" for name, morsel in client.cookies.items())
@@ -97,7 +118,9 @@ def create_requests() -> Requests:
     def page(path: str) -> bytes:
         return f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nCookie: {cookies}\r\n\r\n".encode()
 
-    return Requests(decisions, [page(path.format(namespace=namespace)) for path in PAGES], page("/journal.csv"))
+    return Requests(
+        decisions, [page(path.format(namespace=namespace)) for path in PAGES], page("/journal.csv")
+    )
 
 
 @dataclass
@@ -115,15 +138,20 @@ class Measured:
             return False
         cuts = statistics.quantiles(self.seconds, n=100)
         is_good = cuts[98] <= self.max_seconds and set(self.statuses) == {200}
-        print(f"{'ok ' if is_good else 'LOW'} {self.name}: 50 % {1_000 * cuts[49]:.0f} ms, 95 % {1_000 * cuts[94]:.0f} ms, "
-              f"99 % {1_000 * cuts[98]:.0f} ms (allowed {1_000 * self.max_seconds:.0f} ms), maximum "
-              f"{1_000 * max(self.seconds):.0f} ms; {len(self.seconds):,} responses, by status {dict(self.statuses)}", flush=True)
+        print(
+            f"{'ok ' if is_good else 'LOW'} {self.name}: 50 % {1_000 * cuts[49]:.0f} ms, 95 % {1_000 * cuts[94]:.0f} ms, "
+            f"99 % {1_000 * cuts[98]:.0f} ms (allowed {1_000 * self.max_seconds:.0f} ms), maximum "
+            f"{1_000 * max(self.seconds):.0f} ms; {len(self.seconds):,} responses, by status {dict(self.statuses)}",
+            flush=True,
+        )
         return is_good
 
 
 async def measure(port: int, requests: Requests, state: Path) -> int:
     reading, background, starting = Counter[str](), Background(state), asyncio.Semaphore(STARTING_READERS)
-    readers = [asyncio.create_task(read_slowly(port, requests.download, reading, starting)) for _ in range(READERS)]
+    readers = [
+        asyncio.create_task(read_slowly(port, requests.download, reading, starting)) for _ in range(READERS)
+    ]
     deadline = time.monotonic() + MAX_RAMP_SECONDS
     while reading["responses"] < READERS and time.monotonic() < deadline:
         await asyncio.sleep(1)
@@ -134,14 +162,18 @@ async def measure(port: int, requests: Requests, state: Path) -> int:
     sampling = asyncio.create_task(sample_memory(port, memory))
     await asyncio.gather(
         send_at_rate(port, requests.decisions, DECISIONS_PER_MINUTE / 60, DECISION_CONNECTIONS, decisions),
-        send_at_rate(port, requests.pages, PAGES_PER_SECOND, 4, pages))
+        send_at_rate(port, requests.pages, PAGES_PER_SECOND, 4, pages),
+    )
     open_readers = READERS - sum(reader.done() for reader in readers)
     for task in (*readers, work, sampling):
         task.cancel()
     await asyncio.gather(*readers, work, sampling, return_exceptions=True)
     results = [decisions.report(), pages.report(), report_memory(memory)]
-    print(f"    slow readers: {open_readers} open at the end, {reading['responses']} responses, {reading['bytes'] / 1e6:.0f} MB, "
-          f"{reading['refused']} refused; in parallel: {background.summary()}", flush=True)
+    print(
+        f"    slow readers: {open_readers} open at the end, {reading['responses']} responses, {reading['bytes'] / 1e6:.0f} MB, "
+        f"{reading['refused']} refused; in parallel: {background.summary()}",
+        flush=True,
+    )
     return 0 if all(results) and open_readers >= READERS * 0.9 else 1
 
 
@@ -149,7 +181,9 @@ async def read_slowly(port: int, request: bytes, reading: Counter, starting: asy
     """Download repeatedly with a small buffer, at a few KB/s."""
     while True:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=READER_BYTES_PER_SECOND)
-        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, READER_BYTES_PER_SECOND)
+        writer.get_extra_info("socket").setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVBUF, READER_BYTES_PER_SECOND
+        )
         try:
             async with starting:
                 writer.write(request.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
@@ -166,10 +200,15 @@ async def read_slowly(port: int, request: bytes, reading: Counter, starting: asy
             writer.close()
 
 
-async def send_at_rate(port: int, requests: list[bytes], per_second: float, connections: int, measured: Measured) -> None:
+async def send_at_rate(
+    port: int, requests: list[bytes], per_second: float, connections: int, measured: Measured
+) -> None:
     """Send requests at planned times for LOAD_SECONDS, whether or not earlier ones have been answered."""
     start, queue = time.monotonic() + 0.5, asyncio.Queue[int | None]()
-    senders = [asyncio.create_task(send_queued(port, requests, queue, start, per_second, measured)) for _ in range(connections)]
+    senders = [
+        asyncio.create_task(send_queued(port, requests, queue, start, per_second, measured))
+        for _ in range(connections)
+    ]
     for number in range(int(LOAD_SECONDS * per_second)):
         if (wait := start + number / per_second - time.monotonic()) > 0:
             await asyncio.sleep(wait)
@@ -179,8 +218,14 @@ async def send_at_rate(port: int, requests: list[bytes], per_second: float, conn
     await asyncio.gather(*senders)
 
 
-async def send_queued(port: int, requests: list[bytes], queue: asyncio.Queue, start: float, per_second: float,
-                      measured: Measured) -> None:
+async def send_queued(
+    port: int,
+    requests: list[bytes],
+    queue: asyncio.Queue,
+    start: float,
+    per_second: float,
+    measured: Measured,
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while (number := await queue.get()) is not None:
         writer.write(requests[number % len(requests)])
@@ -200,8 +245,12 @@ async def sample_memory(port: int, memory: list[int]) -> None:
 
 
 def server_processes(port: int) -> list[int]:
-    rows = [row.split(None, 2) for row in subprocess.run(
-        ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True).stdout.splitlines()]
+    rows = [
+        row.split(None, 2)
+        for row in subprocess.run(
+            ["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=True
+        ).stdout.splitlines()
+    ]
     servers = {int(pid) for pid, _, command in rows if f"--port {port}" in command and "granian" in command}
     return sorted(servers | {int(pid) for pid, parent, _ in rows if int(parent) in servers})
 
@@ -210,9 +259,11 @@ def report_memory(memory: list[int]) -> bool:
     half = len(memory) // 2
     first, second = statistics.median(memory[:half]), statistics.median(memory[half:])
     is_good = second <= first * MAX_MEMORY_RATIO
-    print(f"{'ok ' if is_good else 'LOW'} memory of the web server: {first / 1e6:.0f} MB in the first half, "
-          f"{second / 1e6:.0f} MB in the second (allowed: {MAX_MEMORY_RATIO} times as much), maximum {max(memory) / 1e6:.0f} MB",
-          flush=True)
+    print(
+        f"{'ok ' if is_good else 'LOW'} memory of the web server: {first / 1e6:.0f} MB in the first half, "
+        f"{second / 1e6:.0f} MB in the second (allowed: {MAX_MEMORY_RATIO} times as much), maximum {max(memory) / 1e6:.0f} MB",
+        flush=True,
+    )
     return is_good
 
 
@@ -223,13 +274,21 @@ class Background:
         self._state, self._finished = state, Counter[str]()
 
     async def run(self) -> None:
-        await asyncio.gather(self._repeat("imports", self._import_command), self._repeat("reports", self._report_command))
+        await asyncio.gather(
+            self._repeat("imports", self._import_command), self._repeat("reports", self._report_command)
+        )
 
     async def _repeat(self, name: str, command) -> None:
         number = 0
         while True:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "manage.py", *command(number), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                sys.executable,
+                "manage.py",
+                *command(number),
+                cwd=ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
             try:
                 self._finished[name if await process.wait() == 0 else f"failed {name}"] += 1
             except asyncio.CancelledError:
@@ -250,7 +309,10 @@ class Background:
         return ["analyze", "delete-readiness", "--output", str(self._state / f"report{number}.csv")]
 
     def summary(self) -> str:
-        return ", ".join(f"{count} {name}" for name, count in sorted(self._finished.items())) or "nothing finished"
+        return (
+            ", ".join(f"{count} {name}" for name, count in sorted(self._finished.items()))
+            or "nothing finished"
+        )
 
 
 if __name__ == "__main__":

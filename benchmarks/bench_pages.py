@@ -1,7 +1,7 @@
 """Measure the response time of each page for three readers on PostgreSQL.
 
-The tenant has 1,000,000 entities, 10,000 users, 500 groups and 2,000,000 grants. The reference is guardian's first page of
-the datasets that the last reader can read.
+The tenant has 1,000,000 entities, 10,000 users, 500 groups and 2,000,000 grants. The reference is guardian's
+first page of the datasets that the last reader can read.
 """
 
 import logging
@@ -25,10 +25,14 @@ MAX_CHARACTERS = 400
 
 def main() -> int:
     with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": state,
-                       "SPARK_DRIVER_MEMORY": "3g",
-                       # do not write a log line for each request
-                       "LOG_LEVEL": "ERROR"}
+        os.environ |= {
+            "DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+            "STATE_DIR": state,
+            "SPARK_DRIVER_MEMORY": "3g",
+            # do not write a log line for each request
+            "LOG_LEVEL": "ERROR",
+        }
         os.environ.pop("SNAPSHOT_URI", None)
         import django
 
@@ -54,7 +58,11 @@ def measure() -> bool:
     vacuum()
     reference = reference_milliseconds(readers[-1].user)
     # measure every page, also after one that is too slow
-    is_within_limits = [measure_page(name, address, reader, reference) for name, address in PAGES.items() for reader in readers]
+    is_within_limits = [
+        measure_page(name, address, reader, reference)
+        for name, address in PAGES.items()
+        for reader in readers
+    ]
     return all([*is_within_limits, *measure_access(readers[0].user, readers[-1].user, reference)])
 
 
@@ -70,7 +78,8 @@ def vacuum() -> None:
 class PageReader:
     """The account that requests the pages.
 
-    examples: values for the addresses of authzconsole/demo/pages.py, one set per request; objects visible to the reader.
+    examples: values for the addresses of authzconsole/demo/pages.py, one set per request; objects visible to
+    the reader.
     """
 
     title: str
@@ -85,9 +94,15 @@ def create_readers(rng: random.Random) -> list[PageReader]:
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
     few, watcher = create_user_with_few_grants(rng), create_user_who_sees_nearly_everything("dataset")
     created = create_examples(administrator)
-    return [PageReader("an administrator", administrator, [any_objects(rng) | created for _ in range(TIMES + 1)]),
-            PageReader("a user with three grants", few, [granted_objects(rng, few) for _ in range(TIMES + 1)]),
-            PageReader("a user who sees nearly everything", watcher, [watched_objects(rng, watcher) for _ in range(TIMES + 1)])]
+    return [
+        PageReader("an administrator", administrator, [any_objects(rng) | created for _ in range(TIMES + 1)]),
+        PageReader("a user with three grants", few, [granted_objects(rng, few) for _ in range(TIMES + 1)]),
+        PageReader(
+            "a user who sees nearly everything",
+            watcher,
+            [watched_objects(rng, watcher) for _ in range(TIMES + 1)],
+        ),
+    ]
 
 
 def create_user_with_few_grants(rng: random.Random):
@@ -98,13 +113,20 @@ def create_user_with_few_grants(rng: random.Random):
     from grants.models import User
 
     user = User.objects.create(username="few")
-    entities = [Entity.objects.filter(kind=kind)[rng.randrange(10_000)] for kind in ("dataset", "program", "stream")]
-    change_grants(author=Author("benchmark"), grant=[("user:few", entity.address, Privilege.READ) for entity in entities])
+    entities = [
+        Entity.objects.filter(kind=kind)[rng.randrange(10_000)] for kind in ("dataset", "program", "stream")
+    ]
+    change_grants(
+        author=Author("benchmark"),
+        grant=[("user:few", entity.address, Privilege.READ) for entity in entities],
+    )
     return user
 
 
 def create_examples(administrator) -> dict[str, str]:
-    """Create a report of each analysis, a plan, a token and some entities that are not live; return the numbers."""
+    """Create a report of each analysis, a plan, a token and some entities that are not live; return the
+    numbers.
+    """
     from analytics.spark.session import stop_spark
     from authzconsole.common.tokens import create_token
     from authzconsole.demo.staging import create_reports
@@ -119,7 +141,9 @@ def create_examples(administrator) -> dict[str, str]:
     reports = create_reports(administrator, finish_run)
     stop_spark()
     plan = create_plan_from_copy(author=author, source="user:user1", target="user:user2")
-    token = create_token(author=author, owner="administrator", name="benchmark", scopes=[TokenScope.READ], days=1).token
+    token = create_token(
+        author=author, owner="administrator", name="benchmark", scopes=[TokenScope.READ], days=1
+    ).token
     return reports | {"plan": str(plan.pk), "token": str(token.pk)}
 
 
@@ -144,23 +168,48 @@ def any_objects(rng: random.Random) -> dict[str, str]:
         return Entity.objects.filter(kind=kind, state=state, pk__gt=after).order_by("pk")[0]
 
     user, other, leaver = (f"user{rng.randint(1, SIZE.users)}" for _ in range(3))
-    group = User.groups.through.objects.filter(user__username=user).values_list("group__name", flat=True).first() or "group1"
+    group = (
+        User.groups.through.objects.filter(user__username=user).values_list("group__name", flat=True).first()
+        or "group1"
+    )
     namespace = random_entity("namespace")
-    entities = {"namespace": namespace, "application": random_entity("application"), "program": random_entity("program"),
-                "dataset": random_entity("dataset"), "planned": random_entity("dataset", "planned"),
-                "deleted": random_entity("dataset", "deleted")}
-    names = {"word": f"dataset{rng.randrange(10_000)}", "instance": "instance:cdap", "namespace_name": namespace.key,
-             "user": user, "other": other, "leaver": leaver, "group": group}
+    entities = {
+        "namespace": namespace,
+        "application": random_entity("application"),
+        "program": random_entity("program"),
+        "dataset": random_entity("dataset"),
+        "planned": random_entity("dataset", "planned"),
+        "deleted": random_entity("dataset", "deleted"),
+    }
+    names = {
+        "word": f"dataset{rng.randrange(10_000)}",
+        "instance": "instance:cdap",
+        "namespace_name": namespace.key,
+        "user": user,
+        "other": other,
+        "leaver": leaver,
+        "group": group,
+    }
     return names | {name: str(entity.address) for name, entity in entities.items()}
 
 
 def granted_objects(rng: random.Random, user) -> dict[str, str]:
-    """Return three entities with direct grants of the user, and their containers, which are visible through them."""
-    entities = {grant.content_object.kind: grant.content_object for grant in user.grants.select_related("content_object")}
+    """Return three entities with direct grants of the user, and their containers, which are visible through
+    them.
+    """
+    entities = {
+        grant.content_object.kind: grant.content_object
+        for grant in user.grants.select_related("content_object")
+    }
     entity = rng.choice(list(entities.values()))
-    return {**_names_of_user(user), "word": "ns", "namespace": f"namespace:{entity.key.split('.')[0]}",
-            "dataset": str(entities["dataset"].address), "program": str(entities["program"].address),
-            "application": f"application:{entities['program'].key.rsplit('.', 2)[0]}"}
+    return {
+        **_names_of_user(user),
+        "word": "ns",
+        "namespace": f"namespace:{entity.key.split('.')[0]}",
+        "dataset": str(entities["dataset"].address),
+        "program": str(entities["program"].address),
+        "application": f"application:{entities['program'].key.rsplit('.', 2)[0]}",
+    }
 
 
 def watched_objects(rng: random.Random, user) -> dict[str, str]:
@@ -169,8 +218,12 @@ def watched_objects(rng: random.Random, user) -> dict[str, str]:
     grants = GroupGrant.objects.filter(group__user=user, pk__gt=0).select_related("content_object")
     last = GroupGrant.objects.order_by("-pk").values_list("pk", flat=True)[0]
     dataset = grants.filter(pk__lte=last - rng.randrange(100_000)).order_by("-pk")[0].content_object
-    return {**_names_of_user(user), "word": f"dataset{rng.randrange(10_000)}", "dataset": str(dataset.address),
-            "namespace": f"namespace:{dataset.key.split('.')[0]}"}
+    return {
+        **_names_of_user(user),
+        "word": f"dataset{rng.randrange(10_000)}",
+        "dataset": str(dataset.address),
+        "namespace": f"namespace:{dataset.key.split('.')[0]}",
+    }
 
 
 def _names_of_user(user) -> dict[str, str]:
@@ -183,7 +236,9 @@ def reference_milliseconds(user) -> float:
     from entities.models import Entity
 
     def first_page() -> list[str]:
-        datasets = get_objects_for_user(user, "entities.read", Entity.objects.filter(kind="dataset"), accept_global_perms=False)
+        datasets = get_objects_for_user(
+            user, "entities.read", Entity.objects.filter(kind="dataset"), accept_global_perms=False
+        )
         return [entity.key for entity in datasets.order_by("key")[:50]]
 
     first_page()
@@ -208,19 +263,28 @@ def measure_page(name: str, address: str, reader: PageReader, reference: float) 
 
 
 def measure_access(administrator, watcher, reference: float) -> Iterator[bool]:
-    """Measure the first pages of an entity with 10,000 readers, and of what a user can do who sees nearly everything."""
+    """Measure the first pages of an entity with 10,000 readers, and of what a user can do who sees nearly
+    everything.
+    """
     address, watched = create_entity_with_readers(10_000), f"user:{watcher.username}"
-    names = {"entity with 10,000 readers": f"/entities/{address}?tab=access", "who-can": f"/api/v1/who-can?entity={address}",
-             "who-can with direct paths": f"/api/v1/who-can?entity={address}&path=direct",
-             "person who sees nearly everything": f"/people/{watched}", "what-can": f"/api/v1/what-can?principal={watched}",
-             "what-can, datasets": f"/api/v1/what-can?principal={watched}&kind=dataset"}
+    names = {
+        "entity with 10,000 readers": f"/entities/{address}?tab=access",
+        "who-can": f"/api/v1/who-can?entity={address}",
+        "who-can with direct paths": f"/api/v1/who-can?entity={address}&path=direct",
+        "person who sees nearly everything": f"/people/{watched}",
+        "what-can": f"/api/v1/what-can?principal={watched}",
+        "what-can, datasets": f"/api/v1/what-can?principal={watched}&kind=dataset",
+    }
     reader = PageReader("an administrator", administrator, [{} for _ in range(TIMES + 1)])
     for name, url in names.items():
         yield measure_page(name, url, reader, reference)
 
 
 def create_entity_with_readers(readers: int) -> str:
-    """Give READ on a dataset to half of the users directly, and to the other half through a group. Return its address."""
+    """Give READ on a dataset to half of the users directly, and to the other half through a group.
+
+    Return its address.
+    """
     from django.contrib.auth.models import Group
     from django.utils import timezone
 
@@ -231,10 +295,20 @@ def create_entity_with_readers(readers: int) -> str:
     entity = Entity.objects.filter(kind="dataset", state="live").order_by("pk")[1_000]
     group = Group.objects.create(name="readers")
     users = list(User.objects.active_principals().order_by("pk").values_list("pk", flat=True)[:readers])
-    columns = {"content_object": entity, "permission_id": permission_ids()[Privilege.READ], "granted_at": timezone.now(),
-               "namespace_id": entity.namespace_id, "application_id": entity.application_id, "entity_kind": entity.kind}
-    UserGrant.objects.bulk_create((UserGrant(user_id=pk, **columns) for pk in users[: readers // 2]), ignore_conflicts=True)
-    User.groups.through.objects.bulk_create(User.groups.through(user_id=pk, group=group) for pk in users[readers // 2 :])
+    columns = {
+        "content_object": entity,
+        "permission_id": permission_ids()[Privilege.READ],
+        "granted_at": timezone.now(),
+        "namespace_id": entity.namespace_id,
+        "application_id": entity.application_id,
+        "entity_kind": entity.kind,
+    }
+    UserGrant.objects.bulk_create(
+        (UserGrant(user_id=pk, **columns) for pk in users[: readers // 2]), ignore_conflicts=True
+    )
+    User.groups.through.objects.bulk_create(
+        User.groups.through(user_id=pk, group=group) for pk in users[readers // 2 :]
+    )
     GroupGrant.objects.create(group=group, **columns)
     vacuum()
     return str(entity.address)
@@ -286,11 +360,17 @@ class SlowestStatement:
 
 def _print_page(title: str, milliseconds: float, reference: float, slowest: SlowestStatement) -> bool:
     is_fast = milliseconds <= MAX_MILLISECONDS
-    print(f"{'ok ' if is_fast else 'LOW'} {title}: 95 of 100 within {milliseconds:,.0f} ms (at most {MAX_MILLISECONDS}), "
-          f"{milliseconds / reference:.2f} times guardian's first page", flush=True)
+    print(
+        f"{'ok ' if is_fast else 'LOW'} {title}: 95 of 100 within {milliseconds:,.0f} ms (at most {MAX_MILLISECONDS}), "
+        f"{milliseconds / reference:.2f} times guardian's first page",
+        flush=True,
+    )
     if not is_fast:
         statement = " ".join(slowest.text.split())
-        print(f"    its slowest statement took {slowest.milliseconds:,.0f} ms: {statement[:MAX_CHARACTERS]}", flush=True)
+        print(
+            f"    its slowest statement took {slowest.milliseconds:,.0f} ms: {statement[:MAX_CHARACTERS]}",
+            flush=True,
+        )
     return is_fast
 
 

@@ -1,4 +1,5 @@
-"""Measure a review of all grants of a large tenant on PostgreSQL: its preparation by Spark, and its pages with each filter.
+"""Measure a review of all grants of a large tenant on PostgreSQL: its preparation by Spark, and its pages
+with each filter.
 
 The tenant has REVIEW_GRANTS grants (default 2,000,000) on half as many entities.
 """
@@ -16,21 +17,52 @@ from authzconsole.ops.postgres import postgresql
 from benchmarks.size import Size
 
 GRANTS = int(os.environ.get("REVIEW_GRANTS", "2000000"))
-SIZE = Size(entities=GRANTS // 2, namespaces=max(2, GRANTS // 10_000), users=GRANTS // 200, groups=max(10, GRANTS // 4_000),
-            grants=GRANTS)
+SIZE = Size(
+    entities=GRANTS // 2,
+    namespaces=max(2, GRANTS // 10_000),
+    users=GRANTS // 200,
+    groups=max(10, GRANTS // 4_000),
+    grants=GRANTS,
+)
 MAX_MILLISECONDS = 200
 # of the task that runs every 30 seconds
 MAX_SECONDS = 15
 PAGES = 20
-FILTERS = ("", "answer=all", "answer=keep", "answer=removed", "source=user", "source=group", "source=membership", "kind=dataset",
-           "kind=namespace", "namespace=ns2", "privilege=ADMIN", "principal=user7", "principal=user:user7", "group=group7",
-           "reviewer=administrators", "unused=yes", "redundant=yes", "strands=yes", "ended=yes", "new=yes", "escalated=yes")
+FILTERS = (
+    "",
+    "answer=all",
+    "answer=keep",
+    "answer=removed",
+    "source=user",
+    "source=group",
+    "source=membership",
+    "kind=dataset",
+    "kind=namespace",
+    "namespace=ns2",
+    "privilege=ADMIN",
+    "principal=user7",
+    "principal=user:user7",
+    "group=group7",
+    "reviewer=administrators",
+    "unused=yes",
+    "redundant=yes",
+    "strands=yes",
+    "ended=yes",
+    "new=yes",
+    "escalated=yes",
+)
 
 
 def main() -> int:
     with postgresql() as url, tempfile.TemporaryDirectory(prefix="console-bench-") as state:
-        os.environ |= {"DATABASE_URL": url, "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "STATE_DIR": state,
-                       "SPARK_DRIVER_MEMORY": "3g", "LOG_LEVEL": "ERROR", "REVIEW_RUN_ITEMS": "0"}
+        os.environ |= {
+            "DATABASE_URL": url,
+            "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+            "STATE_DIR": state,
+            "SPARK_DRIVER_MEMORY": "3g",
+            "LOG_LEVEL": "ERROR",
+            "REVIEW_RUN_ITEMS": "0",
+        }
         os.environ.pop("SNAPSHOT_URI", None)
         import django
 
@@ -73,21 +105,31 @@ def prepare():
         raise RuntimeError(campaign.error)
     run = AnalysisRun.objects.get()
     of_run = (run.finished_at - run.started_at).total_seconds()
-    print(f"ok  a review of {campaign.item_count:,} items: {seconds:.0f} s, of which Spark {of_run:.0f} s and writing the items "
-          f"{seconds - of_run:.0f} s", flush=True)
+    print(
+        f"ok  a review of {campaign.item_count:,} items: {seconds:.0f} s, of which Spark {of_run:.0f} s and writing the items "
+        f"{seconds - of_run:.0f} s",
+        flush=True,
+    )
     return campaign
 
 
 def mark_rare_items(campaign) -> None:
-    """Let some of the last items be new, escalated, answered and used, so that a filter finds nothing among the first items."""
+    """Let some of the last items be new, escalated, answered and used, so that a filter finds nothing among
+    the first items.
+    """
     from django.utils import timezone
 
     from grants.reviews.shares import store_shares
 
     last = campaign.items.order_by("-pk").values_list("pk", flat=True)[0]
     campaign.items.update(is_new=False, is_ended=False, escalated=False)
-    rare = (("is_new", True, 100), ("is_ended", True, 1_000), ("escalated", True, 2_000), ("answer", "keep", 4_000),
-            ("removed", "revoked", 5_000))
+    rare = (
+        ("is_new", True, 100),
+        ("is_ended", True, 1_000),
+        ("escalated", True, 2_000),
+        ("answer", "keep", 4_000),
+        ("removed", "revoked", 5_000),
+    )
     for field, value, offset in rare:
         campaign.items.filter(pk__gt=last - offset, pk__lte=last - offset + 100).update(**{field: value})
     campaign.items.filter(pk__gt=last - GRANTS // 3).update(last_used_on=timezone.now().date())
@@ -95,12 +137,17 @@ def mark_rare_items(campaign) -> None:
 
 
 def measure_filter(campaign, text: str) -> bool:
-    """Measure the first pages with a filter, and pages far behind. Return whether 95 of 100 take at most MAX_MILLISECONDS."""
+    """Measure the first pages with a filter, and pages far behind.
+
+    Return whether 95 of 100 take at most MAX_MILLISECONDS.
+    """
     from django.test import Client
 
     from grants.models import Role, User
 
-    account, _ = User.objects.get_or_create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
+    account, _ = User.objects.get_or_create(
+        username="administrator", role=Role.ADMINISTRATOR, is_principal=False
+    )
     client = Client(SERVER_NAME="127.0.0.1")
     client.force_login(account)
     client.get(f"/reviews/{campaign.pk}/")
@@ -112,8 +159,11 @@ def measure_filter(campaign, text: str) -> bool:
         assert response.status_code == 200, f"{url} returns {response.status_code}"
     percentile_95 = statistics.quantiles(durations, n=20, method="inclusive")[-1]
     is_fast = percentile_95 <= MAX_MILLISECONDS
-    print(f"{'ok ' if is_fast else 'LOW'} a review of {campaign.item_count:,} items, {text or 'to answer'}: 95 of 100 within "
-          f"{percentile_95:,.0f} ms (at most {MAX_MILLISECONDS})", flush=True)
+    print(
+        f"{'ok ' if is_fast else 'LOW'} a review of {campaign.item_count:,} items, {text or 'to answer'}: 95 of 100 within "
+        f"{percentile_95:,.0f} ms (at most {MAX_MILLISECONDS})",
+        flush=True,
+    )
     return is_fast
 
 
@@ -136,8 +186,11 @@ def measure_removals(campaign) -> bool:
     mark_removed_items(campaign)
     seconds = time.perf_counter() - started
     is_fast = seconds <= MAX_SECONDS
-    print(f"{'ok ' if is_fast else 'LOW'} {count:,} of {campaign.item_count:,} items marked as removed: {seconds:.1f} s "
-          f"(at most {MAX_SECONDS})", flush=True)
+    print(
+        f"{'ok ' if is_fast else 'LOW'} {count:,} of {campaign.item_count:,} items marked as removed: {seconds:.1f} s "
+        f"(at most {MAX_SECONDS})",
+        flush=True,
+    )
     return is_fast
 
 

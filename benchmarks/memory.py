@@ -52,7 +52,10 @@ def _is_descendant(pid: int, parents: dict[int, int]) -> bool:
 
 
 def proportional_bytes(pid: int) -> int:
-    """Return the memory of a process (PSS), 0 if it has ended. Memory that processes share is divided among them."""
+    """Return the memory of a process (PSS), 0 if it has ended.
+
+    Memory that processes share is divided among them.
+    """
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):

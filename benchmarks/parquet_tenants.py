@@ -1,4 +1,5 @@
-"""Very large tenants as snapshots, written by DuckDB: a few huge namespaces, and a few groups with most of the grants.
+"""Very large tenants as snapshots, written by DuckDB: a few huge namespaces, and a few groups with most of
+the grants.
 
 The same size and seed give the same tenant: every random number is a hash of the row number.
 """
@@ -12,14 +13,27 @@ from entities.vocabulary import Privilege
 
 # exponents of u, uniform in [0, 1): u * u selects the first of n with a probability of 1 / sqrt(n)
 _HUGE, _LARGE = 4, 2
-_KINDS = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
+_KINDS = (
+    "dataset",
+    "dataset",
+    "dataset",
+    "stream",
+    "artifact",
+    "dataset_module",
+    "dataset_type",
+    "securekey",
+)
 _PRIVILEGES = [privilege.value for privilege in Privilege]
 
 
 def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
     """Write one folder of Parquet files per table, with the columns of analytics.tables."""
-    database = duckdb.connect(config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": False})
-    database.execute(f"CREATE MACRO rng(n, salt) AS (hash(n * 64 + salt + {seed << 50}) >> 11) / 9007199254740992.0")
+    database = duckdb.connect(
+        config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": False}
+    )
+    database.execute(
+        f"CREATE MACRO rng(n, salt) AS (hash(n * 64 + salt + {seed << 50}) >> 11) / 9007199254740992.0"
+    )
     first_application, first_other = 2 + size.namespaces, 2 + size.namespaces + size.applications
     database.execute(f"""
         CREATE TABLE applications AS
@@ -57,13 +71,17 @@ def write_parquet_tenant(folder: Path, size: Size, *, seed: int = 7) -> None:
     }
     for name, query in tables.items():
         (folder / name).mkdir(parents=True)
-        database.execute(f"COPY ({query}) TO '{folder / name}' (FORMAT parquet, COMPRESSION zstd, FILE_SIZE_BYTES '64MB', "
-                         "OVERWRITE_OR_IGNORE)")
+        database.execute(
+            f"COPY ({query}) TO '{folder / name}' (FORMAT parquet, COMPRESSION zstd, FILE_SIZE_BYTES '64MB', "
+            "OVERWRITE_OR_IGNORE)"
+        )
     database.close()
 
 
 def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
-    """Copy a tenant to `folder`, with a group of all users that holds READ on one in eight live entities outside containers."""
+    """Copy a tenant to `folder`, with a group of all users that holds READ on one in eight live entities
+    outside containers.
+    """
     group = size.groups + 1
     added = {
         "entities": None,
@@ -78,4 +96,6 @@ def add_group_of_everyone(tenant: Path, folder: Path, size: Size) -> None:
         for name, query in added.items():
             (folder / name).mkdir(parents=True)
             rows = f"FROM '{tenant}/{name}/*.parquet'" + (f" UNION ALL {query}" if query else "")
-            database.execute(f"COPY ({rows}) TO '{folder / name}/0.parquet' (FORMAT parquet, COMPRESSION zstd)")
+            database.execute(
+                f"COPY ({rows}) TO '{folder / name}/0.parquet' (FORMAT parquet, COMPRESSION zstd)"
+            )

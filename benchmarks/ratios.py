@@ -16,7 +16,8 @@ class Task:
 
 
 def compare(title: str, reference: Task, subject: Task, *, min_ratio: float, rounds: int = 7) -> bool:
-    """Print how many times faster `subject` does one unit of work than `reference`, as the median of the rounds.
+    """Print how many times faster `subject` does one unit of work than `reference`, as the median of the
+    rounds.
 
     Return whether the ratio is at least `min_ratio`.
     """
@@ -28,10 +29,12 @@ def compare(title: str, reference: Task, subject: Task, *, min_ratio: float, rou
         ratios.append(reference_seconds[-1] / subject_seconds[-1])
     ratio = statistics.median(ratios)
     mark = "ok " if ratio >= min_ratio else "LOW"
-    print(f"{mark} {title}: {ratio:.1f} times {reference.name} "
-          f"(required {min_ratio:.2g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
-          f"{_pace(statistics.median(subject_seconds))} against {_pace(statistics.median(reference_seconds))})",
-          flush=True)
+    print(
+        f"{mark} {title}: {ratio:.1f} times {reference.name} "
+        f"(required {min_ratio:.2g}; rounds {min(ratios):.1f} to {max(ratios):.1f}; "
+        f"{_pace(statistics.median(subject_seconds))} against {_pace(statistics.median(reference_seconds))})",
+        flush=True,
+    )
     return ratio >= min_ratio
 
 

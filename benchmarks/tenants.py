@@ -14,31 +14,83 @@ from entities.vocabulary import Privilege
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 
 WHEN = "2026-01-01T00:00:00Z"
-NAMESPACED = ("dataset", "dataset", "dataset", "stream", "artifact", "dataset_module", "dataset_type", "securekey")
+NAMESPACED = (
+    "dataset",
+    "dataset",
+    "dataset",
+    "stream",
+    "artifact",
+    "dataset_module",
+    "dataset_type",
+    "securekey",
+)
 
 
 def write_tenant(size: Size, *, seed: int = 7) -> None:
     """Fill the empty database with a tenant of this size, and collect the statistics of the query planner."""
     rng = random.Random(seed)
-    _copy(Entity, ("id", "kind", "key", "parent_id", "namespace_id", "application_id", "state", "description", "created_at",
-                   "changed_at"), ((*row, "live", "", WHEN, WHEN) for row in _entities(rng, size)))
-    _copy(User, ("id", "password", "username", "first_name", "last_name", "email", "is_staff", "is_superuser", "is_active",
-                 "date_joined", "role", "is_principal"),
-          ((n, "!", f"user{n}", "", "", "", False, False, True, WHEN, "ordinary", True) for n in range(1, size.users + 1)))
+    _copy(
+        Entity,
+        (
+            "id",
+            "kind",
+            "key",
+            "parent_id",
+            "namespace_id",
+            "application_id",
+            "state",
+            "description",
+            "created_at",
+            "changed_at",
+        ),
+        ((*row, "live", "", WHEN, WHEN) for row in _entities(rng, size)),
+    )
+    _copy(
+        User,
+        (
+            "id",
+            "password",
+            "username",
+            "first_name",
+            "last_name",
+            "email",
+            "is_staff",
+            "is_superuser",
+            "is_active",
+            "date_joined",
+            "role",
+            "is_principal",
+        ),
+        (
+            (n, "!", f"user{n}", "", "", "", False, False, True, WHEN, "ordinary", True)
+            for n in range(1, size.users + 1)
+        ),
+    )
     _copy_into("auth_group", ("id", "name"), ((n, f"group{n}") for n in range(1, size.groups + 1)))
     _copy(User.groups.through, ("user_id", "group_id"), _memberships(rng, size))
     # read before COPY, because a connection in COPY mode accepts no other query
     permissions = list(permission_ids().values())
-    for model, column, principal_count, share in ((UserGrant, "user_id", size.users, 0.6),
-                                                  (GroupGrant, "group_id", size.groups, 0.4)):
-        _copy(model, (column, "content_object_id", "permission_id", "granted_at", "reason"),
-              ((*row, WHEN, "") for row in _grants(rng, size, permissions, principal_count, int(size.grants * share))))
+    for model, column, principal_count, share in (
+        (UserGrant, "user_id", size.users, 0.6),
+        (GroupGrant, "group_id", size.groups, 0.4),
+    ):
+        _copy(
+            model,
+            (column, "content_object_id", "permission_id", "granted_at", "reason"),
+            (
+                (*row, WHEN, "")
+                for row in _grants(rng, size, permissions, principal_count, int(size.grants * share))
+            ),
+        )
     with connection.cursor() as cursor:
         for model in (UserGrant, GroupGrant):
-            cursor.execute(f"UPDATE {model._meta.db_table} g "
-                           f"SET namespace_id = e.namespace_id, application_id = e.application_id, entity_kind = e.kind "
-                           f"FROM {Entity._meta.db_table} e WHERE e.id = g.content_object_id")
-        # VACUUM FULL compacts the tables, but only a plain VACUUM sets the visibility map for index-only scans
+            cursor.execute(
+                f"UPDATE {model._meta.db_table} g "
+                f"SET namespace_id = e.namespace_id, application_id = e.application_id, entity_kind = e.kind "
+                f"FROM {Entity._meta.db_table} e WHERE e.id = g.content_object_id"
+            )
+        # VACUUM FULL compacts the tables, but only a plain VACUUM sets the visibility map for index-only
+        # scans
         cursor.execute("VACUUM FULL")
         cursor.execute("VACUUM ANALYZE")
 
@@ -49,9 +101,21 @@ def create_user_who_sees_nearly_everything(kind: str) -> User:
     user.groups.add(group)
     read = permission_ids()[Privilege.READ]
     rows = Entity.objects.filter(kind=kind).order_by("pk").values_list("pk", "namespace_id", "application_id")
-    columns = ("group_id", "content_object_id", "namespace_id", "application_id", "entity_kind", "permission_id", "granted_at",
-               "reason")
-    _copy(GroupGrant, columns, [(group.pk, *row, kind, read, WHEN, "") for index, row in enumerate(rows) if index % 20])
+    columns = (
+        "group_id",
+        "content_object_id",
+        "namespace_id",
+        "application_id",
+        "entity_kind",
+        "permission_id",
+        "granted_at",
+        "reason",
+    )
+    _copy(
+        GroupGrant,
+        columns,
+        [(group.pk, *row, kind, read, WHEN, "") for index, row in enumerate(rows) if index % 20],
+    )
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     return user
@@ -76,7 +140,14 @@ def _entities(rng: random.Random, size: Size):
         if rng.random() < 0.25:
             application = rng.choice(applications)
             namespace = namespace_by_application[application]
-            yield n, "program", f"ns{namespace}.app{application}.workflow.p{n}", application, namespace, application
+            yield (
+                n,
+                "program",
+                f"ns{namespace}.app{application}.workflow.p{n}",
+                application,
+                namespace,
+                application,
+            )
         else:
             namespace, kind = 1 + skewed_number(rng, size.namespaces), rng.choice(NAMESPACED)
             yield n, kind, f"ns{namespace}.{kind}{n}", namespace, namespace, None
@@ -107,4 +178,6 @@ def _copy_into(table: str, columns: tuple[str, ...], rows) -> None:
         with cursor.copy(f"COPY {table} ({', '.join(columns)}) FROM STDIN") as copy:
             for row in rows:
                 copy.write_row(row)
-        cursor.execute("SELECT setval(pg_get_serial_sequence(%s, 'id'), (SELECT MAX(id) FROM " + table + "))", [table])
+        cursor.execute(
+            "SELECT setval(pg_get_serial_sequence(%s, 'id'), (SELECT MAX(id) FROM " + table + "))", [table]
+        )

@@ -1,8 +1,9 @@
 """Parse and check addresses of entities, and find the addresses that contain them.
 
-An address is `<kind>:<key>`. The kind is written in lower case and accepted in any case; names are case-sensitive. The key
-consists of the names from the namespace down, joined by dots. Only the first dot ends the namespace, so the name of an
-artifact or dataset may contain dots. A program is `namespace.application.type.name`; a kerberos principal is never split.
+An address is `<kind>:<key>`. The kind is written in lower case and accepted in any case; names are
+case-sensitive. The key consists of the names from the namespace down, joined by dots. Only the first dot ends
+the namespace, so the name of an artifact or dataset may contain dots. A program is
+`namespace.application.type.name`; a kerberos principal is never split.
 """
 
 import re
@@ -95,7 +96,9 @@ def parse_address(text: str) -> Address:
     """Parse `<kind>:<key>`. Raise AddressError if it is not an address."""
     kind, colon, key = text.partition(":")
     if not colon:
-        raise AddressError(f"`{clip(text)}` is not an address: write <kind>:<name>, such as dataset:sales.orders")
+        raise AddressError(
+            f"`{clip(text)}` is not an address: write <kind>:<name>, such as dataset:sales.orders"
+        )
     try:
         known_kind = kind_by_name(kind)
     except VocabularyError as error:
@@ -111,8 +114,9 @@ def address_of(kind: str, key: str) -> Address:
     except VocabularyError as error:
         raise AddressError(str(error)) from None
     if len(key) > MAX_KEY_LENGTH:
-        raise AddressError(f"the address of this {known_kind.title} has {len(key)} characters; "
-                           f"{MAX_KEY_LENGTH} are allowed")
+        raise AddressError(
+            f"the address of this {known_kind.title} has {len(key)} characters; {MAX_KEY_LENGTH} are allowed"
+        )
     _check_key(known_kind, key)
     return Address(known_kind.name, key)
 
@@ -127,8 +131,10 @@ def _check_key(kind: Kind, key: str) -> None:
         return
     names = key.split(".", depth - 1)
     if len(names) < depth:
-        raise AddressError(f"`{kind.name}:{clip(key)}` lacks a part: "
-                           f"{with_article(kind.title)} is written {address_format(kind.name)}")
+        raise AddressError(
+            f"`{kind.name}:{clip(key)}` lacks a part: "
+            f"{with_article(kind.title)} is written {address_format(kind.name)}"
+        )
     for container, name in zip(reversed(ancestor_kinds(kind.name)[:-1]), names, strict=False):
         _check_name(KINDS[container], f"the {container}", name)
     _check_name(kind, f"the {kind.title}", names[-1])
@@ -137,25 +143,33 @@ def _check_key(kind: Kind, key: str) -> None:
 def _check_program(kind: Kind, key: str) -> None:
     parts = key.split(".")
     if len(parts) != 4:
-        raise AddressError(f"`program:{clip(key)}` has {len(parts)} parts, but a program has 4: "
-                           f"it is written {address_format('program')}")
+        raise AddressError(
+            f"`program:{clip(key)}` has {len(parts)} parts, but a program has 4: "
+            f"it is written {address_format('program')}"
+        )
     namespace, application, program_type, name = parts
     _check_name(KINDS["namespace"], "the namespace", namespace)
     _check_name(KINDS["application"], "the application", application)
     if program_type not in PROGRAM_TYPES:
-        raise AddressError(f"`{clip(program_type)}` is not a type of program; the types are {', '.join(PROGRAM_TYPES)}")
+        raise AddressError(
+            f"`{clip(program_type)}` is not a type of program; the types are {', '.join(PROGRAM_TYPES)}"
+        )
     _check_name(kind, "the program", name)
 
 
 def _check_name(kind: Kind, part: str, name: str) -> None:
     if not name:
-        raise AddressError(f"{part} is empty: {with_article(kind.title)} is written {address_format(kind.name)}")
+        raise AddressError(
+            f"{part} is empty: {with_article(kind.title)} is written {address_format(kind.name)}"
+        )
     # invisible characters (controls, joiners, text direction) would make two principals look alike,
     # and a browser resolves the segments `.` and `..` of a path instead of sending them
     has_dot_segment = kind.name == "kerberosprincipal" and {".", ".."} & set(name.split("/"))
     if not re.fullmatch(kind.name_pattern, name) or not name.isprintable() or has_dot_segment:
-        raise AddressError(f"{part} `{clip(name)}` contains a character that the name of {with_article(kind.title)} "
-                           f"cannot contain ({_allowed_characters(kind)})")
+        raise AddressError(
+            f"{part} `{clip(name)}` contains a character that the name of {with_article(kind.title)} "
+            f"cannot contain ({_allowed_characters(kind)})"
+        )
 
 
 def _allowed_characters(kind: Kind) -> str:

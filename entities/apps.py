@@ -1,4 +1,6 @@
-"""Configure the app of entities: its instance name, the deployment's own kinds and the lookups of many values."""
+"""Configure the app of entities: its instance name, the deployment's own kinds and the lookups of many
+values.
+"""
 
 from pathlib import Path
 

@@ -10,8 +10,9 @@
     read = ["read"]
     write = ["write", "annotate"]
 
-Document 001: "For new entities and entities not listed here, these core policies should be followed." Each generation applies
-the general rules of its document to the operations of these kinds. Without such rules, the operations are denied.
+Document 001: "For new entities and entities not listed here, these core policies should be followed." Each
+generation applies the general rules of its document to the operations of these kinds. Without such rules, the
+operations are denied.
 """
 
 import re
@@ -39,29 +40,46 @@ def register_kinds(path: Path) -> list[Kind]:
 
 def _tables(document: dict[str, Any]) -> list[dict[str, Any]]:
     tables = document.get("kind")
-    if set(document) != {"kind"} or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+    if (
+        set(document) != {"kind"}
+        or not isinstance(tables, list)
+        or not all(isinstance(table, dict) for table in tables)
+    ):
         raise VocabularyError("it must contain only [[kind]] tables")
     return tables
 
 
 def _kind(table: dict[str, Any]) -> Kind:
     if unknown := sorted(set(table) - _MEMBERS):
-        raise VocabularyError(f"`{clip(unknown[0])}` is not a member of a kind; the members are {', '.join(sorted(_MEMBERS))}")
+        raise VocabularyError(
+            f"`{clip(unknown[0])}` is not a member of a kind; the members are {', '.join(sorted(_MEMBERS))}"
+        )
     name = _text(table, "name")
     title = _text(table, "title", default=name.replace("_", " "))
     classes = tuple(_classes(name, table.get("operations", {})))
-    return Kind(name, title, _text(table, "plural", default=f"{title}s"), _text(table, "parent"), _pattern(table),
-                tuple(operation for operation, _ in classes), classes)
+    return Kind(
+        name,
+        title,
+        _text(table, "plural", default=f"{title}s"),
+        _text(table, "parent"),
+        _pattern(table),
+        tuple(operation for operation, _ in classes),
+        classes,
+    )
 
 
 def _classes(name: str, operations: object) -> Iterator[tuple[str, OperationClass]]:
     if not isinstance(operations, dict):
-        raise VocabularyError(f"`operations` of `{name}` must be a table with a list of names for each class of operations")
+        raise VocabularyError(
+            f"`operations` of `{name}` must be a table with a list of names for each class of operations"
+        )
     known: set[str] = set()
     for class_name, names in operations.items():
         if class_name not in tuple(OperationClass):
-            raise VocabularyError(f"`{clip(class_name)}` is not a class of operations; the classes are "
-                                  f"{', '.join(OperationClass)}")
+            raise VocabularyError(
+                f"`{clip(class_name)}` is not a class of operations; the classes are "
+                f"{', '.join(OperationClass)}"
+            )
         if not isinstance(names, list) or not all(isinstance(operation, str) for operation in names):
             raise VocabularyError(f"`operations.{class_name}` of `{name}` must be a list of names")
         for operation in names:

@@ -40,7 +40,8 @@ class Among(Lookup):
 class AmongMany(Among):
     """`pk__among_many=[...]` selects the same rows as `pk__among`.
 
-    With a query plan for all parameters, PostgreSQL compares each row with each id of an array. It hashes the rows of a subquery.
+    With a query plan for all parameters, PostgreSQL compares each row with each id of an array. It hashes the
+    rows of a subquery.
     """
 
     lookup_name = "among_many"

@@ -1,7 +1,8 @@
 """Define the table of addresses.
 
-A row is an address, not the entity itself. It is planned before the entity exists, live while the entity exists, and deleted
-afterwards. Therefore grants can be made before an entity exists, and remain after it is deleted.
+A row is an address, not the entity itself. It is planned before the entity exists, live while the entity
+exists, and deleted afterwards. Therefore grants can be made before an entity exists, and remain after it is
+deleted.
 """
 
 from django.db import models
@@ -19,7 +20,8 @@ class State(models.TextChoices):
 
 
 class Entity(models.Model):
-    """An address and its state. `namespace` and `application` refer to its containers; a container refers to itself.
+    """An address and its state. `namespace` and `application` refer to its containers; a container refers to
+    itself.
 
     INVARIANT: kind and key never change, and the three foreign keys follow from them (entities.address).
     """

@@ -24,7 +24,9 @@ def entity_at(address: Address) -> Entity | None:
     return Entity.objects.filter(kind=address.kind, key=address.key).first()
 
 
-def entities_at(addresses: Iterable[Address], queryset: QuerySet[Entity] | None = None) -> dict[Address, Entity]:
+def entities_at(
+    addresses: Iterable[Address], queryset: QuerySet[Entity] | None = None
+) -> dict[Address, Entity]:
     """Return the rows of the registered addresses. Runs one query for every `BATCH_SIZE` addresses.
 
     queryset: return only rows of this queryset; all entities by default.
@@ -65,7 +67,8 @@ def subtree_of(entity: Entity) -> QuerySet[Entity]:
 
 def live_entities_inside(entity: Entity, kind: str | None = None) -> QuerySet[Entity]:
     """Return the live entities inside `entity`, at every depth; only those of `kind` if it is set."""
-    # Exclude the entity by kind: no container contains its own kind, and the index for counting has no column `key`.
+    # Exclude the entity by kind: no container contains its own kind, and the index for counting has no column
+    # `key`.
     rows = subtree_of(entity).filter(state=State.LIVE).exclude(kind=entity.kind)
     return rows if kind is None else rows.filter(kind=kind)
 
@@ -73,8 +76,8 @@ def live_entities_inside(entity: Entity, kind: str | None = None) -> QuerySet[En
 def matching_entities(text: str) -> QuerySet[Entity]:
     """Return the entities that match a search text.
 
-    A string such as `dataset:sales.o` matches addresses that start with it. Any other string matches any part of a key, in any
-    case. An empty string matches nothing.
+    A string such as `dataset:sales.o` matches addresses that start with it. Any other string matches any part
+    of a key, in any case. An empty string matches nothing.
     """
     text = text.strip()
     if not text or not is_storable(text):

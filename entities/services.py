@@ -1,10 +1,10 @@
 """Create rows of entities and change their state.
 
-The public interface is `grants.lifecycle.services`, which also updates the grants and the journal. The caller must hold the write
-lock of the console; otherwise two callers could create the same address.
+The public interface is `grants.lifecycle.services`, which also updates the grants and the journal. The caller
+must hold the write lock of the console; otherwise two callers could create the same address.
 
-INVARIANT: `parent` is the row of the parent of the address. `namespace` and `application` are the rows of its containers of these
-kinds, or the row itself.
+INVARIANT: `parent` is the row of the parent of the address. `namespace` and `application` are the rows of its
+containers of these kinds, or the row itself.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,9 @@ class EntityError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class EnsureResult:
-    """rows: the rows of the requested addresses and of their containers. created: the new addresses, containers first."""
+    """rows: the rows of the requested addresses and of their containers. created: the new addresses,
+    containers first.
+    """
 
     rows: dict[Address, Entity]
     created: tuple[Address, ...]
@@ -36,8 +38,9 @@ class EnsureResult:
 def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
     """Create a row for each address that has none, in its state. Raise EntityError for another instance.
 
-    states: the state of each address, if it is created. An existing row keeps its state. Missing containers are created too: live
-    if a new address inside is live, otherwise planned. Runs a fixed number of statements for every `BATCH_SIZE` addresses.
+    states: the state of each address, if it is created. An existing row keeps its state. Missing containers
+    are created too: live if a new address inside is live, otherwise planned. Runs a fixed number of
+    statements for every `BATCH_SIZE` addresses.
     """
     for address in states:
         if fault := instance_fault(address):
@@ -51,11 +54,16 @@ def ensure_entities(*, states: Mapping[Address, str]) -> EnsureResult:
 
 
 def instance_fault(address: Address) -> str:
-    """Return why the address is refused: it is an instance other than this console's. Empty for every other address."""
+    """Return why the address is refused: it is an instance other than this console's.
+
+    Empty for every other address.
+    """
     if address.kind != "instance" or address == instance_address():
         return ""
-    return (f"`{clip(address)}` is not the instance of this console, which is `{instance_address()}` "
-            f"(the setting INSTANCE_NAME)")
+    return (
+        f"`{clip(address)}` is not the instance of this console, which is `{instance_address()}` "
+        f"(the setting INSTANCE_NAME)"
+    )
 
 
 def _missing_states(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> dict[Address, str]:
@@ -71,7 +79,9 @@ def _missing_states(states: Mapping[Address, str], rows: Mapping[Address, Entity
     return missing
 
 
-def _create_rows(states: Mapping[Address, str], rows: Mapping[Address, Entity]) -> Iterable[tuple[Address, Entity]]:
+def _create_rows(
+    states: Mapping[Address, str], rows: Mapping[Address, Entity]
+) -> Iterable[tuple[Address, Entity]]:
     """Create the rows of one level; `rows` already contains the rows of all levels above."""
     created = [_row(address, state, rows) for address, state in states.items()]
     Entity.objects.bulk_create(created, batch_size=BATCH_SIZE)
@@ -85,8 +95,14 @@ def _row(address: Address, state: str, rows: Mapping[Address, Entity]) -> Entity
     def row_of(container: Address | None) -> Entity | None:
         return rows.get(container) if container else None
 
-    return Entity(kind=address.kind, key=address.key, state=state, parent=row_of(address.parent),
-                  namespace=row_of(address.namespace), application=row_of(address.application))
+    return Entity(
+        kind=address.kind,
+        key=address.key,
+        state=state,
+        parent=row_of(address.parent),
+        namespace=row_of(address.namespace),
+        application=row_of(address.application),
+    )
 
 
 def _refer_to_itself(containers: list[Entity], column: str) -> None:

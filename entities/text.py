@@ -1,10 +1,14 @@
-"""Check whether a database can store a string. All packages use this check, and add their own context to its messages."""
+"""Check whether a database can store a string.
+
+All packages use this check, and add their own context to its messages.
+"""
 
 
 def storage_fault(text: str, max_characters: int | None = None) -> str:
     """Return why a database cannot store `text`, or why it is too long; an empty string if it can be stored.
 
-    PostgreSQL rejects NUL characters, and UTF-8 cannot encode half of a surrogate pair. JSON can contain both.
+    PostgreSQL rejects NUL characters, and UTF-8 cannot encode half of a surrogate pair. JSON can contain
+    both.
     """
     if max_characters is not None and len(text) > max_characters:
         return f"it has {len(text):,} characters; {max_characters:,} are allowed"

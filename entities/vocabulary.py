@@ -1,7 +1,7 @@
 """Define the vocabulary of the platform: privileges, kinds of entity, and the operations of each kind.
 
-A kind is data: its parent, the pattern of its names and its operations. The kinds of the platform are defined here;
-a deployment can add further ones with `register_kind`.
+A kind is data: its parent, the pattern of its names and its operations. The kinds of the platform are defined
+here; a deployment can add further ones with `register_kind`.
 """
 
 import re
@@ -23,8 +23,8 @@ READ, WRITE, EXECUTE, ADMIN = Privilege.READ, Privilege.WRITE, Privilege.EXECUTE
 # Rules that accept any privilege use this tuple, so they also accept a privilege that is added later.
 ANY = tuple(Privilege)
 
-# A live entity is stranded if fewer active users than this hold ADMIN on it, directly or through a group. Plans, the forecast
-# of administrator losses and the analysis on Spark all use this definition.
+# A live entity is stranded if fewer active users than this hold ADMIN on it, directly or through a group.
+# Plans, the forecast of administrator losses and the analysis on Spark all use this definition.
 MIN_ADMINISTRATORS = 2
 
 PROGRAM_TYPES = ("flow", "mapreduce", "workflow", "service", "spark", "worker")
@@ -47,7 +47,8 @@ class Kind:
 
     name: the part of an address before the colon. parent: the kind that contains it; None for the root.
     name_pattern: regular expression for the last part of an address.
-    classes: for a deployment's own kind, (operation, class) pairs; the general rules of a generation apply to the class.
+    classes: for a deployment's own kind, (operation, class) pairs; the general rules of a generation apply to
+    the class.
     """
 
     name: str
@@ -59,7 +60,9 @@ class Kind:
     classes: tuple[tuple[str, "OperationClass"], ...] = ()
 
     def operation_class(self, operation: str) -> "OperationClass | None":
-        """Return the class of an operation; None for the built-in kinds, which have a rule for each operation."""
+        """Return the class of an operation; None for the built-in kinds, which have a rule for each
+        operation.
+        """
         return dict(self.classes).get(operation)
 
 
@@ -85,42 +88,157 @@ KINDS: dict[str, Kind] = {
     for kind in (
         Kind("instance", "instance", "instances", None, PLAIN_NAME, ()),
         Kind(
-            "namespace", "namespace", "namespaces", "instance", NAMESPACE_NAME,
-            ("create", "update", "delete", "list", "get", "search", *_PREFERENCES,
-             "delete-all-streams", "delete-all-dataset-modules"),
+            "namespace",
+            "namespace",
+            "namespaces",
+            "instance",
+            NAMESPACE_NAME,
+            (
+                "create",
+                "update",
+                "delete",
+                "list",
+                "get",
+                "search",
+                *_PREFERENCES,
+                "delete-all-streams",
+                "delete-all-dataset-modules",
+            ),
         ),
         Kind(
-            "artifact", "artifact", "artifacts", "namespace", ARTIFACT_NAME,
-            ("add", "delete", "list", "get", "use", "set-property", "delete-property", "get-property", *_METADATA),
+            "artifact",
+            "artifact",
+            "artifacts",
+            "namespace",
+            ARTIFACT_NAME,
+            (
+                "add",
+                "delete",
+                "list",
+                "get",
+                "use",
+                "set-property",
+                "delete-property",
+                "get-property",
+                *_METADATA,
+            ),
         ),
         Kind(
-            "application", "application", "applications", "namespace", PLAIN_NAME,
-            ("deploy", "update", "delete", "list", "get", *_PREFERENCES, *_METADATA,
-             "add-schedule", "update-schedule", "delete-schedule"),
+            "application",
+            "application",
+            "applications",
+            "namespace",
+            PLAIN_NAME,
+            (
+                "deploy",
+                "update",
+                "delete",
+                "list",
+                "get",
+                *_PREFERENCES,
+                *_METADATA,
+                "add-schedule",
+                "update-schedule",
+                "delete-schedule",
+            ),
         ),
         Kind(
-            "program", "program", "programs", "application", PLAIN_NAME,
-            ("start", "stop", "debug", "list", "get", "get-status", "get-history", "get-specification",
-             "set-instances", "get-instances", "set-runtime-args", "get-runtime-args", *_PREFERENCES, *_METADATA,
-             "emit-logs", "view-logs", *_METRICS, "resume-schedule", "suspend-schedule"),
+            "program",
+            "program",
+            "programs",
+            "application",
+            PLAIN_NAME,
+            (
+                "start",
+                "stop",
+                "debug",
+                "list",
+                "get",
+                "get-status",
+                "get-history",
+                "get-specification",
+                "set-instances",
+                "get-instances",
+                "set-runtime-args",
+                "get-runtime-args",
+                *_PREFERENCES,
+                *_METADATA,
+                "emit-logs",
+                "view-logs",
+                *_METRICS,
+                "resume-schedule",
+                "suspend-schedule",
+            ),
         ),
         Kind(
-            "stream", "stream", "streams", "namespace", PLAIN_NAME,
-            ("create", "update", "delete", "truncate", "list", "get", "get-properties", "read-events", "send-events",
-             *_PREFERENCES, *_METADATA, "view-lineage", *_METRICS),
+            "stream",
+            "stream",
+            "streams",
+            "namespace",
+            PLAIN_NAME,
+            (
+                "create",
+                "update",
+                "delete",
+                "truncate",
+                "list",
+                "get",
+                "get-properties",
+                "read-events",
+                "send-events",
+                *_PREFERENCES,
+                *_METADATA,
+                "view-lineage",
+                *_METRICS,
+            ),
         ),
         Kind(
-            "dataset", "dataset", "datasets", "namespace", DATASET_NAME,
-            ("create", "update", "drop", "truncate", "upgrade", "list", "get", "get-properties", "read", "write",
-             *_METADATA, "view-lineage", *_METRICS),
+            "dataset",
+            "dataset",
+            "datasets",
+            "namespace",
+            DATASET_NAME,
+            (
+                "create",
+                "update",
+                "drop",
+                "truncate",
+                "upgrade",
+                "list",
+                "get",
+                "get-properties",
+                "read",
+                "write",
+                *_METADATA,
+                "view-lineage",
+                *_METRICS,
+            ),
         ),
-        Kind("dataset_module", "dataset module", "dataset modules", "namespace", DATASET_NAME,
-             ("deploy", "delete", "list", "get")),
+        Kind(
+            "dataset_module",
+            "dataset module",
+            "dataset modules",
+            "namespace",
+            DATASET_NAME,
+            ("deploy", "delete", "list", "get"),
+        ),
         Kind("dataset_type", "dataset type", "dataset types", "namespace", DATASET_NAME, ("list", "get")),
-        Kind("securekey", "secure key", "secure keys", "namespace", PLAIN_NAME,
-             ("create", "delete", "list", "get", "read")),
-        Kind("kerberosprincipal", "kerberos principal", "kerberos principals", "instance", PRINCIPAL_NAME,
-             ("deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as")),
+        Kind(
+            "securekey",
+            "secure key",
+            "secure keys",
+            "namespace",
+            PLAIN_NAME,
+            ("create", "delete", "list", "get", "read"),
+        ),
+        Kind(
+            "kerberosprincipal",
+            "kerberos principal",
+            "kerberos principals",
+            "instance",
+            PRINCIPAL_NAME,
+            ("deploy-app-as", "create-namespace-as", "create-dataset-as", "create-stream-as", "query-as"),
+        ),
     )
 }
 
@@ -147,19 +265,28 @@ def privilege_by_name(name: object) -> Privilege:
 
 
 def register_kind(kind: Kind) -> None:
-    """Add a kind that this deployment defines. Raise VocabularyError if its name is taken or its parent is not a container."""
+    """Add a kind that this deployment defines.
+
+    Raise VocabularyError if its name is taken or its parent is not a container.
+    """
     if kind.name in KINDS:
         raise VocabularyError(f"the kind `{kind.name}` already exists")
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,62}", kind.name):
-        raise VocabularyError(f"`{clip(kind.name)}` is not a valid name for a kind: use lower-case letters, digits and _, "
-                              "and start with a letter")
+        raise VocabularyError(
+            f"`{clip(kind.name)}` is not a valid name for a kind: use lower-case letters, digits and _, "
+            "and start with a letter"
+        )
     if kind.parent not in CONTAINER_KINDS:
-        raise VocabularyError(f"the kind `{kind.name}` must be inside one of {', '.join(CONTAINER_KINDS)}, "
-                              f"not in `{clip(kind.parent)}`")
+        raise VocabularyError(
+            f"the kind `{kind.name}` must be inside one of {', '.join(CONTAINER_KINDS)}, "
+            f"not in `{clip(kind.parent)}`"
+        )
     for operation in kind.operations:
         if not re.fullmatch(r"[a-z][a-z0-9_-]{0,62}", operation):
-            raise VocabularyError(f"`{clip(operation)}` is not a valid name for an operation: use lower-case letters, digits, "
-                                  "_ and -, and start with a letter")
+            raise VocabularyError(
+                f"`{clip(operation)}` is not a valid name for an operation: use lower-case letters, digits, "
+                "_ and -, and start with a letter"
+            )
     KINDS[kind.name] = kind
     KIND_ORDER.setdefault(kind.name, len(KIND_ORDER))
 

@@ -1,4 +1,6 @@
-"""Read and change the active generation, which pages and decisions use unless a request names another generation."""
+"""Read and change the active generation, which pages and decisions use unless a request names another
+generation.
+"""
 
 from datetime import timedelta
 
@@ -22,12 +24,16 @@ from grants.roles.capabilities import Capability
 PROPOSAL_DAYS = 7
 # in the detail of a proposal, before the digest of the proposed rules
 _RULES = "; rules "
-# SQL, because this query runs before every decision, and the ORM takes longer to build it than the database to run it.
+# SQL, because this query runs before every decision, and the ORM takes longer to build it than the database
+# to run it.
 ACTIVE_GENERATION_SQL = f"SELECT name FROM {ActiveGeneration._meta.db_table} WHERE id = 1"
 
 
 def active_generation() -> Generation:
-    """Return the generation that an administrator activated, or else the setting DEFAULT_GENERATION. Runs one query."""
+    """Return the generation that an administrator activated, or else the setting DEFAULT_GENERATION.
+
+    Runs one query.
+    """
     with connection.cursor() as cursor:
         cursor.execute(ACTIVE_GENERATION_SQL)
         row = cursor.fetchone()
@@ -45,14 +51,17 @@ def generation_or_default(name: str | None) -> Generation:
 def activate_generation(*, author: Author, name: str) -> Outcome:
     """Make `name` the active generation.
 
-    Raise UnknownGeneration if there is no such generation, SecondPersonRequired if another person must propose it first
+    Raise UnknownGeneration if there is no such generation, SecondPersonRequired if another person must
+    propose it first
     (FOUR_EYES).
     """
     generation = generation_by_name(name)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         before = active_generation()
         if before == generation:
-            return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)
+            return Outcome(
+                False, f"`{name}` is the active generation already: nothing changed", head.revision
+            )
         if fault := activation_fault(author, name):
             raise SecondPersonRequired(fault)
         ActiveGeneration.objects.update_or_create(pk=1, defaults={"name": name})
@@ -62,22 +71,34 @@ def activate_generation(*, author: Author, name: str) -> Outcome:
 
 
 def propose_generation(*, author: Author, name: str) -> Outcome:
-    """Propose that another administrator makes `name` the active generation. Raise UnknownGeneration if there is none."""
+    """Propose that another administrator makes `name` the active generation.
+
+    Raise UnknownGeneration if there is none.
+    """
     generation = generation_by_name(name)
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         before = active_generation()
         if before == generation:
-            return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)
-        change = Change("generation-propose", detail=f"from {before.name} to {name}{_RULES}{rules_digest(generation)}")
+            return Outcome(
+                False, f"`{name}` is the active generation already: nothing changed", head.revision
+            )
+        change = Change(
+            "generation-propose", detail=f"from {before.name} to {name}{_RULES}{rules_digest(generation)}"
+        )
         revision = append_to_journal(head, [change], author=author)
-    return Outcome(True, f"`{name}` is proposed; another administrator can activate it within {PROPOSAL_DAYS} days", revision)
+    return Outcome(
+        True,
+        f"`{name}` is proposed; another administrator can activate it within {PROPOSAL_DAYS} days",
+        revision,
+    )
 
 
 def activation_fault(author: Author, name: str) -> str:
     """Return why the person of the author may not activate the generation; empty if it may.
 
-    With FOUR_EYES, another person must have proposed it within PROPOSAL_DAYS. Nothing else may have been proposed or activated
-    since, and another version of the console may not have changed its rules. Runs no query unless FOUR_EYES is on.
+    With FOUR_EYES, another person must have proposed it within PROPOSAL_DAYS. Nothing else may have been
+    proposed or activated since, and another version of the console may not have changed its rules. Runs no
+    query unless FOUR_EYES is on.
     """
     if not is_restricted(author):
         return ""
@@ -99,18 +120,26 @@ def proposed_name(line: JournalLine) -> str:
 
 
 def latest_proposal() -> JournalLine | None:
-    """Return the journal line of the open proposal; None if there is none. Runs one query if FOUR_EYES is on."""
+    """Return the journal line of the open proposal; None if there is none.
+
+    Runs one query if FOUR_EYES is on.
+    """
     if not settings.FOUR_EYES:
         return None
     lines = JournalLine.objects.filter(action__in=("generation-propose", "generation-activate"))
     line = lines.order_by("-revision").first()
-    if line is None or line.action != "generation-propose" or line.at < timezone.now() - timedelta(days=PROPOSAL_DAYS):
+    if (
+        line is None
+        or line.action != "generation-propose"
+        or line.at < timezone.now() - timedelta(days=PROPOSAL_DAYS)
+    ):
         return None
     return line
 
 
 def _current_names(line: JournalLine) -> set[str]:
-    """Return the present names of the accounts that wrote a line: another account may have got one of these names since.
+    """Return the present names of the accounts that wrote a line: another account may have got one of these
+    names since.
 
     Runs one query.
     """

@@ -35,4 +35,6 @@ class GrantsConfig(AppConfig):
         from grants.requests.expiry import cancel_requests_of
 
         register_account_cleaner(cancel_requests_of)
-        post_migrate.connect(lambda **_: clear_permission_ids(), weak=False, dispatch_uid="grants.clear_permission_ids")
+        post_migrate.connect(
+            lambda **_: clear_permission_ids(), weak=False, dispatch_uid="grants.clear_permission_ids"
+        )

@@ -1,4 +1,7 @@
-"""The names under which commands, migrations, schedules and the sign-in write journal lines. Accounts cannot have these names."""
+"""The names under which commands, migrations, schedules and the sign-in write journal lines.
+
+Accounts cannot have these names.
+"""
 
 from django.core.management import get_commands
 

@@ -1,7 +1,8 @@
-"""Write many rows at once with the fastest method of each database: COPY on PostgreSQL, executemany on SQLite.
+"""Write many rows at once with the fastest method of each database: COPY on PostgreSQL, executemany on
+SQLite.
 
-Neither sets the defaults of fields, sends signals or calls `save`. The caller must pass every column without a default in the
-database.
+Neither sets the defaults of fields, sends signals or calls `save`. The caller must pass every column without
+a default in the database.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -32,14 +33,17 @@ def database_now() -> datetime | str | None:
 
 
 def reserve_ids(model: type[models.Model], count: int) -> Sequence[int]:
-    """Return primary keys that no other row will use, so that new rows can refer to each other before they are written.
+    """Return primary keys that no other row will use, so that new rows can refer to each other before they
+    are written.
 
     Call this in the transaction that writes the rows.
     """
     table = model._meta.db_table
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            cursor.execute("SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", [table, count])
+            cursor.execute(
+                "SELECT nextval(pg_get_serial_sequence(%s, 'id')) FROM generate_series(1, %s)", [table, count]
+            )
             return [pk for (pk,) in cursor.fetchall()]
         cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = %s", [table])
         last = (cursor.fetchone() or (0,))[0]
@@ -55,7 +59,10 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
             # Django turns the errors of psycopg into its own only for its methods of cursors
-            with connection.wrap_database_errors, cursor.copy(f"COPY {table} ({column_list}) FROM STDIN") as copy:
+            with (
+                connection.wrap_database_errors,
+                cursor.copy(f"COPY {table} ({column_list}) FROM STDIN") as copy,
+            ):
                 for row in rows:
                     copy.write_row(row)
         else:
@@ -64,16 +71,25 @@ def insert_rows(model: type[models.Model], columns: Sequence[str], rows: Sequenc
 
 
 def update_rows(model: type[models.Model], columns: Sequence[str], rows: Sequence[tuple]) -> None:
-    """Update rows by primary key. Each row has the new values in the order of `columns`, then the primary key."""
+    """Update rows by primary key.
+
+    Each row has the new values in the order of `columns`, then the primary key.
+    """
     if not rows:
         return
     assignments = ", ".join(f"{connection.ops.quote_name(column)} = %s" for column in columns)
     with connection.cursor() as cursor:
-        cursor.executemany(f"UPDATE {connection.ops.quote_name(model._meta.db_table)} SET {assignments} WHERE id = %s", rows)
+        cursor.executemany(
+            f"UPDATE {connection.ops.quote_name(model._meta.db_table)} SET {assignments} WHERE id = %s", rows
+        )
 
 
 def refresh_statistics(*written_models: type[models.Model]) -> None:
-    """Update the planner statistics of these tables on PostgreSQL, where autovacuum would update them up to a minute later."""
+    """Update the planner statistics of these tables on PostgreSQL, where autovacuum would update them up to a
+    minute later.
+    """
     if connection.vendor == "postgresql":
         with connection.cursor() as cursor:
-            cursor.execute(f"ANALYZE {', '.join(connection.ops.quote_name(model._meta.db_table) for model in written_models)}")
+            cursor.execute(
+                f"ANALYZE {', '.join(connection.ops.quote_name(model._meta.db_table) for model in written_models)}"
+            )

@@ -18,7 +18,9 @@ class ReasonMissing(GrantError):
 
 
 class SecondPersonRequired(GrantError):
-    """The change needs a plan that another person applies (FOUR_EYES), or the plan was made by the person who applies it."""
+    """The change needs a plan that another person applies (FOUR_EYES), or the plan was made by the person who
+    applies it.
+    """
 
 
 class StaleBase(GrantError):
@@ -26,12 +28,16 @@ class StaleBase(GrantError):
 
     def __init__(self, base_revision: int, revision: int):
         self.base_revision, self.revision = base_revision, revision
-        super().__init__(f"the change was made for revision {base_revision}, but the console is at revision {revision}: "
-                         f"look at what changed since, and make the change for revision {revision}")
+        super().__init__(
+            f"the change was made for revision {base_revision}, but the console is at revision {revision}: "
+            f"look at what changed since, and make the change for revision {revision}"
+        )
 
 
 class ChangeRefused(GrantError):
-    """Items of a change set are invalid. errors: (index from 0, "grant" or "revoke", message) of each invalid item."""
+    """Items of a change set are invalid. errors: (index from 0, "grant" or "revoke", message) of each invalid
+    item.
+    """
 
     def __init__(self, errors: list[tuple[int, str, str]]):
         self.errors = errors
@@ -39,7 +45,9 @@ class ChangeRefused(GrantError):
 
 
 class PrincipalError(GrantError):
-    """A user or group cannot be created or changed. field: `user` or `group` if the principal of this type does not exist."""
+    """A user or group cannot be created or changed. field: `user` or `group` if the principal of this type
+    does not exist.
+    """
 
     def __init__(self, message: str, *, field: str = ""):
         self.field = field
@@ -63,8 +71,10 @@ class StalePlan(StaleBase):
 
     def __init__(self, plan: str, base_revision: int, revision: int, line: str):
         super().__init__(base_revision, revision)
-        self.args = (f"{plan} was created at revision {base_revision:,}, and data on which it depends has changed since: {line}; "
-                     f"renew the plan, review the new one, and apply that",)
+        self.args = (
+            f"{plan} was created at revision {base_revision:,}, and data on which it depends has changed since: {line}; "
+            f"renew the plan, review the new one, and apply that",
+        )
 
 
 class RequestError(GrantError):
@@ -94,13 +104,16 @@ class NotApprover(RequestError):
 class EffectTooLarge(GrantError):
     """The effect of a change is too large to be computed.
 
-    counted: `entities`, `grants`, or `pairs` of users and entities; the attribute is in words. limit: how many are allowed.
+    counted: `entities`, `grants`, or `pairs` of users and entities; the attribute is in words. limit: how
+    many are allowed.
     """
 
     def __init__(self, counted: str, limit: int):
         self.counted, self.limit = "pairs of users and entities" if counted == "pairs" else counted, limit
-        super().__init__(f"the effect cannot be computed: the change reaches more than {limit:,} {self.counted}, which is the "
-                         f"limit of this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones")
+        super().__init__(
+            f"the effect cannot be computed: the change reaches more than {limit:,} {self.counted}, which is the "
+            f"limit of this console (the setting EFFECT_MAX_{counted.upper()}); divide the change into smaller ones"
+        )
 
 
 class EffectChanged(GrantError):
@@ -111,11 +124,14 @@ class EffectChanged(GrantError):
 
     def __init__(self, change: str, preview: object = None):
         self.preview = preview
-        super().__init__(f"the effect of {change} has changed since it was shown: look at the new effect, and confirm it")
+        super().__init__(
+            f"the effect of {change} has changed since it was shown: look at the new effect, and confirm it"
+        )
 
 
 class EffectNotShown(GrantError):
-    """The effect of a change was not shown, although it goes beyond the purpose of the change or is too large to be computed.
+    """The effect of a change was not shown, although it goes beyond the purpose of the change or is too large
+    to be computed.
 
     preview: the change with its effect.
     """

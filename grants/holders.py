@@ -1,7 +1,7 @@
 """List the holders of grants on an entity.
 
-The list is a sequence of principals with up to four grants each, and a slice of it is a page. A page takes the same few
-statements whatever its size, and counting takes one more.
+The list is a sequence of principals with up to four grants each, and a slice of it is a page. A page takes
+the same few statements whatever its size, and counting takes one more.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,8 @@ GrantsByPrivilege = dict[Privilege, UserGrant | GroupGrant]
 class Holder:
     """A principal with grants on an entity.
 
-    kind: `user` or `group`. is_active: always true for a group. members: number of users in a group; None for a user.
+    kind: `user` or `group`. is_active: always true for a group. members: number of users in a group; None for
+    a user.
     """
 
     principal: User | Group
@@ -41,13 +42,17 @@ class Holder:
 def holders_of(entity: Entity, *, find: str = "", is_latest_first: bool = False) -> "Holders":
     """Return the principals that hold a privilege on exactly this entity: users first, then groups, by name.
 
-    find: return only principals with this text in their name. is_latest_first: sort by the latest grant, latest first.
+    find: return only principals with this text in their name. is_latest_first: sort by the latest grant,
+    latest first.
     """
     return Holders(entity, find, is_latest_first)
 
 
 class Holders(Sequence):
-    """The `Holder` of each principal with a grant on one entity. A slice is a list, so a Paginator can use this sequence."""
+    """The `Holder` of each principal with a grant on one entity.
+
+    A slice is a list, so a Paginator can use this sequence.
+    """
 
     def __init__(self, entity: Entity, find: str = "", is_latest_first: bool = False):
         self.entity, self._find = entity, find
@@ -70,7 +75,9 @@ class Holders(Sequence):
         groups = self._principals_of_type(GroupGrant, 1, "group__name", "group_id")
         return users.union(groups).order_by(*self._order)
 
-    def _principals_of_type(self, model: type[UserGrant | GroupGrant], type_order: int, name: str, principal: str) -> QuerySet:
+    def _principals_of_type(
+        self, model: type[UserGrant | GroupGrant], type_order: int, name: str, principal: str
+    ) -> QuerySet:
         grants = model.objects.filter(content_object=self.entity)
         if self._find:
             grants = grants.filter(**{f"{name}__icontains": self._find})
@@ -79,23 +86,40 @@ class Holders(Sequence):
     def _page(self, rows: list[dict]) -> list[Holder]:
         user_ids = [row["principal"] for row in rows if row["type_order"] == 0]
         group_ids = [row["principal"] for row in rows if row["type_order"] == 1]
-        users, groups = User.objects.in_bulk(user_ids), Group.objects.annotate(members=Count("user")).in_bulk(group_ids)
-        page = {("user", pk): Holder(user, "user", user.username, user.is_active, None) for pk, user in users.items()}
-        page |= {("group", pk): Holder(group, "group", group.name, True, group.members) for pk, group in groups.items()}
+        users, groups = (
+            User.objects.in_bulk(user_ids),
+            Group.objects.annotate(members=Count("user")).in_bulk(group_ids),
+        )
+        page = {
+            ("user", pk): Holder(user, "user", user.username, user.is_active, None)
+            for pk, user in users.items()
+        }
+        page |= {
+            ("group", pk): Holder(group, "group", group.name, True, group.members)
+            for pk, group in groups.items()
+        }
         for kind, (model, column) in GRANT_TABLES.items():
             for chunk in chunks(pk for principal_kind, pk in page if principal_kind == kind):
-                for grant in _grants_with_authors(model).filter(content_object=self.entity, **{f"{column}__in": chunk}):
+                for grant in _grants_with_authors(model).filter(
+                    content_object=self.entity, **{f"{column}__in": chunk}
+                ):
                     page[kind, getattr(grant, column)].grants[grant.privilege] = grant
         return [page["group" if row["type_order"] else "user", row["principal"]] for row in rows]
 
 
 def _group_by_principal(grants: QuerySet, type_order: int, name: str, principal: str) -> QuerySet:
-    return grants.order_by().values(type_order=Value(type_order, IntegerField()), name=Collate(F(name), byte_order()),
-                                    principal=F(principal))
+    return grants.order_by().values(
+        type_order=Value(type_order, IntegerField()),
+        name=Collate(F(name), byte_order()),
+        principal=F(principal),
+    )
 
 
 def byte_order() -> str:
-    """Return the name of the database collation that compares byte by byte. Addresses are sorted in this order."""
+    """Return the name of the database collation that compares byte by byte.
+
+    Addresses are sorted in this order.
+    """
     return "C" if connection.vendor == "postgresql" else "BINARY"
 
 

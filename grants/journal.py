@@ -1,7 +1,8 @@
-"""Append lines to the journal and verify it. Lines are numbered without gaps, and each has a hash over the previous line.
+"""Append lines to the journal and verify it. Lines are numbered without gaps, and each has a hash over the
+previous line.
 
-INVARIANT: a change and its lines are written in one transaction, under the lock of the head row. Therefore the revisions are
-in the order in which the changes took effect.
+INVARIANT: a change and its lines are written in one transaction, under the lock of the head row. Therefore
+the revisions are in the order in which the changes took effect.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -20,27 +21,101 @@ from grants.models import JournalHead, JournalLine, line_hash
 # Actions that change neither data nor settings: a snapshot and a plan stay current after them.
 RUN_ACTIONS = ("run-start", "run-cancel")
 # Steps of access requests. The grants of an approved request have lines of their own.
-REQUEST_ACTIONS = ("request-create", "request-approve", "request-deny", "request-ask", "request-answer", "request-cancel",
-                   "request-expire")
-REVIEW_ACTIONS = ("review-start", "review-answer", "review-assign", "review-sign-off", "review-finish", "review-cancel",
-                  "review-retry", "usage-import")
+REQUEST_ACTIONS = (
+    "request-create",
+    "request-approve",
+    "request-deny",
+    "request-ask",
+    "request-answer",
+    "request-cancel",
+    "request-expire",
+)
+REVIEW_ACTIONS = (
+    "review-start",
+    "review-answer",
+    "review-assign",
+    "review-sign-off",
+    "review-finish",
+    "review-cancel",
+    "review-retry",
+    "usage-import",
+)
 BREAK_GLASS_ACTIONS = ("break-glass-start", "break-glass-end", "break-glass-review")
 ACTIONS = (
-    "grant", "revoke", "begin", "expire", "plan", "register", "delete", "recreate", "describe", "user-add",
-    "user-activate", "user-deactivate",
-    "user-change", "role-set", "password-set", "principal-add", "group-add", "group-change", "group-remove", "member-add",
-    "member-remove", "generation-activate",
-    "plan-apply", "schedule-on", "schedule-off", "schedule-change", "token-add", "token-revoke", "seal",
-    "plan-discard", "identity-link", "identity-unlink", "factor-add", "factor-remove", "factor-reset",
-    "user-rename", "user-remove", "group-rename", "token-remove",
-    "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change", "webhook-delete",
-    *BREAK_GLASS_ACTIONS, *REQUEST_ACTIONS, "approvers-set", "delegation-set", "generation-propose",
-    "steward-add", "steward-remove", *REVIEW_ACTIONS, *RUN_ACTIONS,
+    "grant",
+    "revoke",
+    "begin",
+    "expire",
+    "plan",
+    "register",
+    "delete",
+    "recreate",
+    "describe",
+    "user-add",
+    "user-activate",
+    "user-deactivate",
+    "user-change",
+    "role-set",
+    "password-set",
+    "principal-add",
+    "group-add",
+    "group-change",
+    "group-remove",
+    "member-add",
+    "member-remove",
+    "generation-activate",
+    "plan-apply",
+    "schedule-on",
+    "schedule-off",
+    "schedule-change",
+    "token-add",
+    "token-revoke",
+    "seal",
+    "plan-discard",
+    "identity-link",
+    "identity-unlink",
+    "factor-add",
+    "factor-remove",
+    "factor-reset",
+    "user-rename",
+    "user-remove",
+    "group-rename",
+    "token-remove",
+    "storage-identity",
+    "sessions-end",
+    "sign-in-limits-clear",
+    "webhook-add",
+    "webhook-change",
+    "webhook-delete",
+    *BREAK_GLASS_ACTIONS,
+    *REQUEST_ACTIONS,
+    "approvers-set",
+    "delegation-set",
+    "generation-propose",
+    "steward-add",
+    "steward-remove",
+    *REVIEW_ACTIONS,
+    *RUN_ACTIONS,
 )
 # Actions that can change a decision: grants, memberships, active users and the states of entities.
-DECISION_ACTIONS = {"grant", "revoke", "begin", "expire", "register", "delete", "recreate", "user-activate",
-            "user-deactivate", "principal-add",
-            "member-add", "member-remove", "user-rename", "user-remove", "group-rename", "group-remove"}
+DECISION_ACTIONS = {
+    "grant",
+    "revoke",
+    "begin",
+    "expire",
+    "register",
+    "delete",
+    "recreate",
+    "user-activate",
+    "user-deactivate",
+    "principal-add",
+    "member-add",
+    "member-remove",
+    "user-rename",
+    "user-remove",
+    "group-rename",
+    "group-remove",
+}
 SEAL = "seal"
 # This signal is sent with each batch of lines, in the transaction of the change.
 lines_appended = Signal()
@@ -52,7 +127,10 @@ _COLUMNS = (*JournalLine.HASHED, "hash", "key_id", "mac")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The content of one journal line. Addresses and principals are in written form. reason: replaces the author's reason."""
+    """The content of one journal line.
+
+    Addresses and principals are in written form. reason: replaces the author's reason.
+    """
 
     action: str
     principal: str = ""
@@ -66,8 +144,10 @@ class Change:
 class Author:
     """The author of a change, the reason and the request.
 
-    name: the name of the account, or of the command; a command has no `user_id`. request_id: generated by the console.
-    caller_request_id: sent by the caller. token: number of the API token of the request; issuer: the creator of the token.
+    name: the name of the account, or of the command; a command has no `user_id`. request_id: generated by the
+    console.
+    caller_request_id: sent by the caller. token: number of the API token of the request; issuer: the creator
+    of the token.
     is_provisioner: the request has a token with the scope `provision` (grants.changes.authority).
     """
 
@@ -83,7 +163,11 @@ class Author:
     @property
     def actor(self) -> str:
         """Return the name in journal lines. It tells an account apart from a command of the same name."""
-        return self.name + ACCOUNT_SUFFIX if self.user_id is not None and is_reserved_name(self.name) else self.name
+        return (
+            self.name + ACCOUNT_SUFFIX
+            if self.user_id is not None and is_reserved_name(self.name)
+            else self.name
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +180,9 @@ class ChainBreak:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """The result of verifying a part of the journal. verified_to: the last verified line. is_complete: it is the newest line."""
+    """The result of verifying a part of the journal. verified_to: the last verified line. is_complete: it is
+    the newest line.
+    """
 
     chain_break: ChainBreak | None
     verified_to: int
@@ -104,7 +190,8 @@ class Proof:
 
 
 def lock_journal() -> JournalHead:
-    """Lock the head row until the transaction ends. Call this before reading the data that a change depends on.
+    """Lock the head row until the transaction ends. Call this before reading the data that a change depends
+    on.
 
     Raise JournalReadOnly if this console cannot verify the signature of the head.
     """
@@ -116,7 +203,9 @@ def lock_journal() -> JournalHead:
 
 def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: Author) -> int:
     """Append one line for each change, after the locked `head`. Return the newest revision."""
-    assert transaction.get_connection().in_atomic_block, "a journal line is written in the transaction of its change"
+    assert transaction.get_connection().in_atomic_block, (
+        "a journal line is written in the transaction of its change"
+    )
     # The times of lines must not decrease, but the clocks of servers differ and may be set back.
     head.at = at = max(now := timezone.now(), head.at or now)
     lines = _lines(head, changes, author, at)
@@ -142,10 +231,19 @@ def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> 
     key, actor = signing_key(), author.actor
     for change in changes:
         line = JournalLine(
-            revision=head.revision + 1, at=at, actor=actor, action=change.action, principal=change.principal,
-            entity=change.entity, privilege=change.privilege, detail=change.detail,
-            reason=change.reason or author.reason, request_id=author.request_id,
-            caller_request_id=author.caller_request_id, token=author.token, issuer=author.issuer,
+            revision=head.revision + 1,
+            at=at,
+            actor=actor,
+            action=change.action,
+            principal=change.principal,
+            entity=change.entity,
+            privilege=change.privilege,
+            detail=change.detail,
+            reason=change.reason or author.reason,
+            request_id=author.request_id,
+            caller_request_id=author.caller_request_id,
+            token=author.token,
+            issuer=author.issuer,
         )
         line.hash = line.hash_after(head.hash)
         line.key_id, line.mac = key.key_id, key.sign_line(line.hash)
@@ -171,7 +269,9 @@ def decision_changes_after(revision: int | None) -> int:
     return sum(action in DECISION_ACTIONS for action in actions)
 
 
-def first_break(visit: Callable[[tuple], None] | None = None, *, is_signature_required: bool = True) -> ChainBreak | None:
+def first_break(
+    visit: Callable[[tuple], None] | None = None, *, is_signature_required: bool = True
+) -> ChainBreak | None:
     """Verify the whole chain. Return the first line that breaks it, or None.
 
     Reads lines in batches and keeps one line in memory. Lines may be appended during the verification.
@@ -199,8 +299,11 @@ def verify_part(after: int = 0, max_lines: int = MAX_LINES_PER_PROOF) -> Proof:
     if chain_break is None and verifier.revision < after + max_lines:
         # fewer lines than allowed, so this is the end of the journal
         head = current_head() if verifier.revision > head.revision else head
-        chain_break = (verifier.break_before(head) or
-                       (verifier.break_after(head) if verifier.revision > head.revision else None) or _unsigned_head(head))
+        chain_break = (
+            verifier.break_before(head)
+            or (verifier.break_after(head) if verifier.revision > head.revision else None)
+            or _unsigned_head(head)
+        )
     return Proof(chain_break, verifier.revision, chain_break is None and verifier.revision >= head.revision)
 
 
@@ -226,7 +329,9 @@ def _sealed_to() -> int:
     Lines before it do not need a signature, because its signature covers their hashes.
     """
     seals = JournalLine.objects.filter(action=SEAL).order_by("-revision")
-    return next((line.revision for line in seals.iterator() if is_line_signed(line.key_id, line.mac, line.hash)), 0)
+    return next(
+        (line.revision for line in seals.iterator() if is_line_signed(line.key_id, line.mac, line.hash)), 0
+    )
 
 
 VERIFIED_COLUMNS = _COLUMNS
@@ -236,8 +341,12 @@ _HASH = _COLUMNS.index("hash")
 class _ChainVerifier:
     """Verify the chain line by line. revision, hash: those of the last verified line."""
 
-    def __init__(self, previous: JournalLine | None = None, visit: Callable[[tuple], None] | None = None,
-                 is_signature_required: bool = True):
+    def __init__(
+        self,
+        previous: JournalLine | None = None,
+        visit: Callable[[tuple], None] | None = None,
+        is_signature_required: bool = True,
+    ):
         self.revision, self.hash = 0, JournalHead._meta.get_field("hash").default
         # Start below every possible revision, so that lines with a number below 1 are found too.
         self._last_read = -(2**63)
@@ -248,8 +357,15 @@ class _ChainVerifier:
         self._last_unsigned = _sealed_to() if is_signature_required else 2**63
 
     def verify_new_lines(self, max_lines: int | None = None) -> ChainBreak | None:
-        """Verify every line after the last verified line, or the first `max_lines` of them. Return the first break."""
-        lines = JournalLine.objects.filter(revision__gt=self._last_read).order_by("revision").values_list(*_COLUMNS)
+        """Verify every line after the last verified line, or the first `max_lines` of them.
+
+        Return the first break.
+        """
+        lines = (
+            JournalLine.objects.filter(revision__gt=self._last_read)
+            .order_by("revision")
+            .values_list(*_COLUMNS)
+        )
         for values in (lines[:max_lines] if max_lines else lines).iterator(chunk_size=LINES_PER_BATCH):
             if (chain_break := self._verify_line(values)) is not None:
                 return chain_break
@@ -262,17 +378,28 @@ class _ChainVerifier:
         if revision < expected:
             return ChainBreak(revision, f"line {revision} was inserted: the first line has the number 1")
         if revision > expected:
-            return ChainBreak(expected, f"line {expected} is missing: line {revision} follows line {self.revision}")
+            return ChainBreak(
+                expected, f"line {expected} is missing: line {revision} follows line {self.revision}"
+            )
         content_hash, key_id, mac = values[_HASH:]
         if content_hash != line_hash(self.hash, values[:_HASH]):
-            return ChainBreak(expected, f"line {expected} was changed after it was written: its hash does not match")
+            return ChainBreak(
+                expected, f"line {expected} was changed after it was written: its hash does not match"
+            )
         is_signed = is_line_signed(key_id, mac, content_hash)
         if is_signed is False:
-            return ChainBreak(expected, f"line {expected} was changed after it was written: its signature with the key {key_id} "
-                                        f"does not match")
+            return ChainBreak(
+                expected,
+                f"line {expected} was changed after it was written: its signature with the key {key_id} "
+                f"does not match",
+            )
         if is_signed is None and revision > self._last_unsigned:
-            return ChainBreak(expected, f"line {expected} is signed with the key {key_id}, which is not in JOURNAL_KEYS" if key_id
-                              else f"line {expected} is not signed")
+            return ChainBreak(
+                expected,
+                f"line {expected} is signed with the key {key_id}, which is not in JOURNAL_KEYS"
+                if key_id
+                else f"line {expected} is not signed",
+            )
         self.revision = self._last_read = revision
         self.hash = content_hash
         return None
@@ -281,13 +408,21 @@ class _ChainVerifier:
         """Return a break if lines before `head` are missing, or if the last line was changed."""
         if self.revision < head.revision:
             missing = self.revision + 1
-            return ChainBreak(missing, f"line {missing} is missing: the journal ends at line {self.revision}, but its head says "
-                                       f"{head.revision}")
+            return ChainBreak(
+                missing,
+                f"line {missing} is missing: the journal ends at line {self.revision}, but its head says "
+                f"{head.revision}",
+            )
         if self.revision == head.revision and self.hash != head.hash:
-            return ChainBreak(self.revision, f"line {self.revision} was changed after it was written: its hash is not the head's")
+            return ChainBreak(
+                self.revision,
+                f"line {self.revision} was changed after it was written: its hash is not the head's",
+            )
         return None
 
     def break_after(self, head: JournalHead) -> ChainBreak:
         """Return the break for lines that exist after `head`."""
         added = head.revision + 1
-        return ChainBreak(added, f"line {added} was inserted: the head says that the journal ends at line {head.revision}")
+        return ChainBreak(
+            added, f"line {added} was inserted: the head says that the journal ends at line {head.revision}"
+        )

@@ -1,4 +1,6 @@
-"""Write and read the `detail` of journal lines about grants and memberships: the period, the earlier period, and the rest."""
+"""Write and read the `detail` of journal lines about grants and memberships: the period, the earlier period,
+and the rest.
+"""
 
 import re
 from typing import NamedTuple
@@ -10,7 +12,9 @@ _BEFORE = re.compile(rf"before ({_WITHOUT_LIMITS}|valid \S+/\S+?)(?:; |$)")
 
 
 class PeriodDetail(NamedTuple):
-    """The content of a detail. before: the period that the line replaced, or None. rest: such as `plan 7` or `group:NAME`."""
+    """The content of a detail. before: the period that the line replaced, or None. rest: such as `plan 7` or
+    `group:NAME`.
+    """
 
     period: Validity
     before: Validity | None
@@ -28,9 +32,12 @@ def period_detail(period: Validity, rest: str = "", *, before: Validity | None =
 
 
 def parse_detail(detail: str) -> PeriodDetail:
-    """Return the content of the detail of a line about a grant or a membership. Lines of all versions can be read."""
+    """Return the content of the detail of a line about a grant or a membership.
+
+    Lines of all versions can be read.
+    """
     period, rest = parse_period(detail)
     if (match := _BEFORE.match(rest)) is None:
         return PeriodDetail(period, None, rest)
     before = Validity() if match[1] == _WITHOUT_LIMITS else parse_period(match[1])[0]
-    return PeriodDetail(period, before, rest[match.end():])
+    return PeriodDetail(period, before, rest[match.end() :])

@@ -1,7 +1,8 @@
 """Sign journal lines and the head of the journal with keys that are not in the database.
 
-Each line stores an HMAC over its hash. The hash covers the line and, through the hash of the line before, all earlier lines. An
-account that can only write the database can compute hashes, but no HMAC. The head has an HMAC over its revision and hash.
+Each line stores an HMAC over its hash. The hash covers the line and, through the hash of the line before, all
+earlier lines. An account that can only write the database can compute hashes, but no HMAC. The head has an
+HMAC over its revision and hash.
 """
 
 import hashlib
@@ -39,8 +40,13 @@ class JournalKey:
 
 @cache
 def _keys_of(secrets: tuple[str, ...]) -> dict[str, JournalKey]:
-    keys = [JournalKey(text.encode(), hashlib.sha256(f"authzconsole key id\n{text}".encode()).hexdigest()[:KEY_ID_CHARACTERS])
-            for text in secrets]
+    keys = [
+        JournalKey(
+            text.encode(),
+            hashlib.sha256(f"authzconsole key id\n{text}".encode()).hexdigest()[:KEY_ID_CHARACTERS],
+        )
+        for text in secrets
+    ]
     return {key.key_id: key for key in keys}
 
 
@@ -70,8 +76,10 @@ def head_fault(revision: int, line_hash: str, key_id: str, mac: str) -> str:
         return "the head of the journal is not signed"
     key = journal_keys().get(key_id)
     if key is None:
-        return (f"the journal was signed with the key {key_id}, which is not in JOURNAL_KEYS (its keys are "
-                f"{', '.join(journal_keys()) or 'none'})")
+        return (
+            f"the journal was signed with the key {key_id}, which is not in JOURNAL_KEYS (its keys are "
+            f"{', '.join(journal_keys()) or 'none'})"
+        )
     if not hmac.compare_digest(mac, key.sign_head(revision, line_hash)):
         return f"the head of the journal was changed outside the console: its signature with the key {key_id} does not match"
     return ""

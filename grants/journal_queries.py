@@ -12,8 +12,8 @@ from django.db.models.functions import Abs
 from entities.models import Entity
 from grants.models import JOURNAL_REQUEST_FILTERS, JournalLine
 
-# The actions name an entity and change its state or description. On PostgreSQL, the journal sorts texts by language, and entities
-# by bytes.
+# The actions name an entity and change its state or description. On PostgreSQL, the journal sorts texts by
+# language, and entities by bytes.
 _CHANGED_SQL = f"""
 SELECT changed.id FROM {Entity._meta.db_table} changed WHERE (changed.kind, changed.key) IN (
   SELECT substr(entity, 1, {{position}}(entity, ':') - 1) COLLATE "{{byte_order}}",
@@ -22,32 +22,52 @@ SELECT changed.id FROM {Entity._meta.db_table} changed WHERE (changed.kind, chan
   WHERE revision > %s AND action IN ('plan', 'register', 'delete', 'recreate', 'describe'))"""
 
 
-def journal_lines(*, principal: str = "", entity: str = "", actor: str = "", action: str = "", request_id: str = "",
-                  caller_request_id: str = "", since: datetime | None = None,
-                  until: datetime | None = None) -> QuerySet[JournalLine]:
+def journal_lines(
+    *,
+    principal: str = "",
+    entity: str = "",
+    actor: str = "",
+    action: str = "",
+    request_id: str = "",
+    caller_request_id: str = "",
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> QuerySet[JournalLine]:
     """Return the lines that match all filters, newest first.
 
-    since: only lines at or after this time. until: only lines before this time. Each of the two takes one query.
-    The annotation `place` is the sort key for keyset pages. It equals the revision, and is written as an expression that makes
-    PostgreSQL use the index of the filter (see `JournalLine`).
+    since: only lines at or after this time. until: only lines before this time. Each of the two takes one
+    query. The annotation `place` is the sort key for keyset pages. It equals the revision, and is written as
+    an expression that makes PostgreSQL use the index of the filter (see `JournalLine`).
     """
     conditions: dict[str, str | int] = {
-        "principal": principal, "entity": entity, "actor": actor, "action": action, "request_id": request_id,
-        "caller_request_id": caller_request_id}
-    lines = JournalLine.objects.annotate(place=Abs("revision") if any(conditions.values()) else F("revision")).order_by("-place")
+        "principal": principal,
+        "entity": entity,
+        "actor": actor,
+        "action": action,
+        "request_id": request_id,
+        "caller_request_id": caller_request_id,
+    }
+    lines = JournalLine.objects.annotate(
+        place=Abs("revision") if any(conditions.values()) else F("revision")
+    ).order_by("-place")
     for name in JOURNAL_REQUEST_FILTERS:
         # the condition of the partial index, so that PostgreSQL can use it
         lines = lines.exclude(**{name: ""}) if conditions[name] else lines
     # The times of lines never decrease, so a range of times is a range of revisions.
-    conditions |= {"place__gte": _revision_at("at", at__gte=since) if since else 0,
-                   "place__lte": _revision_at("-at", at__lt=until) if until else 0}
+    conditions |= {
+        "place__gte": _revision_at("at", at__gte=since) if since else 0,
+        "place__lte": _revision_at("-at", at__lt=until) if until else 0,
+    }
     if (since and not conditions["place__gte"]) or (until and not conditions["place__lte"]):
         return lines.none()
     return lines.filter(**{name: value for name, value in conditions.items() if value})
 
 
 def lines_of_applied_plans(request_ids: Collection[str]) -> QuerySet[JournalLine]:
-    """Return the lines about the plans that these requests applied, in order. Each is the last line of its plan."""
+    """Return the lines about the plans that these requests applied, in order.
+
+    Each is the last line of its plan.
+    """
     # the condition of the partial index, so that PostgreSQL can use it
     lines = JournalLine.objects.exclude(request_id="")
     return lines.filter(request_id__in=request_ids, action="plan-apply").order_by("revision")
@@ -64,7 +84,9 @@ def entities_changed_since(since: int | datetime) -> QuerySet[Entity]:
             return Entity.objects.none()
         since = first_revision - 1
     is_postgresql = connection.vendor == "postgresql"
-    sql = _CHANGED_SQL.format(position="strpos" if is_postgresql else "instr", byte_order="C" if is_postgresql else "BINARY")
+    sql = _CHANGED_SQL.format(
+        position="strpos" if is_postgresql else "instr", byte_order="C" if is_postgresql else "BINARY"
+    )
     return Entity.objects.filter(pk__in=RawSQL(sql, [since]))
 
 
@@ -72,8 +94,8 @@ def entities_changed_since(since: int | datetime) -> QuerySet[Entity]:
 def custom_query_plan() -> Iterator[None]:
     """Make PostgreSQL plan each statement for its parameter values, while one page of the journal is read.
 
-    By default, PostgreSQL reuses one query plan for a repeated statement. A plan for a frequent value reads the whole journal if
-    the next value is rare.
+    By default, PostgreSQL reuses one query plan for a repeated statement. A plan for a frequent value reads
+    the whole journal if the next value is rare.
     """
     if connection.vendor != "postgresql":
         # SQLite needs no setting. A transaction on SQLite would also wait for a running import.
@@ -86,6 +108,14 @@ def custom_query_plan() -> Iterator[None]:
 
 
 def _revision_at(order: str, **times: datetime) -> int:
-    """Return the revision of the first line in this order that meets the conditions on its time; 0 if there is none."""
+    """Return the revision of the first line in this order that meets the conditions on its time; 0 if there
+    is none.
+    """
     revision = "-revision" if order.startswith("-") else "revision"
-    return JournalLine.objects.filter(**times).order_by(order, revision).values_list("revision", flat=True).first() or 0
+    return (
+        JournalLine.objects.filter(**times)
+        .order_by(order, revision)
+        .values_list("revision", flat=True)
+        .first()
+        or 0
+    )

@@ -27,7 +27,8 @@ def name_fault(name: str) -> str:
 
 
 def control_character_fault(text_name: str, text: str) -> str:
-    """Return why the text is invalid: it contains a control character, or cannot be stored. Empty if it is valid.
+    """Return why the text is invalid: it contains a control character, or cannot be stored. Empty if it is
+    valid.
 
     text_name: the name of the text in the message.
     """

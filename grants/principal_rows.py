@@ -12,7 +12,8 @@ PRINCIPAL_TABLES = {"user": (User, "username"), "group": (Group, "name")}
 
 
 def principals_by_name(written_names: Iterable[str]) -> dict[str, User | Group]:
-    """Return the users and groups that exist, by written name. Runs two queries for every `ROWS_PER_STATEMENT` names.
+    """Return the users and groups that exist, by written name. Runs two queries for every
+    `ROWS_PER_STATEMENT` names.
 
     written_names: such as `user:alice`. Raise PrincipalError if one is not a principal.
     """

@@ -1,7 +1,8 @@
 """Define the conditions under which users, memberships and grants count in a decision.
 
-A principal is a user with `is_principal`, or a group. An active principal is a principal that is not deactivated; groups are
-always active. Only active principals are known subjects, and only their grants are effective, in the period of their validity
+A principal is a user with `is_principal`, or a group. An active principal is a principal that is not
+deactivated; groups are always active. Only active principals are known subjects, and only their grants are
+effective, in the period of their validity
 (`grants.validity`).
 """
 
@@ -16,7 +17,9 @@ from grants.validity import in_force, in_force_condition
 
 
 def active_principal_condition(path: str = "") -> Q:
-    """Return the condition that a user is an active principal. path: the query path to the user, such as `user__`."""
+    """Return the condition that a user is an active principal. path: the query path to the user, such as
+    `user__`.
+    """
     return Q(**{f"{path}is_active": True, f"{path}is_principal": True})
 
 
@@ -62,7 +65,9 @@ class UserGrantQuerySet(QuerySet):
         return self.filter(user__is_principal=True)
 
     def effective(self):
-        """Return the direct grants of active principals that are in force, which are those that count in decisions."""
+        """Return the direct grants of active principals that are in force, which are those that count in
+        decisions.
+        """
         return self.filter(effective_grant_condition("user"))
 
 
@@ -81,7 +86,9 @@ def memberships_of_principals() -> QuerySet:
 
 
 def memberships_in_force(at: datetime | None = None) -> QuerySet:
-    """Return the memberships that count, of active and inactive users. at: by default the time of the question."""
+    """Return the memberships that count, of active and inactive users. at: by default the time of the
+    question.
+    """
     return memberships().filter(**in_force(at=at))
 
 
@@ -91,5 +98,7 @@ def groups_of(user: AbstractUser) -> QuerySet[Group]:
 
 
 def effective_memberships() -> QuerySet:
-    """Return the memberships of active principals that are in force, through which the grants of a group are effective."""
+    """Return the memberships of active principals that are in force, through which the grants of a group are
+    effective.
+    """
     return memberships_in_force().filter(active_principal_condition("user__"))

@@ -1,11 +1,13 @@
-"""Validity periods of grants and memberships: the time that a question is about, and the condition that a row counts then.
+"""Validity periods of grants and memberships: the time that a question is about, and the condition that a row
+counts then.
 
-A grant or a membership counts where `valid_from <= at < valid_until`; a missing limit always holds. Outside its period it does
-not exist for any decision, list, search, effect or report. Lists of stored grants show it with its period.
+A grant or a membership counts where `valid_from <= at < valid_until`; a missing limit always holds. Outside
+its period it does not exist for any decision, list, search, effect or report. Lists of stored grants show it
+with its period.
 
-Every evaluator uses `question_time`, so all its parts agree. `at_time` sets it: to the time that a request names, or to one "now"
-for several statements. Periods are compared with the clock of this process, not with that of the database, and no task is needed
-for a period to end.
+Every evaluator uses `question_time`, so all its parts agree. `at_time` sets it: to the time that a request
+names, or to one "now" for several statements. Periods are compared with the clock of this process, not with
+that of the database, and no task is needed for a period to end.
 """
 
 import re
@@ -43,7 +45,10 @@ class ValidityError(GrantError):
 
 
 class Validity(NamedTuple):
-    """A period in which a grant or a membership counts. None means no limit. Both times are whole seconds, in UTC."""
+    """A period in which a grant or a membership counts.
+
+    None means no limit. Both times are whole seconds, in UTC.
+    """
 
     valid_from: datetime | None = None
     valid_until: datetime | None = None
@@ -52,7 +57,8 @@ class Validity(NamedTuple):
     def parse(cls, valid_from: object = None, valid_until: object = None) -> Self:
         """Return the period between two RFC 3339 times with a time zone; None and an empty text are no limit.
 
-        Raise ValidityError for an invalid time, for fractions of a second, or if the end is not after the beginning.
+        Raise ValidityError for an invalid time, for fractions of a second, or if the end is not after the
+        beginning.
         """
         return cls.between(_parse("valid_from", valid_from), _parse("valid_until", valid_until))
 
@@ -61,8 +67,11 @@ class Validity(NamedTuple):
         """Return the period between two times. Raise ValidityError like `parse`."""
         period = cls(_whole_seconds("valid_from", valid_from), _whole_seconds("valid_until", valid_until))
         if period.valid_from and period.valid_until and period.valid_from >= period.valid_until:
-            raise ValidityError(f"the end {format_time(period.valid_until)} is not after the beginning "
-                                f"{format_time(period.valid_from)}", field="valid_until")
+            raise ValidityError(
+                f"the end {format_time(period.valid_until)} is not after the beginning "
+                f"{format_time(period.valid_from)}",
+                field="valid_until",
+            )
         return period
 
     @property
@@ -78,22 +87,31 @@ class Validity(NamedTuple):
         return self.valid_until is not None and self.valid_until <= at
 
     def check_not_over(self, at: datetime | None = None) -> None:
-        """Raise ValidityError if the period has ended, because a row with it would never count. at: now by default."""
+        """Raise ValidityError if the period has ended, because a row with it would never count. at: now by
+        default.
+        """
         if self.is_over(at or timezone.now()):
-            raise ValidityError(f"the end {format_time(self.valid_until)} is in the past", field="valid_until")
+            raise ValidityError(
+                f"the end {format_time(self.valid_until)} is in the past", field="valid_until"
+            )
 
     @property
     def sentence(self) -> str:
         """The period in words, such as `until 5 December 2026, 17:00 UTC`; empty without limits."""
-        parts = ((word, time) for word, time in (("from", self.valid_from), ("until", self.valid_until)) if time is not None)
+        parts = (
+            (word, time)
+            for word, time in (("from", self.valid_from), ("until", self.valid_until))
+            if time is not None
+        )
         return " ".join(f"{word} {time_in_words(time)}" for word, time in parts)
 
 
 def format_period(period: Validity, detail: str = "") -> str:
     """Return the `detail` of a journal line about a grant or a membership with this period.
 
-    detail: the other content. The period is first, such as `valid 2026-12-01T00:00:00Z/2026-12-05T16:00:00Z; group:analysts`,
-    because names may contain any text. Two dots stand for no limit. Without limits the detail is unchanged.
+    detail: the other content. The period is first, such as `valid 2026-12-01T00:00:00Z/2026-12-05T16:00:00Z;
+    group:analysts`, because names may contain any text. Two dots stand for no limit. Without limits the
+    detail is unchanged.
     """
     if not period.is_limited:
         return detail
@@ -102,11 +120,14 @@ def format_period(period: Validity, detail: str = "") -> str:
 
 
 def parse_period(detail: str) -> tuple[Validity, str]:
-    """Return the period in the `detail` of a journal line, and the other content. The only reader of `format_period`."""
+    """Return the period in the `detail` of a journal line, and the other content.
+
+    The only reader of `format_period`.
+    """
     if (match := _PERIOD.match(detail)) is None:
         return Validity(), detail
     times = (None if text == _OPEN else parse_time(text) for text in match.groups())
-    return Validity(*times), detail[match.end():]
+    return Validity(*times), detail[match.end() :]
 
 
 def question_time() -> datetime:
@@ -118,8 +139,8 @@ def question_time() -> datetime:
 def at_time(moment: datetime | None = None) -> Iterator[datetime]:
     """Evaluate the questions of this thread at a time, until the context exits. Yield the time.
 
-    moment: None keeps the time of a surrounding `at_time`; without one it is now, the same for all questions inside.
-    A generator must not yield inside, because the time would also apply to its caller.
+    moment: None keeps the time of a surrounding `at_time`; without one it is now, the same for all questions
+    inside. A generator must not yield inside, because the time would also apply to its caller.
     """
     before = getattr(_current, "time", None)
     _current.time = moment = moment or question_time()
@@ -146,8 +167,9 @@ def iterate_at_time(moment: datetime | None, rows: Iterable[Row]) -> Iterator[Ro
 def in_force(path: str = "", at: datetime | None = None) -> dict[str, datetime]:
     """Return the condition that a row counts, as keyword arguments for `filter`.
 
-    path: the query path to the row, such as `memberships__`. If the path leads to many rows of one object, pass the condition in
-    the same call of `filter` as the other conditions on the path. at: default `question_time`.
+    path: the query path to the row, such as `memberships__`. If the path leads to many rows of one object,
+    pass the condition in the same call of `filter` as the other conditions on the path. at: default
+    `question_time`.
     """
     return {f"{path}pk__in_force": at or question_time()}
 
@@ -158,25 +180,30 @@ def in_force_condition(path: str = "", at: datetime | None = None) -> Q:
 
 
 def in_force_sql(alias: str, at: str) -> str:
-    """Return the SQL condition that a row counts. alias: that of its table. at: an SQL expression for the time, used twice."""
-    return (f"({alias}.valid_from IS NULL OR {alias}.valid_from <= {at}) "
-            f"AND ({alias}.valid_until IS NULL OR {alias}.valid_until > {at})")
+    """Return the SQL condition that a row counts. alias: that of its table. at: an SQL expression for the
+    time, used twice.
+    """
+    return (
+        f"({alias}.valid_from IS NULL OR {alias}.valid_from <= {at}) "
+        f"AND ({alias}.valid_until IS NULL OR {alias}.valid_until > {at})"
+    )
 
 
 def next_change_of_time(after: datetime) -> datetime | None:
     """Return the first time after `after` at which a period begins or ends; None if there is none.
 
-    Until then, time alone changes no answer, so a cached answer of `after` stays correct while the journal does not change.
-    Runs one query, which reads one index entry for each column.
+    Until then, time alone changes no answer, so a cached answer of `after` stays correct while the journal
+    does not change. Runs one query, which reads one index entry for each column.
     """
     return _first_limit("MIN", ">", after)
 
 
 def has_change_of_time(between: datetime, and_: datetime) -> bool:
-    """Return whether a period begins or ends after the earlier one of two times, up to the later one. Runs one query.
+    """Return whether a period begins or ends after the earlier one of two times, up to the later one. Runs
+    one query.
 
-    If it returns False, a result for one of the times is also correct for the other one, unless data changed. Either time may
-    be the earlier one, because the clock may have been set back.
+    If it returns False, a result for one of the times is also correct for the other one, unless data changed.
+    Either time may be the earlier one, because the clock may have been set back.
     """
     change = next_change_of_time(min(between, and_))
     return change is not None and change <= max(between, and_)
@@ -185,18 +212,24 @@ def has_change_of_time(between: datetime, and_: datetime) -> bool:
 def last_change_of_time(at: datetime) -> datetime | None:
     """Return the last time up to `at` at which a period began or ended; None if there is none.
 
-    A result of `at` is also correct for other times with the same last change. Runs one query, like `next_change_of_time`.
+    A result of `at` is also correct for other times with the same last change. Runs one query, like
+    `next_change_of_time`.
     """
     return _first_limit("MAX", "<=", at)
 
 
 def _first_limit(aggregate: str, comparison: str, time: datetime) -> datetime | None:
     tables = [apps.get_model("grants", name)._meta.db_table for name in _MODELS]
-    limits = " UNION ALL ".join(f"SELECT {aggregate}({column}) AS at FROM {table} WHERE {column} {comparison} %s"
-                                for table in tables for column in VALIDITY_COLUMNS)
+    limits = " UNION ALL ".join(
+        f"SELECT {aggregate}({column}) AS at FROM {table} WHERE {column} {comparison} %s"
+        for table in tables
+        for column in VALIDITY_COLUMNS
+    )
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {aggregate}(at) FROM ({limits}) limits",
-                       [connection.ops.adapt_datetimefield_value(time)] * len(tables) * len(VALIDITY_COLUMNS))
+        cursor.execute(
+            f"SELECT {aggregate}(at) FROM ({limits}) limits",
+            [connection.ops.adapt_datetimefield_value(time)] * len(tables) * len(VALIDITY_COLUMNS),
+        )
         (value,) = cursor.fetchone()
     if isinstance(value, str):
         # SQLite has no type for times

@@ -13,20 +13,25 @@ from entities.vocabulary import KINDS
 from tests.passes import TESTS_WITHOUT_PASS, add_marks, passes_of
 from tests.support.workers import run_celery_worker, run_redis
 
-# Spark's Java processes live for minutes at most: optimized machine code takes longer to compile than it saves.
+# Spark's Java processes live for minutes at most: optimized machine code takes longer to compile than it
+# saves.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark the tests, and remember those that no pass runs: before pytest deselects the tests of other passes."""
+    """Mark the tests, and remember those that no pass runs: before pytest deselects the tests of other
+    passes.
+    """
     for item in items:
         add_marks(item)
     config.stash[TESTS_WITHOUT_PASS] = [item.nodeid for item in items if not passes_of(item)]
 
 
 def pytest_collection_finish(session):
-    """Exclude the modules and thousands of collected tests from garbage collection: it would take a fifth of the CPU time."""
+    """Exclude the modules and thousands of collected tests from garbage collection: it would take a fifth of
+    the CPU time.
+    """
     gc.collect()
     gc.freeze()
 

@@ -1,4 +1,6 @@
-"""Read changes and the data that they concern from the database, in the form that the Spark computation of its effect needs."""
+"""Read changes and the data that they concern from the database, in the form that the Spark computation of
+its effect needs.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -51,29 +53,54 @@ def read_effect_input(changes: Sequence[EffectChange], purpose: Purpose, generat
     affected = affected_users(changes)
     reader = _Reader(changes, affected, purpose)
     intentions = reader.intentions()
-    to_generation = next((change.generation.name for change in changes if isinstance(change, GenerationChange)), "")
-    question = EffectQuestion(generation, reader.states, affected.is_known_changed, tuple(intentions),
-                              purpose.reference.name if purpose.reference else "", reader.absences, to_generation)
+    to_generation = next(
+        (change.generation.name for change in changes if isinstance(change, GenerationChange)), ""
+    )
+    question = EffectQuestion(
+        generation,
+        reader.states,
+        affected.is_known_changed,
+        tuple(intentions),
+        purpose.reference.name if purpose.reference else "",
+        reader.absences,
+        to_generation,
+    )
     return EffectInput(reader.tenant_changes(), question)
 
 
 class _Reader:
-    """Read the changes and number the principals and entities of the marked tenant (`analytics.spark.effects`)."""
+    """Read the changes and number the principals and entities of the marked tenant
+    (`analytics.spark.effects`).
+    """
 
     def __init__(self, changes: Sequence[EffectChange], affected: AffectedUsers, purpose: Purpose):
         self._affected, self._purpose = affected, purpose
         is_personal = isinstance(purpose, NamedChanges | AnswerQuestions) and affected.personal is not None
-        situations = {BEFORE: affected.before, AFTER: affected.after, PERSONAL: affected.personal if is_personal else None}
-        self._situations: dict[str, Situation] = {state: situation for state, situation in situations.items() if situation}
+        situations = {
+            BEFORE: affected.before,
+            AFTER: affected.after,
+            PERSONAL: affected.personal if is_personal else None,
+        }
+        self._situations: dict[str, Situation] = {
+            state: situation for state, situation in situations.items() if situation
+        }
         self.states = "".join(self._situations)
         self._known = affected.before.known | affected.after.known
-        self._user_ids = {bits: pk for (principal_type, pk), bits in affected.after.bits.items() if principal_type == "user"}
-        self._principals = {principal: list(self._marked_principals(principal)) for principal in affected.after.bits}
+        self._user_ids = {
+            bits: pk for (principal_type, pk), bits in affected.after.bits.items() if principal_type == "user"
+        }
+        self._principals = {
+            principal: list(self._marked_principals(principal)) for principal in affected.after.bits
+        }
         self._nodes = NodeTable(SizeLimit())
         changed = {address for _, address, _ in affected.after.added | affected.after.removed}
         of_states = [change for change in changes if isinstance(change, StateChange | SubtreeDeletion)]
-        self._nodes.load_addresses(changed | self._wanted_addresses() | {change.address for change in of_states})
-        self._changed_entities = [entity for change in of_states if (entity := self._changed_entity(change)) is not None]
+        self._nodes.load_addresses(
+            changed | self._wanted_addresses() | {change.address for change in of_states}
+        )
+        self._changed_entities = [
+            entity for change in of_states if (entity := self._changed_entity(change)) is not None
+        ]
         self.absences = tuple(dict.fromkeys(entity.states for entity in self._changed_entities))
         self._pseudo_grants: set[tuple[str, int, int, str]] = set()
 
@@ -87,16 +114,43 @@ class _Reader:
         return TenantChanges(
             users=users,
             memberships=[*self._memberships(), *known_members],
-            principals=[marked_principal for principals in self._principals.values() for marked_principal in principals],
-            revoked=[(*principal, pk, str(privilege)) for principal, address, privilege in removed - added
-                     if (pk := self._entity(address)) > 0],
-            added=[*self._pseudo_grants, *(
-                (row.principal_type, row.marked_id, self._entity(address), marked_privilege(str(privilege), AFTER))
-                for principal, address, privilege in added for row in self._principals[principal] if AFTER in row.states)],
-            entities=[(_entity_id(node.pk), node.kind, node.key,
-                       *map(_optional_id, (node.parent, node.namespace, node.application)), State.PLANNED.value)
-                      for node in self._nodes.by_pk.values() if node.pk < 0],
-            changed_entities=self._changed_entities)
+            principals=[
+                marked_principal
+                for principals in self._principals.values()
+                for marked_principal in principals
+            ],
+            revoked=[
+                (*principal, pk, str(privilege))
+                for principal, address, privilege in removed - added
+                if (pk := self._entity(address)) > 0
+            ],
+            added=[
+                *self._pseudo_grants,
+                *(
+                    (
+                        row.principal_type,
+                        row.marked_id,
+                        self._entity(address),
+                        marked_privilege(str(privilege), AFTER),
+                    )
+                    for principal, address, privilege in added
+                    for row in self._principals[principal]
+                    if AFTER in row.states
+                ),
+            ],
+            entities=[
+                (
+                    _entity_id(node.pk),
+                    node.kind,
+                    node.key,
+                    *map(_optional_id, (node.parent, node.namespace, node.application)),
+                    State.PLANNED.value,
+                )
+                for node in self._nodes.by_pk.values()
+                if node.pk < 0
+            ],
+            changed_entities=self._changed_entities,
+        )
 
     def intentions(self) -> list[Intention]:
         """Return the intended decisions, and add the pseudo-grants that mark their entities and users."""
@@ -106,7 +160,9 @@ class _Reader:
             case NamedChanges():
                 for principal, address, _ in self._affected.after.added | self._affected.after.removed:
                     for row in self._principals[principal]:
-                        self._pseudo_grants.add((row.principal_type, row.marked_id, self._entity(address), INTENDED))
+                        self._pseudo_grants.add(
+                            (row.principal_type, row.marked_id, self._entity(address), INTENDED)
+                        )
                 # all decisions about entities with a changed state are intended
                 of_states = [Intention(marked_privilege(ABSENT, states)) for states in self.absences]
                 return [*([Intention(INTENDED)] if self._pseudo_grants else []), *of_states]
@@ -129,7 +185,9 @@ class _Reader:
         # memberships and activations alone change no states
         states = AFTER if not is_live_after else self.states.replace(AFTER, "")
         has_subtree = isinstance(change, SubtreeDeletion)
-        return ChangedEntity(_entity_id(node.pk), node.kind, states, has_subtree, has_subtree and change.removes_grants)
+        return ChangedEntity(
+            _entity_id(node.pk), node.kind, states, has_subtree, has_subtree and change.removes_grants
+        )
 
     def _wanted_by(self, user: str, wanted: Iterable[tuple[Address, str]]) -> Iterator[Intention]:
         """Yield the intentions for the wanted operations. A privilege stands for every operation.
@@ -172,8 +230,8 @@ class _Reader:
         return [(bit, self._user_ids[1 << bit]) for bit in bits_of(self._known)]
 
     def _marked_principals(self, principal: Principal) -> Iterator[MarkedPrincipal]:
-        """Yield the principal once. Yield a group twice if its members change: for the state before and for the states after
-        the changes."""
+        """Yield the principal once. Yield a group twice if its members change: for the state before and for
+        the states after the changes."""
         principal_type, pk = principal
         before, after = self._members(principal)
         if before == after:
@@ -187,7 +245,9 @@ class _Reader:
 
     def _members(self, principal: Principal) -> tuple[int, int]:
         """Return the masks of the known members before and after the changes."""
-        before, after = (situation.bits.get(principal, 0) for situation in (self._affected.before, self._affected.after))
+        before, after = (
+            situation.bits.get(principal, 0) for situation in (self._affected.before, self._affected.after)
+        )
         return before & self._known, after & self._known
 
     def _memberships(self) -> Iterator[tuple[int, int]]:
@@ -199,17 +259,21 @@ class _Reader:
                         yield self._user_ids[1 << bit], row.marked_id
 
     def _add_known_groups(self) -> list[tuple[int, int]]:
-        """Add a group for each set of states in which users are known, with a grant on the instance. Return the
-        memberships."""
+        """Add a group for each set of states in which users are known, with a grant on the instance. Return
+        the memberships."""
         members = []
         group_ids: dict[str, int] = {}
         for bit, pk in self._known_users():
-            states = "".join(state for state, situation in self._situations.items() if situation.known >> bit & 1)
+            states = "".join(
+                state for state, situation in self._situations.items() if situation.known >> bit & 1
+            )
             members.append((pk, group_ids.setdefault(states, -2 - len(group_ids))))
         instance = self._nodes.instance
         assert instance is not None
-        self._pseudo_grants |= {("group", group_id, _entity_id(instance), marked_privilege(KNOWN, states))
-                                for states, group_id in group_ids.items()}
+        self._pseudo_grants |= {
+            ("group", group_id, _entity_id(instance), marked_privilege(KNOWN, states))
+            for states, group_id in group_ids.items()
+        }
         return members
 
     def _entity(self, address: Address) -> int:
@@ -227,5 +291,8 @@ def _optional_id(pk: int | None) -> int | None:
 
 
 def _second_id(group_id: int) -> int:
-    """Return the id of the copy of a group with the members after the changes. Groups of known users have the ids -2 to -8."""
+    """Return the id of the copy of a group with the members after the changes.
+
+    Groups of known users have the ids -2 to -8.
+    """
     return -10 - group_id

@@ -1,8 +1,10 @@
-"""Compute the effect of a plan or of single changes of any size with Spark, and write its rows as the report of a run.
+"""Compute the effect of a plan or of single changes of any size with Spark, and write its rows as the report
+of a run.
 
-A snapshot is the state before the changes. The changes are read from the database (`sources`) in the transaction of the snapshot.
-Grants and memberships begin and end, so each of the times at which the effect is evaluated has a snapshot; times with the same
-state share it. The figures count all changed decisions; the rows are written up to a limit.
+A snapshot is the state before the changes. The changes are read from the database (`sources`) in the
+transaction of the snapshot. Grants and memberships begin and end, so each of the times at which the effect is
+evaluated has a snapshot; times with the same state share it. The figures count all changed decisions; the
+rows are written up to a limit.
 """
 
 import hashlib
@@ -63,22 +65,31 @@ class _TimedFigures:
         """Return the figures; each tally is a list in the order of `Tally`."""
         operations = sorted(self.figures.operations.items(), key=lambda row: (-sum(row[1]), row[0]))
         values = asdict(self.figures)
-        content = {"table": self.table.name, "tally": values.pop("totals")} | values | {
-            "operations": [[*key, totals] for key, totals in operations]}
+        content = (
+            {"table": self.table.name, "tally": values.pop("totals")}
+            | values
+            | {"operations": [[*key, totals] for key, totals in operations]}
+        )
         if self.strandings is None:
             return content
         without_admin, one_admin, entities = self.strandings
-        return content | {"strandings": {"without_admin": without_admin, "one_admin": one_admin,
-                                         "entities": [[str(row.address), row.admin_count] for row in entities]}}
+        return content | {
+            "strandings": {
+                "without_admin": without_admin,
+                "one_admin": one_admin,
+                "entities": [[str(row.address), row.admin_count] for row in entities],
+            }
+        }
 
 
 def compute_effect(source: EffectSource, *, folder: str, max_rows: int, progress: Progress) -> ComputedReport:
     """Write the changed decisions into `folder`, below SNAPSHOT_URI. Return the figures as the summary.
 
-    The effect is evaluated at the same times as by `grants.effects.effect.effect_of`, and has a table of rows for each of them.
-    max_rows: the rows of a time are left out if they and those of the earlier times are more.
-    Raise AnalysisError if the changes cannot be made any more, SparkUnavailable (SparkExited if Java ended), StorageError, the
-    exceptions of Spark and those of `progress.check`.
+    The effect is evaluated at the same times as by `grants.effects.effect.effect_of`, and has a table of rows
+    for each of them.
+    max_rows: the rows of a time are left out if they and those of the earlier times are more. Raise
+    AnalysisError if the changes cannot be made any more, SparkUnavailable (SparkExited if Java ended),
+    StorageError, the exceptions of Spark and those of `progress.check`.
     """
     if problem := java_problem():
         raise SparkUnavailable(problem)
@@ -91,16 +102,26 @@ def compute_effect(source: EffectSource, *, folder: str, max_rows: int, progress
             free_rows = max_rows - sum(effect.row_count for effect in effects if effect.is_written)
             with at_time(at):
                 effects.append(_compute_at_time(source, table, folder, free_rows, progress))
-        limits = [limit for limit in (next_limit(changes, now), next_change_of_time(now)) if limit is not None]
+        limits = [
+            limit for limit in (next_limit(changes, now), next_change_of_time(now)) if limit is not None
+        ]
     summary = _summary(source, effects) | {
-        "other_beginnings": len(times[MAX_TIMES:]), "last_beginning": format_time(times[-1]) if times[MAX_TIMES:] else "",
-        "valid_until": format_time(min(limits)) if limits else ""}
-    # A later snapshot may have a later revision. If a line until then can change a decision, the effect is outdated at once.
+        "other_beginnings": len(times[MAX_TIMES:]),
+        "last_beginning": format_time(times[-1]) if times[MAX_TIMES:] else "",
+        "valid_until": format_time(min(limits)) if limits else "",
+    }
+    # A later snapshot may have a later revision. If a line until then can change a decision, the effect is
+    # outdated at once.
     return ComputedReport(effects[0].snapshot.revision, summary)
 
 
-def _compute_at_time(source: EffectSource, table: Table, folder: str, max_rows: int, progress: Progress) -> _TimedFigures:
-    """Return the figures at the time of the question. Write the rows, or an index without rows, if there are not too many."""
+def _compute_at_time(
+    source: EffectSource, table: Table, folder: str, max_rows: int, progress: Progress
+) -> _TimedFigures:
+    """Return the figures at the time of the question.
+
+    Write the rows, or an index without rows, if there are not too many.
+    """
     inputs: list[tuple[EffectInput, Strandings | None]] = []
     progress.begin_stage(RunStage.SNAPSHOT)
     with lease_snapshot(check=progress.check, read=lambda: inputs.append(_read_input(source))) as snapshot:
@@ -124,12 +145,16 @@ def _read_input(source: EffectSource) -> tuple[EffectInput, Strandings | None]:
     return read_effect_input(changes, source.purpose(changes), source.generation), strandings
 
 
-def _compute(tables: Tables, effect_input: EffectInput, table: Table, folder: str, max_rows: int,
-             progress: Progress) -> EffectFigures:
+def _compute(
+    tables: Tables, effect_input: EffectInput, table: Table, folder: str, max_rows: int, progress: Progress
+) -> EffectFigures:
     """Return the figures. Write the rows if there is at least one and at most `max_rows`."""
     tenant = marked_tables(tables, effect_input.changes, effect_input.question)
     rule_set = effect_rules(effect_input.question)
-    with release_broadcasts(), Tallies(tenant, rule_set, [name for _, name in effect_input.changes.users]) as tallies:
+    with (
+        release_broadcasts(),
+        Tallies(tenant, rule_set, [name for _, name in effect_input.changes.users]) as tallies,
+    ):
         figures = tallies.figures(MAX_TOP)
         progress.check()
         progress.begin_stage(RunStage.WRITING)
@@ -151,16 +176,28 @@ def _write_no_rows(table: Table, folder: str) -> None:
 
 
 def _summary(source: EffectSource, effects: Sequence[_TimedFigures]) -> dict:
-    """Return the figures at the first time with an effect, and if there are several times, those at each time as `times`."""
+    """Return the figures at the first time with an effect, and if there are several times, those at each time
+    as `times`.
+    """
     of_times = [effect.as_json() for effect in effects]
-    # The digest follows from the changes and the states of the data. Without the present time, it is that of a repeated run.
-    content = json.dumps([source.identity, source.generation, [effect.snapshot.state for effect in effects], of_times])
+    # The digest follows from the changes and the states of the data. Without the present time, it is that of
+    # a repeated run.
+    content = json.dumps(
+        [source.identity, source.generation, [effect.snapshot.state for effect in effects], of_times]
+    )
     for values, effect in zip(of_times, effects, strict=True):
         values["at"] = format_time(effect.at)
-    main = next((values for values, effect in zip(of_times, effects, strict=True) if effect.row_count), of_times[0])
+    main = next(
+        (values for values, effect in zip(of_times, effects, strict=True) if effect.row_count), of_times[0]
+    )
     summary = main | {
-        "generation": source.generation, "digest": hashlib.sha256(content.encode()).hexdigest()[:32],
-        "times": of_times if len(of_times) > 1 else [], "detail_rows": sum(effect.row_count for effect in effects),
-        "tables_left_out": {effect.table.name: effect.row_count for effect in effects if not effect.is_written}}
+        "generation": source.generation,
+        "digest": hashlib.sha256(content.encode()).hexdigest()[:32],
+        "times": of_times if len(of_times) > 1 else [],
+        "detail_rows": sum(effect.row_count for effect in effects),
+        "tables_left_out": {
+            effect.table.name: effect.row_count for effect in effects if not effect.is_written
+        },
+    }
     faults = [effect.snapshot.replaced_fault for effect in effects if effect.snapshot.replaced_fault]
     return summary | {"snapshot_fault": faults[0]} if faults else summary

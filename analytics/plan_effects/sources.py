@@ -16,8 +16,10 @@ from grants.plans.permission_effect import purpose_of_plan
 class EffectSource(Protocol):
     """Changes with a purpose.
 
-    generation: the name of the generation in which they are evaluated. identity: identifies the changes; a JSON value.
-    counts_strandings: whether the report names the entities that the changes strand. A plan stores them already.
+    generation: the name of the generation in which they are evaluated. identity: identifies the changes; a
+    JSON value.
+    counts_strandings: whether the report names the entities that the changes strand. A plan stores them
+    already.
     """
 
     counts_strandings: ClassVar[bool]
@@ -62,7 +64,8 @@ class PlanSource:
 
 @dataclass(frozen=True, slots=True)
 class SingleChangesSource:
-    """Changes that are not made yet. texts: see `change_as_text`. active: the active generation when the effect was requested.
+    """Changes that are not made yet. texts: see `change_as_text`. active: the active generation when the
+    effect was requested.
 
     The active generation decides whether a deletion removes grants, and what a creator receives.
     """

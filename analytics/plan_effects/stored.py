@@ -1,4 +1,7 @@
-"""Read the report of the run that computed an effect, in the form of an `Effect`. `analytics.runs.services` requests the run."""
+"""Read the report of the run that computed an effect, in the form of an `Effect`.
+
+`analytics.runs.services` requests the run.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,10 +30,11 @@ ROWS_PER_READ = 1_000
 
 @dataclass(frozen=True)
 class StoredEffect:
-    """The report of a finished run, with the members of `grants.effects.effect.Effect` that pages and REST read.
+    """The report of a finished run, with the members of `grants.effects.effect.Effect` that pages and REST
+    read.
 
-    number: None for the effect with all its times, of which the members are those at the first time with an effect; otherwise the
-        number of one time, with the effect at only this time.
+    number: None for the effect with all its times, of which the members are those at the first time with an
+        effect; otherwise the number of one time, with the effect at only this time.
     """
 
     run: AnalysisRun
@@ -114,7 +118,9 @@ class StoredEffect:
 
     @property
     def strandings(self) -> Strandings | None:
-        """The entities that single changes strand, of which the report has the first; None for a plan, which has its own."""
+        """The entities that single changes strand, of which the report has the first; None for a plan, which
+        has its own.
+        """
         if (figures := self._figures.get("strandings")) is None:
             return None
         entities = [Stranded(parse_address(address), count) for address, count in figures["entities"]]
@@ -129,15 +135,28 @@ class StoredEffect:
         """Return None, because the report has no totals for filters."""
 
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
-        return result_page(self.run, self._table, where=_result_filter(where), max_rows=1).total_rows if self.has_rows else 0
+        return (
+            result_page(self.run, self._table, where=_result_filter(where), max_rows=1).total_rows
+            if self.has_rows
+            else 0
+        )
 
     def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:
-        """Yield rows in the order of user, entity and operation. Raise AnalysisError or StorageError if they cannot be read."""
+        """Yield rows in the order of user, entity and operation.
+
+        Raise AnalysisError or StorageError if they cannot be read.
+        """
         if not first_row:
             batches = result_stream(self.run, self._table, where=_result_filter(where))
             rows = chain.from_iterable(batch.to_pylist() for batch in batches)
         else:
-            page = result_page(self.run, self._table, where=_result_filter(where), first_row=first_row, max_rows=ROWS_PER_READ)
+            page = result_page(
+                self.run,
+                self._table,
+                where=_result_filter(where),
+                first_row=first_row,
+                max_rows=ROWS_PER_READ,
+            )
             rows = iter(page.rows)
         return (EffectRow(**row) for row in rows)
 
@@ -150,8 +169,10 @@ def _result_filter(where: RowFilter) -> ResultFilter:
         equal["after"] = where.change == "gained"
     if where.purpose:
         equal["intended"] = where.purpose == "for"
-    return ResultFilter(equal=equal, containing={
-        name: value for name, value in (("user", where.user), ("entity", where.entity)) if value})
+    return ResultFilter(
+        equal=equal,
+        containing={name: value for name, value in (("user", where.user), ("entity", where.entity)) if value},
+    )
 
 
 def latest_plan_run(plan: Plan, generation: str) -> AnalysisRun | None:
@@ -165,7 +186,8 @@ def newest_run(analysis: str, options: Mapping[str, str]) -> AnalysisRun | None:
 
 
 def change_effect_options(texts: Sequence[str], generation: str) -> dict[str, str]:
-    """Return the options of a run for the effect of single changes. Runs one query, for the active generation.
+    """Return the options of a run for the effect of single changes. Runs one query, for the active
+    generation.
 
     texts: see `change_as_text`. generation: a name.
     """
@@ -174,7 +196,9 @@ def change_effect_options(texts: Sequence[str], generation: str) -> dict[str, st
 
 def single_changes_source(run: AnalysisRun) -> SingleChangesSource:
     """Return the changes with these options."""
-    return SingleChangesSource(tuple(run.options["changes"].split("\n")), run.options["generation"], run.options["active"])
+    return SingleChangesSource(
+        tuple(run.options["changes"].split("\n")), run.options["generation"], run.options["active"]
+    )
 
 
 def latest_change_run(texts: Sequence[str], generation: str) -> AnalysisRun | None:
@@ -183,7 +207,10 @@ def latest_change_run(texts: Sequence[str], generation: str) -> AnalysisRun | No
 
 
 def stored_change_effect(texts: Sequence[str], generation: str) -> StoredEffect | None:
-    """Return the effect of single changes that a run computed for the current data; None if there is none. Runs three queries."""
+    """Return the effect of single changes that a run computed for the current data; None if there is none.
+
+    Runs three queries.
+    """
     return stored_effect(latest_change_run(texts, generation))
 
 
@@ -193,7 +220,12 @@ def stored_effect(run: AnalysisRun | None) -> StoredEffect | None:
     Data may have changed, or a grant, a membership or an item of the plan may have begun or ended.
     Runs one query.
     """
-    if run is None or run.state != RunState.DONE or run.results_removed_at is not None or run.revision is None:
+    if (
+        run is None
+        or run.state != RunState.DONE
+        or run.results_removed_at is not None
+        or run.revision is None
+    ):
         return None
     valid_until = run.summary.get("valid_until")
     if valid_until and parse_time(valid_until) <= question_time():
@@ -202,8 +234,12 @@ def stored_effect(run: AnalysisRun | None) -> StoredEffect | None:
 
 
 def computed_effect(plan: Plan) -> ComputedEffect | None:
-    """Return what `apply_plan` needs to know about the effect that a run computed; None if there is no current one."""
+    """Return what `apply_plan` needs to know about the effect that a run computed; None if there is no
+    current one.
+    """
     effect = stored_effect(latest_plan_run(plan, generation_of_plan(plan).name))
     if effect is None:
         return None
-    return ComputedEffect(effect.digest, effect.summary | {"generation": effect.generation}, effect.max_gained_beyond)
+    return ComputedEffect(
+        effect.digest, effect.summary | {"generation": effect.generation}, effect.max_gained_beyond
+    )

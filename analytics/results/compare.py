@@ -1,7 +1,8 @@
 """Compare a report with the previous report of the same analysis and options, and write the table `changes`.
 
-Both tables are sorted by the same key, so they are merged as two streams. In each step, DuckDB compares the rows of both tables
-up to the same key. A step keeps at most ROWS_PER_STEP rows and one batch of each table in memory, for tables of any size.
+Both tables are sorted by the same key, so they are merged as two streams. In each step, DuckDB compares the
+rows of both tables up to the same key. A step keeps at most ROWS_PER_STEP rows and one batch of each table in
+memory, for tables of any size.
 """
 
 import logging
@@ -36,17 +37,25 @@ Key = tuple[str, ...]
 
 def previous_report(run: AnalysisRun) -> AnalysisRun | None:
     """Return the newest earlier run of the same analysis and options that still has a report."""
-    earlier = AnalysisRun.objects.filter(analysis=run.analysis, options=run.options, state=RunState.DONE, pk__lt=run.pk,
-                                         results_removed_at=None)
+    earlier = AnalysisRun.objects.filter(
+        analysis=run.analysis,
+        options=run.options,
+        state=RunState.DONE,
+        pk__lt=run.pk,
+        results_removed_at=None,
+    )
     return earlier.order_by("-pk").first()
 
 
 def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], None]) -> dict[str, dict]:
-    """Write the changes from the previous report to the report in `folder`, and return the members for the summary of the run.
+    """Write the changes from the previous report to the report in `folder`, and return the members for the
+    summary of the run.
 
     - Without a previous report: none.
-    - `changes`: `run` and `revision` of the previous report, and the number of rows `added`, `removed` and `changed`.
-    - `comparison_fault`, if the comparison failed: `run` and the `reason`. The report is complete except for its changes.
+    - `changes`: `run` and `revision` of the previous report, and the number of rows `added`, `removed` and
+    `changed`.
+    - `comparison_fault`, if the comparison failed: `run` and the `reason`. The report is complete except for
+    its changes.
 
     `check` is called in each step; its exceptions are not caught.
     """
@@ -66,14 +75,18 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
     return {"changes": {"run": earlier.pk, "revision": earlier.revision, **counts}}
 
 
-def _write_changes(run: AnalysisRun, folder: str, earlier: AnalysisRun, check: Callable[[], None]) -> dict[str, int]:
+def _write_changes(
+    run: AnalysisRun, folder: str, earlier: AnalysisRun, check: Callable[[], None]
+) -> dict[str, int]:
     analysis = analysis_by_name(run.analysis)
     schema, counts = arrow_schema(analysis.changes), dict.fromkeys(CHANGES, 0)
     filesystem, _ = storage_root()
     path = storage_path(f"{folder}/{analysis.changes.name}")
     with _translate_errors():
         filesystem.create_dir(path)
-        with pq.ParquetWriter(f"{path}/part-00000.parquet", schema, filesystem=filesystem, compression="zstd") as writer:
+        with pq.ParquetWriter(
+            f"{path}/part-00000.parquet", schema, filesystem=filesystem, compression="zstd"
+        ) as writer:
             for changes in _collect_steps(_changes(analysis.rows, folder, earlier, check), schema):
                 writer.write_table(changes)
                 for count in pc.value_counts(changes.column("change")).to_pylist():
@@ -83,7 +96,10 @@ def _write_changes(run: AnalysisRun, folder: str, earlier: AnalysisRun, check: C
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Convert errors into StorageError. Errors of reading are converted where the rows are read, so others are about writing."""
+    """Convert errors into StorageError.
+
+    Errors of reading are converted where the rows are read, so others are about writing.
+    """
     try:
         yield
     except OSError as error:
@@ -91,11 +107,16 @@ def _translate_errors() -> Iterator[None]:
     except ScratchError as error:
         raise StorageError(str(error)) from error
     except (pa.ArrowException, duckdb.Error) as error:
-        raise StorageError(scratch_problem(error) or f"the comparison failed: {str(error).splitlines()[0]}") from error
+        raise StorageError(
+            scratch_problem(error) or f"the comparison failed: {str(error).splitlines()[0]}"
+        ) from error
 
 
 def _collect_steps(steps: Iterator[pa.Table], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of several steps together. A step may have few changes, and row groups should be large."""
+    """Yield the rows of several steps together.
+
+    A step may have few changes, and row groups should be large.
+    """
     buffered: list[pa.Table] = []
     for step in steps:
         buffered.append(pa.Table.from_arrays(step.columns, schema=schema))
@@ -111,8 +132,10 @@ def _changes(rows: Table, folder: str, earlier: AnalysisRun, check: Callable[[],
     query = _query(rows)
     after = SortedRows(rows, result_batches(rows, folder))
     before = SortedRows(rows, result_batches(rows, earlier.result_folder, manifest=report_manifest(earlier)))
-    with (scratch_folder(settings.TEMP_DIR) as spill_folder,
-          interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database):
+    with (
+        scratch_folder(settings.TEMP_DIR) as spill_folder,
+        interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database,
+    ):
         for rows_after, rows_before in merge_steps(after, before):
             check()
             # the names of the tables in the query
@@ -142,9 +165,11 @@ class SortedRows:
         return self._buffered.num_rows
 
     def fill(self) -> Key | None:
-        """Read until ROWS_PER_STEP rows are buffered. Return the key of the last buffered row; None at the end of the table.
+        """Read until ROWS_PER_STEP rows are buffered. Return the key of the last buffered row; None at the
+        end of the table.
 
-        Raise AnalysisError if a batch is not sorted after the previous batch, because the merge would report wrong changes.
+        Raise AnalysisError if a batch is not sorted after the previous batch, because the merge would report
+        wrong changes.
         """
         rows, tables = self.buffered_rows, [self._buffered]
         last = self._key_at(self._buffered, rows - 1) if rows else None
@@ -162,7 +187,9 @@ class SortedRows:
 
     def pop_until(self, last: Key) -> pa.Table:
         """Remove and return the buffered rows up to and including this key."""
-        count = bisect_right(range(self.buffered_rows), last, key=lambda number: self._key_at(self._buffered, number))
+        count = bisect_right(
+            range(self.buffered_rows), last, key=lambda number: self._key_at(self._buffered, number)
+        )
         removed, self._buffered = self._buffered.slice(0, count), self._buffered.slice(count)
         return removed
 
@@ -182,6 +209,8 @@ def _query(rows: Table) -> str:
     differs = " OR ".join(f'a."{name}" IS DISTINCT FROM b."{name}"' for name in others) or "false"
     first = rows.key[0]
     key_positions = ", ".join(str(position) for position in range(1, len(rows.key) + 1))
-    return (f"""SELECT {keys}, CASE WHEN b."{first}" IS NULL THEN 'added' WHEN a."{first}" IS NULL THEN 'removed' """
-            f"""ELSE 'changed' END AS change{versions} FROM rows_after a FULL OUTER JOIN rows_before b ON {has_same_key} """
-            f"""WHERE a."{first}" IS NULL OR b."{first}" IS NULL OR {differs} ORDER BY {key_positions}""")
+    return (
+        f"""SELECT {keys}, CASE WHEN b."{first}" IS NULL THEN 'added' WHEN a."{first}" IS NULL THEN 'removed' """
+        f"""ELSE 'changed' END AS change{versions} FROM rows_after a FULL OUTER JOIN rows_before b ON {has_same_key} """
+        f"""WHERE a."{first}" IS NULL OR b."{first}" IS NULL OR {differs} ORDER BY {key_positions}"""
+    )

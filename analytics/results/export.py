@@ -25,7 +25,8 @@ Batches = Iterable[pa.RecordBatch]
 WriteBatch = Callable[[pa.RecordBatch], object]
 
 _CSV_FLAGS = {True: "true", False: "false", None: ""}
-# A spreadsheet treats a cell that begins with one of these characters as a formula; some also with the wide ones of East Asia.
+# A spreadsheet treats a cell that begins with one of these characters as a formula; some also with the wide
+# ones of East Asia.
 FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
@@ -37,7 +38,8 @@ class ExportFailed(AnalysisError):
 class ExportFormat:
     """A file format of exports.
 
-    open_writer: takes a file and a schema, and returns a context with a function that writes a batch of rows to the file.
+    open_writer: takes a file and a schema, and returns a context with a function that writes a batch of rows
+    to the file.
     """
 
     title: str
@@ -46,12 +48,15 @@ class ExportFormat:
 
 
 @contextmanager
-def _open_csv(file: IO[bytes], schema: pa.Schema, *, is_for_spreadsheets: bool = False) -> Iterator[WriteBatch]:
+def _open_csv(
+    file: IO[bytes], schema: pa.Schema, *, is_for_spreadsheets: bool = False
+) -> Iterator[WriteBatch]:
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     lines = csv.writer(_LineFeeds(text))
     lines.writerow(schema.names)
     yield lambda batch: lines.writerows(
-        zip(*(_csv_values(column, is_for_spreadsheets) for column in batch.columns), strict=True))
+        zip(*(_csv_values(column, is_for_spreadsheets) for column in batch.columns), strict=True)
+    )
     text.flush()
     text.detach()
 
@@ -59,7 +64,8 @@ def _open_csv(file: IO[bytes], schema: pa.Schema, *, is_for_spreadsheets: bool =
 class _LineFeeds:
     """A file that replaces the line ends of csv.writer with line feeds.
 
-    csv.writer quotes a value with a carriage return only if its line ends contain one too, so they cannot be changed there.
+    csv.writer quotes a value with a carriage return only if its line ends contain one too, so they cannot be
+    changed there.
     """
 
     def __init__(self, text: io.TextIOBase) -> None:
@@ -105,13 +111,17 @@ EXPORT_FORMATS = {
     ".jsonl": ExportFormat("JSON Lines", "application/x-ndjson", _open_jsonl),
 }
 # A downloaded CSV file is usually opened in a spreadsheet.
-DOWNLOAD_FORMATS = EXPORT_FORMATS | {".csv": ExportFormat("CSV", "text/csv", partial(_open_csv, is_for_spreadsheets=True))}
+DOWNLOAD_FORMATS = EXPORT_FORMATS | {
+    ".csv": ExportFormat("CSV", "text/csv", partial(_open_csv, is_for_spreadsheets=True))
+}
 
 
 def check_export_path(path: Path) -> None:
     """Raise AnalysisError if `path` cannot be written. Call it before anything is computed."""
     if path.suffix.lower() not in EXPORT_FORMATS:
-        raise AnalysisError(f"{path}: the extension selects the format; it must be one of {', '.join(EXPORT_FORMATS)}")
+        raise AnalysisError(
+            f"{path}: the extension selects the format; it must be one of {', '.join(EXPORT_FORMATS)}"
+        )
     if path.is_dir():
         raise AnalysisError(f"{path} is a folder")
     if not path.parent.is_dir():
@@ -120,15 +130,20 @@ def check_export_path(path: Path) -> None:
         raise AnalysisError(f"{path}: the folder {path.parent} is not writable")
 
 
-def export_table(table: Table, folder: str, path: Path, formats: Mapping[str, ExportFormat] = EXPORT_FORMATS,
-                 manifest: ReportManifest | None = None) -> int:
+def export_table(
+    table: Table,
+    folder: str,
+    path: Path,
+    formats: Mapping[str, ExportFormat] = EXPORT_FORMATS,
+    manifest: ReportManifest | None = None,
+) -> int:
     """Write a table of a report to `path`, sorted by its key. Return the number of rows.
 
-    Raise AnalysisError if a file cannot be read or written. The rows go to a temporary file first, so `path` is complete or
-    unchanged.
+    Raise AnalysisError if a file cannot be read or written. The rows go to a temporary file first, so `path`
+    is complete or unchanged.
     folder: the folder of the report, below SNAPSHOT_URI.
-    formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API. manifest: the manifest
-    of a signed report.
+    formats: DOWNLOAD_FORMATS for files that leave the console through a browser or the REST API. manifest:
+    the manifest of a signed report.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     rows, schema = 0, arrow_schema(table)
@@ -162,7 +177,10 @@ def _with_schema(batches: Batches, schema: pa.Schema) -> Iterator[pa.RecordBatch
 
 
 class _ChunkBuffer(io.RawIOBase):
-    """A file that can only be appended to. `pop_chunk` removes and returns the bytes written since the last call."""
+    """A file that can only be appended to.
+
+    `pop_chunk` removes and returns the bytes written since the last call.
+    """
 
     def __init__(self) -> None:
         self._buffer, self._written = io.BytesIO(), 0

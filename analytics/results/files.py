@@ -14,7 +14,13 @@ from pyarrow.fs import FileType
 from analytics.analyses import AnalysisError
 from analytics.arrow import arrow_schema
 from analytics.folders import ScratchError
-from analytics.results.index import INDEX_NAME, IndexedFile, files_from_footers, read_file_index, write_file_index
+from analytics.results.index import (
+    INDEX_NAME,
+    IndexedFile,
+    files_from_footers,
+    read_file_index,
+    write_file_index,
+)
 from analytics.results.manifest import ReportManifest
 from analytics.storage import StorageError, file_paths, storage_path, storage_root
 from analytics.tables import Table
@@ -34,9 +40,10 @@ def table_path(table: Table, folder: str) -> str:
 def table_files(table: Table, folder: str, manifest: ReportManifest | None = None) -> list[IndexedFile]:
     """Return the files of a table in the order of its key.
 
-    Raise ResultsGone if the files were removed, ReportChanged if they were changed.
-    Opens only the index. If the table was written by a version without indexes, opens the footer of every file.
-    manifest: the manifest of a signed report; the index is verified, and the caller verifies the files that it opens.
+    Raise ResultsGone if the files were removed, ReportChanged if they were changed. Opens only the index. If
+    the table was written by a version without indexes, opens the footer of every file.
+    manifest: the manifest of a signed report; the index is verified, and the caller verifies the files that
+    it opens.
     """
     files = _read_index(table, folder, manifest) if folder else []
     if files is None:
@@ -60,7 +67,8 @@ def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None 
     """Return the paths of a table's files in the order of its key, without opening one.
 
     Raise ResultsGone if the files were removed, ReportChanged if their names were changed.
-    manifest: the manifest of a signed report; the names are verified, and the caller verifies the files that it opens.
+    manifest: the manifest of a signed report; the names are verified, and the caller verifies the files that
+    it opens.
     """
     filesystem, _ = storage_root()
     paths = file_paths(filesystem, table_path(table, folder), ".parquet") if folder else []
@@ -69,24 +77,32 @@ def table_file_paths(table: Table, folder: str, manifest: ReportManifest | None 
     return paths or raise_results_gone()
 
 
-def table_dataset(table: Table, folder: str, first_key_values: Sequence[str] | None = None,
-                  manifest: ReportManifest | None = None) -> ds.Dataset:
-    """Return a table as a dataset. Raise ResultsGone if its files were removed, ReportChanged if they were changed.
+def table_dataset(
+    table: Table,
+    folder: str,
+    first_key_values: Sequence[str] | None = None,
+    manifest: ReportManifest | None = None,
+) -> ds.Dataset:
+    """Return a table as a dataset. Raise ResultsGone if its files were removed, ReportChanged if they were
+    changed.
 
-    first_key_values: the values of interest in the first key column. Files without these values, by the index, are left out.
+    first_key_values: the values of interest in the first key column. Files without these values, by the
+    index, are left out.
     manifest: the manifest of a signed report; the files of the dataset are verified.
     """
     filesystem, _ = storage_root()
     paths = _paths_with_values(table, folder, first_key_values, manifest)
     if manifest is not None:
         manifest.check_files(filesystem, paths)
-    # With a given schema, no file is opened to read the schema. In files written by Spark every column is nullable.
+    # With a given schema, no file is opened to read the schema. In files written by Spark every column is
+    # nullable.
     schema = pa.schema([field.with_nullable(True) for field in arrow_schema(table)])
     return ds.dataset(paths, schema=schema, filesystem=filesystem, format="parquet")
 
 
-def _paths_with_values(table: Table, folder: str, first_key_values: Sequence[str] | None,
-                       manifest: ReportManifest | None) -> list[str]:
+def _paths_with_values(
+    table: Table, folder: str, first_key_values: Sequence[str] | None, manifest: ReportManifest | None
+) -> list[str]:
     path = table_path(table, folder)
     files = _read_index(table, folder, manifest) if folder and first_key_values is not None else None
     if files is None or first_key_values is None:
@@ -96,7 +112,9 @@ def _paths_with_values(table: Table, folder: str, first_key_values: Sequence[str
 
 def raise_results_gone() -> NoReturn:
     """Raise ResultsGone: the files were deleted, although the report was not removed."""
-    raise ResultsGone("the report's files are gone from the folder of snapshots and results; run the analysis again")
+    raise ResultsGone(
+        "the report's files are gone from the folder of snapshots and results; run the analysis again"
+    )
 
 
 def write_index(table: Table, folder: str) -> None:
@@ -109,9 +127,15 @@ def write_index(table: Table, folder: str) -> None:
 
 
 def scratch_problem(error: Exception) -> str:
-    """Return a sentence if the folder for temporary files is full, which is the only folder that a reader writes; else empty."""
+    """Return a sentence if the folder for temporary files is full, which is the only folder that a reader
+    writes; else empty.
+    """
     text = str(error)
-    is_full = "No space left on device" in text or isinstance(error, duckdb.Error) and "max_temp_directory_size" in text
+    is_full = (
+        "No space left on device" in text
+        or isinstance(error, duckdb.Error)
+        and "max_temp_directory_size" in text
+    )
     return str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text))) if is_full else ""
 
 
@@ -119,8 +143,8 @@ def scratch_problem(error: Exception) -> str:
 def translate_read_errors() -> Iterator[None]:
     """Convert errors of the storage, Arrow and DuckDB into StorageError.
 
-    A damaged file can raise an error when it is opened, or later when its rows are read. Therefore read the rows inside the
-    `with` block too.
+    A damaged file can raise an error when it is opened, or later when its rows are read. Therefore read the
+    rows inside the `with` block too.
     """
     try:
         yield
@@ -130,4 +154,6 @@ def translate_read_errors() -> Iterator[None]:
         if problem := scratch_problem(error):
             raise StorageError(problem) from error
         cause = (str(error).splitlines() or [type(error).__name__])[0][:MAX_CAUSE_CHARACTERS].rstrip(". ")
-        raise StorageError(f"the report's files are damaged or unavailable ({cause}); run the analysis again") from error
+        raise StorageError(
+            f"the report's files are damaged or unavailable ({cause}); run the analysis again"
+        ) from error

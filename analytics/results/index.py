@@ -1,9 +1,11 @@
 """The index of a result table's Parquet files: how many rows each file has, and the range of its keys.
 
-A report can consist of thousands of files. With the index, a page opens only the index and the one or two files with its rows.
-Tables that were written by an older version have no index; `read_file_index` returns None for them.
+A report can consist of thousands of files. With the index, a page opens only the index and the one or two
+files with its rows. Tables that were written by an older version have no index; `read_file_index` returns
+None for them.
 
-This module does not import Django, because `analytics.spark`, which must work without Django, writes indexes too.
+This module does not import Django, because `analytics.spark`, which must work without Django, writes indexes
+too.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -19,18 +21,22 @@ INDEX_NAME = "_index"
 # reading a footer from an object store takes tens of milliseconds, nearly all of it waiting
 FOOTERS_AT_ONCE = 16
 
-_SCHEMA = pa.schema([
-    pa.field("name", pa.string(), nullable=False), pa.field("rows", pa.int64(), nullable=False),
-    pa.field("least", pa.string()), pa.field("greatest", pa.string()),
-])
+_SCHEMA = pa.schema(
+    [
+        pa.field("name", pa.string(), nullable=False),
+        pa.field("rows", pa.int64(), nullable=False),
+        pa.field("least", pa.string()),
+        pa.field("greatest", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
     """One Parquet file of a table.
 
-    name: the file name in the table's folder. least, greatest: the smallest and the largest value of the first key column,
-    or None if they are not known.
+    name: the file name in the table's folder. least, greatest: the smallest and the largest value of the
+    first key column, or None if they are not known.
     """
 
     name: str
@@ -47,12 +53,18 @@ class IndexedFile:
 
 def write_file_index(filesystem: FileSystem, folder: str, files: Iterable[IndexedFile]) -> None:
     """Write the index of a table's folder. Call it after all files of the table are written."""
-    entries = [{"name": file.name, "rows": file.rows, "least": file.least, "greatest": file.greatest} for file in files]
+    entries = [
+        {"name": file.name, "rows": file.rows, "least": file.least, "greatest": file.greatest}
+        for file in files
+    ]
     pq.write_table(pa.Table.from_pylist(entries, _SCHEMA), f"{folder}/{INDEX_NAME}", filesystem=filesystem)
 
 
 def read_file_index(filesystem: FileSystem, folder: str) -> list[IndexedFile] | None:
-    """Return the files of a table in the order of its key; None if the folder has no index. Opens one file."""
+    """Return the files of a table in the order of its key; None if the folder has no index.
+
+    Opens one file.
+    """
     path = f"{folder}/{INDEX_NAME}"
     if filesystem.get_file_info(path).type != FileType.File:
         return None
@@ -74,7 +86,11 @@ def _file_from_footer(filesystem: FileSystem, path: str, key_column: str) -> Ind
 def indexed_file(name: str, metadata: pq.FileMetaData, key_column: str) -> IndexedFile:
     """Return the entry of one file. key_column: the first column of the table's key."""
     column = metadata.schema.names.index(key_column)
-    groups = [metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)]
+    groups = [
+        metadata.row_group(number).column(column).statistics for number in range(metadata.num_row_groups)
+    ]
     if not groups or not all(group is not None and group.has_min_max for group in groups):
         return IndexedFile(name, metadata.num_rows)
-    return IndexedFile(name, metadata.num_rows, min(group.min for group in groups), max(group.max for group in groups))
+    return IndexedFile(
+        name, metadata.num_rows, min(group.min for group in groups), max(group.max for group in groups)
+    )

@@ -1,7 +1,8 @@
 """The signed manifest of a report: its run and its files, with their sizes and SHA-256 hashes.
 
-The database stores the hash of the manifest with the run. A reader loads and verifies the manifest once in each process, and then
-verifies each file that it opens. A file is hashed again only if its size or times changed.
+The database stores the hash of the manifest with the run. A reader loads and verifies the manifest once in
+each process, and then verifies each file that it opens. A file is hashed again only if its size or times
+changed.
 """
 
 import hashlib
@@ -57,19 +58,30 @@ class ReportManifest:
     def check_names(self, table: str, names: Iterable[str]) -> None:
         """Raise ReportChanged unless these are the names of all Parquet files of the table."""
         stored = {f"{table}/{name}" for name in names}
-        expected = {path for path in self.files if path.startswith(f"{table}/") and not path.endswith(f"/{INDEX_NAME}")}
+        expected = {
+            path
+            for path in self.files
+            if path.startswith(f"{table}/") and not path.endswith(f"/{INDEX_NAME}")
+        }
         if added := stored - expected:
             raise ReportChanged(f"{min(added)} was added")
         if missing := expected - stored:
             raise ReportChanged(f"{min(missing)} is missing")
 
     def check_files(self, filesystem: FileSystem, paths: Sequence[str]) -> None:
-        """Raise ReportChanged unless each file has the stored content. paths: in the storage. Hashes only unknown files."""
+        """Raise ReportChanged unless each file has the stored content. paths: in the storage.
+
+        Hashes only unknown files.
+        """
         if len(paths) == 1:
             self._check_file(filesystem, filesystem.get_file_info(paths[0]))
         elif paths:
             with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
-                list(threads.map(lambda info: self._check_file(filesystem, info), filesystem.get_file_info(list(paths))))
+                list(
+                    threads.map(
+                        lambda info: self._check_file(filesystem, info), filesystem.get_file_info(list(paths))
+                    )
+                )
 
     def _check_file(self, filesystem: FileSystem, info: FileInfo) -> None:
         path = info.path.removeprefix(f"{self.folder}/")
@@ -95,7 +107,10 @@ _verified_versions: dict[str, tuple] = {}
 
 
 def _file_version(filesystem: FileSystem, info: FileInfo) -> tuple:
-    """Return values that change when the file changes. For local files they include the ctime, which only the system can set."""
+    """Return values that change when the file changes.
+
+    For local files they include the ctime, which only the system can set.
+    """
     if isinstance(filesystem, LocalFileSystem):
         status = os.stat(info.path)
         return status.st_ino, status.st_mtime_ns, status.st_ctime_ns
@@ -112,7 +127,8 @@ def file_hash(filesystem: FileSystem, path: str) -> str:
 
 
 def write_report_manifest(run: AnalysisRun, folder: str, revision: int, *, check: Callable[[], None]) -> str:
-    """Sign the finished report in `folder`, below SNAPSHOT_URI. Return the hash of the manifest; empty without a journal key.
+    """Sign the finished report in `folder`, below SNAPSHOT_URI. Return the hash of the manifest; empty
+    without a journal key.
 
     check: called before each file; its exceptions end the signing.
     Reads every file once. Raise OSError if a file cannot be read or the manifest cannot be written.
@@ -122,12 +138,18 @@ def write_report_manifest(run: AnalysisRun, folder: str, revision: int, *, check
     filesystem, root = storage_root()
     path = f"{root}/{folder}"
     infos = filesystem.get_file_info(FileSelector(path, recursive=True, allow_not_found=True))
-    stored = sorted((info for info in infos if info.type == FileType.File and is_report_file(info.base_name)),
-                    key=lambda info: info.path)
+    stored = sorted(
+        (info for info in infos if info.type == FileType.File and is_report_file(info.base_name)),
+        key=lambda info: info.path,
+    )
 
     def file_entry(info: FileInfo) -> dict:
         check()
-        return {"path": info.path.removeprefix(f"{path}/"), "bytes": info.size, "sha256": file_hash(filesystem, info.path)}
+        return {
+            "path": info.path.removeprefix(f"{path}/"),
+            "bytes": info.size,
+            "sha256": file_hash(filesystem, info.path),
+        }
 
     with ThreadPoolExecutor(HASHES_AT_ONCE) as threads:
         files = list(threads.map(file_entry, stored))
@@ -143,7 +165,10 @@ def is_report_file(name: str) -> bool:
 
 
 def load_manifest(run: AnalysisRun) -> ReportManifest:
-    """Verify and return the manifest of a signed report. Raise ReportChanged if it is not valid, OSError if it is unreadable."""
+    """Verify and return the manifest of a signed report.
+
+    Raise ReportChanged if it is not valid, OSError if it is unreadable.
+    """
     path = storage_path(run.result_folder)
     contents, files = _verified_manifest(path, run.manifest_hash)
     identity = _identity(run, run.result_folder, run.revision)
@@ -158,7 +183,9 @@ def _identity(run: AnalysisRun, folder: str, revision: int | None) -> dict:
 
 @lru_cache(maxsize=MAX_CACHED_MANIFESTS)
 def _verified_manifest(path: str, expected_hash: str) -> tuple[Mapping, Mapping[str, ReportFile]]:
-    """Return the contents of a manifest and its files, cached because a manifest with this hash never changes."""
+    """Return the contents of a manifest and its files, cached because a manifest with this hash never
+    changes.
+    """
     filesystem, _ = storage_root()
     data = read_manifest_file(filesystem, path)
     if hashlib.sha256(data).hexdigest() != expected_hash:

@@ -22,8 +22,8 @@ MEMORY_LIMIT = "1GB"
 class ResultFilter:
     """Conditions on rows. A row is selected if it meets all of them.
 
-    equal: by column, the exact value. among: by column, the possible values. containing: by text column, a part of the text,
-    ignoring case.
+    equal: by column, the exact value. among: by column, the possible values. containing: by text column, a
+    part of the text, ignoring case.
     """
 
     equal: Mapping[str, str | int | bool] = field(default_factory=dict)
@@ -35,16 +35,23 @@ EVERYTHING = ResultFilter()
 
 
 @contextmanager
-def open_database(table: Table, folder: str, where: ResultFilter = EVERYTHING, *,
-                  manifest: ReportManifest | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Open a database in which the table has its own name. DuckDB reads only the columns and row groups that a query needs.
+def open_database(
+    table: Table, folder: str, where: ResultFilter = EVERYTHING, *, manifest: ReportManifest | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Open a database in which the table has its own name. DuckDB reads only the columns and row groups that
+    a query needs.
 
     where: the filter of all queries in this database; files without matching rows are not read.
-    manifest: the manifest of a signed report. Raise StorageError, ResultsGone or ReportChanged if the table cannot be read.
+    manifest: the manifest of a signed report. Raise StorageError, ResultsGone or ReportChanged if the table
+    cannot be read.
     """
     with translate_read_errors(), scratch_folder(settings.TEMP_DIR) as spill_folder:
-        with interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database:
-            database.register(table.name, table_dataset(table, folder, _first_key_values(table, where), manifest))
+        with interruptible_database(
+            {"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}
+        ) as database:
+            database.register(
+                table.name, table_dataset(table, folder, _first_key_values(table, where), manifest)
+            )
             yield database
 
 
@@ -80,18 +87,25 @@ def row_order(table: Table, sort: str, descending: bool) -> str:
 
     Raise AnalysisError if the table has no such column.
     """
-    first = [quoted_column(table, sort) + (" DESC NULLS LAST" if descending else " ASC NULLS LAST")] if sort else []
+    first = (
+        [quoted_column(table, sort) + (" DESC NULLS LAST" if descending else " ASC NULLS LAST")]
+        if sort
+        else []
+    )
     return ", ".join([*first, *(quoted_column(table, name) for name in table.key)])
 
 
 def quoted_column(table: Table, name: str, type_: ColumnType | None = None) -> str:
-    """Return the name of a column in quotation marks. Raise AnalysisError if the table has no such column of this type.
+    """Return the name of a column in quotation marks. Raise AnalysisError if the table has no such column of
+    this type.
 
     All column names from requests are checked here, so a request cannot inject SQL.
     """
     names = [column.name for column in table.columns if type_ in (None, column.type)]
     if name not in names:
-        raise AnalysisError(f"the column `{name}` cannot be used here; the possible columns are {', '.join(names)}")
+        raise AnalysisError(
+            f"the column `{name}` cannot be used here; the possible columns are {', '.join(names)}"
+        )
     return f'"{name}"'
 
 

@@ -47,7 +47,8 @@ class TableLeftOut(AnalysisError):
 class ResultPage:
     """A page of a result table.
 
-    rows: one dict for each row, by column. total_rows: the number of rows that the filter selects, on all pages.
+    rows: one dict for each row, by column. total_rows: the number of rows that the filter selects, on all
+    pages.
     """
 
     rows: list[dict]
@@ -66,8 +67,9 @@ def result_page(
 ) -> ResultPage:
     """Return rows of a finished run's table, sorted by the column `sort` and then by the key.
 
-    A page without `where` and `sort` opens only the index of the table and the files with the rows of the page.
-    Raise AnalysisError for an unknown table or column, ResultsGone, TableLeftOut, and StorageError if a file cannot be read.
+    A page without `where` and `sort` opens only the index of the table and the files with the rows of the
+    page. Raise AnalysisError for an unknown table or column, ResultsGone, TableLeftOut, and StorageError if a
+    file cannot be read.
     """
     table, manifest = readable_table(run, table_name), report_manifest(run)
     condition, values = filter_condition(table, where)
@@ -76,7 +78,9 @@ def result_page(
     order = row_order(table, sort, descending)
     with open_database(table, run.result_folder, where, manifest=manifest) as database:
         if condition:
-            total_rows = _first_value(database.execute(f"SELECT count(*) FROM {table.name}{condition}", values))
+            total_rows = _first_value(
+                database.execute(f"SELECT count(*) FROM {table.name}{condition}", values)
+            )
         else:
             # DuckDB would read the rows to count them.
             total_rows = sum(file.rows for file in table_files(table, run.result_folder, manifest))
@@ -87,7 +91,9 @@ def result_page(
     return ResultPage([dict(zip(table.column_names, row, strict=True)) for row in rows], total_rows)
 
 
-def row_counts(run: AnalysisRun, table_name: str, *, by: str, where: ResultFilter = EVERYTHING) -> dict[str, int]:
+def row_counts(
+    run: AnalysisRun, table_name: str, *, by: str, where: ResultFilter = EVERYTHING
+) -> dict[str, int]:
     """Return the number of rows for each value of the text column `by`, without values that have no row.
 
     Raise the errors of `result_page`.
@@ -96,12 +102,19 @@ def row_counts(run: AnalysisRun, table_name: str, *, by: str, where: ResultFilte
     column = quoted_column(table, by, ColumnType.TEXT)
     condition, values = filter_condition(table, where)
     with open_database(table, run.result_folder, where, manifest=manifest) as database:
-        counts = database.execute(f"SELECT {column}, count(*) FROM {table.name}{condition} GROUP BY ALL", values)
+        counts = database.execute(
+            f"SELECT {column}, count(*) FROM {table.name}{condition} GROUP BY ALL", values
+        )
         return dict(counts.fetchall())
 
 
-def _page_in_key_order(table: Table, folder: str, manifest: ReportManifest | None, first_row: int, max_rows: int) -> ResultPage:
-    """Return a page in the order of the key, which is the order of the files. Opens only the files with the rows of the page."""
+def _page_in_key_order(
+    table: Table, folder: str, manifest: ReportManifest | None, first_row: int, max_rows: int
+) -> ResultPage:
+    """Return a page in the order of the key, which is the order of the files.
+
+    Opens only the files with the rows of the page.
+    """
     rows: list[dict] = []
     rows_before = 0
     with translate_read_errors():
@@ -118,7 +131,10 @@ def _page_in_key_order(table: Table, folder: str, manifest: ReportManifest | Non
 
 
 def _file_rows(path: str, columns: Sequence[str], start: int, count: int) -> list[dict]:
-    """Return `count` rows of a file, beginning with the row `start`. Reads only the row groups with these rows."""
+    """Return `count` rows of a file, beginning with the row `start`.
+
+    Reads only the row groups with these rows.
+    """
     filesystem, _ = storage_root()
     rows: list[dict] = []
     rows_before = 0
@@ -128,12 +144,16 @@ def _file_rows(path: str, columns: Sequence[str], start: int, count: int) -> lis
             group_rows = parquet.metadata.row_group(group).num_rows
             first = max(0, start - rows_before)
             if first < group_rows and len(rows) < count:
-                rows += _row_group_rows(parquet, group, columns, first, min(count - len(rows), group_rows - first))
+                rows += _row_group_rows(
+                    parquet, group, columns, first, min(count - len(rows), group_rows - first)
+                )
             rows_before += group_rows
     return rows
 
 
-def _row_group_rows(parquet: pq.ParquetFile, group: int, columns: Sequence[str], start: int, count: int) -> list[dict]:
+def _row_group_rows(
+    parquet: pq.ParquetFile, group: int, columns: Sequence[str], start: int, count: int
+) -> list[dict]:
     rows: list[dict] = []
     for batch in parquet.iter_batches(QUERY_BATCH_ROWS, row_groups=[group], columns=list(columns)):
         if start < batch.num_rows:
@@ -144,18 +164,23 @@ def _row_group_rows(parquet: pq.ParquetFile, group: int, columns: Sequence[str],
     return rows
 
 
-def result_stream(run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING) -> Iterator[pa.RecordBatch]:
+def result_stream(
+    run: AnalysisRun, table_name: str, *, where: ResultFilter = EVERYTHING
+) -> Iterator[pa.RecordBatch]:
     """Return all rows of a finished run's table that the filter selects, by key.
 
     Raise the errors of `result_page` at once, not when the first batch is requested.
     """
-    batches = result_batches(readable_table(run, table_name), run.result_folder, where=where, manifest=report_manifest(run))
+    batches = result_batches(
+        readable_table(run, table_name), run.result_folder, where=where, manifest=report_manifest(run)
+    )
     first = next(batches, None)
     return batches if first is None else chain([first], batches)
 
 
-def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHING,
-                   manifest: ReportManifest | None = None) -> Iterator[pa.RecordBatch]:
+def result_batches(
+    table: Table, folder: str, *, where: ResultFilter = EVERYTHING, manifest: ReportManifest | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a written table by key. Raise ResultsGone, and StorageError if a file cannot be read.
 
     manifest: the manifest of a signed report; all files are verified before the first batch.
@@ -170,11 +195,14 @@ def result_batches(table: Table, folder: str, *, where: ResultFilter = EVERYTHIN
             manifest.check_files(filesystem, paths)
         for path in paths:
             with filesystem.open_input_file(path) as file:
-                yield from pq.ParquetFile(file).iter_batches(STREAM_BATCH_ROWS, columns=list(table.column_names))
+                yield from pq.ParquetFile(file).iter_batches(
+                    STREAM_BATCH_ROWS, columns=list(table.column_names)
+                )
 
 
-def _filtered_batches(table: Table, folder: str, where: ResultFilter,
-                      manifest: ReportManifest | None) -> Iterator[pa.RecordBatch]:
+def _filtered_batches(
+    table: Table, folder: str, where: ResultFilter, manifest: ReportManifest | None
+) -> Iterator[pa.RecordBatch]:
     condition, values = filter_condition(table, where)
     query = f"SELECT {column_list(table.column_names)} FROM {table.name}{condition} ORDER BY {column_list(table.key)}"
     with open_database(table, folder, where, manifest=manifest) as database:
@@ -183,8 +211,10 @@ def _filtered_batches(table: Table, folder: str, where: ResultFilter,
 
 def figures(analysis: Analysis, folder: str) -> dict[str, int]:
     """Return the figures at the head of a report, by name."""
-    return {name: _aggregate(analysis.table(table_name), folder, aggregate)
-            for name, (table_name, aggregate) in analysis.figures.items()}
+    return {
+        name: _aggregate(analysis.table(table_name), folder, aggregate)
+        for name, (table_name, aggregate) in analysis.figures.items()
+    }
 
 
 def sum_of_rows(expression: str, table: Table, folder: str) -> int:
@@ -204,28 +234,43 @@ def _first_value(result: duckdb.DuckDBPyConnection) -> int:
 
 
 def readable_table(run: AnalysisRun, table_name: str) -> Table:
-    """Return a table of the run's report. Raise AnalysisError, ResultsGone or TableLeftOut if it cannot be read."""
+    """Return a table of the run's report.
+
+    Raise AnalysisError, ResultsGone or TableLeftOut if it cannot be read.
+    """
     table = analysis_of_run(run.analysis).table(table_name)
     if run.state != RunState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if run.results_removed_at is not None:
-        raise ResultsGone(f"the report of run {run.pk} was removed on {run.results_removed_at:%d %B %Y}, because newer "
-                          f"reports replaced it or it was too old; run the analysis again")
+        raise ResultsGone(
+            f"the report of run {run.pk} was removed on {run.results_removed_at:%d %B %Y}, because newer "
+            f"reports replaced it or it was too old; run the analysis again"
+        )
     if table.name == "detail" and not run.summary.get("detail_is_written", True):
-        raise TableLeftOut(f"the report of run {run.pk} has no detail table: its {run.summary.get('detail_rows', 0):,} "
-                           f"rows are more than the console keeps; `manage.py analyze` with --detail writes them to a file")
+        raise TableLeftOut(
+            f"the report of run {run.pk} has no detail table: its {run.summary.get('detail_rows', 0):,} "
+            f"rows are more than the console keeps; `manage.py analyze` with --detail writes them to a file"
+        )
     if (rows := tables_left_out(run).get(table.name)) is not None:
-        raise TableLeftOut(f"the rows are not listed, because there are {rows:,} of them, more than the console keeps")
+        raise TableLeftOut(
+            f"the rows are not listed, because there are {rows:,} of them, more than the console keeps"
+        )
     if table.name == "changes" and (fault := run.summary.get("comparison_fault")):
-        raise TableLeftOut(f"the comparison of run {run.pk} with run {fault['run']} failed: {fault['reason']}")
+        raise TableLeftOut(
+            f"the comparison of run {run.pk} with run {fault['run']} failed: {fault['reason']}"
+        )
     if table.name == "changes" and not run.summary.get("changes"):
-        raise TableLeftOut(f"run {run.pk} was not compared: there was no earlier report of the same analysis with the same "
-                           f"options")
+        raise TableLeftOut(
+            f"run {run.pk} was not compared: there was no earlier report of the same analysis with the same "
+            f"options"
+        )
     return table
 
 
 def tables_left_out(run: AnalysisRun) -> dict[str, int]:
-    """Return the number of rows of each table of the effect of a plan that was not written, because it has too many rows."""
+    """Return the number of rows of each table of the effect of a plan that was not written, because it has
+    too many rows.
+    """
     if not run.summary.get("rows_are_written", True):
         # written by an earlier version
         return {"rows": run.summary["detail_rows"]}

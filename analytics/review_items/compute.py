@@ -1,4 +1,6 @@
-"""Compute the items of a review with Spark and write them as Parquet, in the order in which the review lists them."""
+"""Compute the items of a review with Spark and write them as Parquet, in the order in which the review lists
+them.
+"""
 
 from collections.abc import Iterable
 
@@ -31,19 +33,27 @@ SMALL_ROWS = 100_000
 _SHARED_PARTS = ("b", "sources")
 _SETTINGS = {
     # the statements quote some names, as the databases do
-    "spark.sql.ansi.enabled": "true", "spark.sql.ansi.doubleQuotedIdentifiers": "true",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.ansi.doubleQuotedIdentifiers": "true",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
-_SPARK_TYPES = {pa.bool_(): "boolean", pa.timestamp("us", "UTC"): "timestamp", pa.date32(): "date", pa.int64(): "bigint",
-                pa.string(): "string"}
+_SPARK_TYPES = {
+    pa.bool_(): "boolean",
+    pa.timestamp("us", "UTC"): "timestamp",
+    pa.date32(): "date",
+    pa.int64(): "bigint",
+    pa.string(): "string",
+}
 _ALL_ROWS = (0, 2**63 - 1)
 
 
 def compute_review_items(*, number: int, folder: str, progress: Progress) -> ComputedReport:
-    """Write the items of a review that is being prepared into `folder`, below SNAPSHOT_URI, one table for each source.
+    """Write the items of a review that is being prepared into `folder`, below SNAPSHOT_URI, one table for
+    each source.
 
-    All data are read in one transaction, so they have one revision. Raise AnalysisError if the review is not being prepared any
-    more, StorageError, SparkUnavailable, and the exceptions of Spark and of `progress.check`.
+    All data are read in one transaction, so they have one revision. Raise AnalysisError if the review is not
+    being prepared any more, StorageError, SparkUnavailable, and the exceptions of Spark and of
+    `progress.check`.
     """
     if problem := java_problem():
         raise SparkUnavailable(problem)
@@ -66,9 +76,13 @@ def compute_review_items(*, number: int, folder: str, progress: Progress) -> Com
             raise AnalysisError(str(error)) from error
         counts = write_tables(filesystem, tables, campaign, progress.check)
     progress.begin_stage(RunStage.SPARK)
-    spark = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY, settings=settings.SPARK_CONF,
-                          patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS),
-                          scratch_parent=settings.TEMP_DIR)
+    spark = spark_session(
+        master=settings.SPARK_MASTER,
+        memory=settings.SPARK_DRIVER_MEMORY,
+        settings=settings.SPARK_CONF,
+        patience_seconds=min(settings.SPARK_START_SECONDS, settings.RUN_TIMEOUT_SECONDS),
+        scratch_parent=settings.TEMP_DIR,
+    )
     progress.track_jobs(spark.sparkContext)
     progress.begin_stage(RunStage.COMPUTING)
     is_small = sum(counts.values()) <= SMALL_ROWS
@@ -90,20 +104,26 @@ def _session(spark: SparkSession, tables: str, counts: dict[str, int], *, is_sma
     return session
 
 
-def _write_items(session: SparkSession, rules: PreparationRules, source: ItemSource, uri: str, *, is_small: bool) -> None:
+def _write_items(
+    session: SparkSession, rules: PreparationRules, source: ItemSource, uri: str, *, is_small: bool
+) -> None:
     query = items_query(rules, source)
     # each stored query makes the plans of those that read it smaller
     stored_parts = query.parts if is_small else _SHARED_PARTS
     stored = []
     try:
         for name, sql in query.parts.items():
-            frame = _query(session, sql, [*_ALL_ROWS, *statement_values(query.parameters)] if name == "b" else ())
+            frame = _query(
+                session, sql, [*_ALL_ROWS, *statement_values(query.parameters)] if name == "b" else ()
+            )
             if name in stored_parts:
                 stored.append(frame.persist(StorageLevel.DISK_ONLY))
             frame.createOrReplaceTempView(name)
         types = {field.name: _SPARK_TYPES[field.type] for field in arrow_schema_of(ReviewItem, ITEM_COLUMNS)}
         rows = _query(session, query.select)
-        rows.select(*[F.col(name).cast(types[name]).alias(name) for name in ITEM_COLUMNS]).write.mode("overwrite").parquet(uri)
+        rows.select(*[F.col(name).cast(types[name]).alias(name) for name in ITEM_COLUMNS]).write.mode(
+            "overwrite"
+        ).parquet(uri)
     finally:
         for frame in stored:
             frame.unpersist()

@@ -22,7 +22,11 @@ from grants.reviews.scope import parse_scope
 
 def items_run(campaign: Campaign) -> AnalysisRun | None:
     """Return the run that computes the items of a review; None if there is none. Runs one query."""
-    return AnalysisRun.objects.filter(analysis=REVIEW_ITEMS, options={"review": str(campaign.pk)}).order_by("-pk").first()
+    return (
+        AnalysisRun.objects.filter(analysis=REVIEW_ITEMS, options={"review": str(campaign.pk)})
+        .order_by("-pk")
+        .first()
+    )
 
 
 def computed_items(campaign: Campaign, run: AnalysisRun) -> ItemSupply:
@@ -35,8 +39,11 @@ def _insertions(campaign: Campaign, run: AnalysisRun) -> Iterator[Callable[[], i
     manifest = load_manifest(run) if run.manifest_hash else None
     for source in map(ItemSource, parse_scope(campaign.scope).reviewed_sources):
         folder = storage_path(f"{run.result_folder}/{source.value}")
-        paths = sorted(info.path for info in filesystem.get_file_info(FileSelector(folder))
-                       if info.path.endswith(".parquet"))
+        paths = sorted(
+            info.path
+            for info in filesystem.get_file_info(FileSelector(folder))
+            if info.path.endswith(".parquet")
+        )
         if manifest:
             manifest.check_names(source.value, (path.rpartition("/")[2] for path in paths))
             manifest.check_files(filesystem, paths)

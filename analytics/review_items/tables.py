@@ -15,11 +15,22 @@ from grants.models.history import IS_OPEN, HistoryPrincipal, MembershipPeriod
 from grants.models.reviews import Campaign, CampaignState, ReviewItem, UsageDay, UserManagerLink
 
 _PERIOD = ("valid_from", "valid_until")
-_GRANT = ("content_object_id", "permission_id", "granted_at", "granted_by_id", "reason", "namespace_id", *_PERIOD)
+_GRANT = (
+    "content_object_id",
+    "permission_id",
+    "granted_at",
+    "granted_by_id",
+    "reason",
+    "namespace_id",
+    *_PERIOD,
+)
 
 
 def copied_tables(campaign: Campaign) -> Iterator[tuple[QuerySet, Sequence[str]]]:
-    """Yield the rows and the columns of each table that the statements read. The copy has the name of the table."""
+    """Yield the rows and the columns of each table that the statements read.
+
+    The copy has the name of the table.
+    """
     yield Entity.objects.all(), ("id", "kind", "key", "state", "namespace_id", "application_id")
     yield User.objects.all(), ("id", "username", "is_active", "is_principal", "is_service", "role")
     yield Group.objects.all(), ("id", "name")
@@ -31,13 +42,21 @@ def copied_tables(campaign: Campaign) -> Iterator[tuple[QuerySet, Sequence[str]]
     periods = MembershipPeriod.objects.filter(IS_OPEN)
     yield HistoryPrincipal.objects.all(), ("id", "type", "name")
     yield periods, ("user", "group", "from_revision", "until_revision")
-    yield JournalLine.objects.filter(revision__in=periods.values("from_revision")), ("revision", "at", "actor", "reason")
+    yield (
+        JournalLine.objects.filter(revision__in=periods.values("from_revision")),
+        ("revision", "at", "actor", "reason"),
+    )
     earlier = Q(campaign__state=CampaignState.FINISHED) & ~Q(answer="") | Q(campaign=campaign.previous_id)
-    yield ReviewItem.objects.filter(earlier), ("id", "campaign_id", "source", "grant_id", "answer", "answered_at")
+    yield (
+        ReviewItem.objects.filter(earlier),
+        ("id", "campaign_id", "source", "grant_id", "answer", "answered_at"),
+    )
     yield Campaign.objects.all(), ("id", "state")
 
 
-def write_tables(filesystem: FileSystem, folder: str, campaign: Campaign, check: Callable[[], None]) -> dict[str, int]:
+def write_tables(
+    filesystem: FileSystem, folder: str, campaign: Campaign, check: Callable[[], None]
+) -> dict[str, int]:
     """Write a folder of Parquet files for each table. Return the number of rows of each table.
 
     check: called between batches of rows; its exceptions end the writing.
@@ -45,8 +64,14 @@ def write_tables(filesystem: FileSystem, folder: str, campaign: Campaign, check:
     counts = {}
     for rows, columns in copied_tables(campaign):
         name = rows.model._meta.db_table
-        files = write_rows(filesystem, folder, name, arrow_schema_of(rows.model, columns),
-                           [rows.order_by().values_list(*columns)], check)
+        files = write_rows(
+            filesystem,
+            folder,
+            name,
+            arrow_schema_of(rows.model, columns),
+            [rows.order_by().values_list(*columns)],
+            check,
+        )
         counts[name] = sum(files.values())
     return counts
 

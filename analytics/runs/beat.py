@@ -30,7 +30,10 @@ class Scheduler(DatabaseScheduler):
     def _repair_table(self) -> None:
         """Delete entries that neither the settings nor a schedule need, and write the missing ones."""
         fixed = self.app.conf.beat_schedule
-        nightly = {periodic_task_name(schedule.analysis): schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
+        nightly = {
+            periodic_task_name(schedule.analysis): schedule
+            for schedule in Schedule.objects.filter(analysis__in=ANALYSES)
+        }
         PeriodicTask.objects.exclude(name__in=[*fixed, *nightly]).delete()
         existing = set(PeriodicTask.objects.values_list("name", flat=True))
         for name in fixed.keys() - existing:

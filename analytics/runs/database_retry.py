@@ -1,6 +1,7 @@
 """Repeat database work of a run after a lost connection, and while SQLite is locked.
 
-A run computes for minutes or hours without the database, so it does not fail when the database restarts or is locked.
+A run computes for minutes or hours without the database, so it does not fail when the database restarts or is
+locked.
 """
 
 import logging
@@ -27,7 +28,8 @@ Result = TypeVar("Result")
 def retry_database(work: Callable[[], Result], *, check: Callable[[], None] = lambda: None) -> Result:
     """Return the result of `work`, and repeat it after errors that can pass, for up to PATIENCE_SECONDS.
 
-    work: must be repeatable, because a lost connection can hide that a statement was committed. It must open transactions itself.
+    work: must be repeatable, because a lost connection can hide that a statement was committed. It must open
+    transactions itself.
     check: called before each repetition; its exceptions end the repetitions.
     """
     give_up_at = time.monotonic() + PATIENCE_SECONDS

@@ -33,7 +33,10 @@ logger = logging.getLogger(__name__)
 
 
 def execute_run(*, run_id: int) -> None:
-    """Execute a waiting run. Do nothing when the run is not waiting, so that a second message does no harm."""
+    """Execute a waiting run.
+
+    Do nothing when the run is not waiting, so that a second message does no harm.
+    """
     claim = new_claim()
     run = retry_database(lambda: claim_run(run_id, claim))
     if run is not None:
@@ -48,13 +51,23 @@ def execute_claimed_run(run: AnalysisRun) -> None:
             outcome = _compute(run, folder, watch)
             summary = outcome.summary
             if run.analysis not in INTERNAL_ANALYSES:
-                summary |= retry_database(lambda: compare_with_previous(run, folder, check=watch.check), check=watch.check)
+                summary |= retry_database(
+                    lambda: compare_with_previous(run, folder, check=watch.check), check=watch.check
+                )
             # the comparison treats an interrupted query as an unreadable report
             watch.check()
             manifest_hash = write_report_manifest(run, folder, outcome.revision, check=watch.check)
-            is_done = retry_database(lambda: close_run(
-                run, RunState.DONE, revision=outcome.revision, summary=summary, result_folder=folder,
-                manifest_hash=manifest_hash, tasks_done=F("tasks_total")))
+            is_done = retry_database(
+                lambda: close_run(
+                    run,
+                    RunState.DONE,
+                    revision=outcome.revision,
+                    summary=summary,
+                    result_folder=folder,
+                    manifest_hash=manifest_hash,
+                    tasks_done=F("tasks_total"),
+                )
+            )
         except Exception as error:
             failure = watch.ending or error
             retry_database(lambda: _record_failure(run, failure))
@@ -65,20 +78,29 @@ def execute_claimed_run(run: AnalysisRun) -> None:
 
 def _compute(run: AnalysisRun, folder: str, watch: RunWatch) -> ComputedReport:
     if run.analysis in (PLAN_EFFECT, CHANGE_EFFECT):
-        source = PlanSource(int(run.options["plan"]), run.options["generation"]) if run.analysis == PLAN_EFFECT \
+        source = (
+            PlanSource(int(run.options["plan"]), run.options["generation"])
+            if run.analysis == PLAN_EFFECT
             else single_changes_source(run)
+        )
         return compute_effect(source, folder=folder, max_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch)
     if run.analysis == REVIEW_ITEMS:
         return compute_review_items(number=int(run.options["review"]), folder=folder, progress=watch)
-    return compute_report(analysis=analysis_by_name(run.analysis), options=run.options, folder=folder,
-                          max_detail_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch)
+    return compute_report(
+        analysis=analysis_by_name(run.analysis),
+        options=run.options,
+        folder=folder,
+        max_detail_rows=settings.RUN_DETAIL_ROWS_MOST,
+        progress=watch,
+    )
 
 
 def _record_failure(run: AnalysisRun, error: Exception) -> None:
     """Close or requeue a run that ended with an error.
 
-    INVARIANT: after any error, the run leaves the state running, unless another process has claimed it. If the database does not
-    answer for longer than `retry_database` tries, the sweep requeues the run, because its heartbeat has stopped.
+    INVARIANT: after any error, the run leaves the state running, unless another process has claimed it. If
+    the database does not answer for longer than `retry_database` tries, the sweep requeues the run, because
+    its heartbeat has stopped.
     """
     match error:
         case RunCancelled():

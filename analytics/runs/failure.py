@@ -13,14 +13,25 @@ from analytics.storage import StorageError, storage_problem, storage_root, witho
 
 MAX_CHARACTERS = 500
 _JAVA_MESSAGES = {
-    "Read-only file system": errno.EROFS, "Permission denied": errno.EACCES, "Not a directory": errno.ENOTDIR,
-    "Disk quota exceeded": errno.EDQUOT, "File too large": errno.EFBIG,
+    "Read-only file system": errno.EROFS,
+    "Permission denied": errno.EACCES,
+    "Not a directory": errno.ENOTDIR,
+    "Disk quota exceeded": errno.EDQUOT,
+    "File too large": errno.EFBIG,
 }
 # exceptions with a message for users
 USER_ERRORS = (AnalysisError, ScratchError, StorageError, SparkUnavailable)
 # Java classes in the stack trace of an error about temporary files
-_SCRATCH_MARKERS = ("DiskBlockObjectWriter", "DiskBlockManager", "DiskStore", "UnsafeSorterSpill", "SortShuffleWriter",
-                    "ShuffleExternalSorter", "IndexShuffleBlockResolver", "LocalDiskShuffle")
+_SCRATCH_MARKERS = (
+    "DiskBlockObjectWriter",
+    "DiskBlockManager",
+    "DiskStore",
+    "UnsafeSorterSpill",
+    "SortShuffleWriter",
+    "ShuffleExternalSorter",
+    "IndexShuffleBlockResolver",
+    "LocalDiskShuffle",
+)
 # below this, a file system counts as full
 _FULL_BYTES = 1_000_000
 
@@ -43,8 +54,10 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
     if (number := _storage_error(text)) is not None:
         return storage_problem(OSError(number, text))
     if "OutOfMemoryError" in text:
-        return (f"Spark ran out of memory with SPARK_DRIVER_MEMORY {settings.SPARK_DRIVER_MEMORY}: give it more, "
-                f"or point SPARK_MASTER at a cluster.")
+        return (
+            f"Spark ran out of memory with SPARK_DRIVER_MEMORY {settings.SPARK_DRIVER_MEMORY}: give it more, "
+            f"or point SPARK_MASTER at a cluster."
+        )
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return storage_problem(error)
     return _unexpected_error_message(error, details)
@@ -55,11 +68,16 @@ def _unexpected_error_message(error: BaseException, details: str) -> str:
 
 
 def full_disk_message(text: str) -> str:
-    """Return a message that names the full folder: the one for temporary files, or the one for snapshots and results.
+    """Return a message that names the full folder: the one for temporary files, or the one for snapshots and
+    results.
 
-    text: the text of the error. If its paths and its stack trace do not tell which folder is full, their free space does.
+    text: the text of the error. If its paths and its stack trace do not tell which folder is full, their free
+    space does.
     """
-    error, scratch = OSError(errno.ENOSPC, text), str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text)))
+    error, scratch = (
+        OSError(errno.ENOSPC, text),
+        str(ScratchError(settings.TEMP_DIR, OSError(errno.ENOSPC, text))),
+    )
     if str(settings.TEMP_DIR) in text or any(marker in text for marker in _SCRATCH_MARKERS):
         return scratch
     try:
@@ -84,14 +102,24 @@ def _database_problem(error: DatabaseError) -> str:
     text = str(error)
     if connection.vendor == "sqlite" and "disk is full" in text:
         folder = os.path.dirname(str(connection.settings_dict["NAME"]))
-        return folder_problem("The folder of the database", folder, OSError(errno.ENOSPC, text), "DATABASE_URL")
-    return "The disk of the database server is full: free some space there." if "No space left on device" in text else ""
+        return folder_problem(
+            "The folder of the database", folder, OSError(errno.ENOSPC, text), "DATABASE_URL"
+        )
+    return (
+        "The disk of the database server is full: free some space there."
+        if "No space left on device" in text
+        else ""
+    )
 
 
 def _storage_error(text: str) -> int | None:
-    """Return the error number of a Java message about the folder of snapshots and results; None for other messages."""
+    """Return the error number of a Java message about the folder of snapshots and results; None for other
+    messages.
+    """
     folder = settings.SNAPSHOT_URI
-    return next((number for words, number in _JAVA_MESSAGES.items() if words in text and folder in text), None)
+    return next(
+        (number for words, number in _JAVA_MESSAGES.items() if words in text and folder in text), None
+    )
 
 
 def has_python_worker_died(error: BaseException) -> bool:
@@ -100,23 +128,32 @@ def has_python_worker_died(error: BaseException) -> bool:
 
 
 def spark_exited_message(error: SparkExited, attempts: int) -> str:
-    return java_lost_message(attempts, "while Spark started") if isinstance(error, SparkKilled) else str(error)
+    return (
+        java_lost_message(attempts, "while Spark started") if isinstance(error, SparkKilled) else str(error)
+    )
 
 
 def java_lost_message(attempts: int, when: str = "during the run") -> str:
-    return (f"Spark's Java process ended {when}{_times(attempts)}; the usual reason is that the machine ran out of "
-            f"memory. Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a "
-            f"cluster.")
+    return (
+        f"Spark's Java process ended {when}{_times(attempts)}; the usual reason is that the machine ran out of "
+        f"memory. Free some, lower SPARK_DRIVER_MEMORY (now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a "
+        f"cluster."
+    )
 
 
 def python_worker_lost_message(attempts: int) -> str:
     """Return the message of a run that lost a Python worker. Spark has one for each parallel task."""
     master = settings.SPARK_MASTER
-    remedy = (f"Free some, allow fewer parallel tasks with SPARK_MASTER (local[1]; now {master}), lower SPARK_DRIVER_MEMORY "
-              f"(now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster." if master.startswith("local") else
-              "Raise spark.executor.memoryOverhead or lower spark.executor.cores in SPARK_CONF.")
-    return (f"A Python process of Spark was killed during the run{_times(attempts)}; the usual reason is that its machine ran "
-            f"out of memory. {remedy}")
+    remedy = (
+        f"Free some, allow fewer parallel tasks with SPARK_MASTER (local[1]; now {master}), lower SPARK_DRIVER_MEMORY "
+        f"(now {settings.SPARK_DRIVER_MEMORY}), or point SPARK_MASTER at a cluster."
+        if master.startswith("local")
+        else "Raise spark.executor.memoryOverhead or lower spark.executor.cores in SPARK_CONF."
+    )
+    return (
+        f"A Python process of Spark was killed during the run{_times(attempts)}; the usual reason is that its machine ran "
+        f"out of memory. {remedy}"
+    )
 
 
 def _times(attempts: int) -> str:

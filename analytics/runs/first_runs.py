@@ -30,7 +30,8 @@ class FirstRuns:
 def default_options(analysis: Analysis) -> dict[str, str]:
     """Return the options that the analysis needs but has no default for.
 
-    The active generation is compared with the next one, which is usually activated next; the newest one with the previous one.
+    The active generation is compared with the next one, which is usually activated next; the newest one with
+    the previous one.
     """
     if "to_generation" not in analysis.options:
         return {}
@@ -42,16 +43,19 @@ def default_options(analysis: Analysis) -> dict[str, str]:
 def request_first_runs() -> list[AnalysisRun]:
     """Request a run of each analysis that was never requested. Return the new runs.
 
-    Requests nothing while there are no entities, if FIRST_ANALYSES is off, or while the console is read-only. The lock of the
-    journal prevents two schedulers from requesting the same runs. Runs two queries if there is nothing to do.
+    Requests nothing while there are no entities, if FIRST_ANALYSES is off, or while the console is read-only.
+    The lock of the journal prevents two schedulers from requesting the same runs. Runs two queries if there
+    is nothing to do.
     """
     if not settings.FIRST_ANALYSES or not _analyses_without_run() or not Entity.objects.exists():
         return []
     try:
         with transaction.atomic():
             lock_journal()
-            runs = [request_run(analysis=analysis.name, options=default_options(analysis), requested_by=None)
-                    for analysis in _analyses_without_run()]
+            runs = [
+                request_run(analysis=analysis.name, options=default_options(analysis), requested_by=None)
+                for analysis in _analyses_without_run()
+            ]
     except JournalReadOnly:
         return []
     logger.info("requested the first run of %d analyses", len(runs))
@@ -64,7 +68,10 @@ def _analyses_without_run() -> list[Analysis]:
 
 
 def first_runs_progress() -> FirstRuns | None:
-    """Return the progress of the first runs; None if every analysis that will run had a run. Runs one query."""
+    """Return the progress of the first runs; None if every analysis that will run had a run.
+
+    Runs one query.
+    """
     rows = set(AnalysisRun.objects.order_by().values_list("analysis", "state").distinct())
     finished = {analysis for analysis, state in rows if state not in UNFINISHED} & ANALYSES.keys()
     unfinished = {analysis for analysis, state in rows if state in UNFINISHED} & ANALYSES.keys()

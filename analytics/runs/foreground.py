@@ -17,7 +17,8 @@ logger = logging.getLogger(__name__)
 def analysis_in_foreground(
     analysis: Analysis, options: Mapping[str, str], *, with_detail: bool, on_stage: Callable[[RunStage], None]
 ) -> Iterator[str]:
-    """Run the analysis in this process, yield the folder of its tables (below SNAPSHOT_URI), and discard it afterwards.
+    """Run the analysis in this process, yield the folder of its tables (below SNAPSHOT_URI), and discard it
+    afterwards.
 
     on_stage: called at each stage. Raise AnalysisError if the analysis fails.
     """
@@ -29,8 +30,13 @@ def analysis_in_foreground(
     folder = f"results/{storage_identity()}/command-{secrets.token_hex(8)}"
     try:
         try:
-            compute_report(analysis=analysis, options=options, folder=folder,
-                           max_detail_rows=None if with_detail else 0, progress=_ForegroundProgress(on_stage))
+            compute_report(
+                analysis=analysis,
+                options=options,
+                folder=folder,
+                max_detail_rows=None if with_detail else 0,
+                progress=_ForegroundProgress(on_stage),
+            )
         except Exception as error:
             logger.debug("%s failed", analysis.name, exc_info=error)
             raise AnalysisError(failure_message(error, details="set LOG_LEVEL=DEBUG for details")) from error

@@ -13,15 +13,23 @@ MAX_NAMES_IN_MESSAGE = 20
 
 
 def validated_options(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
-    """Return a value for every option of the analysis, with defaults for missing ones. Raise AnalysisError for invalid ones."""
+    """Return a value for every option of the analysis, with defaults for missing ones.
+
+    Raise AnalysisError for invalid ones.
+    """
     non_empty = {name: value for name, value in options.items() if value}
     for name in non_empty:
         if name not in analysis.options:
-            raise AnalysisError(f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}", field=name)
+            raise AnalysisError(
+                f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}", field=name
+            )
     validated = {name: _CHECKS[name](non_empty.get(name, "")) for name in analysis.options}
     if "to_generation" in validated and validated["generation"] == validated["to_generation"]:
-        raise AnalysisError(f"{analysis.name} compares two generations, and both are {validated['generation']}: "
-                            f"the generations are {', '.join(GENERATIONS)}", field="to_generation")
+        raise AnalysisError(
+            f"{analysis.name} compares two generations, and both are {validated['generation']}: "
+            f"the generations are {', '.join(GENERATIONS)}",
+            field="to_generation",
+        )
     return validated
 
 
@@ -34,8 +42,11 @@ def _generation(name: str) -> str:
 
 def _to_generation(name: str) -> str:
     if not name:
-        raise AnalysisError("the generation to compare with (to_generation, on the command line --to-generation) is missing: "
-                            f"the generations are {', '.join(GENERATIONS)}", field="to_generation")
+        raise AnalysisError(
+            "the generation to compare with (to_generation, on the command line --to-generation) is missing: "
+            f"the generations are {', '.join(GENERATIONS)}",
+            field="to_generation",
+        )
     return _generation(name)
 
 
@@ -54,9 +65,15 @@ def _namespace(name: str) -> str:
 
 
 def _unknown_namespace(address: Address, state: str | None) -> str:
-    live = Entity.objects.filter(kind="namespace", state=State.LIVE).order_by("key").values_list("key", flat=True)
+    live = (
+        Entity.objects.filter(kind="namespace", state=State.LIVE)
+        .order_by("key")
+        .values_list("key", flat=True)
+    )
     names = list(live[: MAX_NAMES_IN_MESSAGE + 1])
-    live_names = ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (", …" if len(names) > MAX_NAMES_IN_MESSAGE else "")
+    live_names = ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (
+        ", …" if len(names) > MAX_NAMES_IN_MESSAGE else ""
+    )
     problem = f"is {state}, not live" if state else "is not registered"
     return f"{clip(address)} {problem}; the live namespaces are {live_names or 'none'}"
 

@@ -1,6 +1,7 @@
 """Check within a third of a second whether Redis answers and a worker is running.
 
-With each heartbeat, a worker sets a key in Redis for each queue from which it takes tasks. The key expires after PRESENT_SECONDS.
+With each heartbeat, a worker sets a key in Redis for each queue from which it takes tasks. The key expires
+after PRESENT_SECONDS.
 """
 
 from contextlib import suppress
@@ -23,8 +24,12 @@ UNREADABLE_ADDRESS = "the address in REDIS_URL"
 
 
 def redis_client(timeout_seconds: float = ANSWER_SECONDS) -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=timeout_seconds, socket_timeout=timeout_seconds,
-                                retry=Retry(NoBackoff(), 0))
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_connect_timeout=timeout_seconds,
+        socket_timeout=timeout_seconds,
+        retry=Retry(NoBackoff(), 0),
+    )
 
 
 def redis_problem() -> str:
@@ -39,7 +44,9 @@ def redis_problem() -> str:
 
 def _cause(error: Exception) -> str:
     """Return the message of an error, or only its type where the message may contain a password."""
-    may_contain_password = isinstance(error, redis.AuthenticationError | ValueError) or redis_address() == UNREADABLE_ADDRESS
+    may_contain_password = (
+        isinstance(error, redis.AuthenticationError | ValueError) or redis_address() == UNREADABLE_ADDRESS
+    )
     return type(error).__name__ if may_contain_password else str(error) or type(error).__name__
 
 
@@ -63,13 +70,19 @@ def presence_key(queue: str) -> str:
 
 
 def is_worker_present(queue: str = settings.RUN_QUEUE) -> bool:
-    """Return whether a worker of this queue announced itself in the last PRESENT_SECONDS. Raise redis.RedisError."""
+    """Return whether a worker of this queue announced itself in the last PRESENT_SECONDS.
+
+    Raise redis.RedisError.
+    """
     with redis_client() as client:
         return bool(client.exists(presence_key(queue)))
 
 
 def is_scheduler_present() -> bool:
-    """Return whether the scheduler announced itself in the last SCHEDULER_PRESENT_SECONDS. Raise redis.RedisError."""
+    """Return whether the scheduler announced itself in the last SCHEDULER_PRESENT_SECONDS.
+
+    Raise redis.RedisError.
+    """
     with redis_client() as client:
         return bool(client.exists(SCHEDULER_KEY))
 

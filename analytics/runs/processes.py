@@ -1,4 +1,6 @@
-"""Identify the process that executes a run, so that another process on the same machine can detect that it has ended."""
+"""Identify the process that executes a run, so that another process on the same machine can detect that it
+has ended.
+"""
 
 import os
 from pathlib import Path
@@ -15,7 +17,10 @@ def this_process() -> str:
 
 
 def has_process_ended(process: str) -> bool:
-    """Return whether the process has certainly ended. False if it runs, is on another machine, or is unknown."""
+    """Return whether the process has certainly ended.
+
+    False if it runs, is on another machine, or is unknown.
+    """
     machine_and_pid, _, start_ticks = process.rpartition("/")
     machine, _, pid = machine_and_pid.rpartition("/")
     try:
@@ -34,7 +39,8 @@ def _machine() -> str:
 
 
 def _start_ticks(pid: int) -> str:
-    """Return the start time of a process in ticks since boot. Process ids are reused; an id with its start time is unique.
+    """Return the start time of a process in ticks since boot. Process ids are reused; an id with its start
+    time is unique.
 
     Raise FileNotFoundError, also for a zombie process.
     """

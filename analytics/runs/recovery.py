@@ -1,9 +1,10 @@
 """Requeue runs after their worker died, and resend waiting runs that no worker has claimed.
 
-Celery beat sends the task `sweep_runs` every five seconds, and a worker of the light tasks executes it. A running run is lost if
-its process on this machine has ended, or if its heartbeat is older than RUN_LOST_AFTER_SECONDS and remains so while the database
-accepts writes: after an interruption of the database, all heartbeats are old. A lost run is requeued until it was started
-RUN_ATTEMPTS_MOST times or RUN_TIMEOUT_SECONDS have passed.
+Celery beat sends the task `sweep_runs` every five seconds, and a worker of the light tasks executes it. A
+running run is lost if its process on this machine has ended, or if its heartbeat is older than
+RUN_LOST_AFTER_SECONDS and remains so while the database accepts writes: after an interruption of the
+database, all heartbeats are old. A lost run is requeued until it was started RUN_ATTEMPTS_MOST times or
+RUN_TIMEOUT_SECONDS have passed.
 """
 
 import logging
@@ -34,7 +35,9 @@ def sweep_runs() -> None:
 
 
 def requeue_lost_runs() -> None:
-    """Requeue lost runs: the process on this machine has ended, or the heartbeat on another machine is not recent."""
+    """Requeue lost runs: the process on this machine has ended, or the heartbeat on another machine is not
+    recent.
+    """
     silent = []
     for run in AnalysisRun.objects.filter(state=RunState.RUNNING).order_by("pk"):
         if has_process_ended(run.process):
@@ -48,11 +51,18 @@ def requeue_lost_runs() -> None:
 
 
 def resend_waiting_runs() -> None:
-    """Resend the waiting runs that were not sent within RESEND_AFTER, oldest first. Stop if Redis does not accept a run."""
+    """Resend the waiting runs that were not sent within RESEND_AFTER, oldest first.
+
+    Stop if Redis does not accept a run.
+    """
     now = timezone.now()
     # a time in the future: the clock was set back after the run was sent
-    not_sent_recently = Q(sent_at__isnull=True) | Q(sent_at__lt=now - RESEND_AFTER) | Q(sent_at__gt=now + RESEND_AFTER)
-    for run in AnalysisRun.objects.filter(not_sent_recently, state=RunState.WAITING).order_by("requested_at", "pk"):
+    not_sent_recently = (
+        Q(sent_at__isnull=True) | Q(sent_at__lt=now - RESEND_AFTER) | Q(sent_at__gt=now + RESEND_AFTER)
+    )
+    for run in AnalysisRun.objects.filter(not_sent_recently, state=RunState.WAITING).order_by(
+        "requested_at", "pk"
+    ):
         if not send_run(run):
             return
 
@@ -63,7 +73,10 @@ def _is_silent(run: AnalysisRun) -> bool:
 
 
 def _wait_for_heartbeats(runs: Sequence[AnalysisRun]) -> None:
-    """Wait until the database accepts writes, and for CONFIRM_SECONDS after that. Raise OperationalError if it accepts none."""
+    """Wait until the database accepts writes, and for CONFIRM_SECONDS after that.
+
+    Raise OperationalError if it accepts none.
+    """
     AnalysisRun.objects.filter(pk__in=[run.pk for run in runs]).update(claim=F("claim"))
     time.sleep(CONFIRM_SECONDS)
 
@@ -71,9 +84,10 @@ def _wait_for_heartbeats(runs: Sequence[AnalysisRun]) -> None:
 def requeue_run(run: AnalysisRun, *, silent_since: datetime | None = None, reason: str = "") -> None:
     """Move a lost run back to waiting.
 
-    If a cancellation was requested, the run is cancelled instead. After RUN_ATTEMPTS_MOST attempts or RUN_TIMEOUT_SECONDS, it
-    fails instead.
-    silent_since: the heartbeat that the caller read. If the run has a newer one, its process lives and the run is unchanged.
+    If a cancellation was requested, the run is cancelled instead. After RUN_ATTEMPTS_MOST attempts or
+    RUN_TIMEOUT_SECONDS, it fails instead.
+    silent_since: the heartbeat that the caller read. If the run has a newer one, its process lives and the
+    run is unchanged.
     reason: the error message of a run that fails after its last attempt.
     """
     claimed = claimed_runs(run)
@@ -81,29 +95,41 @@ def requeue_run(run: AnalysisRun, *, silent_since: datetime | None = None, reaso
         claimed = claimed.filter(heartbeat_at=silent_since)
     now, not_cancelled = timezone.now(), claimed.filter(cancel_requested_at=None)
     if now - run.started_at > timedelta(seconds=settings.RUN_TIMEOUT_SECONDS):
-        is_moved = not_cancelled.update(state=RunState.FAILED, finished_at=now, claim="", error=timeout_message())
+        is_moved = not_cancelled.update(
+            state=RunState.FAILED, finished_at=now, claim="", error=timeout_message()
+        )
     elif run.attempt >= settings.RUN_ATTEMPTS_MOST:
         error = reason or _worker_lost_message(run.attempt)
         is_moved = not_cancelled.update(state=RunState.FAILED, finished_at=now, claim="", error=error)
     else:
         is_moved = not_cancelled.update(
-            state=RunState.WAITING, claim="", process="", stage="", tasks_done=0, tasks_total=0, sent_at=None)
+            state=RunState.WAITING, claim="", process="", stage="", tasks_done=0, tasks_total=0, sent_at=None
+        )
         if is_moved:
             logger.warning("%s lost its process; it waits for attempt %s", run, run.attempt + 1)
     if not is_moved:
-        # This is the last statement, so it also handles a cancellation that arrives during the statements above.
-        claimed.filter(cancel_requested_at__isnull=False).update(state=RunState.CANCELLED, finished_at=now, claim="")
+        # This is the last statement, so it also handles a cancellation that arrives during the statements
+        # above.
+        claimed.filter(cancel_requested_at__isnull=False).update(
+            state=RunState.CANCELLED, finished_at=now, claim=""
+        )
 
 
 def timeout_message() -> str:
     """Return the error message of a run that took longer than RUN_TIMEOUT_SECONDS."""
     master = settings.SPARK_MASTER
-    hint = "" if master.startswith("local") else f" SPARK_MASTER is {master}: check whether it has free workers."
-    return (f"The run took longer than {settings.RUN_TIMEOUT_SECONDS:,} s and was stopped. Set RUN_TIMEOUT_SECONDS to allow "
-            f"more time.{hint}")
+    hint = (
+        "" if master.startswith("local") else f" SPARK_MASTER is {master}: check whether it has free workers."
+    )
+    return (
+        f"The run took longer than {settings.RUN_TIMEOUT_SECONDS:,} s and was stopped. Set RUN_TIMEOUT_SECONDS to allow "
+        f"more time.{hint}"
+    )
 
 
 def _worker_lost_message(attempts: int) -> str:
     times = f", {attempts} times in a row" if attempts > 1 else ""
-    return (f"The worker ended during the run{times}, without an error message; the usual reason is too little memory. "
-            f"The worker's log may contain more details.")
+    return (
+        f"The worker ended during the run{times}, without an error message; the usual reason is too little memory. "
+        f"The worker's log may contain more details."
+    )

@@ -1,7 +1,8 @@
 """Retention of reports: remove old reports, and delete files that are no longer needed.
 
-A report is removed in two steps. First its run is marked, so no new reader starts. An hour later its files are deleted, when
-earlier readers have finished. The newest report of each analysis with each choice of options is always kept.
+A report is removed in two steps. First its run is marked, so no new reader starts. An hour later its files
+are deleted, when earlier readers have finished. The newest report of each analysis with each choice of
+options is always kept.
 """
 
 import logging
@@ -22,7 +23,8 @@ logger = logging.getLogger(__name__)
 
 # How long the files of a removed report are kept for readers that had started before.
 READER_GRACE_PERIOD = timedelta(hours=1)
-# A folder without a run is deleted if nothing was written to it for this time, because its process was killed.
+# A folder without a run is deleted if nothing was written to it for this time, because its process was
+# killed.
 ABANDONED_AFTER = timedelta(hours=24)
 RUNS_AT_ONCE = 500
 
@@ -30,9 +32,11 @@ _RUN_FOLDER = re.compile(r"run-(\d+)-(\d+)")
 
 
 def clean_results() -> None:
-    """Mark reports beyond RESULTS_KEPT or RESULTS_KEPT_DAYS as removed, and delete files that are no longer needed.
+    """Mark reports beyond RESULTS_KEPT or RESULTS_KEPT_DAYS as removed, and delete files that are no longer
+    needed.
 
-    Logs a storage error instead of raising it. Takes at most RUNS_AT_ONCE runs per step; the next call continues.
+    Logs a storage error instead of raising it. Takes at most RUNS_AT_ONCE runs per step; the next call
+    continues.
     """
     _mark_surplus_reports()
     try:
@@ -48,25 +52,40 @@ def clean_results() -> None:
 def _mark_surplus_reports() -> None:
     now = timezone.now()
     # 1 for the newest report of an analysis with the same options
-    age_rank = Window(RowNumber(), partition_by=["analysis", "options"], order_by=[F("requested_at").desc(), F("pk").desc()])
-    reports = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).annotate(age_rank=age_rank)
+    age_rank = Window(
+        RowNumber(), partition_by=["analysis", "options"], order_by=[F("requested_at").desc(), F("pk").desc()]
+    )
+    reports = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).annotate(
+        age_rank=age_rank
+    )
     is_surplus = Q(age_rank__gt=max(1, settings.RESULTS_KEPT))
     if settings.RESULTS_KEPT_DAYS:
         is_surplus |= Q(age_rank__gt=1, finished_at__lt=now - timedelta(days=settings.RESULTS_KEPT_DAYS))
     run_ids = list(reports.filter(is_surplus).order_by("pk").values_list("pk", flat=True)[:RUNS_AT_ONCE])
-    marked = AnalysisRun.objects.filter(pk__in=run_ids, results_removed_at=None).update(results_removed_at=now)
+    marked = AnalysisRun.objects.filter(pk__in=run_ids, results_removed_at=None).update(
+        results_removed_at=now
+    )
     if marked:
-        logger.info("%s reports were removed: RESULTS_KEPT is %s, RESULTS_KEPT_DAYS %s", marked, settings.RESULTS_KEPT,
-                    settings.RESULTS_KEPT_DAYS)
+        logger.info(
+            "%s reports were removed: RESULTS_KEPT is %s, RESULTS_KEPT_DAYS %s",
+            marked,
+            settings.RESULTS_KEPT,
+            settings.RESULTS_KEPT_DAYS,
+        )
 
 
 def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
     """Delete the files of reports that were marked as removed at least READER_GRACE_PERIOD ago.
 
-    On a shared storage, folders of version 1.0 and of other identities are kept, because another console may use them.
+    On a shared storage, folders of version 1.0 and of other identities are kept, because another console may
+    use them.
     """
     marked_before = timezone.now() - READER_GRACE_PERIOD
-    runs = AnalysisRun.objects.filter(results_removed_at__lt=marked_before).exclude(result_folder="").order_by("pk")
+    runs = (
+        AnalysisRun.objects.filter(results_removed_at__lt=marked_before)
+        .exclude(result_folder="")
+        .order_by("pk")
+    )
     prefix = deletable_prefix()
     for run in runs[:RUNS_AT_ONCE]:
         if run.result_folder.startswith(prefix):
@@ -77,7 +96,9 @@ def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
 
 
 def _delete_former_folders(filesystem: FileSystem, root: str) -> None:
-    """Delete the snapshots of version 1.0, and its reports that no run needs, from a storage that only this console uses."""
+    """Delete the snapshots of version 1.0, and its reports that no run needs, from a storage that only this
+    console uses.
+    """
     snapshots = f"{root}/{former_identity()}"
     if folder_names(filesystem, snapshots) and _is_abandoned(filesystem, snapshots):
         discard_path(filesystem, snapshots)
@@ -85,7 +106,9 @@ def _delete_former_folders(filesystem: FileSystem, root: str) -> None:
 
 
 def _delete_abandoned_folders(filesystem: FileSystem, folder: str) -> None:
-    """Delete the folders of killed processes: no run needs them, and they have not changed for ABANDONED_AFTER."""
+    """Delete the folders of killed processes: no run needs them, and they have not changed for
+    ABANDONED_AFTER.
+    """
     names = folder_names(filesystem, folder)
     for start in range(0, len(names), RUNS_AT_ONCE):
         chunk = names[start : start + RUNS_AT_ONCE]
@@ -96,14 +119,22 @@ def _delete_abandoned_folders(filesystem: FileSystem, folder: str) -> None:
 
 
 def _needed_folders(names: list[str]) -> set[str]:
-    """Return the folders that contain the report of a run, and those to which the current attempt of a run writes."""
+    """Return the folders that contain the report of a run, and those to which the current attempt of a run
+    writes.
+    """
     matches = {name: match for name in names if (match := _RUN_FOLDER.fullmatch(name))}
-    runs = {run.pk: run for run in AnalysisRun.objects.filter(pk__in={int(match[1]) for match in matches.values()})}
+    runs = {
+        run.pk: run
+        for run in AnalysisRun.objects.filter(pk__in={int(match[1]) for match in matches.values()})
+    }
     needed = set()
     for name, match in matches.items():
         run = runs.get(int(match[1]))
-        if run is not None and (run.result_folder.endswith(f"/{name}")
-                                or run.state == RunState.RUNNING and run.attempt == int(match[2])):
+        if run is not None and (
+            run.result_folder.endswith(f"/{name}")
+            or run.state == RunState.RUNNING
+            and run.attempt == int(match[2])
+        ):
             needed.add(name)
     return needed
 
@@ -112,4 +143,7 @@ def _is_abandoned(filesystem: FileSystem, path: str) -> bool:
     newest_abandoned = datetime.now(UTC) - ABANDONED_AFTER
     contents = filesystem.get_file_info(FileSelector(path, allow_not_found=True, recursive=True))
     # In an object store, a folder has no modification time.
-    return all(info.mtime is None or info.mtime < newest_abandoned for info in [filesystem.get_file_info(path), *contents])
+    return all(
+        info.mtime is None or info.mtime < newest_abandoned
+        for info in [filesystem.get_file_info(path), *contents]
+    )

@@ -1,8 +1,8 @@
 """Run analyses every night. Each schedule is off until an administrator switches it on.
 
-The table of django-celery-beat is kept in line with the schedules. `analytics.runs.beat` sends a message at the scheduled time,
-and `request_scheduled_run` decides whether that moment still needs a run. So a repeated message or a late scheduler causes only
-one run.
+The table of django-celery-beat is kept in line with the schedules. `analytics.runs.beat` sends a message at
+the scheduled time, and `request_scheduled_run` decides whether that moment still needs a run. So a repeated
+message or a late scheduler causes only one run.
 """
 
 import logging
@@ -34,7 +34,9 @@ SCHEDULE_AUTHOR = "schedule_run"
 CLOCK_SLACK = timedelta(minutes=1)
 
 
-def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, options: Mapping[str, str]) -> Outcome:
+def change_schedule(
+    *, author: Author, analysis: str, is_on: bool, at: time, options: Mapping[str, str]
+) -> Outcome:
     """Switch the nightly run on or off, or change its time or options. at: the time in UTC, to the minute.
 
     A missing option gets its default every night: the generation that is active at that time.
@@ -46,7 +48,9 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
     if is_on:
         validated_options(known_analysis, non_empty_options)
     with administrator_transaction(author, capability=Capability.RUN_ANALYSES) as head:
-        schedule = Schedule.objects.filter(analysis=known_analysis.name).first() or Schedule(analysis=known_analysis.name)
+        schedule = Schedule.objects.filter(analysis=known_analysis.name).first() or Schedule(
+            analysis=known_analysis.name
+        )
         before = (schedule.is_on, schedule.at, schedule.options)
         if schedule.pk and before == (is_on, at, non_empty_options):
             return Outcome(False, f"{_sentence(schedule)} already: nothing changed", head.revision)
@@ -62,21 +66,31 @@ def change_schedule(*, author: Author, analysis: str, is_on: bool, at: time, opt
 
 
 def switch_all_schedules(*, author: Author, is_on: bool) -> list[Outcome]:
-    """Switch the nightly runs of all analyses on or off, in one transaction. Return the outcomes of those that changed.
+    """Switch the nightly runs of all analyses on or off, in one transaction. Return the outcomes of those
+    that changed.
 
     A schedule keeps its time and its options. Analyses that need options get those of `default_options`.
     """
     with administrator_transaction(author, capability=Capability.RUN_ANALYSES):
         changed = [schedule for schedule in all_schedules() if schedule.is_on != is_on]
-        return [change_schedule(author=author, analysis=schedule.analysis, is_on=is_on, at=schedule.at,
-                                options=default_options(ANALYSES[schedule.analysis]) | schedule.options)
-                for schedule in changed]
+        return [
+            change_schedule(
+                author=author,
+                analysis=schedule.analysis,
+                is_on=is_on,
+                at=schedule.at,
+                options=default_options(ANALYSES[schedule.analysis]) | schedule.options,
+            )
+            for schedule in changed
+        ]
 
 
 def request_scheduled_run(*, analysis: str) -> AnalysisRun | None:
-    """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a failed run.
+    """Request the run of the newest moment, unless it has one. A schedule with invalid options causes a
+    failed run.
 
-    While the console is read-only, the moment is not claimed, because the journal could not contain the start of the run.
+    While the console is read-only, the moment is not claimed, because the journal could not contain the start
+    of the run.
     """
     if not Schedule.objects.filter(analysis=analysis, is_on=True).exists():
         return None
@@ -103,12 +117,22 @@ def _request_newest_moment(analysis: str) -> AnalysisRun | None:
 
 def _request_or_record_failure(schedule: Schedule) -> AnalysisRun:
     try:
-        return request_run(analysis=schedule.analysis, options=schedule.options, requested_by=None, is_scheduled=True,
-                           author=Author(SCHEDULE_AUTHOR, reason="nightly run"))
+        return request_run(
+            analysis=schedule.analysis,
+            options=schedule.options,
+            requested_by=None,
+            is_scheduled=True,
+            author=Author(SCHEDULE_AUTHOR, reason="nightly run"),
+        )
     except AnalysisError as error:
         return AnalysisRun.objects.create(
-            analysis=schedule.analysis, options=schedule.options, is_scheduled=True, finished_at=timezone.now(),
-            state=RunState.FAILED, error=f"The scheduled run could not be started: {error}.")
+            analysis=schedule.analysis,
+            options=schedule.options,
+            is_scheduled=True,
+            finished_at=timezone.now(),
+            state=RunState.FAILED,
+            error=f"The scheduled run could not be started: {error}.",
+        )
 
 
 def run_missed_schedules() -> None:
@@ -118,13 +142,19 @@ def run_missed_schedules() -> None:
 
 
 def all_schedules() -> list[Schedule]:
-    """Return a schedule for each analysis, in the order of the registry; unsaved if it was never switched on. Runs one query."""
+    """Return a schedule for each analysis, in the order of the registry; unsaved if it was never switched on.
+
+    Runs one query.
+    """
     schedules = {schedule.analysis: schedule for schedule in Schedule.objects.filter(analysis__in=ANALYSES)}
     return [schedules.get(name) or Schedule(analysis=name) for name in ANALYSES]
 
 
 def schedule_by_name(analysis: str) -> Schedule:
-    """Return the schedule of an analysis; unsaved if it was never switched on. Raise AnalysisError for an unknown analysis."""
+    """Return the schedule of an analysis; unsaved if it was never switched on.
+
+    Raise AnalysisError for an unknown analysis.
+    """
     name = analysis_by_name(analysis).name
     return Schedule.objects.filter(analysis=name).first() or Schedule(analysis=name)
 
@@ -136,10 +166,22 @@ def periodic_task_name(analysis: str) -> str:
 def write_periodic_task(schedule: Schedule) -> None:
     """Write the scheduler's entry for a schedule."""
     crontab, _ = CrontabSchedule.objects.get_or_create(
-        minute=str(schedule.at.minute), hour=str(schedule.at.hour), day_of_week="*", day_of_month="*", month_of_year="*",
-        timezone="UTC")
-    PeriodicTask.objects.update_or_create(name=periodic_task_name(schedule.analysis), defaults={
-        "task": TASK, "args": f'["{schedule.analysis}"]', "crontab": crontab, "enabled": schedule.is_on})
+        minute=str(schedule.at.minute),
+        hour=str(schedule.at.hour),
+        day_of_week="*",
+        day_of_month="*",
+        month_of_year="*",
+        timezone="UTC",
+    )
+    PeriodicTask.objects.update_or_create(
+        name=periodic_task_name(schedule.analysis),
+        defaults={
+            "task": TASK,
+            "args": f'["{schedule.analysis}"]',
+            "crontab": crontab,
+            "enabled": schedule.is_on,
+        },
+    )
 
 
 def _claim_moment(schedule: Schedule) -> bool:
@@ -149,7 +191,11 @@ def _claim_moment(schedule: Schedule) -> bool:
     """
     moment = _newest_moment(schedule.at)
     is_unclaimed = Q(last_moment=None) | Q(last_moment__lt=moment)
-    return bool(Schedule.objects.filter(is_unclaimed, pk=schedule.pk, is_on=True, at=schedule.at).update(last_moment=moment))
+    return bool(
+        Schedule.objects.filter(is_unclaimed, pk=schedule.pk, is_on=True, at=schedule.at).update(
+            last_moment=moment
+        )
+    )
 
 
 def _newest_moment(at: time) -> datetime:

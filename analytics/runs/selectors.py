@@ -15,10 +15,16 @@ from grants.validity import has_change_of_time
 # a running run normally has a heartbeat every second
 SILENT_AFTER_SECONDS = 5
 # Runs without a report. The items of a review are stored after its run.
-_LAST_STAGES = {PLAN_EFFECT: "Writing the effect", CHANGE_EFFECT: "Writing the effect", REVIEW_ITEMS: "Storing the items"}
+_LAST_STAGES = {
+    PLAN_EFFECT: "Writing the effect",
+    CHANGE_EFFECT: "Writing the effect",
+    REVIEW_ITEMS: "Storing the items",
+}
 
 
-def latest_run(analysis: str, namespace: str | None = None, *, generation: str | None = None) -> AnalysisRun | None:
+def latest_run(
+    analysis: str, namespace: str | None = None, *, generation: str | None = None
+) -> AnalysisRun | None:
     """Return the newest done run of an analysis.
 
     namespace: the name of a namespace; runs over this namespace or over all namespaces are considered.
@@ -39,10 +45,11 @@ def latest_finished_runs() -> list[AnalysisRun]:
 
 
 def changes_since(run: AnalysisRun | None) -> int:
-    """Return how many changes since the snapshot of a run can change a decision; 0 without a run or a snapshot.
+    """Return how many changes since the snapshot of a run can change a decision; 0 without a run or a
+    snapshot.
 
-    Periods that have begun or ended since the snapshot count too. Until the journal has their lines, they count as one change.
-    Runs at most two queries, three if there are very many changes.
+    Periods that have begun or ended since the snapshot count too. Until the journal has their lines, they
+    count as one change. Runs at most two queries, three if there are very many changes.
     """
     if run is None or run.revision is None:
         return 0
@@ -63,12 +70,16 @@ def run_waiting_reason(run: AnalysisRun) -> str:
 
 
 def waiting_reason(task: str, *, excluded: int | None = None) -> str:
-    """Return why a task of the queue of runs does not start yet. task: in the text. excluded: a run to ignore."""
+    """Return why a task of the queue of runs does not start yet. task: in the text. excluded: a run to
+    ignore.
+    """
     if problem := redis_problem():
         return f"{problem}. {task} is kept and starts when it does."
     if not _has_present_worker():
         return f"No worker is running. {task} is kept and starts with the next worker."
-    running = AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=excluded).order_by("started_at").first()
+    running = (
+        AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=excluded).order_by("started_at").first()
+    )
     if running is not None:
         return f"The worker is busy with run {running.pk}. {task} starts after it."
     return "It starts within seconds."
@@ -88,12 +99,19 @@ def run_progress(run: AnalysisRun) -> dict:
     """
     stages = list(RunStage.values)
     current = stages.index(run.stage) if run.stage in stages else -1
-    labels = [_LAST_STAGES.get(run.analysis, stage.label) if stage == RunStage.WRITING else stage.label for stage in RunStage]
+    labels = [
+        _LAST_STAGES.get(run.analysis, stage.label) if stage == RunStage.WRITING else stage.label
+        for stage in RunStage
+    ]
     return {
-        "waiting_reason": run_waiting_reason(run), "silence_warning": _silence_warning(run),
-        "progress": _progress(run, current), "max_progress": 100 * len(stages),
-        "stages": [(label, "past" if i < current else "present" if i == current else "next")
-                   for i, label in enumerate(labels)],
+        "waiting_reason": run_waiting_reason(run),
+        "silence_warning": _silence_warning(run),
+        "progress": _progress(run, current),
+        "max_progress": 100 * len(stages),
+        "stages": [
+            (label, "past" if i < current else "present" if i == current else "next")
+            for i, label in enumerate(labels)
+        ],
         "is_cancelling": run.cancel_requested_at is not None and not run.is_finished,
     }
 
@@ -102,8 +120,10 @@ def _silence_warning(run: AnalysisRun) -> str:
     silent = run_silent_seconds(run)
     if silent is None or silent < SILENT_AFTER_SECONDS:
         return ""
-    return (f"The worker has not responded for {silent:,} s. If it has stopped, the run restarts within "
-            f"{settings.RUN_LOST_AFTER_SECONDS:,} s of its last response, or sooner.")
+    return (
+        f"The worker has not responded for {silent:,} s. If it has stopped, the run restarts within "
+        f"{settings.RUN_LOST_AFTER_SECONDS:,} s of its last response, or sooner."
+    )
 
 
 def _progress(run: AnalysisRun, stage: int) -> int:

@@ -1,9 +1,10 @@
 """Request, claim, close and cancel runs.
 
-A run moves from waiting to running, and from there to done, failed or cancelled. `analytics.runs.recovery` moves a run back to
-waiting when its worker died.
-INVARIANT: every move is one UPDATE with a condition on the old state and, for a running run, on the claim of the executing
-process. So a message that arrives twice changes nothing, and a process that has lost its run changes nothing.
+A run moves from waiting to running, and from there to done, failed or cancelled. `analytics.runs.recovery`
+moves a run back to waiting when its worker died.
+INVARIANT: every move is one UPDATE with a condition on the old state and, for a running run, on the claim of
+the executing process. So a message that arrives twice changes nothing, and a process that has lost its run
+changes nothing.
 """
 
 import logging
@@ -28,7 +29,14 @@ from analytics.runs.processes import this_process
 from analytics.storage_identity import storage_identity
 from grants.changes.authority import administrator_transaction
 from grants.effects.changes import GenerationChange
-from grants.effects.single_changes import Deletion, Removal, SingleChange, UnknownChange, capability_to_make, change_as_text
+from grants.effects.single_changes import (
+    Deletion,
+    Removal,
+    SingleChange,
+    UnknownChange,
+    capability_to_make,
+    change_as_text,
+)
 from grants.errors import PlanError
 from grants.journal import Author, Change, append_to_journal
 from grants.models import Plan
@@ -39,24 +47,45 @@ from grants.roles.capabilities import Capability
 logger = logging.getLogger(__name__)
 
 
-def request_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False,
-                author: Author | None = None) -> AnalysisRun:
+def request_run(
+    *,
+    analysis: str,
+    options: Mapping[str, str],
+    requested_by,
+    is_scheduled: bool = False,
+    author: Author | None = None,
+) -> AnalysisRun:
     """Store a waiting run and send it to the worker when the transaction commits.
 
-    author: the author of the journal line; None for the first run of an analysis, which has no line.
-    Raise AnalysisError for an unknown analysis or invalid options, NotAdministrator if the author may not write.
+    author: the author of the journal line; None for the first run of an analysis, which has no line. Raise
+    AnalysisError for an unknown analysis or invalid options, NotAdministrator if the author may not write.
     """
     known_analysis = analysis_by_name(analysis)
-    return store_run(analysis=known_analysis.name, options=validated_options(known_analysis, options), requested_by=requested_by,
-                     is_scheduled=is_scheduled, author=author)
+    return store_run(
+        analysis=known_analysis.name,
+        options=validated_options(known_analysis, options),
+        requested_by=requested_by,
+        is_scheduled=is_scheduled,
+        author=author,
+    )
 
 
-def store_run(*, analysis: str, options: Mapping[str, str], requested_by, is_scheduled: bool = False,
-              author: Author | None = None, capability: Capability = Capability.RUN_ANALYSES) -> AnalysisRun:
-    """Store a waiting run with valid options; see `request_run`. capability: what the author must be allowed to do."""
+def store_run(
+    *,
+    analysis: str,
+    options: Mapping[str, str],
+    requested_by,
+    is_scheduled: bool = False,
+    author: Author | None = None,
+    capability: Capability = Capability.RUN_ANALYSES,
+) -> AnalysisRun:
+    """Store a waiting run with valid options; see `request_run`. capability: what the author must be allowed
+    to do.
+    """
     with administrator_transaction(author, capability=capability) if author else nullcontext() as head:
         run = AnalysisRun.objects.create(
-            analysis=analysis, options=dict(options), requested_by=requested_by, is_scheduled=is_scheduled)
+            analysis=analysis, options=dict(options), requested_by=requested_by, is_scheduled=is_scheduled
+        )
         if author:
             append_to_journal(head, [Change("run-start", detail=_run_text(run))], author=author)
         transaction.on_commit(lambda: send_run(run))
@@ -64,9 +93,11 @@ def store_run(*, analysis: str, options: Mapping[str, str], requested_by, is_sch
 
 
 def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, requested_by) -> AnalysisRun:
-    """Request the run that computes the effect of a proposed plan. Return the run that is waiting or running already, if any.
+    """Request the run that computes the effect of a proposed plan. Return the run that is waiting or running
+    already, if any.
 
-    generation: by default, the one for which the plan was created. Raise PlanError, NotAdministrator or UnknownGeneration.
+    generation: by default, the one for which the plan was created. Raise PlanError, NotAdministrator or
+    UnknownGeneration.
     """
     if not plan.is_proposed:
         raise PlanError(f"{plan} was {plan.state}: the effect is computed for plans that can be applied")
@@ -74,28 +105,46 @@ def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, req
     run = latest_plan_run(plan, generation)
     if run is not None and not run.is_finished:
         return run
-    return store_run(analysis=PLAN_EFFECT, options={"plan": str(plan.pk), "generation": generation}, requested_by=requested_by,
-                     author=author, capability=Capability.CHANGE_GRANTS)
+    return store_run(
+        analysis=PLAN_EFFECT,
+        options={"plan": str(plan.pk), "generation": generation},
+        requested_by=requested_by,
+        author=author,
+        capability=Capability.CHANGE_GRANTS,
+    )
 
 
-def request_change_effect(*, changes: Sequence[SingleChange], generation: str, author: Author, requested_by) -> AnalysisRun:
-    """Request the run that computes the effect of single changes. Return the run that is waiting or running already, if any.
+def request_change_effect(
+    *, changes: Sequence[SingleChange], generation: str, author: Author, requested_by
+) -> AnalysisRun:
+    """Request the run that computes the effect of single changes. Return the run that is waiting or running
+    already, if any.
 
-    generation: a name. Raise UnknownChange for changes that cannot be evaluated together, because the effect would depend on
-    their order; NotAdministrator.
+    generation: a name. Raise UnknownChange for changes that cannot be evaluated together, because the effect
+    would depend on their order; NotAdministrator.
     """
-    if len(changes) > 1 and any(isinstance(change, Deletion | Removal | GenerationChange) for change in changes):
-        raise UnknownChange("deletions, removals and another active generation are evaluated without other changes")
+    if len(changes) > 1 and any(
+        isinstance(change, Deletion | Removal | GenerationChange) for change in changes
+    ):
+        raise UnknownChange(
+            "deletions, removals and another active generation are evaluated without other changes"
+        )
     options = change_effect_options([change_as_text(change) for change in changes], generation)
     run = newest_run(CHANGE_EFFECT, options)
     if run is not None and not run.is_finished:
         return run
-    return store_run(analysis=CHANGE_EFFECT, options=options, requested_by=requested_by,
-                     author=author, capability=capability_to_make(changes[0]))
+    return store_run(
+        analysis=CHANGE_EFFECT,
+        options=options,
+        requested_by=requested_by,
+        author=author,
+        capability=capability_to_make(changes[0]),
+    )
 
 
 def request_review_items(campaign: Campaign, *, is_retry: bool = False) -> AnalysisRun:
-    """Return the run that computes the items of a review, and request it if there is none. It has no journal line.
+    """Return the run that computes the items of a review, and request it if there is none. It has no journal
+    line.
 
     is_retry: request another run, because the one before it failed.
     """
@@ -103,7 +152,9 @@ def request_review_items(campaign: Campaign, *, is_retry: bool = False) -> Analy
         # two messages about the same review must not request two runs
         Campaign.objects.select_for_update().get(pk=campaign.pk)
         run = None if is_retry else items_run(campaign)
-        return run or store_run(analysis=REVIEW_ITEMS, options={"review": str(campaign.pk)}, requested_by=None)
+        return run or store_run(
+            analysis=REVIEW_ITEMS, options={"review": str(campaign.pk)}, requested_by=None
+        )
 
 
 def _run_text(run: AnalysisRun) -> str:
@@ -136,10 +187,11 @@ def send_to_worker(task: str, row: Model) -> bool:
 
 
 def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
-    """Cancel a waiting run at once, and a running run within seconds. Return False if the run was already finished.
+    """Cancel a waiting run at once, and a running run within seconds. Return False if the run was already
+    finished.
 
-    author: the author of the journal line; without an author, no line is written. Raise NotAdministrator if the author may not
-    write.
+    author: the author of the journal line; without an author, no line is written. Raise NotAdministrator if
+    the author may not write.
     """
     if author is None:
         return _cancel_unfinished_run(run)
@@ -154,10 +206,13 @@ def _cancel_unfinished_run(run: AnalysisRun) -> bool:
     """Cancel in one statement, so that a run that is claimed or requeued at the same moment is cancelled too."""
     now, is_waiting = timezone.now(), Q(state=RunState.WAITING)
     unfinished = AnalysisRun.objects.filter(pk=run.pk, state__in=(RunState.WAITING, RunState.RUNNING))
-    return bool(unfinished.update(
-        state=Case(When(is_waiting, then=Value(RunState.CANCELLED)), default=F("state")),
-        finished_at=Case(When(is_waiting, then=Value(now)), default=F("finished_at")), cancel_requested_at=now,
-    ))
+    return bool(
+        unfinished.update(
+            state=Case(When(is_waiting, then=Value(RunState.CANCELLED)), default=F("state")),
+            finished_at=Case(When(is_waiting, then=Value(now)), default=F("finished_at")),
+            cancel_requested_at=now,
+        )
+    )
 
 
 def new_claim() -> str:
@@ -165,27 +220,39 @@ def new_claim() -> str:
 
 
 def claim_run(run_id: int, claim: str = "") -> AnalysisRun | None:
-    """Move a waiting run to running for this process. Return None when the run is not waiting. Runs two statements.
+    """Move a waiting run to running for this process. Return None when the run is not waiting. Runs two
+    statements.
 
     claim: from `new_claim`, if the call may be repeated after a lost connection.
     """
     now, claim = timezone.now(), claim or new_claim()
     AnalysisRun.objects.filter(pk=run_id, state=RunState.WAITING).update(
-        state=RunState.RUNNING, claim=claim, attempt=F("attempt") + 1, started_at=now, heartbeat_at=now,
-        stage="", tasks_done=0, tasks_total=0, error="", process=this_process(),
+        state=RunState.RUNNING,
+        claim=claim,
+        attempt=F("attempt") + 1,
+        started_at=now,
+        heartbeat_at=now,
+        stage="",
+        tasks_done=0,
+        tasks_total=0,
+        error="",
+        process=this_process(),
     )
     return AnalysisRun.objects.filter(pk=run_id, state=RunState.RUNNING, claim=claim).first()
 
 
 def claimed_runs(run: AnalysisRun):
-    """Return a queryset of this run, if it still has the claim of `run`; empty after another process has claimed it."""
+    """Return a queryset of this run, if it still has the claim of `run`; empty after another process has
+    claimed it.
+    """
     return AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
 
 
 def close_run(run: AnalysisRun, state: RunState, **fields) -> bool:
     """Record how a claimed run ended. Return False when the claim is no longer valid. Runs one statement.
 
-    A call that is repeated after a lost connection may find that the first one was successful, with a second statement.
+    A call that is repeated after a lost connection may find that the first one was successful, with a second
+    statement.
     """
     if claimed_runs(run).update(state=state, finished_at=timezone.now(), claim="", **fields):
         return True
@@ -195,6 +262,7 @@ def close_run(run: AnalysisRun, state: RunState, **fields) -> bool:
 def attempt_folder(run: AnalysisRun) -> str:
     """Return the result folder of the run's current attempt, below SNAPSHOT_URI.
 
-    Each attempt has a separate folder, so that the process of a requeued attempt cannot write into the next attempt's folder.
+    Each attempt has a separate folder, so that the process of a requeued attempt cannot write into the next
+    attempt's folder.
     """
     return f"results/{storage_identity()}/run-{run.pk}-{run.attempt}"

@@ -1,7 +1,9 @@
 """Two threads that supervise a run.
 
-One updates the heartbeat, and ends the run when it is cancelled, lost or too slow. It works without the database and without
-Spark: it connects again after a lost connection, and kills a Java process that does not answer. The other one talks to Spark.
+One updates the heartbeat, and ends the run when it is cancelled, lost or too slow. It works without the
+database and without
+Spark: it connects again after a lost connection, and kills a Java process that does not answer. The other one
+talks to Spark.
 """
 
 import logging
@@ -54,7 +56,9 @@ class RunWatch:
         self._started, self._ending_since = time.monotonic(), 0.0
         self._executing_thread = threading.get_ident()
         self._thread = threading.Thread(target=self._poll_until_stopped, name=f"watch of {run}", daemon=True)
-        self._spark_thread = threading.Thread(target=self._poll_spark_until_stopped, name=f"Spark jobs of {run}", daemon=True)
+        self._spark_thread = threading.Thread(
+            target=self._poll_spark_until_stopped, name=f"Spark jobs of {run}", daemon=True
+        )
         self.ending: Exception | None = None
 
     def __enter__(self) -> "RunWatch":
@@ -69,7 +73,9 @@ class RunWatch:
         self._spark_thread.join(POLL_SECONDS)
 
     def begin_stage(self, stage: RunStage) -> None:
-        retry_database(lambda: self._claimed.update(stage=stage, heartbeat_at=timezone.now()), check=self.check)
+        retry_database(
+            lambda: self._claimed.update(stage=stage, heartbeat_at=timezone.now()), check=self.check
+        )
         self.check()
 
     def check(self) -> None:
@@ -113,7 +119,10 @@ class RunWatch:
             self._set_ending(RunLost(f"{self._name} was claimed by another process"))
 
     def _set_ending(self, ending: Exception) -> None:
-        """Store why the run ends. Only RunLost replaces an earlier reason: a run that timed out may turn out to be lost."""
+        """Store why the run ends.
+
+        Only RunLost replaces an earlier reason: a run that timed out may turn out to be lost.
+        """
         if self.ending is None:
             self._ending_since = time.monotonic()
         if self.ending is None or isinstance(ending, RunLost):
@@ -133,7 +142,10 @@ class RunWatch:
                 logger.warning("The progress of %s is unknown: %s", self._name, error)
 
     def _count_tasks(self, context: SparkContext) -> tuple[int, int]:
-        """Return (finished tasks, known tasks) of all jobs so far. Spark adds tasks when it plans later stages."""
+        """Return (finished tasks, known tasks) of all jobs so far.
+
+        Spark adds tasks when it plans later stages.
+        """
         tracker = context.statusTracker()
         done = total = 0
         for job_id in tracker.getJobIdsForGroup(self._group):

@@ -1,7 +1,8 @@
-"""The manifest of a snapshot: its files with their rows, sizes and modification times, its revision and its schema version.
+"""The manifest of a snapshot: its files with their rows, sizes and modification times, its revision and its
+schema version.
 
-It is written last and deleted first, so a snapshot without a manifest is incomplete. Verification takes one listing of the
-snapshot and opens only the manifest.
+It is written last and deleted first, so a snapshot without a manifest is incomplete. Verification takes one
+listing of the snapshot and opens only the manifest.
 """
 
 import hashlib
@@ -22,14 +23,17 @@ from analytics.tables import SNAPSHOT_TABLES
 
 LEASE_PREFIX = "_LEASE-"
 PURPOSE = "snapshot manifest"
-# Increase it if the rows of a table get another meaning. A change of columns changes SCHEMA_VERSION by itself.
+# Increase it if the rows of a table get another meaning. A change of columns changes SCHEMA_VERSION by
+# itself.
 _MEANING = 1
 SCHEMA_VERSION = f"{_MEANING}-{hashlib.sha256(repr(SNAPSHOT_TABLES).encode()).hexdigest()[:16]}"
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotFile:
-    """One Parquet file. path: within the snapshot. changed_ns: its modification time, if the storage knows it."""
+    """One Parquet file. path: within the snapshot. changed_ns: its modification time, if the storage knows
+    it.
+    """
 
     path: str
     rows: int
@@ -40,15 +44,23 @@ class SnapshotFile:
 def write_snapshot_manifest(
     filesystem: FileSystem, folder: str, revision: int, rows_by_path: Mapping[str, int]
 ) -> tuple[SnapshotFile, ...]:
-    """Write the manifest of a complete snapshot and return its files. rows_by_path: by path within the snapshot. One listing."""
+    """Write the manifest of a complete snapshot and return its files. rows_by_path: by path within the
+    snapshot.
+
+    One listing.
+    """
     files = []
     for info in _stored_files(filesystem, folder):
         path = info.path.removeprefix(f"{folder}/")
         files.append(SnapshotFile(path, rows_by_path[path], info.size, info.mtime_ns))
     if missing := rows_by_path.keys() - {file.path for file in files}:
         raise OSError(f"{folder}/{min(missing)} is missing after it was written")
-    contents = {"snapshot": _name_of(folder), "revision": revision, "schema": SCHEMA_VERSION,
-                "files": [asdict(file) for file in sorted(files, key=lambda file: file.path)]}
+    contents = {
+        "snapshot": _name_of(folder),
+        "revision": revision,
+        "schema": SCHEMA_VERSION,
+        "files": [asdict(file) for file in sorted(files, key=lambda file: file.path)],
+    }
     write_manifest_file(filesystem, folder, signed_manifest(PURPOSE, contents))
     return _files_of(contents)
 
@@ -56,7 +68,8 @@ def write_snapshot_manifest(
 def verified_files(filesystem: FileSystem, folder: str, revision: int) -> tuple[SnapshotFile, ...]:
     """Return the files of a snapshot after comparing the manifest with the storage.
 
-    Raise ManifestError if it is not exactly the snapshot that was written, FileNotFoundError if it has no manifest.
+    Raise ManifestError if it is not exactly the snapshot that was written, FileNotFoundError if it has no
+    manifest.
     """
     contents = verified_contents(PURPOSE, read_manifest_file(filesystem, folder))
     if contents["schema"] != SCHEMA_VERSION:
@@ -68,10 +81,13 @@ def verified_files(filesystem: FileSystem, folder: str, revision: int) -> tuple[
     return files
 
 
-def check_files(filesystem: FileSystem, folder: str, files: Iterable[SnapshotFile], *, ignore_times: bool = False) -> None:
+def check_files(
+    filesystem: FileSystem, folder: str, files: Iterable[SnapshotFile], *, ignore_times: bool = False
+) -> None:
     """Raise ManifestError unless the folder contains exactly these files. One listing; opens no file.
 
-    ignore_times: for a snapshot in use. Some network file systems correct the time of a file after it was written.
+    ignore_times: for a snapshot in use. Some network file systems correct the time of a file after it was
+    written.
     """
     expected = {file.path: file for file in files}
     for info in _stored_files(filesystem, folder):
@@ -88,10 +104,18 @@ def check_files(filesystem: FileSystem, folder: str, files: Iterable[SnapshotFil
 
 
 def _stored_files(filesystem: FileSystem, folder: str) -> list[FileInfo]:
-    """Return all files of a snapshot but its manifest and its leases. Files that Spark does not read are skipped too."""
+    """Return all files of a snapshot but its manifest and its leases.
+
+    Files that Spark does not read are skipped too.
+    """
     infos = filesystem.get_file_info(FileSelector(folder, allow_not_found=True, recursive=True))
-    return [info for info in infos if info.type == FileType.File and not info.base_name.startswith((".", LEASE_PREFIX))
-            and info.path != f"{folder}/{MANIFEST_NAME}"]
+    return [
+        info
+        for info in infos
+        if info.type == FileType.File
+        and not info.base_name.startswith((".", LEASE_PREFIX))
+        and info.path != f"{folder}/{MANIFEST_NAME}"
+    ]
 
 
 def _files_of(contents: Mapping) -> tuple[SnapshotFile, ...]:

@@ -17,8 +17,14 @@ BLOCK_BYTES = 8_000_000
 ROWS_PER_FILE = 500_000
 
 
-def write_rows(filesystem: FileSystem, folder: str, name: str, schema: pa.Schema, parts: Iterable[QuerySet],
-               check: Callable[[], None]) -> dict[str, int]:
+def write_rows(
+    filesystem: FileSystem,
+    folder: str,
+    name: str,
+    schema: pa.Schema,
+    parts: Iterable[QuerySet],
+    check: Callable[[], None],
+) -> dict[str, int]:
     """Write the rows of querysets as several files in `folder/name`, so that Spark reads them in parallel.
 
     The querysets return values in the order of the schema. Without rows, there is one file without rows.
@@ -68,7 +74,10 @@ def _fetch_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch
 def _copy_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Read rows with COPY as CSV, which is several times as fast as creating Python objects."""
     statement = psycopg.ClientCursor(connection.connection).mogrify(*rows.query.sql_with_params())
-    with connection.cursor() as cursor, cursor.copy(f"COPY ({statement}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')") as copy:
+    with (
+        connection.cursor() as cursor,
+        cursor.copy(f"COPY ({statement}) TO STDOUT (FORMAT csv, ENCODING 'UTF8')") as copy,
+    ):
         try:
             for batch in _read_csv(_CopyFile(copy), schema):
                 for first in range(0, batch.num_rows, ROWS_PER_GROUP):
@@ -79,12 +88,20 @@ def _copy_batches(rows: QuerySet, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 def _read_csv(file: io.RawIOBase, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    # PostgreSQL writes null as an empty field, an empty string as two quotation marks, and a boolean as one letter
+    # PostgreSQL writes null as an empty field, an empty string as two quotation marks, and a boolean as one
+    # letter
     return pa.csv.open_csv(
-        file, read_options=pa.csv.ReadOptions(column_names=schema.names, block_size=BLOCK_BYTES),
+        file,
+        read_options=pa.csv.ReadOptions(column_names=schema.names, block_size=BLOCK_BYTES),
         parse_options=pa.csv.ParseOptions(newlines_in_values=True),
-        convert_options=pa.csv.ConvertOptions(column_types=schema, null_values=[""], strings_can_be_null=True,
-                                              quoted_strings_can_be_null=False, true_values=["t"], false_values=["f"]),
+        convert_options=pa.csv.ConvertOptions(
+            column_types=schema,
+            null_values=[""],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            true_values=["t"],
+            false_values=["f"],
+        ),
     )
 
 

@@ -1,12 +1,15 @@
 """Copy the database to Parquet at one consistent revision.
 
-A snapshot is a folder `<identity>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain is the start of a
-hash that covers the journal, so that a database with a replaced history does not reuse an older snapshot, and the last time at
-which a grant or membership began or ended. A snapshot contains only the grants and memberships that are in force.
-INVARIANT: the manifest is written last and deleted first, a snapshot without it is never read, and a complete snapshot does not
-change. A snapshot is verified against its manifest before it is read, and its file names and sizes are compared again afterwards.
-INVARIANT: a snapshot in use contains a lease file and is not deleted. A reader first creates its lease and then reads the
-manifest; the cleaner first deletes the manifest and then looks for leases. So one of them notices the other.
+A snapshot is a folder `<identity>/revision=<20 digits>-<chain>-<token>` with one folder per table. The chain
+is the start of a hash that covers the journal, so that a database with a replaced history does not reuse an
+older snapshot, and the last time at which a grant or membership began or ended. A snapshot contains only the
+grants and memberships that are in force.
+INVARIANT: the manifest is written last and deleted first, a snapshot without it is never read, and a complete
+snapshot does not change. A snapshot is verified against its manifest before it is read, and its file names
+and sizes are compared again afterwards.
+INVARIANT: a snapshot in use contains a lease file and is not deleted. A reader first creates its lease and
+then reads the manifest; the cleaner first deletes the manifest and then looks for leases. So one of them
+notices the other.
 """
 
 import hashlib
@@ -25,7 +28,13 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 
 from analytics.arrow import arrow_schema
 from analytics.manifests import MANIFEST_NAME, ManifestError, has_signing_key
-from analytics.snapshots.manifest import LEASE_PREFIX, SnapshotFile, check_files, verified_files, write_snapshot_manifest
+from analytics.snapshots.manifest import (
+    LEASE_PREFIX,
+    SnapshotFile,
+    check_files,
+    verified_files,
+    write_snapshot_manifest,
+)
 from analytics.snapshots.parquet import write_rows
 from analytics.storage import (
     StorageError,
@@ -40,7 +49,15 @@ from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS, Table
 from entities.models import Entity
 from grants.grant_attributes import GrantAttributes
 from grants.journal import RUN_ACTIONS
-from grants.models import GroupGrant, JournalHead, JournalLine, User, UserGrant, clear_permission_ids, permission_ids
+from grants.models import (
+    GroupGrant,
+    JournalHead,
+    JournalLine,
+    User,
+    UserGrant,
+    clear_permission_ids,
+    permission_ids,
+)
 from grants.policies.times import format_time
 from grants.querysets import effective_memberships
 from grants.validity import at_time, in_force, last_change_of_time
@@ -82,8 +99,11 @@ class Snapshot:
 
 
 @contextmanager
-def lease_snapshot(*, check: Callable[[], None] = lambda: None, read: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
-    """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is no intact one.
+def lease_snapshot(
+    *, check: Callable[[], None] = lambda: None, read: Callable[[], None] = lambda: None
+) -> Iterator[Snapshot]:
+    """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is no
+    intact one.
 
     check: called between batches of rows; its exceptions end the writing.
     read: called in a transaction that reads the same state of the database, at the same time (`at_time`).
@@ -107,15 +127,20 @@ def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
     try:
         check_files(filesystem, snapshot.path, snapshot.files, ignore_times=True)
     except OSError as error:
-        raise StorageError(f"The snapshot could not be verified after it was read ({error}). Run the analysis again.") from error
+        raise StorageError(
+            f"The snapshot could not be verified after it was read ({error}). Run the analysis again."
+        ) from error
     except ManifestError as error:
         _invalidate(filesystem, snapshot.path)
-        raise StorageError(f"The snapshot was changed outside the console while it was read ({error}), so the result would be "
-                           f"wrong. Run the analysis again.") from None
+        raise StorageError(
+            f"The snapshot was changed outside the console while it was read ({error}), so the result would be "
+            f"wrong. Run the analysis again."
+        ) from None
 
 
-def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None],
-                  read: Callable[[], None]) -> tuple[Snapshot, str]:
+def _lease_newest(
+    filesystem: FileSystem, folder: str, check: Callable[[], None], read: Callable[[], None]
+) -> tuple[Snapshot, str]:
     """Return a snapshot of the newest revision and the path of its lease. read: see `lease_snapshot`."""
     with consistent_read(), at_time() as at:
         read()
@@ -146,14 +171,19 @@ def _data_head() -> JournalHead | JournalLine:
     """Return the newest journal line that is not about a run. Lines about runs do not change the data."""
     head = JournalHead.objects.filter(pk=1).first() or JournalHead()
     if JournalLine.objects.filter(revision=head.revision, action__in=RUN_ACTIONS).exists():
-        return JournalLine.objects.exclude(action__in=RUN_ACTIONS).order_by("-revision").first() or JournalHead()
+        return (
+            JournalLine.objects.exclude(action__in=RUN_ACTIONS).order_by("-revision").first() or JournalHead()
+        )
     return head
 
 
-def _lease_intact(filesystem: FileSystem, path: str, revision: int, at: datetime) -> tuple[Snapshot, str] | None:
+def _lease_intact(
+    filesystem: FileSystem, path: str, revision: int, at: datetime
+) -> tuple[Snapshot, str] | None:
     """Lease a stored snapshot and verify it. Return None if it is incomplete, or was deleted in the meantime.
 
-    Raise ManifestError if it is damaged; then it is never used again. Without a journal key, no snapshot can be verified.
+    Raise ManifestError if it is damaged; then it is never used again. Without a journal key, no snapshot can
+    be verified.
     """
     if not has_signing_key() or not filesystem.get_file_info(f"{path}/{MANIFEST_NAME}").is_file:
         return None
@@ -199,7 +229,8 @@ def consistent_read() -> Iterator[None]:
     """Open a transaction that reads one state of the database and does not block writers."""
     if connection.vendor == "sqlite":
         connection.ensure_connection()
-        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the WAL
+        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the
+        # WAL
         mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
         try:
             with transaction.atomic(durable=True):
@@ -230,19 +261,30 @@ def _write_snapshot(
 
 
 def _table_rows() -> Iterator[tuple[Table, tuple[QuerySet, ...]]]:
-    """Yield each table with the querysets of its rows at the time of the question, with values in the order of the columns."""
+    """Yield each table with the querysets of its rows at the time of the question, with values in the order
+    of the columns.
+    """
     yield ENTITIES, (Entity.objects.values_list(*ENTITIES.column_names),)
     yield USERS, (User.objects.active_principals().values_list("id", "username"),)
     yield GROUPS, (Group.objects.values_list("id", "name"),)
     yield MEMBERSHIPS, (effective_memberships().values_list("user_id", "group_id"),)
     # the database may have been restored since this process read the keys
     clear_permission_ids()
-    privilege = Case(*(When(permission_id=pk, then=Value(privilege.value)) for privilege, pk in permission_ids().items()),
-                     output_field=CharField())
-    yield GRANTS, tuple(
-        model.objects.filter(**in_force()).annotate(kind=Value(kind), privilege_name=privilege).order_by()
-        .values_list("kind", f"{kind}_id", "content_object_id", "privilege_name", *GrantAttributes._fields)
-        for kind, model in (("user", UserGrant), ("group", GroupGrant))
+    privilege = Case(
+        *(When(permission_id=pk, then=Value(privilege.value)) for privilege, pk in permission_ids().items()),
+        output_field=CharField(),
+    )
+    yield (
+        GRANTS,
+        tuple(
+            model.objects.filter(**in_force())
+            .annotate(kind=Value(kind), privilege_name=privilege)
+            .order_by()
+            .values_list(
+                "kind", f"{kind}_id", "content_object_id", "privilege_name", *GrantAttributes._fields
+            )
+            for kind, model in (("user", UserGrant), ("group", GroupGrant))
+        ),
     )
 
 
@@ -261,8 +303,11 @@ def delete_old_snapshots(filesystem: FileSystem, folder: str) -> None:
     names = [name for name in folder_names(filesystem, folder) if name.startswith("revision=")]
     manifests = filesystem.get_file_info([f"{folder}/{name}/{MANIFEST_NAME}" for name in names])
     # by time, not by revision, because a restored or emptied database starts again at a lower revision
-    written_at = {name: manifest.mtime or datetime.now(UTC)
-                  for name, manifest in zip(names, manifests, strict=True) if manifest.is_file}
+    written_at = {
+        name: manifest.mtime or datetime.now(UTC)
+        for name, manifest in zip(names, manifests, strict=True)
+        if manifest.is_file
+    }
     kept = sorted(written_at, key=written_at.get)[-settings.SNAPSHOTS_KEPT :]
     for name in names:
         path = f"{folder}/{name}"

@@ -1,4 +1,6 @@
-"""Functions on Arrow batches that run in Python workers: their type, their batch sizes, and what several of them use."""
+"""Functions on Arrow batches that run in Python workers: their type, their batch sizes, and what several of
+them use.
+"""
 
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -31,7 +33,8 @@ def group_rows(batches: Iterable[pa.RecordBatch], column: str) -> dict[int, list
 def packed_column(numbers: np.ndarray | None) -> pa.Array:
     """Return a binary column with one value, which contains all these integers; null if `numbers` is None.
 
-    The value begins with the type code of the smallest sufficient numpy type; the numbers follow in that type.
+    The value begins with the type code of the smallest sufficient numpy type; the numbers follow in that
+    type.
     """
     if numbers is None:
         return pa.nulls(1, pa.binary())

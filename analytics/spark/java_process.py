@@ -1,4 +1,6 @@
-"""The Java process that PySpark launches, also before it answers: PySpark keeps the handle only of a process that answered."""
+"""The Java process that PySpark launches, also before it answers: PySpark keeps the handle only of a process
+that answered.
+"""
 
 import subprocess
 from collections.abc import Iterator

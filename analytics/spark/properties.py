@@ -1,4 +1,6 @@
-"""Pass settings to Spark in a file, because the arguments of a process are visible to all users of the machine."""
+"""Pass settings to Spark in a file, because the arguments of a process are visible to all users of the
+machine.
+"""
 
 import os
 import shlex
@@ -17,10 +19,17 @@ def write_properties(path: Path, settings: Mapping[str, str]) -> None:
 
 
 def _escape(text: str) -> str:
-    """Escape the characters with a meaning in a properties file, and all characters outside of printable ASCII."""
+    """Escape the characters with a meaning in a properties file, and all characters outside of printable
+    ASCII.
+    """
     return "".join(
-        f"\\{character}" if character in "\\=:#! " else character if " " < character < "\x7f" else _unicode_escapes(character)
-        for character in text)
+        f"\\{character}"
+        if character in "\\=:#! "
+        else character
+        if " " < character < "\x7f"
+        else _unicode_escapes(character)
+        for character in text
+    )
 
 
 def _unicode_escapes(character: str) -> str:
@@ -32,7 +41,9 @@ def _unicode_escapes(character: str) -> str:
 def properties_argument(path: Path) -> Iterator[None]:
     """Let PySpark start Java with this properties file; the settings of spark-defaults.conf still apply."""
     previous = os.environ.get(_ARGUMENTS)
-    arguments = f"--load-spark-defaults --properties-file {shlex.quote(str(path))} {previous or 'pyspark-shell'}"
+    arguments = (
+        f"--load-spark-defaults --properties-file {shlex.quote(str(path))} {previous or 'pyspark-shell'}"
+    )
     os.environ[_ARGUMENTS] = arguments
     try:
         yield

@@ -33,18 +33,27 @@ def schema_of(table: Table) -> StructType:
 
 
 def read_table(spark: SparkSession, table: Table, uri: str) -> DataFrame:
-    """Return a stored table. The given schema makes it possible to read the folder of a table without rows."""
+    """Return a stored table.
+
+    The given schema makes it possible to read the folder of a table without rows.
+    """
     return spark.read.schema(schema_of(table)).parquet(uri)
 
 
 def read_snapshot(spark: SparkSession, uri: str, *, is_small: bool = False) -> Tables:
     """Return a snapshot. uri: the URI of the folder with one folder for each table. is_small: see `Tables`."""
     frames = {table.name: read_table(spark, table, f"{uri}/{table.name}") for table in SNAPSHOT_TABLES}
-    return Tables(**{name: frame.coalesce(1) if is_small else frame for name, frame in frames.items()}, is_small=is_small)
+    return Tables(
+        **{name: frame.coalesce(1) if is_small else frame for name, frame in frames.items()},
+        is_small=is_small,
+    )
 
 
 def write_table(rows: DataFrame | SortedTable, table: Table, uri: str) -> None:
-    """Write a table sorted by its key, and replace an existing table. The file names have the order of the key."""
+    """Write a table sorted by its key, and replace an existing table.
+
+    The file names have the order of the key.
+    """
     if isinstance(rows, SortedTable) and is_shared(uri):
         write_files(rows, uri)
         return

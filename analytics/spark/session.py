@@ -1,7 +1,8 @@
 """The Spark session of this process: built on first use, reused, and rebuilt if its Java process has died.
 
-INVARIANT: the session is never built before a fork, because a Java handle does not work in a forked process. A session that was
-inherited from another process is discarded but not stopped: only the process that built it may stop it.
+INVARIANT: the session is never built before a fork, because a Java handle does not work in a forked process.
+A session that was inherited from another process is discarded but not stopped: only the process that built it
+may stop it.
 """
 
 import os
@@ -38,8 +39,10 @@ _ONE_PARTITION = {
     "spark.sql.optimizer.disableHints": "true",
     "spark.sql.shuffle.partitions": "1",
 }
-_KILLED_MESSAGE = ("Spark's Java process was killed while Spark started; the usual reason is that the machine ran out of memory: "
-                   "free some, or lower SPARK_DRIVER_MEMORY.")
+_KILLED_MESSAGE = (
+    "Spark's Java process was killed while Spark started; the usual reason is that the machine ran out of memory: "
+    "free some, or lower SPARK_DRIVER_MEMORY."
+)
 
 _owner_pid: int | None = None
 _session: SparkSession | None = None
@@ -54,7 +57,8 @@ class SparkUnavailable(Exception):
 class SparkExited(SparkUnavailable):
     """The Java process ended while Spark started. Another attempt may succeed.
 
-    If the program that builds the command of Java is killed, Spark's script ends with the same status as for wrong settings.
+    If the program that builds the command of Java is killed, Spark's script ends with the same status as for
+    wrong settings.
     """
 
 
@@ -63,15 +67,20 @@ class SparkKilled(SparkExited):
 
 
 def spark_session(
-    *, master: str, memory: str, settings: Mapping[str, str] | None = None, patience_seconds: float = START_SECONDS,
+    *,
+    master: str,
+    memory: str,
+    settings: Mapping[str, str] | None = None,
+    patience_seconds: float = START_SECONDS,
     scratch_parent: str | Path = "",
 ) -> SparkSession:
     """Return the session of this process, or start one.
 
     memory: the memory of the driver, in Spark's notation (`2g`). settings: further Spark settings, by name.
-    scratch_parent: where the session creates a folder for its temporary files; by default the folder of the system.
-    Raise ScratchError if that fails, SparkExited if the Java process ends, and SparkUnavailable for any other reason, after at
-    most `patience_seconds`. A session that was partly started is stopped, so the next call can try again.
+    scratch_parent: where the session creates a folder for its temporary files; by default the folder of the
+    system. Raise ScratchError if that fails, SparkExited if the Java process ends, and SparkUnavailable for
+    any other reason, after at most `patience_seconds`. A session that was partly started is stopped, so the
+    next call can try again.
     """
     global _session, _owner_pid
     if _session is not None and _owner_pid == os.getpid() and is_alive(_session):
@@ -95,8 +104,10 @@ def spark_session(
         if was_killed:
             raise SparkKilled(_KILLED_MESSAGE) from error
         if "JAVA_GATEWAY_EXITED" in reason:
-            raise SparkExited(f"Spark did not start with SPARK_MASTER {master}: its Java process ended at once, because it was "
-                              f"killed or because its settings are wrong; the log of the worker has its message.") from error
+            raise SparkExited(
+                f"Spark did not start with SPARK_MASTER {master}: its Java process ended at once, because it was "
+                f"killed or because its settings are wrong; the log of the worker has its message."
+            ) from error
         raise SparkUnavailable(f"Spark did not start with SPARK_MASTER {master}: {reason}") from error
     if not is_up:
         was_killed = java.was_killed()
@@ -109,7 +120,10 @@ def spark_session(
 
 
 def _check_master(master: str) -> None:
-    """Raise SparkUnavailable if no standalone master accepts a connection. Spark itself would retry for a minute."""
+    """Raise SparkUnavailable if no standalone master accepts a connection.
+
+    Spark itself would retry for a minute.
+    """
     if not master.startswith("spark://"):
         return
     faults = []
@@ -120,18 +134,23 @@ def _check_master(master: str) -> None:
                 return
         except (OSError, ValueError, OverflowError) as error:
             faults.append(f"{address}: {getattr(error, 'strerror', None) or error}")
-    raise SparkUnavailable(f"The Spark master at SPARK_MASTER {master} does not answer ({'; '.join(faults)}): start it, or "
-                           f"point SPARK_MASTER at another.")
+    raise SparkUnavailable(
+        f"The Spark master at SPARK_MASTER {master} does not answer ({'; '.join(faults)}): start it, or "
+        f"point SPARK_MASTER at another."
+    )
 
 
 def _no_answer_message(master: str, seconds: float) -> str:
-    return (f"The Spark master at SPARK_MASTER {master} did not accept this console within {seconds:,.0f} s: check whether it "
-            f"works and has free workers, or point SPARK_MASTER at another.")
+    return (
+        f"The Spark master at SPARK_MASTER {master} did not accept this console within {seconds:,.0f} s: check whether it "
+        f"works and has free workers, or point SPARK_MASTER at another."
+    )
 
 
 @contextmanager
 def _kill_java_after(seconds: float, java: LaunchedJava) -> Iterator[Callable[[], bool]]:
-    """Kill the Java process if the block takes longer. The thread in the block cannot do it, because it waits for that process.
+    """Kill the Java process if the block takes longer. The thread in the block cannot do it, because it waits
+    for that process.
 
     Yield a function that tells whether the time has passed.
     """
@@ -162,7 +181,9 @@ def kill_java() -> None:
 
 
 def session_for_small_tenant(session: SparkSession) -> SparkSession:
-    """Return a session of the same Spark with settings for a tenant so small that planning takes longer than the work."""
+    """Return a session of the same Spark with settings for a tenant so small that planning takes longer than
+    the work.
+    """
     small = session.newSession()
     for name, value in _ONE_PARTITION.items():
         small.conf.set(name, value)
@@ -193,7 +214,9 @@ def has_session_died() -> bool:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an exception's message; for an exception from Java, the first line of the Java message."""
+    """Return the first line of an exception's message; for an exception from Java, the first line of the Java
+    message.
+    """
     try:
         text = str(error.java_exception.toString()) if hasattr(error, "java_exception") else str(error)
     except (Py4JError, OSError):
@@ -228,7 +251,7 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         # Only the total time matters, not the length of a pause.
         "spark.driver.extraJavaOptions": f"-XX:+UseParallelGC -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} "
-                                         f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
+        f"-Dlog4j2.configurationFile={LOG_SETTINGS}",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.pyspark.python": os.environ["PYSPARK_PYTHON"],
         **_authentication(master),
@@ -249,8 +272,9 @@ def _defaults(master: str, memory: str, scratch: str) -> dict[str, str]:
 def _authentication(master: str) -> dict[str, str]:
     """Return the settings that authenticate and encrypt all connections between the processes of Spark.
 
-    Spark generates the secret of a local master, YARN and Kubernetes itself. A standalone master and its workers must know the
-    secret, so there SPARK_CONF sets `spark.authenticate` and `spark.authenticate.secret`.
+    Spark generates the secret of a local master, YARN and Kubernetes itself. A standalone master and its
+    workers must know the secret, so there SPARK_CONF sets `spark.authenticate` and
+    `spark.authenticate.secret`.
     """
     if master.startswith("spark://"):
         return {}
@@ -258,7 +282,9 @@ def _authentication(master: str) -> dict[str, str]:
 
 
 def _discard_session() -> None:
-    """Make PySpark launch a new Java process next time, by clearing the class attributes with the handles of the old one."""
+    """Make PySpark launch a new Java process next time, by clearing the class attributes with the handles of
+    the old one.
+    """
     global _session, _owner_pid, _scratch
     if _owner_pid == os.getpid():
         if SparkContext._gateway is not None:
@@ -273,7 +299,9 @@ def _discard_session() -> None:
 
 
 def _close_gateway(gateway: JavaGateway) -> None:
-    """Close the gateway and wait for its Java process, which ends when the pipe to its standard input is closed."""
+    """Close the gateway and wait for its Java process, which ends when the pipe to its standard input is
+    closed.
+    """
     process = gateway.proc
     with suppress(Py4JError, OSError):
         gateway.shutdown()

@@ -1,7 +1,8 @@
 """Tables with rows that Python workers build in the order of the key.
 
-If the workers and this process share a folder, the workers write the Parquet files themselves. Otherwise they return the rows to
-Spark, which converts each row to its own format and back; that is most of the cost of a large table.
+If the workers and this process share a folder, the workers write the Parquet files themselves. Otherwise they
+return the rows to Spark, which converts each row to its own format and back; that is most of the cost of a
+large table.
 """
 
 import os
@@ -59,7 +60,8 @@ def is_shared(uri: str) -> bool:
 
 
 def write_files(sorted_table: SortedTable, uri: str) -> None:
-    """Write the table in the workers, and its index. Replace an existing table. uri: a URI for which `is_shared` is true.
+    """Write the table in the workers, and its index. Replace an existing table. uri: a URI for which
+    `is_shared` is true.
 
     If a worker fails, the folder has no file that a reader would read.
     """
@@ -85,11 +87,13 @@ def write_files(sorted_table: SortedTable, uri: str) -> None:
 
 
 def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchFunction:
-    """Return a function that writes the rows of a partition and returns FILES; it does nothing if there are no rows.
+    """Return a function that writes the rows of a partition and returns FILES; it does nothing if there are
+    no rows.
 
-    first_key: the only column with statistics. The other columns are not sorted, so their statistics would not help a reader, and
-    they would double the time of writing.
+    first_key: the only column with statistics. The other columns are not sorted, so their statistics would
+    not help a reader, and they would double the time of writing.
     """
+
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         task = TaskContext.get()
         # A hidden file is not read, and no other attempt has the same name.
@@ -97,8 +101,13 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
         path = os.path.join(folder, name)
         for batch in rows(batches):
             try:
-                writer = writer or pq.ParquetWriter(path, batch.schema, store_schema=False, write_statistics=[first_key],
-                                                    dictionary_pagesize_limit=DICTIONARY_BYTES)
+                writer = writer or pq.ParquetWriter(
+                    path,
+                    batch.schema,
+                    store_schema=False,
+                    write_statistics=[first_key],
+                    dictionary_pagesize_limit=DICTIONARY_BYTES,
+                )
                 writer.write_batch(batch, row_group_size=max(1, batch.num_rows))
             except OSError as error:
                 # The error message for an open file does not contain its path.
@@ -106,20 +115,34 @@ def _write_partition(rows: BatchFunction, folder: str, first_key: str) -> BatchF
         if writer:
             writer.close()
             file = indexed_file(name, pq.read_metadata(path), first_key)
-            yield pa.record_batch({"part": pa.array([task.partitionId()], pa.int32()), "name": [name], "rows": [file.rows],
-                                   "least": pa.array([file.least], pa.string()),
-                                   "greatest": pa.array([file.greatest], pa.string())})
+            yield pa.record_batch(
+                {
+                    "part": pa.array([task.partitionId()], pa.int32()),
+                    "name": [name],
+                    "rows": [file.rows],
+                    "least": pa.array([file.least], pa.string()),
+                    "greatest": pa.array([file.greatest], pa.string()),
+                }
+            )
 
     return write
 
 
 def _without_dictionaries(rows: BatchFunction) -> BatchFunction:
-    """Return a function that builds the same rows without dictionary-encoded columns, in batches of BATCH_ROWS for Spark."""
+    """Return a function that builds the same rows without dictionary-encoded columns, in batches of
+    BATCH_ROWS for Spark.
+    """
+
     def build(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in rows(batches):
             for first in range(0, batch.num_rows, BATCH_ROWS):
                 columns = batch.slice(first, BATCH_ROWS).columns
-                yield pa.record_batch([column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-                                       for column in columns], names=batch.schema.names)
+                yield pa.record_batch(
+                    [
+                        column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+                        for column in columns
+                    ],
+                    names=batch.schema.names,
+                )
 
     return build

@@ -1,7 +1,8 @@
 """Offer an access request with a denial, as the AuthZEN access request profile (ARAP, a draft) describes.
 
-The offer is added only if `context.access_request` is true. It depends on the question alone, so it tells nothing about the
-resource. Its `evaluation_id` is signed, which binds a request to the denied question without storing it.
+The offer is added only if `context.access_request` is true. It depends on the question alone, so it tells
+nothing about the resource. Its `evaluation_id` is signed, which binds a request to the denied question
+without storing it.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -31,22 +32,36 @@ class ExpiredDenial(ValueError):
 
 
 def with_offers(caller: Caller, bodies: list, answers: list[dict]) -> list[dict]:
-    """Return the answers, with an offer in each denial of a question that opts in and that grants could permit."""
-    return [_with_offer(caller, body, answer) if _opts_in(body) and not answer["decision"] else answer
-            for body, answer in zip(bodies, answers, strict=True)]
+    """Return the answers, with an offer in each denial of a question that opts in and that grants could
+    permit.
+    """
+    return [
+        _with_offer(caller, body, answer) if _opts_in(body) and not answer["decision"] else answer
+        for body, answer in zip(bodies, answers, strict=True)
+    ]
 
 
 def is_requestable(question: Question, active_generation: str) -> bool:
     """Return whether grants to a user could permit the question in the active generation."""
     policy = question.policy
-    return (question.subject_type == "user" and policy is not None and policy.requirement is not None
-            and question.generation == active_generation)
+    return (
+        question.subject_type == "user"
+        and policy is not None
+        and policy.requirement is not None
+        and question.generation == active_generation
+    )
 
 
 def check_denial(evaluation_id: object, question: Question) -> None:
-    """Raise InvalidDenial unless the id belongs to a denial of this question; ExpiredDenial if the denial is too old."""
+    """Raise InvalidDenial unless the id belongs to a denial of this question; ExpiredDenial if the denial is
+    too old.
+    """
     try:
-        bound = signing.loads(evaluation_id, salt=SALT, max_age=VALID_FOR) if isinstance(evaluation_id, str) else None
+        bound = (
+            signing.loads(evaluation_id, salt=SALT, max_age=VALID_FOR)
+            if isinstance(evaluation_id, str)
+            else None
+        )
     except signing.SignatureExpired:
         raise ExpiredDenial("the denial has expired: ask again") from None
     except (signing.BadSignature, ValueError, UnicodeError):
@@ -70,13 +85,24 @@ def _with_offer(caller: Caller, body: dict, answer: dict) -> dict:
         return answer
     now = datetime.now(UTC)
     form = f"{reverse('request-new')}?{urlencode({'entity': str(question.target), 'operation': question.operation})}"
-    return answer | {"context": {
-        **answer.get("context", {}), "evaluation_id": signing.dumps(_identity(question), salt=SALT),
-        "evaluated_at": format_time(now), "reason": REASON,
-        "access_request": {
-            "endpoint": f"{settings.PUBLIC_URL}/{REQUEST_PATH}", "template": TEMPLATE, "expires_at": format_time(now + VALID_FOR),
-            "display": {"title": "Request access", "description": f"{question.operation} {question.target}"},
-            "form_url": f"{settings.PUBLIC_URL}{form}"}}}
+    return answer | {
+        "context": {
+            **answer.get("context", {}),
+            "evaluation_id": signing.dumps(_identity(question), salt=SALT),
+            "evaluated_at": format_time(now),
+            "reason": REASON,
+            "access_request": {
+                "endpoint": f"{settings.PUBLIC_URL}/{REQUEST_PATH}",
+                "template": TEMPLATE,
+                "expires_at": format_time(now + VALID_FOR),
+                "display": {
+                    "title": "Request access",
+                    "description": f"{question.operation} {question.target}",
+                },
+                "form_url": f"{settings.PUBLIC_URL}{form}",
+            },
+        }
+    }
 
 
 def _identity(question: Question) -> list:

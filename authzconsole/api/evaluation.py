@@ -71,21 +71,32 @@ def _answers_at_moments(caller: Caller, bodies: list) -> list[dict]:
             continue
         with caller_at(caller, moment, _targets(questions)) as caller_then:
             answers_then = _answers(caller_then, _questions(requests, caller_then.generation), listed)
-            answers.update((position, with_revision(answer, moment.revision))
-                           for position, answer in zip(group, answers_then, strict=True))
+            answers.update(
+                (position, with_revision(answer, moment.revision))
+                for position, answer in zip(group, answers_then, strict=True)
+            )
     return [answers[position] for position in range(len(bodies))]
 
 
 def _targets(questions: Iterable[Question | QuestionError]) -> set[Address]:
-    return {question.target for question in questions if isinstance(question, Question) and question.target is not None}
+    return {
+        question.target
+        for question in questions
+        if isinstance(question, Question) and question.target is not None
+    }
 
 
-def _answers(caller: Caller, questions: list[Question | QuestionError], listed: ListedEntities | None = None, *,
-             are_uses: bool = False) -> Iterator[dict]:
+def _answers(
+    caller: Caller,
+    questions: list[Question | QuestionError],
+    listed: ListedEntities | None = None,
+    *,
+    are_uses: bool = False,
+) -> Iterator[dict]:
     """Yield the answers. Raise QuestionError if their explanations are too long together.
 
-    listed: what earlier explanations of the same request list. are_uses: record permitted decisions as use; decisions about
-    another time do not count as use.
+    listed: what earlier explanations of the same request list. are_uses: record permitted decisions as use;
+    decisions about another time do not count as use.
     """
     listed = listed or ListedEntities()
     for question in questions:
@@ -93,11 +104,22 @@ def _answers(caller: Caller, questions: list[Question | QuestionError], listed: 
             caller.check_can_ask(question)
     if caller.can_ask_about_all:
         return _count_decisions(questions, answer_questions(questions, listed=listed), are_uses)
-    return _count_decisions(questions, answer_questions(questions, redact=redact_all, states=caller.visible_states,
-                                                        known_containers=caller.known_containers, listed=listed), are_uses)
+    return _count_decisions(
+        questions,
+        answer_questions(
+            questions,
+            redact=redact_all,
+            states=caller.visible_states,
+            known_containers=caller.known_containers,
+            listed=listed,
+        ),
+        are_uses,
+    )
 
 
-def _count_decisions(questions: list[Question | QuestionError], answers: Iterator[dict], are_uses: bool) -> Iterator[dict]:
+def _count_decisions(
+    questions: list[Question | QuestionError], answers: Iterator[dict], are_uses: bool
+) -> Iterator[dict]:
     """Yield the answers, count the decisions for the metrics, and record uses."""
     for question, answer in zip(questions, answers, strict=True):
         if isinstance(question, Question):
@@ -112,7 +134,9 @@ def _batch_items(body: dict) -> list:
     if not isinstance(items, list):
         raise RequestRefused(400, "`evaluations` must be an array")
     if len(items) > MAX_EVALUATIONS:
-        raise RequestRefused(400, f"`evaluations` has {len(items):,} items; the limit is {MAX_EVALUATIONS:,} per request")
+        raise RequestRefused(
+            400, f"`evaluations` has {len(items):,} items; the limit is {MAX_EVALUATIONS:,} per request"
+        )
     return items
 
 
@@ -122,13 +146,23 @@ def _stop_decision(body: dict) -> bool | None:
         raise RequestRefused(400, "`options` must be an object")
     semantic = options.get("evaluations_semantic", "execute_all")
     if not isinstance(semantic, str) or semantic not in STOP_DECISIONS:
-        raise RequestRefused(400, f"`options.evaluations_semantic` must be one of {', '.join(STOP_DECISIONS)}")
+        raise RequestRefused(
+            400, f"`options.evaluations_semantic` must be one of {', '.join(STOP_DECISIONS)}"
+        )
     return STOP_DECISIONS[semantic]
 
 
 def _check_defaults(defaults: dict, generation: str) -> None:
-    """Raise QuestionError for malformed defaults. They fail the whole request, but a malformed item fails only itself."""
-    complete = {"subject": {"type": "", "id": ""}, "action": {"name": ""}, "resource": {"type": "", "id": ""}, "context": {}}
+    """Raise QuestionError for malformed defaults.
+
+    They fail the whole request, but a malformed item fails only itself.
+    """
+    complete = {
+        "subject": {"type": "", "id": ""},
+        "action": {"name": ""},
+        "resource": {"type": "", "id": ""},
+        "context": {},
+    }
     if isinstance(defaults.get("context"), dict):
         # the members of the context are checked with each item that inherits it
         defaults = defaults | {"context": {}}
@@ -137,7 +171,11 @@ def _check_defaults(defaults: dict, generation: str) -> None:
 
 def _with_defaults(defaults: dict, item: object) -> object:
     """Return the item with the defaults of the request. An item that is not an object stays as it is."""
-    return defaults | {member: item[member] for member in MEMBERS if member in item} if isinstance(item, dict) else item
+    return (
+        defaults | {member: item[member] for member in MEMBERS if member in item}
+        if isinstance(item, dict)
+        else item
+    )
 
 
 def _questions(bodies: Iterable[tuple[int, object]], generation: str) -> list[Question | QuestionError]:
@@ -156,5 +194,8 @@ def _question(body: object, index: int, generation: str) -> Question | QuestionE
 
 def _evaluations_until(stop_decision: bool | None, evaluations: list[dict]) -> list[dict]:
     """Return the evaluations up to the first one with the stop decision, inclusive."""
-    count = next((count for count, item in enumerate(evaluations, 1) if item["decision"] is stop_decision), len(evaluations))
+    count = next(
+        (count for count, item in enumerate(evaluations, 1) if item["decision"] is stop_decision),
+        len(evaluations),
+    )
     return evaluations[:count]

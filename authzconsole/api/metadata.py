@@ -1,4 +1,7 @@
-"""The AuthZEN metadata document, which lists the endpoints. It is public, because clients read it before they have a token."""
+"""The AuthZEN metadata document, which lists the endpoints.
+
+It is public, because clients read it before they have a token.
+"""
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
@@ -30,6 +33,11 @@ def configuration(request: HttpRequest) -> HttpResponse:
         return json_response(refusal.message, status=refusal.status, headers=refusal.headers)
     # from the setting, because the caller controls the Host header
     base = settings.PUBLIC_URL
-    return json_response({
-        "policy_decision_point": base, **{name: f"{base}/{path}" for name, path in PATHS.items()},
-        "access_request_endpoint": f"{base}/{REQUEST_PATH}", "capabilities": CAPABILITIES})
+    return json_response(
+        {
+            "policy_decision_point": base,
+            **{name: f"{base}/{path}" for name, path in PATHS.items()},
+            "access_request_endpoint": f"{base}/{REQUEST_PATH}",
+            "capabilities": CAPABILITIES,
+        }
+    )

@@ -1,4 +1,7 @@
-"""Page tokens of the AuthZEN searches. A signed token contains its search, its limit and the last id before its page."""
+"""Page tokens of the AuthZEN searches.
+
+A signed token contains its search, its limit and the last id before its page.
+"""
 
 from dataclasses import dataclass
 
@@ -14,8 +17,10 @@ SALT = "authzconsole.api.page"
 class RequestedPage:
     """The page that a search request asks for.
 
-    search: the values that must stay the same from page to page. is_requested: whether the request has the member `page`.
-    limit: the requested limit; None if there is none. after: the last id of the previous page; empty for the first page.
+    search: the values that must stay the same from page to page. is_requested: whether the request has the
+    member `page`.
+    limit: the requested limit; None if there is none. after: the last id of the previous page; empty for the
+    first page.
     """
 
     search: object
@@ -28,7 +33,10 @@ class RequestedPage:
         return MAX_RESULTS if self.limit is None else min(self.limit, MAX_RESULTS)
 
     def response(self, search_page: SearchPage, results: list[dict]) -> dict:
-        """Return the response body. It has the member `page` if the request has one, or if the results are incomplete."""
+        """Return the response body.
+
+        It has the member `page` if the request has one, or if the results are incomplete.
+        """
         if not self.is_requested and not search_page.has_more:
             return {"results": results}
         page = {"next_token": self._next_token(search_page), "count": len(results)}
@@ -77,7 +85,12 @@ def _token_position(token: object, search: object) -> list:
     try:
         return read_cursor(token, list_identity=search, salt=SALT)
     except InvalidCursor:
-        raise RequestRefused(400, "`page.token` was not issued by this console, or was altered: leave it out to start with "
-                                  "the first page") from None
+        raise RequestRefused(
+            400,
+            "`page.token` was not issued by this console, or was altered: leave it out to start with "
+            "the first page",
+        ) from None
     except CursorOfAnotherList:
-        raise RequestRefused(400, "`page.token` belongs to another search: do not change any member except `page`") from None
+        raise RequestRefused(
+            400, "`page.token` belongs to another search: do not change any member except `page`"
+        ) from None

@@ -1,7 +1,8 @@
-"""Answer AuthZEN requests with `context.at` or `context.as_of`: evaluate them at another time, or with an earlier state.
+"""Answer AuthZEN requests with `context.at` or `context.as_of`: evaluate them at another time, or with an
+earlier state.
 
-A caller that may only ask about itself may do so for other times, too. Its explanations show the entities that it sees now,
-and rules over all live entities read the containers that it knows now.
+A caller that may only ask about itself may do so for other times, too. Its explanations show the entities
+that it sees now, and rules over all live entities read the containers that it knows now.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ RETRY_AFTER_SECONDS = 60
 class CallerThen(Caller):
     """The caller of questions about another time. generation: the active one in that state.
 
-    visible, known: the addresses of the questions that the caller sees, and the containers that it knows, in the present.
+    visible, known: the addresses of the questions that the caller sees, and the containers that it knows, in
+    the present.
     """
 
     visible: frozenset[Address] = frozenset()
@@ -37,7 +39,8 @@ class CallerThen(Caller):
 
 @contextmanager
 def caller_at(caller: Caller, moment: Moment, targets: set[Address]) -> Iterator[Caller]:
-    """Answer questions for the state and the time of the moment. Yield their caller. Compute all answers inside.
+    """Answer questions for the state and the time of the moment. Yield their caller. Compute all answers
+    inside.
 
     targets: the addresses of the questions. Raise RequestRefused (503) if the history is not ready.
     """
@@ -54,4 +57,6 @@ def caller_at(caller: Caller, moment: Moment, targets: set[Address]) -> Iterator
 
 def with_revision(answer: dict, revision: int | None) -> dict:
     """Return the answer with the revision that it is about; unchanged for None, the present."""
-    return answer if revision is None else answer | {"context": {**answer.get("context", {}), "as_of": revision}}
+    return (
+        answer if revision is None else answer | {"context": {**answer.get("context", {}), "as_of": revision}}
+    )

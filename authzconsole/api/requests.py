@@ -1,7 +1,7 @@
 """The AuthZEN access request endpoints (ARAP, a draft): submit a request, follow it, and cancel it.
 
-Errors are application/problem+json with the types of the profile. A task is known to the account that submitted it and to its
-subject; all other accounts get the same answer as for a task that does not exist.
+Errors are application/problem+json with the types of the profile. A task is known to the account that
+submitted it and to its subject; all other accounts get the same answer as for a task that does not exist.
 """
 
 import json
@@ -34,7 +34,13 @@ from grants.errors import (
 from grants.journal import Author
 from grants.models import AccessRequest, RequestState, User
 from grants.policies.question import Question, QuestionError, context_members, question_from_json
-from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject, request_with_key
+from grants.requests.create import (
+    RequestDraft,
+    WantedAccess,
+    create_request,
+    request_subject,
+    request_with_key,
+)
 from grants.requests.own_steps import withdraw_request
 from grants.validity import Validity, format_time
 
@@ -53,6 +59,7 @@ class TaskProblem(Exception):
 
 def _endpoint(*methods: str) -> Callable:
     """Turn `function(request, caller, author, **kwargs)` into a view of these methods."""
+
     def decorate(function: Callable[..., HttpResponse]):
         @wraps(function)
         def view(request: HttpRequest, **kwargs) -> HttpResponse:
@@ -90,7 +97,9 @@ def submit_request(request: HttpRequest, caller: Caller, author: Author) -> Http
     except (QuestionError, InvalidDenial, ExpiredDenial) as error:
         raise _problem_of_denial(error) from None
     except DuplicateRequest as error:
-        raise TaskProblem(409, str(error), "duplicate_request", task={"id": f"{TASK_PREFIX}{error.request_id}"}) from None
+        raise TaskProblem(
+            409, str(error), "duplicate_request", task={"id": f"{TASK_PREFIX}{error.request_id}"}
+        ) from None
     except NotAdministrator as error:
         raise TaskProblem(403, str(error)) from None
     except (AlreadyPermitted, PrincipalError, RequestError) as error:
@@ -111,11 +120,14 @@ def cancel_request(request: HttpRequest, caller: Caller, author: Author, task: s
     body = read_json_object(request, default={}, allows_surrogates=False)
     comment = "; ".join(text for name in ("reason", "comment") if isinstance(text := body.get(name), str))
     try:
-        return json_response(_task(withdraw_request(author=author, request_id=access_request.pk, comment=comment)))
+        return json_response(
+            _task(withdraw_request(author=author, request_id=access_request.pk, comment=comment))
+        )
     except RequestClosed as error:
         is_expired = access_request.current_state == RequestState.EXPIRED
-        raise TaskProblem(410 if is_expired else 409, str(error),
-                          "task_expired" if is_expired else "invalid_task_state") from None
+        raise TaskProblem(
+            410 if is_expired else 409, str(error), "task_expired" if is_expired else "invalid_task_state"
+        ) from None
     except GrantError as error:
         raise TaskProblem(400, str(error)) from None
 
@@ -133,20 +145,36 @@ def _author(request: HttpRequest) -> Author:
     token = getattr(request, "api_token", None)
     if token is None:
         check_not_impersonating(request)
-        return Author(request.user.username, request_id=request.id, user_id=request.user.pk, caller_request_id=request.caller_id)
-    return Author(token.owner_name, request_id=request.id, user_id=token.owner_id, caller_request_id=request.caller_id,
-                  token=token.number, issuer=token.issuer)
+        return Author(
+            request.user.username,
+            request_id=request.id,
+            user_id=request.user.pk,
+            caller_request_id=request.caller_id,
+        )
+    return Author(
+        token.owner_name,
+        request_id=request.id,
+        user_id=token.owner_id,
+        caller_request_id=request.caller_id,
+        token=token.number,
+        issuer=token.issuer,
+    )
 
 
 def _subject(caller: Caller, author: Author, question: Question) -> User:
-    """Return the user who will get the access. Raise NotAdministrator or PrincipalError as `request_subject` does."""
+    """Return the user who will get the access.
+
+    Raise NotAdministrator or PrincipalError as `request_subject` does.
+    """
     account = User.objects.get(pk=author.user_id)
     # an enforcement point requests access for the users whom it denied
     is_allowed = caller.can_ask_about_all and (account.is_service or account.can_administer)
     return request_subject(account, question.principal, is_allowed_for_others=is_allowed)
 
 
-def _draft(request: HttpRequest, caller: Caller, body: dict, question: Question, subject: User) -> RequestDraft:
+def _draft(
+    request: HttpRequest, caller: Caller, body: dict, question: Question, subject: User
+) -> RequestDraft:
     if question.unknown_reason or not is_requestable(question, caller.generation):
         raise TaskProblem(400, question.unknown_reason or "no grant permits this", "not_requestable")
     denial, wanted, context = body.get("denial"), body.get("requested_access", {}), body.get("context", {})
@@ -160,15 +188,23 @@ def _draft(request: HttpRequest, caller: Caller, body: dict, question: Question,
     names = context_members(question.generation, question.known_target.kind, question.operation)
     members = {name: context[name] for name in names if context.get(name) is not None}
     return RequestDraft(
-        reason, [WantedAccess(question.known_target, question.operation, members)], subject=subject,
+        reason,
+        [WantedAccess(question.known_target, question.operation, members)],
+        subject=subject,
         requested_until=Validity.parse(None, wanted.get("requested_until")).valid_until,
-        idempotency_key=_idempotency_key(request))
+        idempotency_key=_idempotency_key(request),
+    )
 
 
 def _request_of(task: str, author: Author) -> AccessRequest:
     """Return the request of a task of this account. Raise TaskProblem (404) if there is none."""
     number = task.removeprefix(TASK_PREFIX)
-    is_number = task.startswith(TASK_PREFIX) and number.isascii() and number.isdigit() and len(number) <= MAX_TASK_DIGITS
+    is_number = (
+        task.startswith(TASK_PREFIX)
+        and number.isascii()
+        and number.isdigit()
+        and len(number) <= MAX_TASK_DIGITS
+    )
     is_own = Q(subject=author.user_id) | Q(creator=author.user_id)
     rows = AccessRequest.objects.select_related("subject")
     access_request = rows.filter(is_own, pk=int(number)).first() if is_number else None
@@ -179,16 +215,25 @@ def _request_of(task: str, author: Author) -> AccessRequest:
 
 def _task(request: AccessRequest) -> dict:
     state, url = request.current_state, _url(request)
-    task = {"id": f"{TASK_PREFIX}{request.pk}", "status": str(state), "status_endpoint": url,
-            "expires_at": format_time(request.expires_at)}
+    task = {
+        "id": f"{TASK_PREFIX}{request.pk}",
+        "status": str(state),
+        "status_endpoint": url,
+        "expires_at": format_time(request.expires_at),
+    }
     if state == RequestState.PENDING:
         return {"task": task | {"links": {"cancel": f"{url}/cancel"}}}
     if state != RequestState.APPROVED:
         return {"task": task}
     ends = [part.valid_until for part in request.parts.all() if part.valid_until]
     approval = {"id": f"apr_{request.pk}", "approved_at": format_time(request.decided_at)}
-    return {"task": task, "result": {"mode": "reevaluate", "approval": approval | (
-        {"approved_until": format_time(min(ends))} if ends else {})}}
+    return {
+        "task": task,
+        "result": {
+            "mode": "reevaluate",
+            "approval": approval | ({"approved_until": format_time(min(ends))} if ends else {}),
+        },
+    }
 
 
 def _url(request: AccessRequest) -> str:
@@ -205,7 +250,15 @@ def _problem_of_denial(error: Exception) -> TaskProblem:
 
 
 def _problem_response(problem: TaskProblem, headers: dict | None = None) -> HttpResponse:
-    content = {"type": f"{ERROR_TYPE}{problem.type}" if problem.type else "about:blank", "status": problem.status,
-               "detail": problem.detail, **problem.members}
-    return HttpResponse(json.dumps(content), status=problem.status, content_type="application/problem+json",
-                        headers={"Cache-Control": "no-store", **(headers or {})})
+    content = {
+        "type": f"{ERROR_TYPE}{problem.type}" if problem.type else "about:blank",
+        "status": problem.status,
+        "detail": problem.detail,
+        **problem.members,
+    }
+    return HttpResponse(
+        json.dumps(content),
+        status=problem.status,
+        content_type="application/problem+json",
+        headers={"Cache-Control": "no-store", **(headers or {})},
+    )

@@ -1,4 +1,7 @@
-"""The AuthZEN endpoints Subject, Resource and Action Search. The results are exactly what evaluations permit."""
+"""The AuthZEN endpoints Subject, Resource and Action Search.
+
+The results are exactly what evaluations permit.
+"""
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -29,9 +32,14 @@ def subject_search(caller: Caller, body: dict) -> dict:
     with _open_state(caller, body) as caller_of_state:
         question = question_from_json(body, active_generation=caller_of_state.generation)
         page = _page(body, "subject", question)
-        search_page = EMPTY_PAGE if question.unknown_reason else search_principals(
-            question, after=page.after, max_rows=page.max_rows)
-    return page.response(search_page, [{"type": question.subject_type, "id": name} for name in search_page.ids])
+        search_page = (
+            EMPTY_PAGE
+            if question.unknown_reason
+            else search_principals(question, after=page.after, max_rows=page.max_rows)
+        )
+    return page.response(
+        search_page, [{"type": question.subject_type, "id": name} for name in search_page.ids]
+    )
 
 
 @endpoint(TokenScope.DECIDE)
@@ -42,8 +50,11 @@ def resource_search(caller: Caller, body: dict) -> dict:
         caller.check_can_ask(question)
         page = _page(body, "resource", question)
         visible_in = None if caller.can_ask_about_all else caller_of_state.generation
-        search_page = EMPTY_PAGE if question.unknown_reason else search_entities(
-            question, after=page.after, max_rows=page.max_rows, visible_in=visible_in)
+        search_page = (
+            EMPTY_PAGE
+            if question.unknown_reason
+            else search_entities(question, after=page.after, max_rows=page.max_rows, visible_in=visible_in)
+        )
     kind, keys = question.target and question.target.kind, search_page.ids
     if caller_of_state is not caller and not caller.can_ask_about_all:
         # entities that the caller sees then and does not see now stay hidden
@@ -61,28 +72,37 @@ def action_search(caller: Caller, body: dict) -> dict:
         question = question_from_json(body, active_generation=caller_of_state.generation)
         caller.check_can_ask(question)
         page = _page(body, "action", question)
-        search_page = EMPTY_PAGE if question.unknown_reason else search_operations(
-            _questions_for_each_action(body, question.target.kind, caller_of_state.generation), after=page.after,
-            max_rows=page.max_rows, known_containers=None if caller.can_ask_about_all else caller_of_state.known_containers)
+        search_page = (
+            EMPTY_PAGE
+            if question.unknown_reason
+            else search_operations(
+                _questions_for_each_action(body, question.target.kind, caller_of_state.generation),
+                after=page.after,
+                max_rows=page.max_rows,
+                known_containers=None if caller.can_ask_about_all else caller_of_state.known_containers,
+            )
+        )
     return page.response(search_page, [{"name": operation} for operation in search_page.ids])
 
 
 def _open_state(caller: Caller, body: dict, target: Address | None = None) -> AbstractContextManager[Caller]:
-    """Return a context manager in which the search is answered for the state and the time that it names. It yields the caller
-    to use."""
+    """Return a context manager in which the search is answered for the state and the time that it names. It
+    yields the caller to use."""
     moment = moment_of(body)
     return nullcontext(caller) if moment == NOW else caller_at(caller, moment, {target} if target else set())
 
 
 def _questions_for_each_action(body: dict, kind: str, generation: str) -> list[Question]:
     """Return one question for every operation of the kind, then one for every privilege."""
-    return [question_from_json(body | {"action": {"name": str(name)}}, active_generation=generation)
-            for name in (*KINDS[kind].operations, *Privilege)]
+    return [
+        question_from_json(body | {"action": {"name": str(name)}}, active_generation=generation)
+        for name in (*KINDS[kind].operations, *Privilege)
+    ]
 
 
 def _with_member(body: dict, member: str, **parts) -> dict:
-    """Return the body with `parts` set in one member. A member that is not an object is returned unchanged. The parser refuses
-    it later."""
+    """Return the body with `parts` set in one member. A member that is not an object is returned unchanged.
+    The parser refuses it later."""
     return body | {member: body[member] | parts} if isinstance(body.get(member), dict) else body
 
 

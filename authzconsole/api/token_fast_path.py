@@ -1,7 +1,9 @@
-"""A fast path to the AuthZEN endpoints for callers with a token. It skips the middleware that only pages and sessions need.
+"""A fast path to the AuthZEN endpoints for callers with a token. It skips the middleware that only pages and
+sessions need.
 
-This middleware (sessions, messages, htmx, CSRF and others) takes longer than the decision. The fast path calls the same views,
-and checks the host, HTTPS and the token in the same way. `docs/performance.md` states the gain.
+This middleware (sessions, messages, htmx, CSRF and others) takes longer than the decision. The fast path
+calls the same views, and checks the host, HTTPS and the token in the same way. `docs/performance.md` states
+the gain.
 """
 
 from collections.abc import Callable, Iterable
@@ -25,7 +27,8 @@ class TokenFastPath:
     def __init__(self, console: Callable):
         self._console = console
         self._handlers = {
-            f"/{path}": RequestIdMiddleware(SecurityMiddleware(_check_host(view))) for path, view in VIEWS.items()
+            f"/{path}": RequestIdMiddleware(SecurityMiddleware(_check_host(view)))
+            for path, view in VIEWS.items()
         }
 
     def __call__(self, environ: dict, start_response: Callable) -> Iterable[bytes]:
@@ -51,15 +54,19 @@ def _check_host(view: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRe
         try:
             request.get_host()
         except DisallowedHost:
-            return HttpResponse("the Host header does not name this console (see ALLOWED_HOSTS)\n", status=400,
-                                content_type="text/plain")
+            return HttpResponse(
+                "the Host header does not name this console (see ALLOWED_HOSTS)\n",
+                status=400,
+                content_type="text/plain",
+            )
         return view(request)
 
     return checked_view
 
 
 def _renew_connection() -> None:
-    """Close an obsolete connection, as Django does at the start of a request, but without the query that checks its health.
+    """Close an obsolete connection, as Django does at the start of a request, but without the query that
+    checks its health.
 
     If the connection was lost, the endpoint repeats the request.
     """

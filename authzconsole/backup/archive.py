@@ -87,7 +87,10 @@ def opened_archive(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def read_head(path: Path) -> tuple[bytes, bytes]:
-    """Return the bytes of the manifest and of the encrypted keys (empty without keys). The bytes are not verified yet."""
+    """Return the bytes of the manifest and of the encrypted keys (empty without keys).
+
+    The bytes are not verified yet.
+    """
     with opened_archive(path) as archive:
         first = archive.next()
         if first is None or first.name != MANIFEST or first.size > MAX_MANIFEST_BYTES:
@@ -105,7 +108,9 @@ def verified_manifest(path: Path, manifest: bytes) -> dict[str, Any]:
     except ManifestError as error:
         raise BackupError(f"{path} is not restored: {error}") from None
     if contents.get("format") != FORMAT:
-        raise BackupError(f"{path} has the format {contents.get('format')}, but this version reads the format {FORMAT}")
+        raise BackupError(
+            f"{path} has the format {contents.get('format')}, but this version reads the format {FORMAT}"
+        )
     return contents
 
 

@@ -14,12 +14,26 @@ from django.db.migrations.loader import MigrationLoader
 from authzconsole.backup.errors import BackupError
 from authzconsole.ops import machine
 
-_STATE_QUERIES = ("SELECT app, name FROM django_migrations ORDER BY app, name", "SELECT revision FROM grants_journalhead")
+_STATE_QUERIES = (
+    "SELECT app, name FROM django_migrations ORDER BY app, name",
+    "SELECT revision FROM grants_journalhead",
+)
 _DATA_TABLES = ("grants_journalline", "entities_entity", "grants_user", "grants_usergrant")
 # libpq reads these variables, so that no password is in the list of processes
-_VARIABLES = {"dbname": "PGDATABASE", "user": "PGUSER", "password": "PGPASSWORD", "host": "PGHOST", "hostaddr": "PGHOSTADDR",
-              "port": "PGPORT", "sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "sslcert": "PGSSLCERT",
-              "sslkey": "PGSSLKEY", "service": "PGSERVICE", "passfile": "PGPASSFILE"}
+_VARIABLES = {
+    "dbname": "PGDATABASE",
+    "user": "PGUSER",
+    "password": "PGPASSWORD",
+    "host": "PGHOST",
+    "hostaddr": "PGHOSTADDR",
+    "port": "PGPORT",
+    "sslmode": "PGSSLMODE",
+    "sslrootcert": "PGSSLROOTCERT",
+    "sslcert": "PGSSLCERT",
+    "sslkey": "PGSSLKEY",
+    "service": "PGSERVICE",
+    "passfile": "PGPASSFILE",
+}
 # everything in the schema that no extension owns
 _DROP_ALL = """
 DO $$ DECLARE item record; BEGIN
@@ -45,13 +59,19 @@ class DatabaseState:
 
 
 def dump_database(target: Path) -> DatabaseState:
-    """Write a consistent copy of the database into `target` while the console runs. Raise BackupError if pg_dump fails."""
+    """Write a consistent copy of the database into `target` while the console runs.
+
+    Raise BackupError if pg_dump fails.
+    """
     return _dump_sqlite(target) if connection.vendor == "sqlite" else _dump_postgresql(target)
 
 
 def _dump_sqlite(target: Path) -> DatabaseState:
     path = Path(connection.settings_dict["NAME"]).absolute()
-    with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source, closing(sqlite3.connect(target)) as copy:
+    with (
+        closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as source,
+        closing(sqlite3.connect(target)) as copy,
+    ):
         source.backup(copy)
         migrations, revisions = (copy.execute(query).fetchall() for query in _STATE_QUERIES)
     return DatabaseState("sqlite", [list(row) for row in migrations], revisions[0][0] if revisions else 0)
@@ -67,8 +87,15 @@ def _dump_postgresql(target: Path) -> DatabaseState:
             results.append(cursor.fetchall())
         cursor.execute("SELECT pg_export_snapshot()")
         [snapshot] = cursor.fetchone()
-        _run_postgresql("pg_dump", "--format=custom", "--no-owner", "--no-privileges", "--no-comments",
-                        f"--snapshot={snapshot}", f"--file={target}")
+        _run_postgresql(
+            "pg_dump",
+            "--format=custom",
+            "--no-owner",
+            "--no-privileges",
+            "--no-comments",
+            f"--snapshot={snapshot}",
+            f"--file={target}",
+        )
     migrations, revisions = results
     return DatabaseState("postgresql", [list(row) for row in migrations], revisions[0][0] if revisions else 0)
 
@@ -78,11 +105,16 @@ def _run_postgresql(name: str, *arguments: str) -> None:
     beside_server = str(folder / name) if folder and (folder / name).is_file() else None
     program = beside_server or shutil.which(name)
     if program is None:
-        raise BackupError(f"{name} is missing: install the client programs of PostgreSQL (postgresql-client on Debian)")
+        raise BackupError(
+            f"{name} is missing: install the client programs of PostgreSQL (postgresql-client on Debian)"
+        )
     parameters = connection.get_connection_params()
     environment = {**os.environ, "PGOPTIONS": "-c lock_timeout=60s"} | {
-        variable: str(parameters[option]) for option, variable in _VARIABLES.items() if parameters.get(option)}
-    done = subprocess.run([program, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        variable: str(parameters[option]) for option, variable in _VARIABLES.items() if parameters.get(option)
+    }
+    done = subprocess.run(
+        [program, *arguments], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True
+    )
     if done.returncode != 0:
         raise BackupError(f"{name} failed: {done.stderr.strip()}")
 
@@ -90,13 +122,17 @@ def _run_postgresql(name: str, *arguments: str) -> None:
 def check_state(state: DatabaseState) -> None:
     """Raise BackupError unless this version can restore the copy into this database."""
     if state.vendor != connection.vendor:
-        raise BackupError(f"the backup contains a {state.vendor} database, but DATABASE_URL is {connection.vendor}. Export and "
-                          "import the tenant to change the database system")
+        raise BackupError(
+            f"the backup contains a {state.vendor} database, but DATABASE_URL is {connection.vendor}. Export and "
+            "import the tenant to change the database system"
+        )
     known = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
     newer = sorted(".".join(row) for row in state.migrations if tuple(row) not in known)
     if newer:
-        raise BackupError(f"the backup was made by a newer version of the console: this version does not have its migrations "
-                          f"{', '.join(newer[:5])}. Install the version that made the backup")
+        raise BackupError(
+            f"the backup was made by a newer version of the console: this version does not have its migrations "
+            f"{', '.join(newer[:5])}. Install the version that made the backup"
+        )
 
 
 def is_database_empty() -> bool:
@@ -113,18 +149,30 @@ def is_database_empty() -> bool:
 
 
 def replace_database(copy: Path, folder: Path) -> None:
-    """Replace the database with a verified copy, in one transaction. Raise BackupError if pg_restore or psql fails.
+    """Replace the database with a verified copy, in one transaction. Raise BackupError if pg_restore or psql
+    fails.
 
     folder: for temporary files.
     """
     connection.close()
     if connection.vendor == "sqlite":
-        with closing(sqlite3.connect(copy)) as source, closing(
-                sqlite3.connect(connection.settings_dict["NAME"], timeout=60)) as target:
+        with (
+            closing(sqlite3.connect(copy)) as source,
+            closing(sqlite3.connect(connection.settings_dict["NAME"], timeout=60)) as target,
+        ):
             source.backup(target)
         return
     drop, script = folder / "drop.sql", folder / "restore.sql"
     drop.write_text(_DROP_ALL)
-    _run_postgresql("pg_restore", "--no-owner", "--no-privileges", "--no-comments", f"--file={script}", str(copy))
-    _run_postgresql("psql", "--no-psqlrc", "--quiet", "--single-transaction", "--set=ON_ERROR_STOP=1", f"--file={drop}",
-                    f"--file={script}")
+    _run_postgresql(
+        "pg_restore", "--no-owner", "--no-privileges", "--no-comments", f"--file={script}", str(copy)
+    )
+    _run_postgresql(
+        "psql",
+        "--no-psqlrc",
+        "--quiet",
+        "--single-transaction",
+        "--set=ON_ERROR_STOP=1",
+        f"--file={drop}",
+        f"--file={script}",
+    )

@@ -2,4 +2,7 @@
 
 
 class BackupError(Exception):
-    """A backup cannot be written or restored. The message names the problem and, where there is one, the remedy."""
+    """A backup cannot be written or restored.
+
+    The message names the problem and, where there is one, the remedy.
+    """

@@ -1,4 +1,7 @@
-"""The keys of the console in a backup. They are encrypted with a passphrase, because they suffice to forge the journal."""
+"""The keys of the console in a backup.
+
+They are encrypted with a passphrase, because they suffice to forge the journal.
+"""
 
 import hashlib
 import json
@@ -34,12 +37,16 @@ def read_passphrase(path: Path) -> str:
     except (OSError, UnicodeDecodeError) as error:
         raise BackupError(f"the passphrase in {path} cannot be read: {error}") from None
     if len(passphrase) < MIN_PASSPHRASE_CHARACTERS:
-        raise BackupError(f"the passphrase in {path} must have at least {MIN_PASSPHRASE_CHARACTERS} characters")
+        raise BackupError(
+            f"the passphrase in {path} must have at least {MIN_PASSPHRASE_CHARACTERS} characters"
+        )
     return passphrase
 
 
 def encrypted_keys(passphrase: str) -> bytes:
-    """Return the keys of this console, encrypted with AES-256-GCM and a key that scrypt derives from the passphrase."""
+    """Return the keys of this console, encrypted with AES-256-GCM and a key that scrypt derives from the
+    passphrase.
+    """
     salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
     keys = ConsoleKeys(settings.SECRET_KEY, list(settings.JOURNAL_KEYS), list(settings.MFA_KEYS))
     text = json.dumps(vars(keys)).encode()
@@ -47,11 +54,17 @@ def encrypted_keys(passphrase: str) -> bytes:
 
 
 def decrypted_keys(data: bytes, passphrase: str) -> ConsoleKeys:
-    salt, nonce, text = data[:SALT_BYTES], data[SALT_BYTES: SALT_BYTES + NONCE_BYTES], data[SALT_BYTES + NONCE_BYTES:]
+    salt, nonce, text = (
+        data[:SALT_BYTES],
+        data[SALT_BYTES : SALT_BYTES + NONCE_BYTES],
+        data[SALT_BYTES + NONCE_BYTES :],
+    )
     try:
         return ConsoleKeys(**json.loads(AESGCM(_derive_key(passphrase, salt)).decrypt(nonce, text, _LABEL)))
     except (InvalidTag, ValueError, TypeError):
-        raise BackupError("the keys of the backup cannot be decrypted: the passphrase is wrong, or they were changed") from None
+        raise BackupError(
+            "the keys of the backup cannot be decrypted: the passphrase is wrong, or they were changed"
+        ) from None
 
 
 def _derive_key(passphrase: str, salt: bytes) -> bytes:
@@ -65,9 +78,16 @@ def has_generated_keys() -> bool:
 
 
 def store_keys(keys: ConsoleKeys, folder: Path) -> None:
-    """Write the keys into files in `folder`, with the text of the settings. Only the current user can read them."""
+    """Write the keys into files in `folder`, with the text of the settings.
+
+    Only the current user can read them.
+    """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    texts = {"secret_key": keys.secret_key, "journal_keys": ",".join(keys.journal_keys), "mfa_keys": ",".join(keys.mfa_keys)}
+    texts = {
+        "secret_key": keys.secret_key,
+        "journal_keys": ",".join(keys.journal_keys),
+        "mfa_keys": ",".join(keys.mfa_keys),
+    }
     for name, text in texts.items():
         if not text:
             continue

@@ -15,7 +15,11 @@ def copy_reports(folder: Path) -> dict[str, Path]:
     A report that is removed meanwhile is left out.
     """
     filesystem, root = storage_root()
-    runs = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).exclude(result_folder="").order_by("pk")
+    runs = (
+        AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None)
+        .exclude(result_folder="")
+        .order_by("pk")
+    )
     copies: dict[str, Path] = {}
     for result_folder in runs.values_list("result_folder", flat=True):
         selector = FileSelector(f"{root}/{result_folder}", allow_not_found=True, recursive=True)
@@ -46,6 +50,9 @@ def store_reports(files: dict[str, Path]) -> int:
 
 
 def is_safe_name(name: str) -> bool:
-    """Return whether a backup may contain a file with this name. The name of a report must not lead outside SNAPSHOT_URI."""
+    """Return whether a backup may contain a file with this name.
+
+    The name of a report must not lead outside SNAPSHOT_URI.
+    """
     parts = name.split("/")
     return not name.startswith(REPORTS) or len(parts) > 2 and not {"", ".", ".."}.intersection(parts)

@@ -39,9 +39,9 @@ SEE_AS_KEY = "see_as"
 class Caller:
     """The authenticated caller of an endpoint.
 
-    generation: the name of the active generation. can_ask_about_all: whether the caller may ask about any subject and gets
-    complete explanations; other callers may only ask about the user `name`. user: the account of a session, or the owner of a
-    token that may only ask about its owner.
+    generation: the name of the active generation. can_ask_about_all: whether the caller may ask about any
+    subject and gets complete explanations; other callers may only ask about the user `name`. user: the
+    account of a session, or the owner of a token that may only ask about its owner.
     """
 
     generation: str
@@ -52,27 +52,38 @@ class Caller:
     def check_can_ask(self, question: Question) -> None:
         """Raise RequestRefused (403) if the caller may not ask about the subject of the question."""
         if not self.can_ask_about_all and (question.subject_type, question.subject) != ("user", self.name):
-            raise RequestRefused(403, f"your account can only ask about itself, which is the subject user {self.name}")
+            raise RequestRefused(
+                403, f"your account can only ask about itself, which is the subject user {self.name}"
+            )
 
     def visible_states(self, addresses: set[Address]) -> dict[Address, str]:
-        """Return the states of the entities on which the user may `list` or `get`. Other entities look unregistered."""
+        """Return the states of the entities on which the user may `list` or `get`.
+
+        Other entities look unregistered.
+        """
         visible = Entity.objects.filter(visibility_condition(self.user, generation_by_name(self.generation)))
         return {address: entity.state for address, entity in entities_at(addresses, queryset=visible).items()}
 
     def known_containers(self, addresses: set[Address]) -> set[Address]:
-        """Return the containers that the user sees or has a grant on. Others look empty, whether they exist or not."""
+        """Return the containers that the user sees or has a grant on.
+
+        Others look empty, whether they exist or not.
+        """
         return containers_known_to(self.user, generation_by_name(self.generation), addresses)
 
 
 def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
     """Return the caller.
 
-    Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint, 429 above a rate limit.
+    Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint, 429
+    above a rate limit.
     """
     if "HTTP_AUTHORIZATION" in request.META:
         return caller_of_token(authenticate_token(request, scope))
     if not request.user.is_authenticated:
-        raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+        raise RequestRefused(
+            401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM
+        )
     bind_account(request.user.get_username())
     check_password_is_own(request)
     check_second_factor(request)
@@ -89,7 +100,10 @@ def caller_of_token(token: ValidToken) -> Caller:
 
 
 def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
-    """Return the token of the Authorization header, which must be present. Raise RequestRefused (401, 403 or 429)."""
+    """Return the token of the Authorization header, which must be present.
+
+    Raise RequestRefused (401, 403 or 429).
+    """
     scheme, _, secret = request.META["HTTP_AUTHORIZATION"].partition(" ")
     if scheme.lower() != "bearer":
         raise RequestRefused(401, "the Authorization header must be `Bearer TOKEN`", WWW_Authenticate=REALM)
@@ -112,16 +126,24 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
 
 
 def _invalid_token_refusal(sentence: str) -> RequestRefused:
-    return RequestRefused(401, sentence, WWW_Authenticate=f'{REALM}, error="invalid_token", error_description="{sentence}"')
+    return RequestRefused(
+        401, sentence, WWW_Authenticate=f'{REALM}, error="invalid_token", error_description="{sentence}"'
+    )
 
 
 def _unknown_token_refusal(request: HttpRequest, sentence: str) -> RequestRefused:
-    """Count an unknown token, and return the refusal. Valid tokens are not counted, so that guesses never delay them."""
+    """Count an unknown token, and return the refusal.
+
+    Valid tokens are not counted, so that guesses never delay them.
+    """
     counter = login_throttle.token_counter(request)
     if wait_seconds := login_throttle.seconds_to_wait(counter):
-        return RequestRefused(429, f"too many unknown tokens came from your address: wait "
-                                   f"{login_throttle.wait_in_words(wait_seconds)} before you send another one",
-                              Retry_After=str(wait_seconds))
+        return RequestRefused(
+            429,
+            f"too many unknown tokens came from your address: wait "
+            f"{login_throttle.wait_in_words(wait_seconds)} before you send another one",
+            Retry_After=str(wait_seconds),
+        )
     login_throttle.count_failure(counter)
     return _invalid_token_refusal(sentence)
 
@@ -145,7 +167,12 @@ def check_csrf(request: HttpRequest) -> None:
 
 
 def check_not_impersonating(request: HttpRequest) -> None:
-    """Raise RequestRefused (403) if the account of the session sees the console as another user, which is read-only."""
+    """Raise RequestRefused (403) if the account of the session sees the console as another user, which is
+    read-only.
+    """
     if (name := request.session.get(SEE_AS_KEY)) is not None:
-        raise RequestRefused(403, f"you are seeing the console as user:{name} and cannot change anything: choose Stop on a page "
-                                  "of the console first")
+        raise RequestRefused(
+            403,
+            f"you are seeing the console as user:{name} and cannot change anything: choose Stop on a page "
+            "of the console first",
+        )

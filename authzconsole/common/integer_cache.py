@@ -4,7 +4,8 @@
 class IntegerSerializer:
     """Store integers only, as decimal digits.
 
-    Django's own serializer unpickles what it reads, so anyone who can write to Redis could execute code in this process.
+    Django's own serializer unpickles what it reads, so anyone who can write to Redis could execute code in
+    this process.
     """
 
     def dumps(self, value: int) -> int:

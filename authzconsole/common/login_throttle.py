@@ -4,18 +4,22 @@ Wrong passwords are counted by name and client address together, by address, and
 
 - After MAX_PASSWORDS_PER_PAIR, this address has to wait before it tries this name again.
 - After MAX_PASSWORDS_PER_ADDRESS, this address has to wait before it tries any name.
-- After MAX_PASSWORDS_PER_NAME from any addresses, each address gets only MAX_PASSWORDS_WHILE_ATTACKED attempts for this name.
+- After MAX_PASSWORDS_PER_NAME from any addresses, each address gets only MAX_PASSWORDS_WHILE_ATTACKED
+attempts for this name.
 
-INVARIANT: an address without failures is never refused, so an attacker at another address cannot lock out an account.
+INVARIANT: an address without failures is never refused, so an attacker at another address cannot lock out an
+account.
 
-INVARIANT: the throttle does not reveal which accounts exist. Failures for an unknown name are counted and delayed like those
-for an existing account, before any password is checked.
+INVARIANT: the throttle does not reveal which accounts exist. Failures for an unknown name are counted and
+delayed like those for an existing account, before any password is checked.
 
-`manage.py clear_sign_in_limits` and a new password set by an administrator reset the counts. Both write a journal line, and each
-process reads it before it refuses an attempt. This also works while each process counts separately.
+`manage.py clear_sign_in_limits` and a new password set by an administrator reset the counts. Both write a
+journal line, and each process reads it before it refuses an attempt. This also works while each process
+counts separately.
 
-Failures are counted in Redis for WINDOW_SECONDS, so all processes of all servers share the counts. While Redis is unreachable,
-each process counts separately: users can still sign in, but the limit is multiplied by the number of processes.
+Failures are counted in Redis for WINDOW_SECONDS, so all processes of all servers share the counts. While
+Redis is unreachable, each process counts separately: users can still sign in, but the limit is multiplied by
+the number of processes.
 """
 
 import hashlib
@@ -57,9 +61,9 @@ Result = TypeVar("Result")
 class FailureCounter:
     """One count of failures.
 
-    subject: a description of the counted failures. value: the name or the address. limit: the number of failures in a window
-    after which further attempts have to wait. account: the account with which this counter is cleared; empty if it is only
-    cleared together with those of all accounts.
+    subject: a description of the counted failures. value: the name or the address. limit: the number of
+    failures in a window after which further attempts have to wait. account: the account with which this
+    counter is cleared; empty if it is only cleared together with those of all accounts.
     """
 
     subject: str
@@ -70,14 +74,16 @@ class FailureCounter:
     def window(self) -> tuple[str, int]:
         """Return the cache key of the current window and the seconds until it ends.
 
-        The start of the window depends on the key, so that the windows of different names do not all end together.
+        The start of the window depends on the key, so that the windows of different names do not all end
+        together.
         """
         digest = hashlib.sha256(f"{self.subject}\n{self.value}".encode(errors="replace")).hexdigest()
         number, elapsed_seconds = divmod(int(time()) + int(digest[:8], 16), WINDOW_SECONDS)
         return f"guesses:{digest}:{number}", WINDOW_SECONDS - elapsed_seconds
 
     def count(self) -> tuple[int, str, int]:
-        """Return the number of failures since the last clearance, its cache key, and the seconds until the window ends.
+        """Return the number of failures since the last clearance, its cache key, and the seconds until the
+        window ends.
 
         Only a count that has reached the limit takes a query, for the clearances in this window.
         """
@@ -107,10 +113,15 @@ class PasswordCounters:
     address: FailureCounter
 
     def seconds_to_wait(self) -> int:
-        """Return the seconds until the next attempt is allowed, or 0. Calling this does not count as an attempt."""
+        """Return the seconds until the next attempt is allowed, or 0.
+
+        Calling this does not count as an attempt.
+        """
         wait_seconds = seconds_to_wait(self.address)
         pair_total, _, seconds = self.pair.count()
-        if pair_total >= self.pair.limit or (pair_total >= MAX_PASSWORDS_WHILE_ATTACKED and seconds_to_wait(self.name)):
+        if pair_total >= self.pair.limit or (
+            pair_total >= MAX_PASSWORDS_WHILE_ATTACKED and seconds_to_wait(self.name)
+        ):
             wait_seconds = max(wait_seconds, seconds)
         return wait_seconds
 
@@ -120,8 +131,8 @@ class PasswordCounters:
     def reset(self) -> None:
         """Delete the count of this name and address, after a correct password.
 
-        The count of the address stays: otherwise, the owner of one account could guess the passwords of others without limit. The
-        count of the name stays, because other addresses may still be guessing.
+        The count of the address stays: otherwise, the owner of one account could guess the passwords of
+        others without limit. The count of the name stays, because other addresses may still be guessing.
         """
         reset_counters(self.pair)
 
@@ -130,9 +141,15 @@ def password_counters(request: HttpRequest, name: str) -> PasswordCounters:
     """Return the counters of a sign-in attempt."""
     address = client_address(request)
     return PasswordCounters(
-        FailureCounter("passwords for the name and address", f"{name} from {address}", MAX_PASSWORDS_PER_PAIR, account=name),
+        FailureCounter(
+            "passwords for the name and address",
+            f"{name} from {address}",
+            MAX_PASSWORDS_PER_PAIR,
+            account=name,
+        ),
         FailureCounter("passwords for the name", name, MAX_PASSWORDS_PER_NAME, account=name),
-        FailureCounter("passwords from the address", address, MAX_PASSWORDS_PER_ADDRESS))
+        FailureCounter("passwords from the address", address, MAX_PASSWORDS_PER_ADDRESS),
+    )
 
 
 def token_counter(request: HttpRequest) -> FailureCounter:
@@ -140,17 +157,20 @@ def token_counter(request: HttpRequest) -> FailureCounter:
 
 
 def client_address(request: HttpRequest) -> str:
-    """Return the client address that the trusted proxies (PROXIES) report, or the address of the peer if it is malformed.
+    """Return the client address that the trusted proxies (PROXIES) report, or the address of the peer if it
+    is malformed.
 
-    For IPv6, return the /64 network, because a single host can use all its addresses. IPv4 addresses that are written as IPv6
-    addresses are converted: they would all be in one network.
+    For IPv6, return the /64 network, because a single host can use all its addresses. IPv4 addresses that are
+    written as IPv6 addresses are converted: they would all be in one network.
     """
     peer = request.META.get("REMOTE_ADDR") or ""
     address = _parsed_address(BaseThrottle().get_ident(request) or "") or _parsed_address(peer)
     if address is None:
         return peer
     address = getattr(address, "ipv4_mapped", None) or address
-    return str(address) if address.version == 4 else str(ipaddress.ip_network((int(address), 64), strict=False))
+    return (
+        str(address) if address.version == 4 else str(ipaddress.ip_network((int(address), 64), strict=False))
+    )
 
 
 def _parsed_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -163,7 +183,10 @@ def _parsed_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address 
 
 
 def seconds_to_wait(*counters: FailureCounter) -> int:
-    """Return the seconds until the next attempt is allowed, or 0. Calling this does not count as an attempt."""
+    """Return the seconds until the next attempt is allowed, or 0.
+
+    Calling this does not count as an attempt.
+    """
     counts = [(counter.limit, *counter.count()) for counter in counters]
     return max((seconds for limit, total, _, seconds in counts if total >= limit), default=0)
 
@@ -173,8 +196,13 @@ def count_failure(*counters: FailureCounter) -> None:
         _, key, seconds = counter.count()
         # logged once per window, so that an attacker cannot fill the log
         if _with_cache(lambda cache, key=key: _increment(cache, key)) == counter.limit:
-            logger.warning("%d wrong %s %r: further attempts wait for %d s", counter.limit, counter.subject,
-                           clip(counter.value), seconds)
+            logger.warning(
+                "%d wrong %s %r: further attempts wait for %d s",
+                counter.limit,
+                counter.subject,
+                clip(counter.value),
+                seconds,
+            )
 
 
 def reset_counters(*counters: FailureCounter) -> None:
@@ -202,5 +230,7 @@ def _with_cache(operation: Callable[[BaseCache], Result]) -> Result:
     try:
         return operation(caches["shared"])
     except (RedisError, OSError, ValueError) as error:
-        logger.error("Redis does not answer (%s): this process counts failed attempts alone", type(error).__name__)
+        logger.error(
+            "Redis does not answer (%s): this process counts failed attempts alone", type(error).__name__
+        )
         return operation(caches["default"])

@@ -2,17 +2,23 @@
 
 from grants.roles.capabilities import Capability, role_names
 
-READ_ONLY_ACCOUNT = "Your account can view this, but not change it. Only administrators of the console can make changes."
+READ_ONLY_ACCOUNT = (
+    "Your account can view this, but not change it. Only administrators of the console can make changes."
+)
 
 
 def as_sentence(message: object) -> str:
-    """Return an error or a text as a sentence: with a capital letter at the beginning and a full stop at the end."""
+    """Return an error or a text as a sentence: with a capital letter at the beginning and a full stop at the
+    end.
+    """
     text = str(message)
     return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
 
 
 def read_only_message(*capabilities: Capability) -> str:
-    """Return the message for an account that can view a page, but has none of the capabilities to change something on it."""
+    """Return the message for an account that can view a page, but has none of the capabilities to change
+    something on it.
+    """
     if Capability.CHANGE_GRANTS in capabilities:
         return READ_ONLY_ACCOUNT
     return f"Your account can view this, but not change it. Only {role_names(*capabilities)} of the console can make changes."

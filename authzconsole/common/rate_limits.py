@@ -1,11 +1,12 @@
 """Limit the request rate of each account and of each token.
 
-Each limit is a token bucket: a full bucket has as many requests as the setting allows in its period, and it fills evenly. The
-buckets of all processes on this machine are in one memory-mapped file in STATE_DIR, so a request needs no Redis and no query,
-and the number of worker processes does not change the limit. Each machine counts separately.
+Each limit is a token bucket: a full bucket has as many requests as the setting allows in its period, and it
+fills evenly. The buckets of all processes on this machine are in one memory-mapped file in STATE_DIR, so a
+request needs no Redis and no query, and the number of worker processes does not change the limit. Each
+machine counts separately.
 
-Processes do not lock the file. If two processes count a request of the same account within the same microsecond, one of the two
-counts can be lost.
+Processes do not lock the file. If two processes count a request of the same account within the same
+microsecond, one of the two counts can be lost.
 """
 
 import logging
@@ -33,16 +34,20 @@ _MULTIPLIER, _WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 class BucketTable:
     """A hash table in shared memory. It maps each key to the time at which the bucket will be full again.
 
-    Times are read from the monotonic clock, which all processes of a machine share and which restarts with the machine.
+    Times are read from the monotonic clock, which all processes of a machine share and which restarts with
+    the machine.
     """
 
     def __init__(self, memory: mmap.mmap):
         view = memoryview(memory)
         self._keys = view[: SLOTS * 8].cast("Q")
-        self._full_at = view[SLOTS * 8:].cast("d")
+        self._full_at = view[SLOTS * 8 :].cast("d")
 
     def take(self, key: int, count: int, seconds: int) -> float:
-        """Take a request out of a bucket of `count` requests per `seconds`. Return 0, or the seconds until the next request."""
+        """Take a request out of a bucket of `count` requests per `seconds`.
+
+        Return 0, or the seconds until the next request.
+        """
         now = time.monotonic()
         slot = self._slot_of(key, now)
         if slot < 0:
@@ -59,7 +64,10 @@ class BucketTable:
         return 0
 
     def _slot_of(self, key: int, now: float) -> int:
-        """Return the slot of the key, or assign it a slot with a full bucket. Return -1 if all probed slots are in use."""
+        """Return the slot of the key, or assign it a slot with a full bucket.
+
+        Return -1 if all probed slots are in use.
+        """
         first, free = (key * _MULTIPLIER & _WORD) >> 49, -1
         for probe in range(_PROBES):
             slot = (first + probe) % SLOTS
@@ -75,7 +83,9 @@ class BucketTable:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A limit and what it counts. number: distinguishes the keys of the limits. name: its name in RateLimit headers."""
+    """A limit and what it counts. number: distinguishes the keys of the limits. name: its name in RateLimit
+    headers.
+    """
 
     setting: str
     number: int
@@ -84,7 +94,10 @@ class RateLimit:
     unit: str
 
     def check(self, identifier: int) -> None:
-        """Count a request of the account or token with this primary key. Raise RequestRefused (429) above the limit."""
+        """Count a request of the account or token with this primary key.
+
+        Raise RequestRefused (429) above the limit.
+        """
         limit = settings.RATE_LIMITS[self.setting]
         if limit is None:
             return
@@ -93,22 +106,30 @@ class RateLimit:
         if wait_seconds:
             wait = int(wait_seconds) + 1
             raise RequestRefused(
-                429, f"{self.subject} may send {count:,} {self.unit} in {seconds:,} seconds: wait {wait} s before you "
-                     f"send the next one",
-                Retry_After=str(wait), RateLimit_Policy=f'"{self.name}";q={count};w={seconds}',
-                RateLimit=f'"{self.name}";r=0;t={wait}')
+                429,
+                f"{self.subject} may send {count:,} {self.unit} in {seconds:,} seconds: wait {wait} s before you "
+                f"send the next one",
+                Retry_After=str(wait),
+                RateLimit_Policy=f'"{self.name}";q={count};w={seconds}',
+                RateLimit=f'"{self.name}";r=0;t={wait}',
+            )
 
 
 _REQUESTS_OF_ACCOUNT = RateLimit("requests_per_account", 1, "account", "your account", "requests")
 _REQUESTS_OF_TOKEN = RateLimit("requests_per_token", 2, "token", "this token", "requests")
-_DECISIONS_OF_ACCOUNT = RateLimit("decisions_per_account", 3, "decisions", "your account", "requests for decisions")
-_DECISIONS_OF_TOKEN = RateLimit("decisions_per_token", 4, "token-decisions", "this token", "requests for decisions")
+_DECISIONS_OF_ACCOUNT = RateLimit(
+    "decisions_per_account", 3, "decisions", "your account", "requests for decisions"
+)
+_DECISIONS_OF_TOKEN = RateLimit(
+    "decisions_per_token", 4, "token-decisions", "this token", "requests for decisions"
+)
 
 
 def check_request_rate(account_id: int, *, token_number: int | None = None, is_decision: bool) -> None:
     """Count a request to AuthZEN or REST. Raise RequestRefused (429) above a limit.
 
-    is_decision: whether the request asks for decisions. They have separate limits, because programs send many of them.
+    is_decision: whether the request asks for decisions. They have separate limits, because programs send many
+    of them.
     """
     if token_number is not None:
         (_DECISIONS_OF_TOKEN if is_decision else _REQUESTS_OF_TOKEN).check(token_number)
@@ -128,7 +149,8 @@ def _table() -> BucketTable:
 def _shared_memory(path: Path, size: int) -> mmap.mmap:
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
     try:
-        # reserve the space now: if the disk is full, writing to a mapped page without a disk block kills the process
+        # reserve the space now: if the disk is full, writing to a mapped page without a disk block kills the
+        # process
         os.posix_fallocate(descriptor, 0, size)
         return mmap.mmap(descriptor, size)
     finally:

@@ -1,6 +1,8 @@
-"""Store when the account of a session was last authenticated, and check that this is recent enough for sensitive changes.
+"""Store when the account of a session was last authenticated, and check that this is recent enough for
+sensitive changes.
 
-Every sign-in is an authentication: `django.contrib.auth.login` sends a signal, which authzconsole.apps connects.
+Every sign-in is an authentication: `django.contrib.auth.login` sends a signal, which authzconsole.apps
+connects.
 """
 
 from time import time
@@ -18,25 +20,41 @@ PROVIDER_SESSION_KEY = "sign_in_provider"
 
 
 def record_authentication(request: HttpRequest, method: str) -> None:
-    """Store in the session that the account was authenticated now. method: its name, such as `password` or `totp`."""
+    """Store in the session that the account was authenticated now. method: its name, such as `password` or
+    `totp`.
+    """
     request.session[TIME_KEY], request.session[METHOD_KEY] = int(time()), method
 
 
 def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
-    """Receive `user_logged_in`. Sign-in code that knows the method calls `record_authentication` afterwards."""
+    """Receive `user_logged_in`.
+
+    Sign-in code that knows the method calls `record_authentication` afterwards.
+    """
     if request is not None:
         record_authentication(request, SIGN_IN)
 
 
 def is_recently_authenticated(request: HttpRequest) -> bool:
-    """Return whether the account of the session was authenticated within REAUTHENTICATION_SECONDS. Runs no query."""
+    """Return whether the account of the session was authenticated within REAUTHENTICATION_SECONDS.
+
+    Runs no query.
+    """
     authenticated_at = request.session.get(TIME_KEY)
     # an authentication in the future does not count: the clock was changed
-    return isinstance(authenticated_at, int) and 0 <= time() - authenticated_at < settings.REAUTHENTICATION_SECONDS
+    return (
+        isinstance(authenticated_at, int)
+        and 0 <= time() - authenticated_at < settings.REAUTHENTICATION_SECONDS
+    )
 
 
 def check_recently_authenticated(request: HttpRequest) -> None:
-    """Raise RequestRefused (403) unless the account of the session was authenticated recently. For APIs; pages ask instead."""
+    """Raise RequestRefused (403) unless the account of the session was authenticated recently.
+
+    For APIs; pages ask instead.
+    """
     if not is_recently_authenticated(request):
         page = f"{settings.PUBLIC_URL}{reverse('reauthenticate')}"
-        raise RequestRefused(403, f"this change needs a recent authentication: confirm your identity at {page} and repeat it")
+        raise RequestRefused(
+            403, f"this change needs a recent authentication: confirm your identity at {page} and repeat it"
+        )

@@ -2,7 +2,9 @@
 
 
 class RequestRefused(Exception):
-    """A refused request: the HTTP status, a message of one sentence, and headers, with `_` in place of `-` in their names."""
+    """A refused request: the HTTP status, a message of one sentence, and headers, with `_` in place of `-` in
+    their names.
+    """
 
     def __init__(self, status: int, message: str, **headers: str):
         self.status, self.message = status, message

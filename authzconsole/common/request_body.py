@@ -19,8 +19,13 @@ def check_content_type(request: HttpRequest) -> None:
         raise RequestRefused(400, "the Content-Type must be application/json")
 
 
-def read_json_object(request: HttpRequest, *, default: dict | None = None, allows_surrogates: bool = True,
-                     max_bytes: int = MAX_BODY_BYTES) -> dict:
+def read_json_object(
+    request: HttpRequest,
+    *,
+    default: dict | None = None,
+    allows_surrogates: bool = True,
+    max_bytes: int = MAX_BODY_BYTES,
+) -> dict:
     """Return the JSON object in the body, or `default` if the body is empty.
 
     allows_surrogates: accept lone surrogates, because a serializer refuses them later and names the member.

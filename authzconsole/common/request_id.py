@@ -29,15 +29,18 @@ def current_request() -> HttpRequest | None:
 
 
 def bind_account(name: str, **more: object) -> None:
-    """Add the account to every further log line of the request. more: further values, such as the number of its API token."""
+    """Add the account to every further log line of the request. more: further values, such as the number of
+    its API token.
+    """
     structlog.contextvars.bind_contextvars(account=name, **more)
 
 
 class RequestIdMiddleware:
     """Give each request an id. Store the X-Request-ID of the caller separately, as `request.caller_id`.
 
-    The response returns the id of the caller, or `request.id` if the caller sent none. Every log line of the request has both.
-    Also log one line for each response, because the access log of the server does not contain the id.
+    The response returns the id of the caller, or `request.id` if the caller sent none. Every log line of the
+    request has both. Also log one line for each response, because the access log of the server does not
+    contain the id.
     """
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]):
@@ -50,15 +53,23 @@ class RequestIdMiddleware:
         request.caller_id = CONTROL_CHARACTERS.sub("", sent_id)[:MAX_CALLER_ID_CHARACTERS]
         request.echoed_id = sent_id if sent_id and not _NOT_IN_HEADERS.search(sent_id) else request.id
         _current_request.set(request)
-        # the id stays bound until request_finished, because Django logs an error status after the last middleware
+        # the id stays bound until request_finished, because Django logs an error status after the last
+        # middleware
         structlog.contextvars.bind_contextvars(
-            request_id=request.id, **({"caller_request_id": request.caller_id} if request.caller_id else {}))
+            request_id=request.id, **({"caller_request_id": request.caller_id} if request.caller_id else {})
+        )
         start = time.perf_counter()
         response = traced_response(request, self.get_response)
         seconds = time.perf_counter() - start
         observe_response(request.path, response.status_code, seconds)
-        logger.info("answered", method=request.method, path=request.path, status=response.status_code,
-                    milliseconds=round(1_000 * seconds, 1), client=request.META.get("REMOTE_ADDR"))
+        logger.info(
+            "answered",
+            method=request.method,
+            path=request.path,
+            status=response.status_code,
+            milliseconds=round(1_000 * seconds, 1),
+            client=request.META.get("REMOTE_ADDR"),
+        )
         response["X-Request-ID"] = request.echoed_id
         return response
 

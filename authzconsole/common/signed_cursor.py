@@ -18,12 +18,18 @@ class CursorOfAnotherList(ValueError):
 
 
 def sign_cursor(position: object, *, list_identity: object, salt: str) -> str:
-    """Return a cursor. `list_identity` is everything that must stay the same from page to page; both are JSON values."""
+    """Return a cursor.
+
+    `list_identity` is everything that must stay the same from page to page; both are JSON values.
+    """
     return signing.dumps([_digest(list_identity), position], salt=salt)
 
 
 def read_cursor(cursor: str, *, list_identity: object, salt: str) -> object:
-    """Return the position in a cursor. Raise InvalidCursor or CursorOfAnotherList if it is not a cursor of this list."""
+    """Return the position in a cursor.
+
+    Raise InvalidCursor or CursorOfAnotherList if it is not a cursor of this list.
+    """
     try:
         # a cursor of this console is ASCII
         digest, position = signing.loads(cursor.encode("ascii").decode(), salt=salt)

@@ -23,10 +23,16 @@ def facts_of_sign_in() -> Iterator[Fact]:
 
 def facts_of_tokens() -> Iterator[Fact]:
     """Yield owner, scopes, expiry, secret, revocation and missing limit of each token."""
-    rows = ApiToken.objects.values_list("pk", "owner__username", "scopes", "expires_at", "digest", "revoked_at",
-                                        "is_unlimited")
-    for number, owner, scopes, expires_at, digest, revoked_at, is_unlimited in rows.iterator(chunk_size=ROWS_PER_BATCH):
-        yield fact_key("token", number), f"user:{owner}, {scopes.replace(' ', ', ')}, until {expires_at:%Y-%m-%d}"
+    rows = ApiToken.objects.values_list(
+        "pk", "owner__username", "scopes", "expires_at", "digest", "revoked_at", "is_unlimited"
+    )
+    for number, owner, scopes, expires_at, digest, revoked_at, is_unlimited in rows.iterator(
+        chunk_size=ROWS_PER_BATCH
+    ):
+        yield (
+            fact_key("token", number),
+            f"user:{owner}, {scopes.replace(' ', ', ')}, until {expires_at:%Y-%m-%d}",
+        )
         yield fact_key("secret", number), digest[:FINGERPRINT_CHARACTERS]
         if revoked_at is not None:
             yield fact_key("revoked", number), "yes"
@@ -40,4 +46,9 @@ def _facts_of_factors() -> Iterator[Fact]:
         if type_ == Authenticator.Type.WEBAUTHN:
             yield fact_key("passkeys", f"user:{owner}"), str(count)
         else:
-            yield fact_key("factor", f"user:{owner}", APP_TITLE if type_ == Authenticator.Type.TOTP else CODES_TITLE), HELD
+            yield (
+                fact_key(
+                    "factor", f"user:{owner}", APP_TITLE if type_ == Authenticator.Type.TOTP else CODES_TITLE
+                ),
+                HELD,
+            )

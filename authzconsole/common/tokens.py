@@ -1,4 +1,7 @@
-"""Create, revoke and verify API tokens. The secret of a token is shown once, when it is created, and is not stored."""
+"""Create, revoke and verify API tokens.
+
+The secret of a token is shown once, when it is created, and is not stored.
+"""
 
 import hashlib
 import secrets
@@ -28,7 +31,8 @@ from grants.roles.capabilities import CHANGING_CAPABILITIES, Capability, capabil
 PREFIX = "azc_"
 MAX_NAME_CHARACTERS = 100
 LAST_USE_RESOLUTION = timedelta(minutes=1)
-# Of a service account, these scopes allow more than its console role. Only an account that may do the same can give them.
+# Of a service account, these scopes allow more than its console role. Only an account that may do the same
+# can give them.
 SERVICE_SCOPES = {TokenScope.DECIDE: Capability.READ_ALL, TokenScope.PROVISION: Capability.CHANGE_GRANTS}
 _OWNER_COLUMNS = ("id", "username", "is_active", "role", "is_principal", "is_service")
 
@@ -81,10 +85,11 @@ class ValidToken:
 
     @property
     def can_ask_about_all(self) -> bool:
-        """Return whether the token may ask about any subject, by its scopes and the current role of its owner.
+        """Return whether the token may ask about any subject, by its scopes and the current role of its
+        owner.
 
-        A token of an ordinary account may only ask about its owner, as the account itself. A service account exists to ask on
-        behalf of a program, so the scope decides.
+        A token of an ordinary account may only ask about its owner, as the account itself. A service account
+        exists to ask on behalf of a program, so the scope decides.
         """
         _, _, _, role, _, is_service = self.owner_values
         can_read_all = is_service or self.is_unlimited or Capability.READ_ALL in capabilities_of(role)
@@ -94,25 +99,38 @@ class ValidToken:
 def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str], days: int) -> IssuedToken:
     """Create a token of the account `owner` that expires in `days`.
 
-    An account can create tokens for itself and for service accounts, and a command for every account. The limit of `days` is
-    TOKEN_MAX_DAYS. Raise TokenError if a value is invalid, NotAdministrator if the author may not write.
+    An account can create tokens for itself and for service accounts, and a command for every account. The
+    limit of `days` is TOKEN_MAX_DAYS. Raise TokenError if a value is invalid, NotAdministrator if the author
+    may not write.
     """
     scopes = _checked_scopes(name, scopes, days)
     with administrator_transaction(author, capability=Capability.MANAGE_TOKENS) as head:
         user = None if storage_fault(owner) else User.objects.filter(username=owner).first()
         _check_owner(owner, user, scopes, author)
         secret, now = PREFIX + secrets.token_urlsafe(32), timezone.now()
-        token = ApiToken.objects.create(name=name, owner=user, digest=_digest(secret), scopes=" ".join(scopes),
-                                        issued_by=author.name, created_at=now, limit_starts_at=now,
-                                        expires_at=now + timedelta(days=days))
-        detail = f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}, fingerprint " \
-                 f"{token.digest[:FINGERPRINT_CHARACTERS]}"
+        token = ApiToken.objects.create(
+            name=name,
+            owner=user,
+            digest=_digest(secret),
+            scopes=" ".join(scopes),
+            issued_by=author.name,
+            created_at=now,
+            limit_starts_at=now,
+            expires_at=now + timedelta(days=days),
+        )
+        detail = (
+            f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}, fingerprint "
+            f"{token.digest[:FINGERPRINT_CHARACTERS]}"
+        )
         append_to_journal(head, [Change("token-add", principal=str(user), detail=detail)], author=author)
     return IssuedToken(token, secret)
 
 
 def revoke_token(*, author: Author, number: int) -> Outcome:
-    """Revoke a token immediately; its row is kept. Raise TokenError if there is none, NotAdministrator like `create_token`."""
+    """Revoke a token immediately; its row is kept.
+
+    Raise TokenError if there is none, NotAdministrator like `create_token`.
+    """
     with administrator_transaction(author, capability=Capability.MANAGE_TOKENS) as head:
         token = ApiToken.objects.select_related("owner").filter(pk=number).first()
         if token is None:
@@ -125,8 +143,8 @@ def revoke_token(*, author: Author, number: int) -> Outcome:
     return Outcome(True, f"the token {token} of {token.owner} is revoked", revision)
 
 
-# Plain SQL, because every decision starts with this statement, and the ORM takes longer to build it than the database to
-# execute it. It also reads the active generation, which saves a second query.
+# Plain SQL, because every decision starts with this statement, and the ORM takes longer to build it than the
+# database to execute it. It also reads the active generation, which saves a second query.
 _VERIFY_SQL = f"""
 SELECT t.id, t.scopes, t.revoked_at IS NULL, t.expires_at > %s AND t.limit_starts_at > %s,
   t.last_used_at IS NULL OR t.last_used_at <= %s, ({ACTIVE_GENERATION_SQL}), t.issued_by,
@@ -135,13 +153,26 @@ FROM {ApiToken._meta.db_table} t JOIN {User._meta.db_table} u ON u.id = t.owner_
 
 
 def verify_token(secret: str) -> ValidToken:
-    """Return the token with this secret. Raise TokenRefused if it is not valid. Runs one query, and one write per minute."""
+    """Return the token with this secret.
+
+    Raise TokenRefused if it is not valid. Runs one query, and one write per minute.
+    """
     now = timezone.now()
     times = now, now - max_token_lifetime(), now - LAST_USE_RESOLUTION
     rows = fetch_rows(_VERIFY_SQL, [*map(database_time, times), _digest(secret)])
     if not rows:
         raise TokenUnknown("the token is unknown")
-    number, scopes, is_unrevoked, is_unexpired, is_update_due, generation_name, issuer, *owner, is_unlimited = rows[0]
+    (
+        number,
+        scopes,
+        is_unrevoked,
+        is_unexpired,
+        is_update_due,
+        generation_name,
+        issuer,
+        *owner,
+        is_unlimited,
+    ) = rows[0]
     owner_id, _, is_owner_active, *_ = owner
     if not is_unrevoked:
         raise TokenRefused("the token was revoked")
@@ -151,8 +182,15 @@ def verify_token(secret: str) -> ValidToken:
         raise TokenRefused("the account of the token is inactive")
     if is_update_due:
         update_without_waiting(ApiToken.objects.filter(pk=number), last_used_at=now)
-    return ValidToken(number, owner_id, frozenset(scopes.split()), generation_or_default(generation_name).name, issuer,
-                      tuple(owner), bool(is_unlimited))
+    return ValidToken(
+        number,
+        owner_id,
+        frozenset(scopes.split()),
+        generation_or_default(generation_name).name,
+        issuer,
+        tuple(owner),
+        bool(is_unlimited),
+    )
 
 
 def _digest(secret: str) -> str:
@@ -160,7 +198,10 @@ def _digest(secret: str) -> str:
 
 
 def _checked_scopes(name: str, scopes: Iterable[str], days: int) -> list[str]:
-    """Return the scopes in the order of TokenScope. Raise TokenError if the name, the scopes or the lifetime are invalid."""
+    """Return the scopes in the order of TokenScope.
+
+    Raise TokenError if the name, the scopes or the lifetime are invalid.
+    """
     if not name.strip() or len(name) > MAX_NAME_CHARACTERS:
         raise TokenError(f"the name of a token must have 1 to {MAX_NAME_CHARACTERS} characters")
     if fault := control_character_fault("the name", name):
@@ -177,14 +218,20 @@ def _check_owner(name: str, user: User | None, scopes: list[str], author: Author
     if user is None or not user.is_active:
         raise TokenError(f"`{clip(name)}` is not an active account of this console, so it cannot own a token")
     if author.user_id not in (None, user.pk) and not user.is_service:
-        raise TokenError(f"{user} is another person's account: create tokens for yourself or for a service account, because a "
-                         f"token acts on behalf of its owner")
+        raise TokenError(
+            f"{user} is another person's account: create tokens for yourself or for a service account, because a "
+            f"token acts on behalf of its owner"
+        )
     if TokenScope.PROVISION in scopes and not user.is_service:
-        raise TokenError(f"{user} is not a service account: only tokens of service accounts can have the scope "
-                         f"`{TokenScope.PROVISION}`")
+        raise TokenError(
+            f"{user} is not a service account: only tokens of service accounts can have the scope "
+            f"`{TokenScope.PROVISION}`"
+        )
     if TokenScope.ADMINISTER in scopes and not user.can(*CHANGING_CAPABILITIES):
-        raise TokenError(f"{user} is not an administrator of this console, so its tokens cannot have the scope "
-                         f"`{TokenScope.ADMINISTER}`")
+        raise TokenError(
+            f"{user} is not an administrator of this console, so its tokens cannot have the scope "
+            f"`{TokenScope.ADMINISTER}`"
+        )
     check_can_manage_account(author, user)
     for scope, capability in SERVICE_SCOPES.items():
         if user.is_service and scope in scopes:

@@ -26,8 +26,12 @@ def main() -> None:
 def tenant_lines() -> list[dict]:
     entities = {entity["id"]: entity for entity in _entities()}
     grants = _grants(list(entities.values()))
-    return [*_sorted_by(entities.values(), "id"), *_sorted_by(_users(), "name"), *_sorted_by(_groups(), "name"),
-            *_sorted_by(grants, "principal", "entity", "reason")]
+    return [
+        *_sorted_by(entities.values(), "id"),
+        *_sorted_by(_users(), "name"),
+        *_sorted_by(_groups(), "name"),
+        *_sorted_by(grants, "principal", "entity", "reason"),
+    ]
 
 
 def _sorted_by(lines, *members: str) -> list[dict]:
@@ -42,8 +46,11 @@ def _entities() -> Iterator[dict]:
         *state, kind, name = words.split(" ", 2 if words.startswith(("planned ", "deleted ")) else 1)
         key = ".".join([*container_names[:depth], *([kind] if kind in PROGRAM_TYPES else []), name])
         container_names[depth:] = [name]
-        entity = {"type": "entity", "id": f"{'program' if kind in PROGRAM_TYPES else kind}:{key}",
-                  "state": state[0] if state else "live"}
+        entity = {
+            "type": "entity",
+            "id": f"{'program' if kind in PROGRAM_TYPES else kind}:{key}",
+            "state": state[0] if state else "live",
+        }
         yield {**entity, "description": description} if description else entity
 
 
@@ -66,8 +73,12 @@ def _grants(entities: list[dict]) -> list[dict]:
 
 
 def _grant(principal: str, entity: str, reason: str, privileges: set[str]) -> dict:
-    grant = {"type": "grant", "principal": principal, "entity": entity,
-             "privileges": [privilege for privilege in Privilege if privilege in privileges]}
+    grant = {
+        "type": "grant",
+        "principal": principal,
+        "entity": entity,
+        "privileges": [privilege for privilege in Privilege if privilege in privileges],
+    }
     return {**grant, "reason": reason} if reason else grant
 
 
@@ -88,7 +99,11 @@ def _team_grants(entities: list[dict]) -> Iterator[tuple[str, str, list[str], st
 
 
 def _belongs_to_team(team: Team, kind: str, key: str) -> bool:
-    return (kind in team.kinds.split() and key.split(".", 1)[0] == team.namespace and key not in team.excluded_keys.split())
+    return (
+        kind in team.kinds.split()
+        and key.split(".", 1)[0] == team.namespace
+        and key not in team.excluded_keys.split()
+    )
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Every page of the console with an example URL, by the name of its screenshot.
 
-INVARIANT: each named URL is in PAGES, in SIGNED_OUT, or, with the reason, in NO_PAGE (tests/web/test_page_lists.py).
-Screenshots, browser tests and benchmarks use these lists.
+INVARIANT: each named URL is in PAGES, in SIGNED_OUT, or, with the reason, in NO_PAGE
+(tests/web/test_page_lists.py). Screenshots, browser tests and benchmarks use these lists.
 """
 
 import re
@@ -41,7 +41,7 @@ PAGES = {
     "forecast": "/forecast/{namespace}?deleter={user}",
     "effect": "/effect?change=%5B%22delete%22,%22{namespace}%22%5D",
     "effect-times": "/effect?change=%5B%22grant%22,%22user:{other}%22,%22{namespace}%22,%22READ%22%5D"
-                    "&change=%5B%22join%22,%22{other}%22,%22{group}%22,%222100-01-01T00:00:00Z%22,%22%22%5D",
+    "&change=%5B%22join%22,%22{other}%22,%22{group}%22,%222100-01-01T00:00:00Z%22,%22%22%5D",
     "people": "/people/",
     "groups": "/people/?type=group",
     "person-add": "/people/add",
@@ -217,6 +217,10 @@ def page_url_names() -> Iterator[str]:
         if isinstance(pattern, URLPattern):
             yield pattern.name
         elif pattern.urlconf_name.__name__ not in API_URL_MODULES:
-            raise LookupError(f"{pattern.urlconf_name.__name__} is neither a module of pages nor an API: add it to {__name__}")
+            raise LookupError(
+                f"{pattern.urlconf_name.__name__} is neither a module of pages nor an API: add it to {__name__}"
+            )
         else:
-            yield from (api_pattern.name for api_pattern in pattern.url_patterns if api_pattern.name in NO_PAGE)
+            yield from (
+                api_pattern.name for api_pattern in pattern.url_patterns if api_pattern.name in NO_PAGE
+            )

@@ -1,4 +1,5 @@
-"""The entities of the demo tenant: the data platform of Harbour & Pine, a furniture retailer with warehouses and vans.
+"""The entities of the demo tenant: the data platform of Harbour & Pine, a furniture retailer with warehouses
+and vans.
 
 One entity per line, indented below its container: `[planned|deleted] kind name | description`. The kind of a
 program is its type.

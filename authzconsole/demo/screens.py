@@ -1,6 +1,8 @@
-"""Take screenshots of every page of a running console with the demo tenant: python -m authzconsole.demo.screens URL FOLDER
+"""Take screenshots of every page of a running console with the demo tenant: python -m
+authzconsole.demo.screens URL FOLDER
 
-The console needs a running worker. authzconsole/ops/screenshots.py starts such a console and stops it afterwards.
+The console needs a running worker. authzconsole/ops/screenshots.py starts such a console and stops it
+afterwards.
 """
 
 import io
@@ -33,16 +35,23 @@ def main() -> int:
     examples, session = prepare_examples()
     folder.mkdir(parents=True, exist_ok=True)
     cookie = {"name": settings.SESSION_COOKIE_NAME, "value": session, "url": url}
-    saved_paths = take_pictures(url, folder, ([], page_urls(examples, SIGNED_OUT)), ([cookie], page_urls(examples, PAGES)))
+    saved_paths = take_pictures(
+        url, folder, ([], page_urls(examples, SIGNED_OUT)), ([cookie], page_urls(examples, PAGES))
+    )
     for outdated in set(folder.glob("*.png")) - saved_paths:
         outdated.unlink()
     size_megabytes = sum(path.stat().st_size for path in saved_paths) / 1e6
-    print(f"{len(saved_paths)} pictures of {len(PAGES) + len(SIGNED_OUT)} pages, {size_megabytes:.1f} MB, in {folder}")
+    print(
+        f"{len(saved_paths)} pictures of {len(PAGES) + len(SIGNED_OUT)} pages, {size_megabytes:.1f} MB, in {folder}"
+    )
     return 0
 
 
 def prepare_examples() -> tuple[dict[str, str], str]:
-    """Create the example data. Return the values for the URLs of pages, and the session key of the administrator."""
+    """Create the example data.
+
+    Return the values for the URLs of pages, and the session key of the administrator.
+    """
     from django.conf import settings
     from django.test import Client
 
@@ -68,14 +77,19 @@ def wait_for(run) -> None:
 
 
 def take_pictures(url: str, folder: Path, *visits: tuple[list, dict[str, str]]) -> set[Path]:
-    """Take the screenshots and return their paths. Each visit has a list of cookies and the URLs of its pages, by name."""
+    """Take the screenshots and return their paths.
+
+    Each visit has a list of cookies and the URLs of its pages, by name.
+    """
     from playwright.sync_api import sync_playwright
 
     from authzconsole.ops import machine
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=str(machine.chromium()), args=OPTIONS)
-        saved_paths = {path for cookies, pages in visits for path in _visit(browser, url, folder, cookies, pages)}
+        saved_paths = {
+            path for cookies, pages in visits for path in _visit(browser, url, folder, cookies, pages)
+        }
         browser.close()
     return saved_paths
 

@@ -29,7 +29,10 @@ OPTIONS = {"generation": "final", "to_generation": "existing"}
 
 
 def create_demo_examples(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
-    """Create the example data. Return EXAMPLES with the numbers of the created objects. `finish_run` waits for a run."""
+    """Create the example data.
+
+    Return EXAMPLES with the numbers of the created objects. `finish_run` waits for a run.
+    """
     author = Author(administrator.username, reason="quarterly review", user_id=administrator.pk)
     create_report(AnalysisName.DELETE_READINESS, administrator, finish_run)
     applied = _create_plan(author, "namespace:marketing", "diego.morales")
@@ -39,19 +42,38 @@ def create_demo_examples(administrator: User, finish_run: Callable[[AnalysisRun]
     review, finished = (_create_review(author, namespace) for namespace in ("logistics", "marketing"))
     _finish_review(author, finished)
     request = _pending_request()
-    issued = create_token(author=author, owner=administrator.username, name="nightly export", scopes=[TokenScope.READ], days=90)
-    return EXAMPLES | reports | {"plan": str(plan.pk), "applied": str(applied.pk), "review": str(review.pk),
-                                 "finished": str(finished.pk), "evidence": str(_create_evidence(administrator).pk),
-                                 "request": str(request.pk), "use": str(_create_break_glass_use(administrator).pk),
-                                 "token": str(issued.token.pk),
-                                 "changed": reports[AnalysisName.DELETE_READINESS]}
+    issued = create_token(
+        author=author, owner=administrator.username, name="nightly export", scopes=[TokenScope.READ], days=90
+    )
+    return (
+        EXAMPLES
+        | reports
+        | {
+            "plan": str(plan.pk),
+            "applied": str(applied.pk),
+            "review": str(review.pk),
+            "finished": str(finished.pk),
+            "evidence": str(_create_evidence(administrator).pk),
+            "request": str(request.pk),
+            "use": str(_create_break_glass_use(administrator).pk),
+            "token": str(issued.token.pk),
+            "changed": reports[AnalysisName.DELETE_READINESS],
+        }
+    )
 
 
 def _create_review(author: Author, namespace: str) -> Campaign:
     """Create a review of a namespace, by the holders of ADMIN on its entities."""
-    campaign = create_campaign(author=author, options=CampaignOptions(
-        title=f"Quarterly review of {namespace}", deadline=timezone.now() + timedelta(days=14), scope={"namespace": namespace},
-        reviewer_rule=ReviewerRule.ADMIN_HOLDERS, recurrence=Recurrence.QUARTERLY))
+    campaign = create_campaign(
+        author=author,
+        options=CampaignOptions(
+            title=f"Quarterly review of {namespace}",
+            deadline=timezone.now() + timedelta(days=14),
+            scope={"namespace": namespace},
+            reviewer_rule=ReviewerRule.ADMIN_HOLDERS,
+            recurrence=Recurrence.QUARTERLY,
+        ),
+    )
     claimed = claim_preparation(campaign.pk)
     return prepare_campaign(claimed) if claimed else campaign
 
@@ -59,32 +81,54 @@ def _create_review(author: Author, namespace: str) -> Campaign:
 def _finish_review(author: Author, campaign: Campaign) -> None:
     """Answer items of a review, and finish it."""
     for answer, count in ((Answer.REVOKE, 3), (Answer.KEEP, 20)):
-        numbers = campaign.items.filter(answer=Answer.OPEN).order_by("pk").values_list("pk", flat=True)[:count]
-        answer_items(author=author, campaign=campaign, selection=ItemSelection(numbers=list(numbers)), answer=answer)
+        numbers = (
+            campaign.items.filter(answer=Answer.OPEN).order_by("pk").values_list("pk", flat=True)[:count]
+        )
+        answer_items(
+            author=author, campaign=campaign, selection=ItemSelection(numbers=list(numbers)), answer=answer
+        )
     request_finish(author=author, number=campaign.pk)
     execute_finish(number=campaign.pk)
 
 
 def _create_evidence(administrator: User) -> Evidence:
     """Create evidence about a dataset, since the first line of the journal."""
-    evidence = Evidence.objects.create(entity=EXAMPLES["dataset"], from_revision=1, to_revision=current_revision(),
-                                       requested_by=administrator, sent_at=timezone.now())
+    evidence = Evidence.objects.create(
+        entity=EXAMPLES["dataset"],
+        from_revision=1,
+        to_revision=current_revision(),
+        requested_by=administrator,
+        sent_at=timezone.now(),
+    )
     execute_evidence(number=evidence.pk)
     return evidence
 
 
 def _pending_request() -> AccessRequest:
-    """Return a pending access request: one from the history of the demo tenant, or a new one if the tenant was imported."""
+    """Return a pending access request: one from the history of the demo tenant, or a new one if the tenant
+    was imported.
+    """
     pending = AccessRequest.objects.filter(state=RequestState.PENDING).order_by("pk").first()
-    return pending or create_pending_requests(timezone.now().replace(hour=0, minute=0, second=0, microsecond=0))[0]
+    return (
+        pending
+        or create_pending_requests(timezone.now().replace(hour=0, minute=0, second=0, microsecond=0))[0]
+    )
 
 
 def _create_break_glass_use(administrator: User) -> BreakGlassUse:
-    """Create a use that has ended and waits for its review. The console has no BREAK_GLASS_ACCOUNTS, so no page announces it."""
+    """Create a use that has ended and waits for its review.
+
+    The console has no BREAK_GLASS_ACCOUNTS, so no page announces it.
+    """
     started = timezone.now() - timedelta(hours=2)
     return BreakGlassUse.objects.create(
-        account=administrator, account_name=administrator.username, reason="the nightly load failed", started_at=started,
-        ends_at=started + timedelta(hours=1), first_revision=current_revision())
+        account=administrator,
+        account_name=administrator.username,
+        reason="the nightly load failed",
+        started_at=started,
+        ends_at=started + timedelta(hours=1),
+        first_revision=current_revision(),
+    )
 
 
 def _create_plan(author: Author, namespace: str, user: str) -> Plan:
@@ -92,9 +136,14 @@ def _create_plan(author: Author, namespace: str, user: str) -> Plan:
 
 
 def create_reports(administrator: User, finish_run: Callable[[AnalysisRun], None]) -> dict[str, str]:
-    """Run each analysis, and cancel another run. Return the numbers of the runs, by the name of the analysis or `cancelled`."""
+    """Run each analysis, and cancel another run.
+
+    Return the numbers of the runs, by the name of the analysis or `cancelled`.
+    """
     run_numbers = {name: create_report(name, administrator, finish_run) for name in ANALYSES}
-    cancelled = request_run(analysis=AnalysisName.VISIBILITY, options={"generation": "core"}, requested_by=administrator)
+    cancelled = request_run(
+        analysis=AnalysisName.VISIBILITY, options={"generation": "core"}, requested_by=administrator
+    )
     cancel_run(run=cancelled)
     return run_numbers | {"cancelled": str(cancelled.pk)}
 

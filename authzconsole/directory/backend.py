@@ -1,8 +1,10 @@
 """Sign in with a password of the directory (django-auth-ldap).
 
-INVARIANT: the account, its console role and its groups are chosen by authzconsole.web.accounts.providers.identities, by the same
-rules as for other sign-in providers. Signing in never makes an account a principal.
-INVARIANT: the password of an account that cannot sign in through the directory is never sent to the directory.
+INVARIANT: the account, its console role and its groups are chosen by
+authzconsole.web.accounts.providers.identities, by the same rules as for other sign-in providers. Signing in
+never makes an account a principal.
+INVARIANT: the password of an account that cannot sign in through the directory is never sent to the
+directory.
 """
 
 import logging
@@ -39,7 +41,10 @@ UNAVAILABLE = "The directory does not answer, so its passwords cannot be checked
 
 
 class DirectoryBackend(LDAPBackend):
-    """Authenticate by a bind with the DN of the user. The sentence of a refusal is stored as `request.sign_in_refusal`."""
+    """Authenticate by a bind with the DN of the user.
+
+    The sentence of a refusal is stored as `request.sign_in_refusal`.
+    """
 
     @property
     def settings(self) -> LDAPSettings:
@@ -47,7 +52,9 @@ class DirectoryBackend(LDAPBackend):
             self._settings = LDAPSettings(self.settings_prefix, _library_settings(settings.LDAP))
         return self._settings
 
-    def authenticate(self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs):
+    def authenticate(
+        self, request: HttpRequest | None, username: str | None = None, password: str | None = None, **kwargs
+    ):
         if request is None or not username or not password or not _may_use_directory(username):
             return None
         try:
@@ -61,7 +68,10 @@ class DirectoryBackend(LDAPBackend):
         return None
 
     def get_or_build_user(self, username: str, ldap_user: _LDAPUser) -> tuple[User, bool]:
-        """Return the account of a user with a correct password. Raise SignInRefused if the user may not sign in."""
+        """Return the account of a user with a correct password.
+
+        Raise SignInRefused if the user may not sign in.
+        """
         identity = _identity(settings.LDAP, ldap_user)
         return sign_in_account(ldap_user._request, identity).user, False
 
@@ -70,9 +80,14 @@ class DirectoryBackend(LDAPBackend):
 
 
 @receiver(ldap_error, sender=DirectoryBackend)
-def note_unavailable(sender, request: HttpRequest | None = None, exception: Exception | None = None, **kwargs) -> None:
+def note_unavailable(
+    sender, request: HttpRequest | None = None, exception: Exception | None = None, **kwargs
+) -> None:
     """Log an error of the directory. Wrong names and wrong passwords are not errors of the directory."""
-    logger.error("sign-in through LDAP failed: %s", describe(exception) if isinstance(exception, ldap.LDAPError) else exception)
+    logger.error(
+        "sign-in through LDAP failed: %s",
+        describe(exception) if isinstance(exception, ldap.LDAPError) else exception,
+    )
     if request is not None:
         request.sign_in_refusal = UNAVAILABLE
 
@@ -81,33 +96,57 @@ def _library_settings(options: LdapOptions) -> dict:
     attributes = [options.name_attribute, options.id_attribute, options.email_attribute]
     if not options.has_dn_members:
         attributes += ["uid", "gidNumber"]
-    group_type = PosixGroupType() if not options.has_dn_members else (
-        NestedMemberDNGroupType if options.nested_groups else MemberDNGroupType)(options.group_member_attribute)
+    group_type = (
+        PosixGroupType()
+        if not options.has_dn_members
+        else (NestedMemberDNGroupType if options.nested_groups else MemberDNGroupType)(
+            options.group_member_attribute
+        )
+    )
     return {
-        "SERVER_URI": options.uri, "START_TLS": uses_start_tls(options), "CONNECTION_OPTIONS": connection_options(options),
-        "BIND_DN": options.bind_dn, "BIND_PASSWORD": options.bind_password, "ALWAYS_UPDATE_USER": False,
-        "USER_SEARCH": LDAPSearch(options.user_search_base, ldap.SCOPE_SUBTREE, options.user_search_filter, attributes),
+        "SERVER_URI": options.uri,
+        "START_TLS": uses_start_tls(options),
+        "CONNECTION_OPTIONS": connection_options(options),
+        "BIND_DN": options.bind_dn,
+        "BIND_PASSWORD": options.bind_password,
+        "ALWAYS_UPDATE_USER": False,
+        "USER_SEARCH": LDAPSearch(
+            options.user_search_base, ldap.SCOPE_SUBTREE, options.user_search_filter, attributes
+        ),
         # no attributes, because a group can have 100,000 members
-        "GROUP_SEARCH": LDAPSearch(options.group_search_base, ldap.SCOPE_SUBTREE, options.group_search_filter, ["1.1"]),
+        "GROUP_SEARCH": LDAPSearch(
+            options.group_search_base, ldap.SCOPE_SUBTREE, options.group_search_filter, ["1.1"]
+        ),
         "GROUP_TYPE": group_type,
     }
 
 
 def _may_use_directory(name: str) -> bool:
-    """Return whether the directory may check a password for this name. It may not if the account has a password here."""
+    """Return whether the directory may check a password for this name.
+
+    It may not if the account has a password here.
+    """
     user = User.objects.filter(username=name).first() if is_storable(name) else None
     if user is None:
         return is_storable(name)
-    return user.is_active and not user.is_service and (
-        settings.LDAP.provider.link_existing == "always" or not user.has_usable_password())
+    return (
+        user.is_active
+        and not user.is_service
+        and (settings.LDAP.provider.link_existing == "always" or not user.has_usable_password())
+    )
 
 
 def _identity(options: LdapOptions, ldap_user: _LDAPUser) -> Identity:
     attributes = ldap_user.attrs
     subject = subject_text(next(iter(attributes.get(options.id_attribute, [])), ""))
     if not subject:
-        raise SignInRefused(f"Your entry in the directory has no `{options.id_attribute}`. Ask a console administrator.")
-    claims = {"name": attributes.get(options.name_attribute, [])[:1], "email": attributes.get(options.email_attribute, [])[:1]}
+        raise SignInRefused(
+            f"Your entry in the directory has no `{options.id_attribute}`. Ask a console administrator."
+        )
+    claims = {
+        "name": attributes.get(options.name_attribute, [])[:1],
+        "email": attributes.get(options.email_attribute, [])[:1],
+    }
     if mapped := {**options.provider.roles, **options.provider.groups}:
         member_of = {canonical_dn(dn) for dn in ldap_user.group_dns}
         claims["groups"] = [dn for dn in mapped if canonical_dn(dn) in member_of]

@@ -16,15 +16,22 @@ Entry = tuple[str, dict[str, list[bytes]]]
 
 
 class DirectoryError(Exception):
-    """The directory does not answer, refuses the request, or contains something unexpected. The message is a sentence."""
+    """The directory does not answer, refuses the request, or contains something unexpected.
+
+    The message is a sentence.
+    """
 
 
 def connection_options(options: LdapOptions) -> dict[int, object]:
     """Return the options of every connection: certificates are verified, and no operation waits forever."""
     tls = {ldap.OPT_X_TLS_CACERTFILE: options.ca_file} if options.ca_file else {}
     return {
-        ldap.OPT_PROTOCOL_VERSION: 3, ldap.OPT_REFERRALS: 0, ldap.OPT_NETWORK_TIMEOUT: options.timeout_seconds,
-        ldap.OPT_TIMEOUT: options.timeout_seconds, ldap.OPT_X_TLS_REQUIRE_CERT: ldap.OPT_X_TLS_DEMAND, **tls,
+        ldap.OPT_PROTOCOL_VERSION: 3,
+        ldap.OPT_REFERRALS: 0,
+        ldap.OPT_NETWORK_TIMEOUT: options.timeout_seconds,
+        ldap.OPT_TIMEOUT: options.timeout_seconds,
+        ldap.OPT_X_TLS_REQUIRE_CERT: ldap.OPT_X_TLS_DEMAND,
+        **tls,
         # the last one: it applies the others
         ldap.OPT_X_TLS_NEWCTX: 0,
     }
@@ -36,7 +43,10 @@ def uses_start_tls(options: LdapOptions) -> bool:
 
 @contextmanager
 def directory_connection(options: LdapOptions) -> Iterator["ldap.ldapobject.LDAPObject"]:
-    """Yield a connection that is bound with LDAP_BIND_DN. Raise DirectoryError for every LDAP error inside."""
+    """Yield a connection that is bound with LDAP_BIND_DN.
+
+    Raise DirectoryError for every LDAP error inside.
+    """
     connection = None
     try:
         connection = ldap.initialize(options.uri, bytes_mode=False)
@@ -47,7 +57,9 @@ def directory_connection(options: LdapOptions) -> Iterator["ldap.ldapobject.LDAP
         connection.simple_bind_s(options.bind_dn, options.bind_password)
         yield connection
     except ldap.LDAPError as error:
-        raise DirectoryError(f"the directory {options.uri} answers with an error: {describe(error)}") from error
+        raise DirectoryError(
+            f"the directory {options.uri} answers with an error: {describe(error)}"
+        ) from error
     finally:
         if connection is not None:
             connection.unbind_ext_s()
@@ -62,11 +74,17 @@ def paged_entries(connection, base: str, search_filter: str, attributes: list[st
     """Yield pages of the entries below `base`. The server holds at most one page at a time."""
     control = SimplePagedResultsControl(True, size=ENTRIES_PER_PAGE, cookie="")
     while True:
-        message = connection.search_ext(base, ldap.SCOPE_SUBTREE, search_filter, attributes, serverctrls=[control])
+        message = connection.search_ext(
+            base, ldap.SCOPE_SUBTREE, search_filter, attributes, serverctrls=[control]
+        )
         _, entries, _, controls = connection.result3(message)
         # entries without a DN are referrals
         yield [entry for entry in entries if entry[0]]
-        cookies = [answer.cookie for answer in controls if answer.controlType == SimplePagedResultsControl.controlType]
+        cookies = [
+            answer.cookie
+            for answer in controls
+            if answer.controlType == SimplePagedResultsControl.controlType
+        ]
         if not cookies or not cookies[0]:
             return
         control.cookie = cookies[0]
@@ -80,7 +98,9 @@ def attribute_values(connection, dn: str, attribute: str) -> Iterator[bytes]:
     requested = attribute
     while requested:
         try:
-            entries = [entry for entry in connection.search_s(dn, ldap.SCOPE_BASE, attrlist=[requested]) if entry[0]]
+            entries = [
+                entry for entry in connection.search_s(dn, ldap.SCOPE_BASE, attrlist=[requested]) if entry[0]
+            ]
         except ldap.NO_SUCH_OBJECT:
             entries = []
         if not entries:
@@ -96,7 +116,9 @@ def attribute_values(connection, dn: str, attribute: str) -> Iterator[bytes]:
 
 
 def subject_text(identifier: str | bytes) -> str:
-    """Return the identifier of a user as the link of an account stores it: as text, or else (objectGUID) in hexadecimal."""
+    """Return the identifier of a user as the link of an account stores it: as text, or else (objectGUID) in
+    hexadecimal.
+    """
     if isinstance(identifier, str):
         return identifier
     try:
@@ -106,13 +128,18 @@ def subject_text(identifier: str | bytes) -> str:
 
 
 def canonical_dn(dn: str) -> str:
-    """Return a form of a DN that is the same for all its spellings. Raise DirectoryError if it is malformed."""
+    """Return a form of a DN that is the same for all its spellings.
+
+    Raise DirectoryError if it is malformed.
+    """
     try:
         parts = ldap.dn.str2dn(dn)
     except ldap.LDAPError:
         raise DirectoryError(f"`{dn[:200]}` is not a distinguished name") from None
-    return ",".join("+".join(sorted(f"{name.lower()}={' '.join(value.lower().split())!r}" for name, value, _ in part))
-                    for part in parts)
+    return ",".join(
+        "+".join(sorted(f"{name.lower()}={' '.join(value.lower().split())!r}" for name, value, _ in part))
+        for part in parts
+    )
 
 
 def dn_key(dn: str) -> bytes:

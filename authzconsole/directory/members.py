@@ -54,8 +54,13 @@ def read_members(options: LdapOptions) -> DirectoryMembers:
     return members
 
 
-def _member_keys(connection, options: LdapOptions, dn: str, nested_groups: dict[bytes, str]) -> Iterator[bytes]:
-    """Yield the keys of the users in a group, and in the groups that are its members. Cycles of groups are ignored."""
+def _member_keys(
+    connection, options: LdapOptions, dn: str, nested_groups: dict[bytes, str]
+) -> Iterator[bytes]:
+    """Yield the keys of the users in a group, and in the groups that are its members.
+
+    Cycles of groups are ignored.
+    """
     waiting, visited = [dn], {dn_key(dn)}
     while waiting:
         for value in attribute_values(connection, waiting.pop(), options.group_member_attribute):
@@ -73,18 +78,26 @@ def _groups_by_key(connection, options: LdapOptions) -> dict[bytes, str]:
 
 
 def _users(connection, options: LdapOptions) -> Iterator[tuple[str, str, bytes]]:
-    """Yield DN, name and identifier of every user of the directory. The identifier is empty without LDAP_DEACTIVATE_MISSING."""
+    """Yield DN, name and identifier of every user of the directory.
+
+    The identifier is empty without LDAP_DEACTIVATE_MISSING.
+    """
     search_filter = options.user_search_filter % {"user": "*"}
     requested = [options.name_attribute, *([options.id_attribute] if options.deactivate_missing else [])]
     for page in paged_entries(connection, options.user_search_base, search_filter, requested):
         for dn, attributes in page:
             if name := _first_value(attributes, options.name_attribute):
-                identifier = _first_value(attributes, options.id_attribute) if options.deactivate_missing else b""
+                identifier = (
+                    _first_value(attributes, options.id_attribute) if options.deactivate_missing else b""
+                )
                 yield dn, name.decode(errors="replace"), identifier
 
 
 def _first_value(attributes: dict[str, list[bytes]], attribute: str) -> bytes:
-    return next((values[0] for name, values in attributes.items() if name.lower() == attribute.lower() and values), b"")
+    return next(
+        (values[0] for name, values in attributes.items() if name.lower() == attribute.lower() and values),
+        b"",
+    )
 
 
 def subject_key(subject: str) -> bytes:
@@ -99,5 +112,7 @@ def _name_key(name: bytes) -> bytes:
 def check_complete(members: DirectoryMembers) -> None:
     """Raise DirectoryError if the directory returned no user at all, because all users would lose access."""
     if not members.user_count:
-        raise DirectoryError("the directory returned no users: check LDAP_USER_SEARCH_BASE, LDAP_USER_SEARCH_FILTER and the "
-                             "rights of LDAP_BIND_DN")
+        raise DirectoryError(
+            "the directory returned no users: check LDAP_USER_SEARCH_BASE, LDAP_USER_SEARCH_FILTER and the "
+            "rights of LDAP_BIND_DN"
+        )

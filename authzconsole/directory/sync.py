@@ -1,8 +1,9 @@
-"""Bring the memberships of mapped groups, and the roles and the activity of directory accounts, in line with the directory.
+"""Bring the memberships of mapped groups, and the roles and the activity of directory accounts, in line with
+the directory.
 
 INVARIANT: nothing is changed before the whole directory was read and the plan was checked (`check_plan`).
-INVARIANT: service accounts keep their memberships. Accounts that are not linked to the directory keep their roles
-and stay active.
+INVARIANT: service accounts keep their memberships. Accounts that are not linked to the directory keep their
+roles and stay active.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +37,9 @@ class SyncRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class GroupPlan:
-    """The changes of one group, as primary keys of users. unknown_count: members without a user in the console."""
+    """The changes of one group, as primary keys of users. unknown_count: members without a user in the
+    console.
+    """
 
     group: str
     member_count: int
@@ -54,55 +57,85 @@ class SyncPlan:
     roles: list[tuple[str, str, str]]
     # names of roles that no user of the directory has
     empty_roles: set[str] = field(default_factory=set)
-    # the active accounts without an entry in the directory, by name, and the number of active accounts that are linked to it
+    # the active accounts without an entry in the directory, by name, and the number of active accounts that
+    # are linked to it
     missing: list[str] = field(default_factory=list)
     linked_count: int = 0
 
 
 def plan_sync(options: LdapOptions, members: DirectoryMembers) -> SyncPlan:
-    """Compare the directory with the console. Raise SyncRefused if a mapped group does not exist in the console.
+    """Compare the directory with the console. Raise SyncRefused if a mapped group does not exist in the
+    console.
 
     Runs one statement for each NAMES_PER_STATEMENT names, and two for each mapped group.
     """
     mapping = options.provider.groups
     groups = dict(Group.objects.filter(name__in=set(mapping.values())).values_list("name", "pk"))
     if missing := sorted(set(mapping.values()) - groups.keys()):
-        raise SyncRefused(f"LDAP_GROUPS names the group `{missing[0]}`, which does not exist in this console: add it first")
+        raise SyncRefused(
+            f"LDAP_GROUPS names the group `{missing[0]}`, which does not exist in this console: add it first"
+        )
     plans = []
     for name in sorted(groups):
         wanted_names = {user for dn, group in mapping.items() if group == name for user in members.names[dn]}
         wanted = set(_user_ids(wanted_names))
         # a membership that is not in force is added again, without limits
-        members_now = memberships().filter(in_force_condition(), group_id=groups[name], user__is_service=False)
+        members_now = memberships().filter(
+            in_force_condition(), group_id=groups[name], user__is_service=False
+        )
         present = set(members_now.values_list("user_id", flat=True))
-        plans.append(GroupPlan(name, len(present), len(wanted_names), len(wanted_names) - len(wanted), sorted(wanted - present),
-                               sorted(present - wanted)))
+        plans.append(
+            GroupPlan(
+                name,
+                len(present),
+                len(wanted_names),
+                len(wanted_names) - len(wanted),
+                sorted(wanted - present),
+                sorted(present - wanted),
+            )
+        )
     return SyncPlan(plans, *_role_changes(options, members), *_missing_accounts(options, members))
 
 
 def check_plan(plan: SyncPlan, *, max_removed_percent: int, max_deactivated_percent: int) -> None:
-    """Raise SyncRefused if the plan empties a group or a role, or exceeds these shares of all memberships or linked accounts."""
+    """Raise SyncRefused if the plan empties a group or a role, or exceeds these shares of all memberships or
+    linked accounts.
+    """
     for group in plan.groups:
         if group.removed and not group.directory_count:
-            raise SyncRefused(f"group:{group.group} has no members in the directory, but {group.member_count:,} in the console: "
-                              f"a synchronization never removes all members of a group")
+            raise SyncRefused(
+                f"group:{group.group} has no members in the directory, but {group.member_count:,} in the console: "
+                f"a synchronization never removes all members of a group"
+            )
     for name, present, _ in plan.roles:
         if present in plan.empty_roles:
-            raise SyncRefused(f"no user of the directory has the role {present}, but the account `{name}` has it: a "
-                              f"synchronization never removes a role from all accounts")
-    removed, present_count = (sum(len(group.removed) for group in plan.groups), sum(group.member_count for group in plan.groups))
+            raise SyncRefused(
+                f"no user of the directory has the role {present}, but the account `{name}` has it: a "
+                f"synchronization never removes a role from all accounts"
+            )
+    removed, present_count = (
+        sum(len(group.removed) for group in plan.groups),
+        sum(group.member_count for group in plan.groups),
+    )
     if removed > MIN_REMOVALS_TO_REFUSE and removed * 100 > max_removed_percent * present_count:
-        raise SyncRefused(f"{removed:,} of {present_count:,} memberships would be removed, more than {max_removed_percent} %: if "
-                          f"this is intended, repeat the command with --max-removed-percent")
+        raise SyncRefused(
+            f"{removed:,} of {present_count:,} memberships would be removed, more than {max_removed_percent} %: if "
+            f"this is intended, repeat the command with --max-removed-percent"
+        )
     deactivated = len(plan.missing)
     is_many = deactivated > MIN_REMOVALS_TO_REFUSE or deactivated == plan.linked_count
     if deactivated and is_many and deactivated * 100 > max_deactivated_percent * plan.linked_count:
-        raise SyncRefused(f"{deactivated:,} of {plan.linked_count:,} accounts of the directory would be deactivated, more than "
-                          f"{max_deactivated_percent} %: if this is intended, repeat the command with --max-deactivated-percent")
+        raise SyncRefused(
+            f"{deactivated:,} of {plan.linked_count:,} accounts of the directory would be deactivated, more than "
+            f"{max_deactivated_percent} %: if this is intended, repeat the command with --max-deactivated-percent"
+        )
 
 
 def apply_plan(plan: SyncPlan, *, author: Author) -> list[str]:
-    """Apply the changes, MEMBERS_PER_CHANGE memberships in each transaction. Return sentences about refused changes."""
+    """Apply the changes, MEMBERS_PER_CHANGE memberships in each transaction.
+
+    Return sentences about refused changes.
+    """
     for group in plan.groups:
         for removed in _chunks(group.removed, MEMBERS_PER_CHANGE):
             change_members(author=author, group=group.group, removed=removed)
@@ -126,7 +159,9 @@ def apply_plan(plan: SyncPlan, *, author: Author) -> list[str]:
 def user_names(ids: Iterable[int]) -> Iterator[str]:
     """Yield the names of users, in chunks of NAMES_PER_STATEMENT."""
     for chunk in _chunks(ids, NAMES_PER_STATEMENT):
-        yield from User.objects.filter(pk__among=chunk).order_by("username").values_list("username", flat=True)
+        yield from (
+            User.objects.filter(pk__among=chunk).order_by("username").values_list("username", flat=True)
+        )
 
 
 def _user_ids(names: Iterable[str]) -> Iterator[int]:
@@ -134,8 +169,12 @@ def _user_ids(names: Iterable[str]) -> Iterator[int]:
         yield from User.objects.filter(username__among=chunk, is_service=False).values_list("pk", flat=True)
 
 
-def _role_changes(options: LdapOptions, members: DirectoryMembers) -> tuple[list[tuple[str, str, str]], set[str]]:
-    """Return the role changes of accounts that are linked to the directory, and the roles in the settings that no user gets."""
+def _role_changes(
+    options: LdapOptions, members: DirectoryMembers
+) -> tuple[list[tuple[str, str, str]], set[str]]:
+    """Return the role changes of accounts that are linked to the directory, and the roles in the settings
+    that no user gets.
+    """
     if not options.provider.roles:
         return [], set()
     wanted: dict[str, str] = {}
@@ -145,16 +184,20 @@ def _role_changes(options: LdapOptions, members: DirectoryMembers) -> tuple[list
     linked = SocialAccount.objects.filter(provider=LDAP_PROVIDER, user__is_service=False)
     present = dict(linked.exclude(user__role=Role.ORDINARY).values_list("user__username", "user__role"))
     for chunk in _chunks(wanted, NAMES_PER_STATEMENT):
-        present |= dict(linked.filter(user__username__among=chunk).values_list("user__username", "user__role"))
+        present |= dict(
+            linked.filter(user__username__among=chunk).values_list("user__username", "user__role")
+        )
     changes = [(name, role, wanted.get(name, str(Role.ORDINARY))) for name, role in sorted(present.items())]
     empty_roles = set(options.provider.roles.values()) - set(wanted.values())
     return [change for change in changes if change[1] != change[2]], empty_roles
 
 
 def _missing_accounts(options: LdapOptions, members: DirectoryMembers) -> tuple[list[str], int]:
-    """Return the active linked accounts that the directory no longer has, and the number of active linked accounts.
+    """Return the active linked accounts that the directory no longer has, and the number of active linked
+    accounts.
 
-    Runs one query, only with LDAP_DEACTIVATE_MISSING. An account that is linked to several entries needs one of them.
+    Runs one query, only with LDAP_DEACTIVATE_MISSING. An account that is linked to several entries needs one
+    of them.
     """
     if not options.deactivate_missing:
         return [], 0
@@ -175,8 +218,10 @@ def write_plan(plan: SyncPlan, write: Callable[[str], object], *, max_names: int
     """Write the plan as lines. max_names: the number of named users in each list; None for all."""
     for group in plan.groups:
         unknown = f", {group.unknown_count:,} of them unknown in this console" if group.unknown_count else ""
-        write(f"group:{group.group}: {group.member_count:,} members here, {group.directory_count:,} in the directory{unknown}; "
-              f"{len(group.added):,} to add, {len(group.removed):,} to remove")
+        write(
+            f"group:{group.group}: {group.member_count:,} members here, {group.directory_count:,} in the directory{unknown}; "
+            f"{len(group.added):,} to add, {len(group.removed):,} to remove"
+        )
         for sign, ids in (("+", group.added), ("-", group.removed)):
             for name in user_names(ids[:max_names]):
                 write(f"  {sign} user:{name}")

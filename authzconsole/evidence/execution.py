@@ -35,7 +35,10 @@ class EvidenceLost(Exception):
 
 
 def execute_evidence(*, number: int) -> None:
-    """Write the bundle of a waiting request. Do nothing if it is not waiting, so that a second message does no harm."""
+    """Write the bundle of a waiting request.
+
+    Do nothing if it is not waiting, so that a second message does no harm.
+    """
     evidence = retry_database(lambda: claim_evidence(number))
     if evidence is None:
         return
@@ -64,12 +67,19 @@ def _write(evidence: Evidence) -> dict:
         bundle = Path(folder) / "bundle.zip"
         manifest = write_bundle(bundle, _manifest_contents(evidence, files, head), files.paths)
         path, sha256 = _store(evidence, bundle)
-    return {"state": EvidenceState.DONE, "path": path, "sha256": sha256, "users_done": total,
-            "figures": manifest["figures"]}
+    return {
+        "state": EvidenceState.DONE,
+        "path": path,
+        "sha256": sha256,
+        "users_done": total,
+        "figures": manifest["figures"],
+    }
 
 
 def _progress(evidence: Evidence, users_total: int) -> Callable[[int], None]:
-    """Return a function that stores how many users or entities are done, at most every SECONDS_BETWEEN_HEARTBEATS."""
+    """Return a function that stores how many users or entities are done, at most every
+    SECONDS_BETWEEN_HEARTBEATS.
+    """
     last = 0.0
 
     def store(users_done: int) -> None:
@@ -77,7 +87,9 @@ def _progress(evidence: Evidence, users_total: int) -> Callable[[int], None]:
         if time.monotonic() - last < SECONDS_BETWEEN_HEARTBEATS:
             return
         last = time.monotonic()
-        if not retry_database(lambda: update_claimed(evidence, users_done=users_done, users_total=users_total)):
+        if not retry_database(
+            lambda: update_claimed(evidence, users_done=users_done, users_total=users_total)
+        ):
             raise EvidenceLost
 
     return store
@@ -85,10 +97,17 @@ def _progress(evidence: Evidence, users_total: int) -> Callable[[int], None]:
 
 def _manifest_contents(evidence: Evidence, files: EvidenceFiles, head) -> dict:
     return {
-        "instance": settings.INSTANCE_NAME, "entity": evidence.entity, "contents": evidence.contents, "kind": evidence.kind,
+        "instance": settings.INSTANCE_NAME,
+        "entity": evidence.entity,
+        "contents": evidence.contents,
+        "kind": evidence.kind,
         "from_revision": evidence.from_revision,
-        "to_revision": evidence.to_revision, "since": _text(evidence.since), "until": _text(evidence.until),
-        "created_at": _text(timezone.now()), "requested_by": str(evidence.requested_by or ""), "figures": files.figures,
+        "to_revision": evidence.to_revision,
+        "since": _text(evidence.since),
+        "until": _text(evidence.until),
+        "created_at": _text(timezone.now()),
+        "requested_by": str(evidence.requested_by or ""),
+        "figures": files.figures,
         "journal_head": {"revision": head.revision, "hash": head.hash, "at": _text(head.at)},
     }
 
@@ -103,7 +122,10 @@ def _store(evidence: Evidence, bundle: Path) -> tuple[str, str]:
     folder = f"evidence/{storage_identity()}"
     path = f"{folder}/evidence-{evidence.pk}-{evidence.attempt}.zip"
     filesystem.create_dir(f"{root}/{folder}", recursive=True)
-    with bundle.open("rb") as source, filesystem.open_output_stream(f"{root}/{path}", compression=None) as target:
+    with (
+        bundle.open("rb") as source,
+        filesystem.open_output_stream(f"{root}/{path}", compression=None) as target,
+    ):
         facts = copy_stream(source, target)
     return path, facts.sha256
 

@@ -21,9 +21,31 @@ from grants.validity import format_time
 CSV_NAME, JSON_NAME, PAGE_NAME = "access.csv", "access.json", "report.html"
 # the page refers to it
 STYLE = Path(__file__).parent / "report.css"
-CSV_COLUMNS = ("user", "operation", "entity", "from_revision", "from_time", "to_revision", "to_time", "through", "granted_on",
-           "privilege", "granted_at", "granted_by", "grant_reason", "revoked_at", "revoked_by", "member_since", "member_added_by",
-           "member_until", "member_removed_by", "valid_from", "valid_until", "member_valid_from", "member_valid_until")
+CSV_COLUMNS = (
+    "user",
+    "operation",
+    "entity",
+    "from_revision",
+    "from_time",
+    "to_revision",
+    "to_time",
+    "through",
+    "granted_on",
+    "privilege",
+    "granted_at",
+    "granted_by",
+    "grant_reason",
+    "revoked_at",
+    "revoked_by",
+    "member_since",
+    "member_added_by",
+    "member_until",
+    "member_removed_by",
+    "valid_from",
+    "valid_until",
+    "member_valid_from",
+    "member_valid_until",
+)
 # columns of a path that have the same names in JSON as columns of a row
 PATH_COLUMNS = {"through": "principal", "granted_on": "entity"}
 # a page with more users is slow in a browser; the other files have all of them
@@ -34,7 +56,8 @@ TIMES_AT_ONCE, MAX_TIMES = 1_000, 200_000
 
 @dataclass(frozen=True, slots=True)
 class EvidenceFiles:
-    """The written files by their names in the bundle, and their figures: the numbers of users, rows and checked users.
+    """The written files by their names in the bundle, and their figures: the numbers of users, rows and
+    checked users.
 
     With contents, the figures also have the numbers of entities with rows and of checked entities.
     """
@@ -43,8 +66,13 @@ class EvidenceFiles:
     figures: Mapping[str, Any]
 
 
-def write_files(folder: Path, evidence: Evidence, periods: Iterable[AccessPeriods], users_checked: int,
-                progress: Callable[[int], None]) -> EvidenceFiles:
+def write_files(
+    folder: Path,
+    evidence: Evidence,
+    periods: Iterable[AccessPeriods],
+    users_checked: int,
+    progress: Callable[[int], None],
+) -> EvidenceFiles:
     """Write all files of the bundle in one pass: entity by entity, and user by user.
 
     periods: of each entity. progress: called with the number of users that are done, or, with
@@ -55,10 +83,20 @@ def write_files(folder: Path, evidence: Evidence, periods: Iterable[AccessPeriod
     users: set[str] = set()
     entity_count = entities_checked = row_count = 0
     with ExitStack() as stack:
-        files = {name: stack.enter_context(path.open("w", encoding="utf-8", newline="")) for name, path in paths.items()}
-        generations = list(active_generations((evidence.from_revision, evidence.to_revision + 1), settings.DEFAULT_GENERATION))
-        outputs = [CsvOutput(files[CSV_NAME]), JsonOutput(files[JSON_NAME], evidence),
-                   PageOutput(files[PAGE_NAME], evidence, generations)]
+        files = {
+            name: stack.enter_context(path.open("w", encoding="utf-8", newline=""))
+            for name, path in paths.items()
+        }
+        generations = list(
+            active_generations(
+                (evidence.from_revision, evidence.to_revision + 1), settings.DEFAULT_GENERATION
+            )
+        )
+        outputs = [
+            CsvOutput(files[CSV_NAME]),
+            JsonOutput(files[JSON_NAME], evidence),
+            PageOutput(files[PAGE_NAME], evidence, generations),
+        ]
         for of_entity in periods:
             rows_before = row_count
             if evidence.contents:
@@ -90,19 +128,26 @@ class RevisionTimes:
         self.end, self._times = end, dict[int, str]()
 
     def __getitem__(self, revision: int) -> str:
-        """Return the time of a revision; an empty string before the first line. Runs a query for TIMES_AT_ONCE revisions."""
+        """Return the time of a revision; an empty string before the first line.
+
+        Runs a query for TIMES_AT_ONCE revisions.
+        """
         if revision not in self._times:
             if len(self._times) > MAX_TIMES:
                 self._times.clear()
             first = revision - revision % TIMES_AT_ONCE
             lines = JournalLine.objects.filter(revision__gte=first, revision__lt=first + TIMES_AT_ONCE)
-            self._times |= {revision: at.isoformat(timespec="seconds").replace("+00:00", "Z")
-                            for revision, at in lines.values_list("revision", "at")}
+            self._times |= {
+                revision: at.isoformat(timespec="seconds").replace("+00:00", "Z")
+                for revision, at in lines.values_list("revision", "at")
+            }
             self._times.setdefault(revision, "")
         return self._times[revision]
 
 
-def describe_rows(rows: Sequence[AccessRow], periods: AccessPeriods, times: RevisionTimes) -> list[dict[str, Any]]:
+def describe_rows(
+    rows: Sequence[AccessRow], periods: AccessPeriods, times: RevisionTimes
+) -> list[dict[str, Any]]:
     """Return the rows of one user for the files."""
     # operations with the same rules share the list of their paths
     paths: dict[int, list[dict[str, Any]]] = {}
@@ -112,14 +157,23 @@ def describe_rows(rows: Sequence[AccessRow], periods: AccessPeriods, times: Revi
     return [_describe_row(row, periods, times, paths[id(row.paths)]) for row in rows]
 
 
-def _describe_row(row: AccessRow, periods: AccessPeriods, times: RevisionTimes, paths: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return a row for the files. `to_revision` and `to_time` are null if the access had not ended in the period."""
+def _describe_row(
+    row: AccessRow, periods: AccessPeriods, times: RevisionTimes, paths: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """Return a row for the files.
+
+    `to_revision` and `to_time` are null if the access had not ended in the period.
+    """
     start, end = row.range
     is_open = end >= times.end
     return {
-        "user": row.user, "operation": row.operation, "entity": str(periods.entity),
-        "from_revision": start, "from_time": times[start],
-        "to_revision": None if is_open else end, "to_time": None if is_open else times[end],
+        "user": row.user,
+        "operation": row.operation,
+        "entity": str(periods.entity),
+        "from_revision": start,
+        "from_time": times[start],
+        "to_revision": None if is_open else end,
+        "to_time": None if is_open else times[end],
         "paths": paths,
     }
 
@@ -129,14 +183,23 @@ def _path_order(held: HeldPeriod) -> tuple:
 
 
 def _describe_path(held: HeldPeriod) -> dict[str, Any]:
-    path = {"principal": held.principal, "entity": str(held.entity), "privilege": held.privilege.value,
-            **_change_members("granted", held.grant.started), "grant_reason": held.grant.started.reason,
-            **_change_members("revoked", held.grant.ended), **_validity_members("valid", held.grant)}
+    path = {
+        "principal": held.principal,
+        "entity": str(held.entity),
+        "privilege": held.privilege.value,
+        **_change_members("granted", held.grant.started),
+        "grant_reason": held.grant.started.reason,
+        **_change_members("revoked", held.grant.ended),
+        **_validity_members("valid", held.grant),
+    }
     if held.membership is not None:
-        path |= {"member_since": held.membership.started.at, "member_added_by": held.membership.started.actor,
-                "member_until": held.membership.ended.at if held.membership.ended else None,
-                "member_removed_by": held.membership.ended.actor if held.membership.ended else None,
-                **_validity_members("member_valid", held.membership)}
+        path |= {
+            "member_since": held.membership.started.at,
+            "member_added_by": held.membership.started.actor,
+            "member_until": held.membership.ended.at if held.membership.ended else None,
+            "member_removed_by": held.membership.ended.actor if held.membership.ended else None,
+            **_validity_members("member_valid", held.membership),
+        }
     return path
 
 
@@ -146,7 +209,10 @@ def _change_members(name: str, change: BoundaryLine | None) -> dict[str, str | N
 
 def _validity_members(name: str, period: ExistencePeriod) -> dict[str, str | None]:
     valid_from, valid_until = period.validity
-    return {f"{name}_from": format_time(valid_from) or None, f"{name}_until": format_time(valid_until) or None}
+    return {
+        f"{name}_from": format_time(valid_from) or None,
+        f"{name}_until": format_time(valid_until) or None,
+    }
 
 
 class CsvOutput:
@@ -159,8 +225,11 @@ class CsvOutput:
     def write_user(self, rows: Sequence[dict]) -> None:
         for row in rows:
             for path in row["paths"] or [{}]:
-                values = row | {name: path.get(member) for name, member in PATH_COLUMNS.items()} | {
-                    name: value for name, value in path.items() if name not in PATH_COLUMNS.values()}
+                values = (
+                    row
+                    | {name: path.get(member) for name, member in PATH_COLUMNS.items()}
+                    | {name: value for name, value in path.items() if name not in PATH_COLUMNS.values()}
+                )
                 self._writer.writerow([_csv_cell(values.get(name)) for name in CSV_COLUMNS])
 
     def finish(self, figures: Mapping) -> None:
@@ -176,9 +245,11 @@ class JsonOutput:
 
     def __init__(self, file: TextIO, evidence: Evidence):
         self._file, self._is_first = file, True
-        file.write(f'{{"entity": {json.dumps(evidence.entity)}, "contents": {json.dumps(evidence.contents)}, '
-                   f'"kind": {json.dumps(evidence.kind)}, "from_revision": {evidence.from_revision}, '
-                   f'"to_revision": {evidence.to_revision}, "rows": [')
+        file.write(
+            f'{{"entity": {json.dumps(evidence.entity)}, "contents": {json.dumps(evidence.contents)}, '
+            f'"kind": {json.dumps(evidence.kind)}, "from_revision": {evidence.from_revision}, '
+            f'"to_revision": {evidence.to_revision}, "rows": ['
+        )
 
     def write_user(self, rows: Sequence[dict]) -> None:
         for row in rows:
@@ -203,11 +274,23 @@ class PageOutput:
         if self._users <= MAX_USERS_ON_PAGE:
             is_new = self._has_contents and rows[0]["entity"] != self._entity
             self._entity = rows[0]["entity"]
-            self._file.write(render_to_string("journal/evidence/report_user.html", {
-                "user": rows[0]["user"], "rows": rows, "new_entity": self._entity if is_new else "",
-                "has_contents": self._has_contents}))
+            self._file.write(
+                render_to_string(
+                    "journal/evidence/report_user.html",
+                    {
+                        "user": rows[0]["user"],
+                        "rows": rows,
+                        "new_entity": self._entity if is_new else "",
+                        "has_contents": self._has_contents,
+                    },
+                )
+            )
 
     def finish(self, figures: Mapping) -> None:
         left_out = max(0, self._users - MAX_USERS_ON_PAGE)
-        self._file.write(render_to_string("journal/evidence/report_end.html", self._context | {
-            "figures": figures, "left_out": left_out, "csv_name": CSV_NAME}))
+        self._file.write(
+            render_to_string(
+                "journal/evidence/report_end.html",
+                self._context | {"figures": figures, "left_out": left_out, "csv_name": CSV_NAME},
+            )
+        )

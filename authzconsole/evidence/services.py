@@ -35,32 +35,58 @@ class EvidenceError(GrantError):
     """Evidence cannot be requested; the message says why."""
 
 
-def request_evidence(*, entity: Address, from_revision: int, to_revision: int, since: datetime | None = None,
-                     until: datetime | None = None, contents: bool = False, kind: str = "", requested_by: User) -> Evidence:
+def request_evidence(
+    *,
+    entity: Address,
+    from_revision: int,
+    to_revision: int,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    contents: bool = False,
+    kind: str = "",
+    requested_by: User,
+) -> Evidence:
     """Store a request and send it to the worker when the transaction commits.
 
     contents: also about everything inside a namespace or application. kind: only about entities of this kind.
-    Raise EvidenceError if the period is empty, the entity has no such contents or too many requests are unfinished,
-    JournalReadOnly without a journal key.
+    Raise EvidenceError if the period is empty, the entity has no such contents or too many requests are
+    unfinished, JournalReadOnly without a journal key.
     """
     public_key()
     if from_revision > to_revision:
         raise EvidenceError("the period ends before it starts: exchange the two times")
     if contents and entity.kind not in CONTAINERS:
-        raise EvidenceError(f"{entity} has no contents: choose a namespace or an application, or only this entity")
+        raise EvidenceError(
+            f"{entity} has no contents: choose a namespace or an application, or only this entity"
+        )
     if kind and (not contents or kind not in KINDS or entity.kind not in (kind, *ancestor_kinds(kind))):
-        raise EvidenceError(f"{entity} contains no {kind}" if contents else "choose a kind only together with the contents")
-    if Evidence.objects.filter(state__in=(EvidenceState.WAITING, EvidenceState.RUNNING)).count() >= MAX_UNFINISHED:
+        raise EvidenceError(
+            f"{entity} contains no {kind}" if contents else "choose a kind only together with the contents"
+        )
+    if (
+        Evidence.objects.filter(state__in=(EvidenceState.WAITING, EvidenceState.RUNNING)).count()
+        >= MAX_UNFINISHED
+    ):
         raise EvidenceError(f"{MAX_UNFINISHED} requests are not finished yet: wait until one of them is")
     evidence = Evidence.objects.create(
-        entity=str(entity), contents=contents, kind=kind, since=since, until=until, from_revision=from_revision,
-        to_revision=to_revision, requested_by=requested_by)
+        entity=str(entity),
+        contents=contents,
+        kind=kind,
+        since=since,
+        until=until,
+        from_revision=from_revision,
+        to_revision=to_revision,
+        requested_by=requested_by,
+    )
     transaction.on_commit(lambda: send_evidence(evidence))
     return evidence
 
 
 def send_evidence(evidence: Evidence) -> bool:
-    """Send a waiting request to the worker. Return whether Redis accepted it; otherwise `sweep_evidence` sends it later."""
+    """Send a waiting request to the worker.
+
+    Return whether Redis accepted it; otherwise `sweep_evidence` sends it later.
+    """
     if not send_to_worker("authzconsole.evidence_write", evidence):
         return False
     Evidence.objects.filter(pk=evidence.pk).update(sent_at=timezone.now())
@@ -74,7 +100,10 @@ def sweep_evidence() -> None:
     is_lost = Q(heartbeat_at__lt=now - LOST_AFTER) | Q(heartbeat_at__gt=now + LOST_AFTER)
     lost = Evidence.objects.filter(is_lost, state=EvidenceState.RUNNING)
     lost.filter(attempt__gte=MAX_ATTEMPTS).update(
-        state=EvidenceState.FAILED, finished_at=now, error=f"The worker ended {MAX_ATTEMPTS} times while it wrote the bundle.")
+        state=EvidenceState.FAILED,
+        finished_at=now,
+        error=f"The worker ended {MAX_ATTEMPTS} times while it wrote the bundle.",
+    )
     lost.update(state=EvidenceState.WAITING, sent_at=None)
     not_sent = Q(sent_at=None) | Q(sent_at__lt=now - RESEND_AFTER) | Q(sent_at__gt=now + RESEND_AFTER)
     for evidence in Evidence.objects.filter(not_sent, state=EvidenceState.WAITING).order_by("pk"):
@@ -84,7 +113,10 @@ def sweep_evidence() -> None:
 
 
 def bundle_chunks(evidence: Evidence) -> Iterator[bytes]:
-    """Open the bundle and return its content in parts. Raise StorageError or OSError if it cannot be opened."""
+    """Open the bundle and return its content in parts.
+
+    Raise StorageError or OSError if it cannot be opened.
+    """
     filesystem, root = storage_root()
     return _read_chunks(filesystem.open_input_stream(f"{root}/{evidence.path}", compression=None))
 
@@ -98,7 +130,12 @@ def _read_chunks(file: NativeFile) -> Iterator[bytes]:
 def claim_evidence(number: int) -> Evidence | None:
     """Move a waiting request to running in one statement. Return it, or None if it was not waiting."""
     is_claimed = Evidence.objects.filter(pk=number, state=EvidenceState.WAITING).update(
-        state=EvidenceState.RUNNING, heartbeat_at=timezone.now(), attempt=F("attempt") + 1, users_done=0, users_total=0)
+        state=EvidenceState.RUNNING,
+        heartbeat_at=timezone.now(),
+        attempt=F("attempt") + 1,
+        users_done=0,
+        users_total=0,
+    )
     return Evidence.objects.get(pk=number) if is_claimed else None
 
 

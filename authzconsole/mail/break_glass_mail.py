@@ -1,4 +1,5 @@
-"""Send an e-mail about each start of break-glass access to the accounts that can read the journal. A periodic task calls this.
+"""Send an e-mail about each start of break-glass access to the accounts that can read the journal. A periodic
+task calls this.
 
 A use without `notified_at` is due, so no message is lost if the worker or Redis stops.
 """
@@ -20,20 +21,29 @@ USES_AT_ONCE = 20
 
 
 def send_break_glass_mail() -> int:
-    """Send the due e-mails if a mail server is configured. Return their number. Runs one query if none is due."""
+    """Send the due e-mails if a mail server is configured.
+
+    Return their number. Runs one query if none is due.
+    """
     if not settings.EMAIL_HOST:
         return 0
-    uses = list(BreakGlassUse.objects.filter(notified_at=None, reviewed_at=None).order_by("pk")[:USES_AT_ONCE])
+    uses = list(
+        BreakGlassUse.objects.filter(notified_at=None, reviewed_at=None).order_by("pk")[:USES_AT_ONCE]
+    )
     if not uses:
         return 0
-    accounts = User.objects.filter(is_active=True, role__in=roles_with(Capability.READ_JOURNAL)).exclude(email="")
+    accounts = User.objects.filter(is_active=True, role__in=roles_with(Capability.READ_JOURNAL)).exclude(
+        email=""
+    )
     addresses, sent = sorted(set(accounts.values_list("email", flat=True))), 0
     try:
         with get_connection() as connection:
             for use in uses:
                 sent += _send(use, addresses, connection)
     except OSError as error:
-        logger.error("e-mail about break-glass access waits, because the mail server failed (%s)", type(error).__name__)
+        logger.error(
+            "e-mail about break-glass access waits, because the mail server failed (%s)", type(error).__name__
+        )
     return sent
 
 
@@ -44,8 +54,15 @@ def _send(use: BreakGlassUse, addresses: list[str], connection) -> int:
     sent = 0
     for address in addresses:
         try:
-            sent += send_message(EmailMessage(f"Break-glass access of {use.account_name}", _text(use), to=[address],
-                                              connection=connection), use)
+            sent += send_message(
+                EmailMessage(
+                    f"Break-glass access of {use.account_name}",
+                    _text(use),
+                    to=[address],
+                    connection=connection,
+                ),
+                use,
+            )
         except OSError:
             # the next call sends it to everybody again
             BreakGlassUse.objects.filter(pk=use.pk).update(notified_at=None)
@@ -55,6 +72,8 @@ def _send(use: BreakGlassUse, addresses: list[str], connection) -> int:
 
 def _text(use: BreakGlassUse) -> str:
     url = f"{settings.PUBLIC_URL}{reverse('journal-break-glass-use', args=[use.pk])}"
-    return (f"{use.account_name} started break-glass access at {time_in_mail(use.started_at)}. Until "
-            f"{time_in_mail(use.ends_at)}, the account can change grants without a second person.\n\n"
-            f"Reason: {use.reason}\n\nAnother person must review it afterwards:\n{url}\n")
+    return (
+        f"{use.account_name} started break-glass access at {time_in_mail(use.started_at)}. Until "
+        f"{time_in_mail(use.ends_at)}, the account can change grants without a second person.\n\n"
+        f"Reason: {use.reason}\n\nAnother person must review it afterwards:\n{url}\n"
+    )

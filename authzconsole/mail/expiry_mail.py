@@ -1,7 +1,7 @@
 """Tell users by e-mail that grants and memberships of theirs have ended. A periodic task calls this.
 
-The journal lines about ended periods are the queue. A maintenance record stores the last line that was read, so no line is lost
-if the worker or Redis stops.
+The journal lines about ended periods are the queue. A maintenance record stores the last line that was read,
+so no line is lost if the worker or Redis stops.
 """
 
 import logging
@@ -34,7 +34,8 @@ MAX_AGE = timedelta(days=1)
 
 
 def send_expiry_mail() -> int:
-    """Send the due e-mails if a mail server is configured. Return their number. Runs four queries if none is due.
+    """Send the due e-mails if a mail server is configured. Return their number. Runs four queries if none is
+    due.
 
     If the mail server fails, the next call sends the e-mails of these lines again.
     """
@@ -45,8 +46,11 @@ def send_expiry_mail() -> int:
     if position is None or position > head:
         record_maintenance(MaintenanceTask.EXPIRY_MAIL, revision=head)
         return 0
-    lines = list(JournalLine.objects.filter(revision__gt=position, revision__lte=head, action=EXPIRE_ACTION)
-                 .order_by("revision")[:LINES_AT_ONCE])
+    lines = list(
+        JournalLine.objects.filter(revision__gt=position, revision__lte=head, action=EXPIRE_ACTION).order_by(
+            "revision"
+        )[:LINES_AT_ONCE]
+    )
     last_read = lines[-1].revision if len(lines) == LINES_AT_ONCE else head
     if not _move(position, last_read) or not lines:
         return 0
@@ -60,7 +64,11 @@ def send_expiry_mail() -> int:
 
 
 def _position() -> int | None:
-    return MaintenanceRecord.objects.filter(task=MaintenanceTask.EXPIRY_MAIL).values_list("revision", flat=True).first()
+    return (
+        MaintenanceRecord.objects.filter(task=MaintenanceTask.EXPIRY_MAIL)
+        .values_list("revision", flat=True)
+        .first()
+    )
 
 
 def _move(position: int, new_position: int, fault: str = "") -> bool:
@@ -85,7 +93,9 @@ def _messages(lines: list[JournalLine]) -> Iterator[EmailMessage]:
     for line in lines:
         if line.principal.startswith("user:") and line.at > newest:
             ended[written_name(line.principal).removeprefix("user:")].append(_ended_access(line))
-    for user in User.objects.filter(username__in=ended, is_active=True).exclude(email="").order_by("username"):
+    for user in (
+        User.objects.filter(username__in=ended, is_active=True).exclude(email="").order_by("username")
+    ):
         yield _message(user, ended[user.username])
 
 
@@ -96,8 +106,17 @@ def _ended_access(line: JournalLine) -> dict:
 
 
 def _message(user: User, ended: list[dict]) -> EmailMessage:
-    text = render_to_string("people/mail/ended_access.txt", {
-        "user": user, "listed": ended[:LISTED_MOST], "more": max(0, len(ended) - LISTED_MOST),
-        "url": f"{settings.PUBLIC_URL}{reverse('my-access')}"})
-    return EmailMessage(f"{quantity(len(ended), 'grant or membership', 'grants and memberships')} ended", text,
-                        to=[user.email])
+    text = render_to_string(
+        "people/mail/ended_access.txt",
+        {
+            "user": user,
+            "listed": ended[:LISTED_MOST],
+            "more": max(0, len(ended) - LISTED_MOST),
+            "url": f"{settings.PUBLIC_URL}{reverse('my-access')}",
+        },
+    )
+    return EmailMessage(
+        f"{quantity(len(ended), 'grant or membership', 'grants and memberships')} ended",
+        text,
+        to=[user.email],
+    )

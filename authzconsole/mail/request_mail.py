@@ -1,6 +1,7 @@
 """Send an e-mail about each step of an access request, and reminders. A periodic task calls this.
 
-The events are the queue: an event without `notified_at` is due. So no message is lost if the worker or Redis stops.
+The events are the queue: an event without `notified_at` is due. So no message is lost if the worker or Redis
+stops.
 """
 
 import logging
@@ -25,7 +26,12 @@ EVENTS_AT_ONCE = 100
 # older events are not sent, such as those before the mail server was configured
 MAX_AGE = timedelta(days=1)
 FOR_APPROVERS = (RequestEventKind.CREATED, RequestEventKind.ANSWERED, RequestEventKind.REMINDED)
-FOR_REQUESTERS = (RequestEventKind.APPROVED, RequestEventKind.DENIED, RequestEventKind.ASKED, RequestEventKind.EXPIRED)
+FOR_REQUESTERS = (
+    RequestEventKind.APPROVED,
+    RequestEventKind.DENIED,
+    RequestEventKind.ASKED,
+    RequestEventKind.EXPIRED,
+)
 
 
 def sweep_requests() -> None:
@@ -39,9 +45,13 @@ def sweep_requests() -> None:
 
 
 def send_due_mail() -> int:
-    """Send the e-mails of events that are due. Return how many were sent. If the mail server fails, the next call continues."""
-    due = AccessRequestEvent.objects.filter(notified_at=None, at__gt=timezone.now() - MAX_AGE,
-                                            kind__in=[*FOR_APPROVERS, *FOR_REQUESTERS]).order_by("pk")
+    """Send the e-mails of events that are due.
+
+    Return how many were sent. If the mail server fails, the next call continues.
+    """
+    due = AccessRequestEvent.objects.filter(
+        notified_at=None, at__gt=timezone.now() - MAX_AGE, kind__in=[*FOR_APPROVERS, *FOR_REQUESTERS]
+    ).order_by("pk")
     events = list(due.select_related("request__subject", "request__creator")[:EVENTS_AT_ONCE])
     if not events:
         return 0
@@ -50,10 +60,14 @@ def send_due_mail() -> int:
         with get_connection() as connection:
             for event in events:
                 # before the mail is sent, so that two workers do not send it twice
-                if AccessRequestEvent.objects.filter(pk=event.pk, notified_at=None).update(notified_at=timezone.now()):
+                if AccessRequestEvent.objects.filter(pk=event.pk, notified_at=None).update(
+                    notified_at=timezone.now()
+                ):
                     sent += _send(event, connection)
     except OSError as error:
-        logger.error("e-mail about access requests waits, because the mail server failed (%s)", type(error).__name__)
+        logger.error(
+            "e-mail about access requests waits, because the mail server failed (%s)", type(error).__name__
+        )
     return sent
 
 
@@ -71,7 +85,10 @@ def _send(event: AccessRequestEvent, connection) -> int:
 
 
 def _messages(event: AccessRequestEvent) -> Iterator[EmailMessage]:
-    """Yield one message for each recipient with an e-mail address. A message names only what its recipient may see."""
+    """Yield one message for each recipient with an e-mail address.
+
+    A message names only what its recipient may see.
+    """
     request = event.request
     is_for_approvers = event.kind in FOR_APPROVERS
     if is_for_approvers and not request.is_pending:
@@ -82,15 +99,29 @@ def _messages(event: AccessRequestEvent) -> Iterator[EmailMessage]:
 
 
 def _requesters(request: AccessRequest) -> list[User]:
-    accounts = {user.pk: user for user in (request.subject, request.creator) if user is not None and user.is_active}
+    accounts = {
+        user.pk: user for user in (request.subject, request.creator) if user is not None and user.is_active
+    }
     return list(accounts.values())
 
 
-def _message(event: AccessRequestEvent, request: AccessRequest, account: User, is_for_approvers: bool) -> EmailMessage:
+def _message(
+    event: AccessRequestEvent, request: AccessRequest, account: User, is_for_approvers: bool
+) -> EmailMessage:
     parts = view_of(request, account).parts
-    what = f"the access of user:{request.colleague}" if request.colleague else ", ".join(part.title for part in parts)
-    context = {"event": event, "request": request, "parts": parts, "account": account, "what": what,
-               "url": f"{settings.PUBLIC_URL}{reverse('request', args=[request.pk])}"}
+    what = (
+        f"the access of user:{request.colleague}"
+        if request.colleague
+        else ", ".join(part.title for part in parts)
+    )
+    context = {
+        "event": event,
+        "request": request,
+        "parts": parts,
+        "account": account,
+        "what": what,
+        "url": f"{settings.PUBLIC_URL}{reverse('request', args=[request.pk])}",
+    }
     subject = f"Access request {request.pk}: {event.label.lower()}"
     template = f"requests/mail/{'approver' if is_for_approvers else 'requester'}.txt"
     return EmailMessage(subject, render_to_string(template, context), to=[account.email])

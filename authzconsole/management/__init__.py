@@ -1,1 +1,4 @@
-"""Management commands on accounts, tokens and the whole console. Each command parses its options and calls a service."""
+"""Management commands on accounts, tokens and the whole console.
+
+Each command parses its options and calls a service.
+"""

@@ -25,7 +25,9 @@ class ListenAddress:
 
     @property
     def reachable_host(self) -> str:
-        """The host for requests from this machine: the loopback address if the server listens on every address."""
+        """The host for requests from this machine: the loopback address if the server listens on every
+        address.
+        """
         return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
 
@@ -51,8 +53,10 @@ def check_port(address: ListenAddress) -> None:
 def _bind_problem(address: ListenAddress, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         free_port_hint = address.port + 1 if address.port < 65535 else 8000
-        return (f"Port {address.port} of {address.host} is in use by another program. "
-                f"Stop that one, or choose another port: PORT={free_port_hint} make run")
+        return (
+            f"Port {address.port} of {address.host} is in use by another program. "
+            f"Stop that one, or choose another port: PORT={free_port_hint} make run"
+        )
     if error.errno == errno.EACCES:
         return f"Only root may listen on port {address.port}. Choose one above 1023: PORT=8000 make run"
     return f"Cannot listen on {address.bind}: {error.strerror or error}. HOST must be an address of this machine."

@@ -1,7 +1,7 @@
 """The project's `.venv`: pip installs uv, and uv installs exactly the packages of one lock file.
 
-The lock files in requirements/ are hashed requirements and not a `uv.lock`, because a `uv.lock` records the URLs of the index
-and of every file. Hashed requirements work with every mirror that UV_DEFAULT_INDEX names.
+The lock files in requirements/ are hashed requirements and not a `uv.lock`, because a `uv.lock` records the
+URLs of the index and of every file. Hashed requirements work with every mirror that UV_DEFAULT_INDEX names.
 """
 
 import contextlib
@@ -62,13 +62,17 @@ def setup_lock(path: Path = ROOT / "var" / "setup.lock") -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("Another setup of this checkout is running; waiting for it ...", file=sys.stderr, flush=True)
+            print(
+                "Another setup of this checkout is running; waiting for it ...", file=sys.stderr, flush=True
+            )
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def _interpreter() -> str:
-    """Return the path of the Python interpreter outside any active .venv, because .venv is about to be cleared."""
+    """Return the path of the Python interpreter outside any active .venv, because .venv is about to be
+    cleared.
+    """
     return getattr(sys, "_base_executable", sys.executable)
 
 
@@ -78,18 +82,31 @@ def _ensure_venv_module() -> None:
         return
     package = f"python3.{sys.version_info.minor}-venv"
     if not _interpreter().startswith("/usr/bin/"):
-        raise Refusal(f"{_interpreter()} has no `venv` module (or no `ensurepip`), so .venv cannot be created. "
-                      "Name another Python: make PYTHON=python3.12 setup")
+        raise Refusal(
+            f"{_interpreter()} has no `venv` module (or no `ensurepip`), so .venv cannot be created. "
+            "Name another Python: make PYTHON=python3.12 setup"
+        )
     install_packages([Tool("Python's venv module", lambda: None, (package, "python3-venv"))])
 
 
-def _run_quietly(command: list[str | Path], problem: str, environment: Mapping[str, str] = os.environ) -> None:
+def _run_quietly(
+    command: list[str | Path], problem: str, environment: Mapping[str, str] = os.environ
+) -> None:
     """Run a command; show its output, and raise Refusal with `problem`, only if it fails."""
-    result = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True, errors="replace")
+    result = subprocess.run(
+        command,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
     if result.returncode != 0:
         print(result.stdout, end="", file=sys.stderr, flush=True)
-        raise Refusal(f"{problem} The message is above. Once the cause is removed, run the same command again.")
+        raise Refusal(
+            f"{problem} The message is above. Once the cause is removed, run the same command again."
+        )
 
 
 def _create_venv() -> None:
@@ -98,21 +115,41 @@ def _create_venv() -> None:
     _run_quietly([_interpreter(), "-m", "venv", "--clear", VENV], f"{_interpreter()} could not create .venv.")
     # pip refuses to install into .venv if the user's pip configuration sets `user = true`
     environment = {**os.environ, "PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
-    _run_quietly([VENV_PYTHON, "-m", "pip", "install", "--require-hashes", "-r", LOCKS / "uv.txt"],
-                 "pip could not install uv.", environment)
+    _run_quietly(
+        [VENV_PYTHON, "-m", "pip", "install", "--require-hashes", "-r", LOCKS / "uv.txt"],
+        "pip could not install uv.",
+        environment,
+    )
     VENV_STAMP.write_text(_venv_state())
 
 
 def _sync_packages(group: str) -> None:
-    """Install the packages of `group` and remove all others. Build requirements of source packages are pinned too."""
+    """Install the packages of `group` and remove all others.
+
+    Build requirements of source packages are pinned too.
+    """
     environment = {**os.environ}
     if index := os.environ.get("PIP_INDEX_URL"):
         # a mirror that is configured for pip only
         environment.setdefault("UV_DEFAULT_INDEX", index)
     # without --compile-bytecode every start compiles all modules where PYTHONDONTWRITEBYTECODE is set
-    _run_quietly([VENV / "bin" / "uv", "pip", "sync", "--python", VENV_PYTHON, "--compile-bytecode",
-                  "--require-hashes", "--require-build-hashes", "--build-constraints", LOCKS / "build.txt",
-                  LOCKS / f"{group}.txt"], "uv could not install the locked packages.", environment)
+    _run_quietly(
+        [
+            VENV / "bin" / "uv",
+            "pip",
+            "sync",
+            "--python",
+            VENV_PYTHON,
+            "--compile-bytecode",
+            "--require-hashes",
+            "--require-build-hashes",
+            "--build-constraints",
+            LOCKS / "build.txt",
+            LOCKS / f"{group}.txt",
+        ],
+        "uv could not install the locked packages.",
+        environment,
+    )
 
 
 def ensure_environment(group: str) -> None:
@@ -121,9 +158,15 @@ def ensure_environment(group: str) -> None:
         return
     if VENV.is_symlink():
         # the link may lead to the environment of another checkout
-        raise Refusal(f"{VENV} is a symbolic link to {VENV.readlink()}, which lacks packages for this checkout. Nothing was "
-                      f"changed there. Remove the link (rm {VENV}), and the same command creates a separate environment.")
-    print("Installing the Python packages into .venv (a minute or two, the first time) ...", file=sys.stderr, flush=True)
+        raise Refusal(
+            f"{VENV} is a symbolic link to {VENV.readlink()}, which lacks packages for this checkout. Nothing was "
+            f"changed there. Remove the link (rm {VENV}), and the same command creates a separate environment."
+        )
+    print(
+        "Installing the Python packages into .venv (a minute or two, the first time) ...",
+        file=sys.stderr,
+        flush=True,
+    )
     PACKAGES_STAMP.unlink(missing_ok=True)
     if not _has_stamp(VENV_STAMP, _venv_state()):
         _create_venv()

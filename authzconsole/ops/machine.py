@@ -58,8 +58,14 @@ def _java_homes() -> Iterator[Path]:
 def java_home() -> Path | None:
     """Return the first Java home that is new enough for Spark. Checks JAVA_HOME, PATH and Debian's folder."""
     homes = (home for home in _java_homes() if (home / "bin" / "java").is_file())
-    return next((home for home in homes if java_major(version_output(home / "bin" / "java", "-version")) >= OLDEST_JAVA),
-                None)
+    return next(
+        (
+            home
+            for home in homes
+            if java_major(version_output(home / "bin" / "java", "-version")) >= OLDEST_JAVA
+        ),
+        None,
+    )
 
 
 def redis_server() -> Path | None:
@@ -77,8 +83,14 @@ def _postgresql_folders() -> Iterator[Path]:
 def postgresql_folder() -> Path | None:
     """Return the folder that contains `initdb` and `postgres` in a supported version."""
     complete = (folder for folder in _postgresql_folders() if (folder / "postgres").is_file())
-    return next((folder for folder in complete
-                 if postgresql_major(version_output(folder / "initdb", "--version")) >= OLDEST_POSTGRESQL), None)
+    return next(
+        (
+            folder
+            for folder in complete
+            if postgresql_major(version_output(folder / "initdb", "--version")) >= OLDEST_POSTGRESQL
+        ),
+        None,
+    )
 
 
 def chromium() -> Path | None:
@@ -102,8 +114,9 @@ def _header(name: str) -> Path | None:
 class Tool:
     """A program that the console needs.
 
-    find: returns the path of the program, or None. packages: Debian packages that contain it; the first one that is available is
-    installed. service: the system service that the package starts. It is stopped, because the console starts its own server.
+    find: returns the path of the program, or None. packages: Debian packages that contain it; the first one
+    that is available is installed. service: the system service that the package starts. It is stopped,
+    because the console starts its own server.
     """
 
     title: str
@@ -114,10 +127,14 @@ class Tool:
 
 JAVA = Tool("Java 17 or newer", java_home, ("openjdk-17-jre-headless", "default-jre-headless"))
 REDIS = Tool("redis-server 6 or newer", redis_server, ("redis-server",), service="redis-server")
-POSTGRESQL = Tool("the PostgreSQL server, 14 or newer", postgresql_folder, ("postgresql",), service="postgresql")
+POSTGRESQL = Tool(
+    "the PostgreSQL server, 14 or newer", postgresql_folder, ("postgresql",), service="postgresql"
+)
 CHROMIUM = Tool("Chromium", chromium, ("chromium",))
 SLAPD = Tool("OpenLDAP's server slapd", lambda: _system_server("slapd"), ("slapd",), service="slapd")
 NGINX = Tool("nginx", lambda: _system_server("nginx"), ("nginx-light", "nginx"), service="nginx")
 # python-ldap is compiled, against both libraries
-LDAP_HEADERS = Tool("the header files of OpenLDAP", lambda: _header("ldap.h"), ("libldap2-dev", "libldap-dev"))
+LDAP_HEADERS = Tool(
+    "the header files of OpenLDAP", lambda: _header("ldap.h"), ("libldap2-dev", "libldap-dev")
+)
 SASL_HEADERS = Tool("the header files of SASL", lambda: _header("sasl/sasl.h"), ("libsasl2-dev",))

@@ -45,13 +45,23 @@ def install_command(packages: Sequence[str]) -> str:
 
 
 def _run(prefix: tuple[str, ...], *arguments: str) -> bool:
-    command = [*prefix, "env", "DEBIAN_FRONTEND=noninteractive", "NEEDRESTART_SUSPEND=1", *APT_GET, *arguments]
-    # in a separate session, which Ctrl-C does not reach: an interrupted installation would damage the whole machine
+    command = [
+        *prefix,
+        "env",
+        "DEBIAN_FRONTEND=noninteractive",
+        "NEEDRESTART_SUSPEND=1",
+        *APT_GET,
+        *arguments,
+    ]
+    # in a separate session, which Ctrl-C does not reach: an interrupted installation would damage the whole
+    # machine
     apt_get = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, start_new_session=True)
     try:
         return apt_get.wait() == 0
     except KeyboardInterrupt:
-        print("Interrupted; waiting for apt-get to leave its packages in order ...", file=sys.stderr, flush=True)
+        print(
+            "Interrupted; waiting for apt-get to leave its packages in order ...", file=sys.stderr, flush=True
+        )
         apt_get.wait()
         raise
 
@@ -69,18 +79,27 @@ def _keep_stopped(prefix: tuple[str, ...], service: str) -> None:
 def install_packages(tools: Sequence[Tool]) -> None:
     titles = ", ".join(tool.title for tool in tools)
     if not shutil.which("apt-get"):
-        raise Refusal(f"Missing: {titles}. This machine has no apt-get, so install them with its own package manager.")
+        raise Refusal(
+            f"Missing: {titles}. This machine has no apt-get, so install them with its own package manager."
+        )
     prefix = root_prefix()
     if prefix is None:
-        raise Refusal(f"Missing: {titles}. Only root may install them:\n    {install_command(packages_for(tools))}")
+        raise Refusal(
+            f"Missing: {titles}. Only root may install them:\n    {install_command(packages_for(tools))}"
+        )
     print(f"Installing {titles} (Debian packages) ...", file=sys.stderr, flush=True)
     if not all(map(is_available, packages_for(tools))):
         _run(prefix, "update")
     # outdated lists contain files that the mirrors no longer have, so try again after an update
-    if not (_run(prefix, *INSTALL, *packages_for(tools))
-            or _run(prefix, "update") and _run(prefix, *INSTALL, *packages_for(tools))):
-        raise Refusal(f"Could not install {titles}; see the messages of apt-get above. The command was:\n"
-                      f"    {install_command(packages_for(tools))}")
+    if not (
+        _run(prefix, *INSTALL, *packages_for(tools))
+        or _run(prefix, "update")
+        and _run(prefix, *INSTALL, *packages_for(tools))
+    ):
+        raise Refusal(
+            f"Could not install {titles}; see the messages of apt-get above. The command was:\n"
+            f"    {install_command(packages_for(tools))}"
+        )
     for tool in tools:
         if tool.service:
             _keep_stopped(prefix, tool.service)

@@ -1,7 +1,9 @@
-"""Run a command with a temporary PostgreSQL server: `.venv/bin/python -m authzconsole.ops.postgres -- COMMAND`.
+"""Run a command with a temporary PostgreSQL server: `.venv/bin/python -m authzconsole.ops.postgres --
+COMMAND`.
 
-The server listens only on a Unix socket in a temporary folder, and its data does not survive a crash. The server and its data are
-removed when the command ends, even after an error. COMMAND gets the URL of the database in DATABASE_URL.
+The server listens only on a Unix socket in a temporary folder, and its data does not survive a crash. The
+server and its data are removed when the command ends, even after an error. COMMAND gets the URL of the
+database in DATABASE_URL.
 """
 
 import contextlib
@@ -21,14 +23,22 @@ from .machine import POSTGRESQL, postgresql_folder, postgresql_major, version_ou
 from .processes import die_with_parent, interrupt_on_signals, run_command
 
 DATABASE = "postgres"
-FAST_SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "max_wal_size": "2GB"}
+FAST_SETTINGS = {
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_wal_size": "2GB",
+}
 # the path of a Unix socket must not be longer
 MAX_FOLDER_CHARACTERS = 80
 START_TIMEOUT_SECONDS = 60
 
 
 def server_user() -> str | None:
-    """Return the user that the server runs as, because PostgreSQL refuses to run as root. None means the current user."""
+    """Return the user that the server runs as, because PostgreSQL refuses to run as root.
+
+    None means the current user.
+    """
     if os.geteuid() != 0:
         return None
     names = {entry.pw_name for entry in pwd.getpwall()}
@@ -64,21 +74,39 @@ def _collation(programs: Path) -> tuple[str, ...]:
 
 
 def create_cluster(programs: Path, folder: Path) -> None:
-    command = [programs / "initdb", "--pgdata", folder / "data", "--username=console", "--auth=trust", "--encoding=UTF8",
-               "--no-sync", *_collation(programs)]
+    command = [
+        programs / "initdb",
+        "--pgdata",
+        folder / "data",
+        "--username=console",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--no-sync",
+        *_collation(programs),
+    ]
     initdb = subprocess.run(command, cwd=folder, capture_output=True, text=True, **_identity())
     if initdb.returncode != 0:
         raise Refusal(f"initdb could not create a PostgreSQL cluster:\n{initdb.stderr.strip()}")
 
 
-def start_server(programs: Path, folder: Path, settings: Mapping[str, str] = FAST_SETTINGS) -> subprocess.Popen:
+def start_server(
+    programs: Path, folder: Path, settings: Mapping[str, str] = FAST_SETTINGS
+) -> subprocess.Popen:
     settings = {**settings, "listen_addresses": "", "unix_socket_directories": str(folder)}
     options = [option for name, value in settings.items() for option in ("-c", f"{name}={value}")]
     with (folder / "log").open("a") as log:
-        # in a separate session, which Ctrl-C does not reach: interrupted tests still need the database to clean up
-        return subprocess.Popen([programs / "postgres", "-D", folder / "data", *options], cwd=folder, stdout=log,
-                                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-                                preexec_fn=die_with_parent(signal.SIGQUIT), **_identity())
+        # in a separate session, which Ctrl-C does not reach: interrupted tests still need the database to
+        # clean up
+        return subprocess.Popen(
+            [programs / "postgres", "-D", folder / "data", *options],
+            cwd=folder,
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGQUIT),
+            **_identity(),
+        )
 
 
 def wait_until_ready(programs: Path, folder: Path, server: subprocess.Popen) -> None:

@@ -18,7 +18,11 @@ _libc = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def die_with_parent(signum: int, parent: int | None = None) -> Callable[[], None]:
-    """Return a `preexec_fn`: the child receives `signum` when this process (or `parent`) ends, even by SIGKILL. Linux only."""
+    """Return a `preexec_fn`: the child receives `signum` when this process (or `parent`) ends, even by
+    SIGKILL.
+
+    Linux only.
+    """
     parent = parent or os.getpid()
 
     def request_signal():
@@ -40,11 +44,13 @@ def keep_files_private() -> None:
 
 
 def interrupt_on_signals() -> None:
-    """Raise KeyboardInterrupt on the first SIGINT, SIGTERM or SIGHUP, even if the shell ignores SIGINT. Ignore later ones.
+    """Raise KeyboardInterrupt on the first SIGINT, SIGTERM or SIGHUP, even if the shell ignores SIGINT.
+    Ignore later ones.
 
-    A single Ctrl-C can arrive twice: the terminal sends it to the process group, and a parent passes it on. A second
-    interruption is not needed, because every clean-up ends without it.
+    A single Ctrl-C can arrive twice: the terminal sends it to the process group, and a parent passes it on. A
+    second interruption is not needed, because every clean-up ends without it.
     """
+
     def interrupt(signum, frame):
         for ignored in STOPPING:
             signal.signal(ignored, signal.SIG_IGN)
@@ -56,7 +62,10 @@ def interrupt_on_signals() -> None:
 
 @contextlib.contextmanager
 def delay_signals() -> Iterator[None]:
-    """Deliver SIGINT, SIGTERM and SIGHUP after the block instead of during it. A child process inherits the delay."""
+    """Deliver SIGINT, SIGTERM and SIGHUP after the block instead of during it.
+
+    A child process inherits the delay.
+    """
     previous = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         yield
@@ -65,7 +74,10 @@ def delay_signals() -> Iterator[None]:
 
 
 def session_members(session: int) -> Iterator[int]:
-    """Yield the id of every living process of a session. Children often leave their process group, but rarely their session."""
+    """Yield the id of every living process of a session.
+
+    Children often leave their process group, but rarely their session.
+    """
     for entry in Path("/proc").glob("[0-9]*/stat"):
         try:
             # the name, in parentheses, can contain spaces and parentheses
@@ -99,13 +111,16 @@ def end_session(session: int, *, patience_seconds: float = 3.0) -> None:
 def run_command(command: Sequence[str | Path], *, patience_seconds: float = 30.0, **options) -> int:
     """Run a command in a separate session and return its exit status. End all processes that it started.
 
-    On an interruption, send SIGINT to the command, wait until it has cleaned up, at most `patience_seconds`, and raise.
+    On an interruption, send SIGINT to the command, wait until it has cleaned up, at most `patience_seconds`,
+    and raise.
     """
     process = None
     try:
         # an interruption while the child starts would leave a child that nothing waits for
         with delay_signals():
-            process = subprocess.Popen(command, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT), **options)
+            process = subprocess.Popen(
+                command, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT), **options
+            )
         code = process.wait()
         return code if code >= 0 else 128 - code
     except KeyboardInterrupt:
@@ -123,8 +138,8 @@ def run_command(command: Sequence[str | Path], *, patience_seconds: float = 30.0
 class ParentMake:
     """The `make` that started this program, if any.
 
-    Ctrl-C sends SIGINT to the whole foreground group. If only GNU make receives SIGINT, it waits for its child but sends it no
-    signal. The child can detect this, because make then no longer catches SIGINT.
+    Ctrl-C sends SIGINT to the whole foreground group. If only GNU make receives SIGINT, it waits for its
+    child but sends it no signal. The child can detect this, because make then no longer catches SIGINT.
     """
 
     def __init__(self):

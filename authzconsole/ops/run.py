@@ -1,7 +1,7 @@
 """Set up the machine, prepare the database, and run the console in the foreground until Ctrl-C.
 
-The programs run under supervisord in a separate session. They all end when this process ends, whether by Ctrl-C, SIGTERM, a
-closed terminal, SIGKILL, or the end of the parent `make`.
+The programs run under supervisord in a separate session. They all end when this process ends, whether by
+Ctrl-C, SIGTERM, a closed terminal, SIGKILL, or the end of the parent `make`.
 """
 
 import contextlib
@@ -52,8 +52,10 @@ def console_lock(path: Path, address: ListenAddress) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.seek(0)
-            raise Refusal(f"The console of this checkout is already running: {file.read() or 'it is just starting'}. "
-                          "Stop it with Ctrl-C, or use another checkout or STATE_DIR.") from None
+            raise Refusal(
+                f"The console of this checkout is already running: {file.read() or 'it is just starting'}. "
+                "Stop it with Ctrl-C, or use another checkout or STATE_DIR."
+            ) from None
         file.truncate(0)
         file.write(f"{address.url}, process {os.getpid()}")
         file.flush()
@@ -64,15 +66,19 @@ def console_lock(path: Path, address: ListenAddress) -> Iterator[None]:
 def configure_redis(run: Path) -> str:
     """Write the configuration of a Redis server for this console only, and return its URL.
 
-    It uses a loopback port with a password, because kombu and redis-py need different URLs for the same Unix socket.
+    It uses a loopback port with a password, because kombu and redis-py need different URLs for the same Unix
+    socket.
     """
     port, password = free_port(), secrets.token_urlsafe(24)
     path = run / "redis.conf"
     path.unlink(missing_ok=True)
     with open(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as file:
-        # Redis stores nothing on disk: every run is in the database, and messages that are lost are sent again
-        file.write(f'bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave ""\nappendonly no\ndaemonize no\n'
-                   f'dir "{run}"\n')
+        # Redis stores nothing on disk: every run is in the database, and messages that are lost are sent
+        # again
+        file.write(
+            f'bind 127.0.0.1\nport {port}\nrequirepass {password}\nsave ""\nappendonly no\ndaemonize no\n'
+            f'dir "{run}"\n'
+        )
     return f"redis://:{password}@127.0.0.1:{port}/0"
 
 
@@ -102,7 +108,9 @@ def environment_of_programs(address: ListenAddress, state: Path) -> dict[str, st
 class Programs:
     """supervisord, the programs that it started, and the events in its log."""
 
-    EVENT = re.compile(r"(?P<type>spawned|exited|gave up): '?(?P<name>\w+)'?(?: with pid (?P<pid>\d+)| (?P<reason>.*))")
+    EVENT = re.compile(
+        r"(?P<type>spawned|exited|gave up): '?(?P<name>\w+)'?(?: with pid (?P<pid>\d+)| (?P<reason>.*))"
+    )
 
     def __init__(self, environment: dict[str, str]):
         self.logs = Path(environment["CONSOLE_LOGS"])
@@ -112,8 +120,12 @@ class Programs:
         self.failed_program = ""
         self.supervisor = subprocess.Popen(
             [VENV_PYTHON, "-m", "supervisor.supervisord", "-c", Path(__file__).with_name("supervisord.conf")],
-            env=environment, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True,
-            preexec_fn=die_with_parent(signal.SIGTERM))
+            env=environment,
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
 
     def _new_lines(self) -> list[str]:
         if not self.log.exists():
@@ -128,7 +140,11 @@ class Programs:
 
     def report_events(self) -> None:
         """Read the new events in the log, and print one line for each crash."""
-        handlers = {"spawned": self._handle_spawned, "exited": self._handle_exited, "gave up": self._handle_gave_up}
+        handlers = {
+            "spawned": self._handle_spawned,
+            "exited": self._handle_exited,
+            "gave up": self._handle_gave_up,
+        }
         for line in self._new_lines():
             if event := self.EVENT.search(line):
                 handlers[event["type"]](event)
@@ -137,8 +153,10 @@ class Programs:
         self.process_groups[event["name"]] = int(event["pid"])
 
     def _handle_exited(self, event: re.Match) -> None:
-        say(f"{event['name']} stopped {event['reason'].replace('; not expected', '')} and is restarted; "
-            f"see {self.log_of(event['name'])}")
+        say(
+            f"{event['name']} stopped {event['reason'].replace('; not expected', '')} and is restarted; "
+            f"see {self.log_of(event['name'])}"
+        )
         # its children, such as the Java process of a worker, must not run next to the new ones
         with contextlib.suppress(ProcessLookupError, KeyError):
             os.killpg(self.process_groups.pop(event["name"]), signal.SIGKILL)
@@ -160,8 +178,10 @@ class Programs:
         """Report new events. Raise Refusal if supervisord failed, or if a required program did not start."""
         self.report_events()
         if self.failed_program:
-            raise Refusal(f"{self.log_end(self.failed_program)}\nThe console stops because {self.failed_program} did not start; "
-                          f"the lines above are the end of {self.log_of(self.failed_program)}")
+            raise Refusal(
+                f"{self.log_end(self.failed_program)}\nThe console stops because {self.failed_program} did not start; "
+                f"the lines above are the end of {self.log_of(self.failed_program)}"
+            )
         if (code := self.supervisor.poll()) is not None and code != 0:
             raise Refusal(f"supervisord ended (exit status {code}); see {self.log}")
 
@@ -176,14 +196,19 @@ class Programs:
 
 
 def wait_until_ready(programs: Programs, address: ListenAddress, make: ParentMake) -> bool:
-    """Wait for the first answer of the console. Return False if it was stopped before. Raise Refusal after a timeout."""
+    """Wait for the first answer of the console.
+
+    Return False if it was stopped before. Raise Refusal after a timeout.
+    """
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while (status := health_status(address)) is None:
         programs.check()
         if make.has_ended() or programs.supervisor.poll() is not None:
             return False
         if time.monotonic() > deadline:
-            raise Refusal(f"The console did not answer within {START_TIMEOUT_SECONDS} s; see {programs.log_of('web')}")
+            raise Refusal(
+                f"The console did not answer within {START_TIMEOUT_SECONDS} s; see {programs.log_of('web')}"
+            )
         time.sleep(0.1)
     if status >= 500:
         say(f"The console answers with an error (HTTP {status}); see {programs.log_of('web')}")
@@ -191,7 +216,10 @@ def wait_until_ready(programs: Programs, address: ListenAddress, make: ParentMak
 
 
 def watch(programs: Programs, make: ParentMake) -> None:
-    """Wait until supervisord has ended or the parent `make` was stopped. Raise Refusal if a required program fails."""
+    """Wait until supervisord has ended or the parent `make` was stopped.
+
+    Raise Refusal if a required program fails.
+    """
     while programs.supervisor.poll() is None and not make.has_ended():
         programs.check()
         time.sleep(0.5)

@@ -1,4 +1,7 @@
-"""Store a screenshot of every page in docs/screens/. The screenshots show the demo tenant in a temporary console."""
+"""Store a screenshot of every page in docs/screens/.
+
+The screenshots show the demo tenant in a temporary console.
+"""
 
 import os
 import subprocess
@@ -36,13 +39,22 @@ def take_screenshots(state_folder: Path) -> int:
     address = ListenAddress("127.0.0.1", port, f"http://127.0.0.1:{port}")
     # the examples have reports of their own
     environment = environment_of_programs(address, state_folder) | {"FIRST_ANALYSES": "off"}
-    subprocess.run([VENV_PYTHON, "manage.py", "bootstrap"], cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [VENV_PYTHON, "manage.py", "bootstrap"],
+        cwd=ROOT,
+        env=environment,
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
     programs = Programs(environment)
     try:
         if not wait_until_ready(programs, address, ParentMake()):
             return 1
-        return run_command([VENV_PYTHON, "-m", "authzconsole.demo.screens", address.url, str(PICTURES)], cwd=ROOT,
-                           env=environment)
+        return run_command(
+            [VENV_PYTHON, "-m", "authzconsole.demo.screens", address.url, str(PICTURES)],
+            cwd=ROOT,
+            env=environment,
+        )
     finally:
         programs.stop()
 

@@ -1,4 +1,6 @@
-"""Install what is missing: `.venv`, Java, Redis, and what the tests need (PostgreSQL, Chromium, slapd, nginx)."""
+"""Install what is missing: `.venv`, Java, Redis, and what the tests need (PostgreSQL, Chromium, slapd,
+nginx).
+"""
 
 import argparse
 import os
@@ -18,8 +20,16 @@ def tools_for(purpose: str) -> list[Tool]:
     if purpose == "quick":
         return [machine.LDAP_HEADERS, machine.SASL_HEADERS]
     if purpose == "test":
-        return [machine.LDAP_HEADERS, machine.SASL_HEADERS, machine.JAVA, machine.REDIS, machine.POSTGRESQL, machine.CHROMIUM,
-                machine.SLAPD, machine.NGINX]
+        return [
+            machine.LDAP_HEADERS,
+            machine.SASL_HEADERS,
+            machine.JAVA,
+            machine.REDIS,
+            machine.POSTGRESQL,
+            machine.CHROMIUM,
+            machine.SLAPD,
+            machine.NGINX,
+        ]
     java = [] if os.environ.get("WITHOUT_JAVA") else [machine.JAVA]
     return java if os.environ.get("REDIS_URL") or os.environ.get("REDIS_URL_FILE") else [*java, machine.REDIS]
 
@@ -34,7 +44,9 @@ def ensure_tools(tools: Sequence[Tool]) -> None:
     except Refusal as refusal:
         raise Refusal(f"{refusal}{hint}") from None
     if not_found := [tool.title for tool in missing if not tool.find()]:
-        raise Refusal(f"The packages are installed, but this is still not found: {', '.join(not_found)}.{hint}")
+        raise Refusal(
+            f"The packages are installed, but this is still not found: {', '.join(not_found)}.{hint}"
+        )
 
 
 def setup(purpose: str) -> None:

@@ -20,14 +20,47 @@ from .setup import setup, spark_environment
 REPORTS = ROOT / "var" / "test"
 # the tables of a test live too short for a vacuum, and tests that need statistics run ANALYZE
 TEST_SETTINGS = {**FAST_SETTINGS, "autovacuum": "off", "wal_level": "minimal", "max_wal_senders": "0"}
-# tests ignore these settings of a real console: with them, tests would use its servers and files, or behave like it
-CONSOLE_SETTINGS = ("ALLOWED_HOSTS", "DATABASE_PASSWORD", "DATABASE_PASSWORD_FILE", "DATABASE_URL", "DATABASE_URL_FILE",
-                    "DEBUG", "DEFAULT_GENERATION", "HOST", "INSTANCE_NAME", "JOURNAL_ANCHOR", "JOURNAL_KEYS",
-                    "JOURNAL_KEYS_FILE", "KINDS_FILE", "METRICS_TOKEN", "METRICS_TOKEN_FILE", "OTEL_EXPORTER_OTLP_ENDPOINT",
-                    "PORT", "PRODUCTION", "PUBLIC_URL", "RATE_LIMIT_DECISIONS_PER_ACCOUNT", "RATE_LIMIT_DECISIONS_PER_TOKEN",
-                    "RATE_LIMIT_PER_ACCOUNT", "RATE_LIMIT_PER_TOKEN", "REDIS_PASSWORD", "REDIS_PASSWORD_FILE", "REDIS_URL",
-                    "REDIS_URL_FILE", "SECRET_KEY", "SECRET_KEY_FILE", "SECURITY_EVENTS_FILE", "SECURITY_EVENTS_FORMAT",
-                    "SECURITY_EVENTS_SYSLOG", "SENTRY_DSN", "SENTRY_DSN_FILE", "SNAPSHOT_URI", "STATE_DIR", "STATIC_ROOT")
+# tests ignore these settings of a real console: with them, tests would use its servers and files, or behave
+# like it
+CONSOLE_SETTINGS = (
+    "ALLOWED_HOSTS",
+    "DATABASE_PASSWORD",
+    "DATABASE_PASSWORD_FILE",
+    "DATABASE_URL",
+    "DATABASE_URL_FILE",
+    "DEBUG",
+    "DEFAULT_GENERATION",
+    "HOST",
+    "INSTANCE_NAME",
+    "JOURNAL_ANCHOR",
+    "JOURNAL_KEYS",
+    "JOURNAL_KEYS_FILE",
+    "KINDS_FILE",
+    "METRICS_TOKEN",
+    "METRICS_TOKEN_FILE",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
+    "PORT",
+    "PRODUCTION",
+    "PUBLIC_URL",
+    "RATE_LIMIT_DECISIONS_PER_ACCOUNT",
+    "RATE_LIMIT_DECISIONS_PER_TOKEN",
+    "RATE_LIMIT_PER_ACCOUNT",
+    "RATE_LIMIT_PER_TOKEN",
+    "REDIS_PASSWORD",
+    "REDIS_PASSWORD_FILE",
+    "REDIS_URL",
+    "REDIS_URL_FILE",
+    "SECRET_KEY",
+    "SECRET_KEY_FILE",
+    "SECURITY_EVENTS_FILE",
+    "SECURITY_EVENTS_FORMAT",
+    "SECURITY_EVENTS_SYSLOG",
+    "SENTRY_DSN",
+    "SENTRY_DSN_FILE",
+    "SNAPSHOT_URI",
+    "STATE_DIR",
+    "STATIC_ROOT",
+)
 
 
 @dataclass(frozen=True)
@@ -50,24 +83,50 @@ class Pass:
         return REPORTS / f"{self.name}.log"
 
 
-# The rules, the addresses, the changes of grants and their effects, reviews and requests, the past, and one page of each area: a
-# minute on two cores. tests/passes.py marks them `quick`, except those that start processes or take long.
+# The rules, the addresses, the changes of grants and their effects, reviews and requests, the past, and one
+# page of each area: a minute on two cores. tests/passes.py marks them `quick`, except those that start
+# processes or take long.
 QUICK_PATHS = (
-    "tests/entities", "tests/grants/authority", "tests/grants/changes", "tests/grants/effects", "tests/grants/evidence",
-    "tests/grants/history", "tests/grants/policies", "tests/grants/principals", "tests/grants/requests", "tests/grants/reviews",
-    "tests/grants/stewards", "tests/grants/usage",
-    "tests/grants/tenant/test_tenant_import.py", "tests/grants/test_active_generation.py", "tests/grants/test_journal.py",
-    "tests/web/test_areas.py", "tests/web/accounts/test_sign_in.py", "tests/web/policies", "tests/api/test_token_fast_path.py",
-    "tests/rest/test_grants.py", "tests/ops/test_architecture.py", "tests/ops/test_settings.py", "tests/ops/test_suite.py",
+    "tests/entities",
+    "tests/grants/authority",
+    "tests/grants/changes",
+    "tests/grants/effects",
+    "tests/grants/evidence",
+    "tests/grants/history",
+    "tests/grants/policies",
+    "tests/grants/principals",
+    "tests/grants/requests",
+    "tests/grants/reviews",
+    "tests/grants/stewards",
+    "tests/grants/usage",
+    "tests/grants/tenant/test_tenant_import.py",
+    "tests/grants/test_active_generation.py",
+    "tests/grants/test_journal.py",
+    "tests/web/test_areas.py",
+    "tests/web/accounts/test_sign_in.py",
+    "tests/web/policies",
+    "tests/api/test_token_fast_path.py",
+    "tests/rest/test_grants.py",
+    "tests/ops/test_architecture.py",
+    "tests/ops/test_settings.py",
+    "tests/ops/test_suite.py",
 )
 # Tests of pages, interfaces and files: what they add to the services below does not depend on the database.
 PAGE_FOLDERS = ("tests/web",)
-INTERFACE_FOLDERS = ("tests/analytics/results", "tests/api", "tests/directory", "tests/observability", "tests/rest", "tests/scim")
-# Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore run on SQLite only,
-# and browser tests on PostgreSQL only. So do the tests of pages, REST, AuthZEN and SCIM: the services below them run on
-# both databases, and so do the tests that call every page and every endpoint, except for what the quick tests repeat on SQLite.
-# Tests without a database run once, on SQLite. The pass `sqlite` collects all tests, so that one of them can check that each
-# test belongs to a pass (tests/ops/test_passes.py). Passes with paths collect less, because collecting all takes 15 seconds.
+INTERFACE_FOLDERS = (
+    "tests/analytics/results",
+    "tests/api",
+    "tests/directory",
+    "tests/observability",
+    "tests/rest",
+    "tests/scim",
+)
+# Tests with Spark or a browser use the database through the same code as the others. Spark tests therefore
+# run on SQLite only, and browser tests on PostgreSQL only. So do the tests of pages, REST, AuthZEN and SCIM:
+# the services below them run on both databases, and so do the tests that call every page and every endpoint,
+# except for what the quick tests repeat on SQLite. Tests without a database run once, on SQLite. The pass
+# `sqlite` collects all tests, so that one of them can check that each test belongs to a pass
+# (tests/ops/test_passes.py). Passes with paths collect less, because collecting all takes 15 seconds.
 QUICK = Pass("quick", "sqlite", "quick", QUICK_PATHS)
 # the longest pass first, so that the last ones end at about the same time
 FULL = (
@@ -118,7 +177,10 @@ def _environment(url: str) -> dict[str, str]:
 
 
 def run_pass(test_pass: Pass, options: list[str]) -> bool:
-    print(f"== {test_pass.name}: tests on {test_pass.database}{f' ({test_pass.marks})' if test_pass.marks else ''}", flush=True)
+    print(
+        f"== {test_pass.name}: tests on {test_pass.database}{f' ({test_pass.marks})' if test_pass.marks else ''}",
+        flush=True,
+    )
     test_pass.report.parent.mkdir(parents=True, exist_ok=True)
     test_pass.report.unlink(missing_ok=True)
     coverage = ["-m", "coverage", "run"] if test_pass.measures_coverage else []
@@ -136,7 +198,8 @@ def run_pass(test_pass: Pass, options: list[str]) -> bool:
 
 
 def run_in_parallel(passes: Sequence[Pass], options: Sequence[str]) -> bool:
-    """Run the passes in processes, PARALLEL_PASSES at a time. Return whether all passed. All run to their end.
+    """Run the passes in processes, PARALLEL_PASSES at a time. Return whether all passed. All run to their
+    end.
 
     The output of a pass is in its log, and is printed when the pass ends.
     """
@@ -157,14 +220,24 @@ def run_in_parallel(passes: Sequence[Pass], options: Sequence[str]) -> bool:
 
 @contextlib.contextmanager
 def background_pass(test_pass: Pass, options: Sequence[str]) -> Iterator[subprocess.Popen]:
-    """Run a pass in a separate process that writes to the log of the pass. Interrupt it if it still runs at the end."""
+    """Run a pass in a separate process that writes to the log of the pass.
+
+    Interrupt it if it still runs at the end.
+    """
     test_pass.log.parent.mkdir(parents=True, exist_ok=True)
     print(f"== {test_pass.name} begins; its output is in {test_pass.log.relative_to(ROOT)}", flush=True)
     with test_pass.log.open("w") as log:
         selection = ["--coverage"] if test_pass.measures_coverage else ["--only", test_pass.name]
         command = [sys.executable, "-m", "ops.suite", *selection, *options]
-        process = subprocess.Popen(command, cwd=ROOT / "authzconsole", stdin=subprocess.DEVNULL, stdout=log,
-                                   stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=die_with_parent(signal.SIGINT))
+        process = subprocess.Popen(
+            command,
+            cwd=ROOT / "authzconsole",
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent(signal.SIGINT),
+        )
     try:
         yield process
     finally:
@@ -176,8 +249,12 @@ def background_pass(test_pass: Pass, options: Sequence[str]) -> Iterator[subproc
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="SQLite only, without Spark, browser and worker")
-    parser.add_argument("--coverage", action="store_true", help="the quick tests, in one process that measures coverage")
-    parser.add_argument("--with-coverage", action="store_true", help="every test; the quick tests measure coverage")
+    parser.add_argument(
+        "--coverage", action="store_true", help="the quick tests, in one process that measures coverage"
+    )
+    parser.add_argument(
+        "--with-coverage", action="store_true", help="every test; the quick tests measure coverage"
+    )
     parser.add_argument("--only", choices=[test_pass.name for test_pass in FULL], help="this pass alone")
     arguments, options = parser.parse_known_args()
     interrupt_on_signals()
@@ -188,7 +265,9 @@ def main() -> int:
         elif arguments.quick:
             is_success = run_pass(QUICK_IN_PARALLEL, options)
         elif arguments.only:
-            is_success = run_pass(next(test_pass for test_pass in FULL if test_pass.name == arguments.only), options)
+            is_success = run_pass(
+                next(test_pass for test_pass in FULL if test_pass.name == arguments.only), options
+            )
         else:
             is_success = run_in_parallel([*FULL[:-1], MEASURED] if arguments.with_coverage else FULL, options)
     except Refusal as refusal:

@@ -13,19 +13,45 @@ from .setup import setup
 
 LOCKS = ROOT / "requirements"
 SBOM = ROOT / "var" / "sbom.json"
-# permissive licences, and licences with copyleft for single files only (MPL); spelled as in the package metadata
-ALLOWED_LICENCES = frozenset({
-    "0BSD", "3-Clause BSD License", "Apache Software License", "Apache-2.0", "BSD 3-Clause", "BSD License", "BSD-2-Clause",
-    "BSD-3-Clause", "CC0-1.0", "ISC", "ISC License (ISCL)", "MIT", "MIT License", "MIT-0", "MPL-2.0",
-    "Mozilla Public License 2.0 (MPL 2.0)", "PSF-2.0", "Python Software Foundation License", "The Unlicense (Unlicense)", "Zlib",
-})
+# permissive licences, and licences with copyleft for single files only (MPL); spelled as in the package
+# metadata
+ALLOWED_LICENCES = frozenset(
+    {
+        "0BSD",
+        "3-Clause BSD License",
+        "Apache Software License",
+        "Apache-2.0",
+        "BSD 3-Clause",
+        "BSD License",
+        "BSD-2-Clause",
+        "BSD-3-Clause",
+        "CC0-1.0",
+        "ISC",
+        "ISC License (ISCL)",
+        "MIT",
+        "MIT License",
+        "MIT-0",
+        "MPL-2.0",
+        "Mozilla Public License 2.0 (MPL 2.0)",
+        "PSF-2.0",
+        "Python Software Foundation License",
+        "The Unlicense (Unlicense)",
+        "Zlib",
+    }
+)
 # by package: the licence, which was checked by hand, and why the package may be used
 EXCEPTIONS = {
     "psycopg": ("LGPL-3.0-only", "a library that is used without changes and can be replaced"),
     "psycopg-binary": ("LGPL-3.0-only", "a library that is used without changes and can be replaced"),
     "python-crontab": ("LGPLv3", "a library that is used without changes and can be replaced"),
-    "qrcode": ("BSD License; Other/Proprietary License", "BSD; the second part names the MIT licence of its origin"),
-    "supervisor": ("BSD-derived (http://www.repoze.org/LICENSE.txt)", "a BSD licence with a clause about trademarks"),
+    "qrcode": (
+        "BSD License; Other/Proprietary License",
+        "BSD; the second part names the MIT licence of its origin",
+    ),
+    "supervisor": (
+        "BSD-derived (http://www.repoze.org/LICENSE.txt)",
+        "a BSD licence with a clause about trademarks",
+    ),
 }
 
 
@@ -39,7 +65,14 @@ def production_locks() -> list[Path]:
 
 def installed_licences(names: Sequence[str]) -> dict[str, str]:
     """Return the licence of each package that is installed in .venv."""
-    command = [VENV / "bin" / "pip-licenses", "--from=mixed", "--with-system", "--format=json", "--packages", *names]
+    command = [
+        VENV / "bin" / "pip-licenses",
+        "--from=mixed",
+        "--with-system",
+        "--format=json",
+        "--packages",
+        *names,
+    ]
     rows = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     return {re.sub(r"[-_.]+", "-", row["Name"]).lower(): row["License"] for row in rows}
 
@@ -48,11 +81,15 @@ def licence_problems(licences: Mapping[str, str]) -> list[str]:
     """Return a sentence for each package without a permitted licence."""
     problems = []
     for name, licence in sorted(licences.items()):
-        parts = [part.strip(" ()") if part.strip() not in ALLOWED_LICENCES else part.strip()
-                 for part in re.split(r";| AND | OR ", licence)]
+        parts = [
+            part.strip(" ()") if part.strip() not in ALLOWED_LICENCES else part.strip()
+            for part in re.split(r";| AND | OR ", licence)
+        ]
         if not set(parts) <= ALLOWED_LICENCES and EXCEPTIONS.get(name, ("", ""))[0] != licence:
-            problems.append(f"{name} has the licence {licence!r}, which is not permitted: remove the package, or add it to "
-                            "EXCEPTIONS in authzconsole/ops/supply_chain.py")
+            problems.append(
+                f"{name} has the licence {licence!r}, which is not permitted: remove the package, or add it to "
+                "EXCEPTIONS in authzconsole/ops/supply_chain.py"
+            )
     return problems
 
 
@@ -67,8 +104,18 @@ def check_licences() -> None:
 def write_sbom(path: Path) -> None:
     """Write the CycloneDX document of the production lock."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    command = [VENV / "bin" / "cyclonedx-py", "requirements", LOCKS / "run.txt", "--pyproject", ROOT / "pyproject.toml",
-               "--output-reproducible", "--of", "JSON", "--output-file", path]
+    command = [
+        VENV / "bin" / "cyclonedx-py",
+        "requirements",
+        LOCKS / "run.txt",
+        "--pyproject",
+        ROOT / "pyproject.toml",
+        "--output-reproducible",
+        "--of",
+        "JSON",
+        "--output-file",
+        path,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode != 0:
         raise Refusal(f"cyclonedx-py failed:\n{done.stderr}")
@@ -81,28 +128,46 @@ def audit_problems(report: Mapping) -> tuple[list[str], list[str]]:
     vulnerabilities = [
         f"{package['name']} {package['version']}: {fault['id']}"
         + (f", fixed in {', '.join(fault['fix_versions'])}" if fault["fix_versions"] else ", not fixed yet")
-        for package in report["dependencies"] for fault in package.get("vulns", [])]
-    return vulnerabilities, [package["name"] for package in report["dependencies"] if package.get("skip_reason")]
+        for package in report["dependencies"]
+        for fault in package.get("vulns", [])
+    ]
+    return vulnerabilities, [
+        package["name"] for package in report["dependencies"] if package.get("skip_reason")
+    ]
 
 
 def run_audit(options: Sequence[str]) -> None:
-    """Compare the locks with the known vulnerabilities. Raise Refusal if there is one, or if a package was not compared."""
+    """Compare the locks with the known vulnerabilities.
+
+    Raise Refusal if there is one, or if a package was not compared.
+    """
     locks = [option for lock in production_locks() for option in ("--requirement", str(lock))]
-    command = [VENV / "bin" / "pip-audit", *locks, "--disable-pip", "--require-hashes", "--progress-spinner=off", "--format=json",
-               *options]
+    command = [
+        VENV / "bin" / "pip-audit",
+        *locks,
+        "--disable-pip",
+        "--require-hashes",
+        "--progress-spinner=off",
+        "--format=json",
+        *options,
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     try:
         vulnerabilities, unknown = audit_problems(json.loads(done.stdout))
     except (ValueError, KeyError):
         reason = done.stderr.strip().splitlines()[-1:] or ["no output"]
-        raise Refusal(f"Nothing was audited, because the database of vulnerabilities cannot be read: {reason[0]}\n"
-                      "make audit needs access to pypi.org, or AUDIT_OPTIONS='--vulnerability-service osv' with access to "
-                      "api.osv.dev.") from None
+        raise Refusal(
+            f"Nothing was audited, because the database of vulnerabilities cannot be read: {reason[0]}\n"
+            "make audit needs access to pypi.org, or AUDIT_OPTIONS='--vulnerability-service osv' with access to "
+            "api.osv.dev."
+        ) from None
     if vulnerabilities:
         raise Refusal("Known vulnerabilities:\n" + "\n".join(vulnerabilities))
     if unknown:
-        raise Refusal(f"{len(unknown)} packages were not audited, such as {unknown[0]}: the index has no data about them. "
-                      "A mirror may not offer vulnerabilities; make audit needs access to pypi.org.")
+        raise Refusal(
+            f"{len(unknown)} packages were not audited, such as {unknown[0]}: the index has no data about them. "
+            "A mirror may not offer vulnerabilities; make audit needs access to pypi.org."
+        )
     print("No known vulnerability.")
 
 

@@ -50,8 +50,10 @@ class ColumnSerializer(serializers.Serializer):
 
 class TableSerializer(serializers.Serializer):
     name = serializers.CharField()
-    key = serializers.ListField(child=serializers.CharField(),
-                                help_text="The columns that identify a row. The rows are sorted by them.")
+    key = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="The columns that identify a row. The rows are sorted by them.",
+    )
     columns = ColumnSerializer(many=True)
 
 
@@ -72,9 +74,12 @@ class RunSerializer(serializers.Serializer):
     analysis = serializers.CharField()
     options = serializers.DictField(child=serializers.CharField(allow_blank=True))
     state = serializers.ChoiceField(RunState.values)
-    stage = serializers.CharField(help_text=f"The stage of a running run: {', '.join(RunStage.values)}; otherwise empty.")
+    stage = serializers.CharField(
+        help_text=f"The stage of a running run: {', '.join(RunStage.values)}; otherwise empty."
+    )
     cancel_requested = serializers.BooleanField(
-        help_text="Whether the cancellation of the run was requested. A running run stops within seconds.")
+        help_text="Whether the cancellation of the run was requested. A running run stops within seconds."
+    )
     tasks_done = serializers.IntegerField()
     tasks_total = serializers.IntegerField()
     requested_by = serializers.CharField(allow_null=True)
@@ -85,21 +90,29 @@ class RunSerializer(serializers.Serializer):
     revision = serializers.IntegerField(allow_null=True, help_text="The revision of the snapshot.")
     waiting_reason = serializers.CharField(help_text="Why a waiting run has not started; empty in lists.")
     silent_seconds = serializers.IntegerField(
-        allow_null=True, help_text=f"Seconds since the last heartbeat of a running run. A healthy worker sends one every "
-                                   f"second. After {SILENT_AFTER_SECONDS} s without one, the worker probably has a problem.")
-    results_removed_at = serializers.DateTimeField(allow_null=True, help_text="When the report of the run was removed.")
+        allow_null=True,
+        help_text=f"Seconds since the last heartbeat of a running run. A healthy worker sends one every "
+        f"second. After {SILENT_AFTER_SECONDS} s without one, the worker probably has a problem.",
+    )
+    results_removed_at = serializers.DateTimeField(
+        allow_null=True, help_text="When the report of the run was removed."
+    )
     signed = serializers.BooleanField(
-        help_text="Whether the report is signed, so that changes to its files are noticed. False until the run is done.")
+        help_text="Whether the report is signed, so that changes to its files are noticed. False until the run is done."
+    )
     error = serializers.CharField()
     summary = serializers.DictField(
         help_text="The figures of the report. `changes` has the number of the previous run of the same analysis with the same "
-                  "options, and how many rows were added, removed and changed since then; see the table `changes`. "
-                  "`comparison_fault` says why that comparison failed, and `snapshot_fault` why an earlier snapshot of the "
-                  "revision was damaged and replaced.")
+        "options, and how many rows were added, removed and changed since then; see the table `changes`. "
+        "`comparison_fault` says why that comparison failed, and `snapshot_fault` why an earlier snapshot of the "
+        "revision was damaged and replaced."
+    )
 
 
 class ResultsSerializer(serializers.Serializer):
-    items = serializers.ListField(child=serializers.DictField(), help_text="Rows as objects with one member per column.")
+    items = serializers.ListField(
+        child=serializers.DictField(), help_text="Rows as objects with one member per column."
+    )
     next = serializers.CharField(allow_null=True)
     total = serializers.IntegerField(help_text="The number of rows that match the filter.")
 
@@ -113,33 +126,73 @@ class StartSerializer(StrictSerializer):
     """An analysis with its options."""
 
     analysis = Choice(choices=list(ANALYSES), help_text="The name of an analysis.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
-    to_generation = Choice(choices=list(GENERATIONS), required=False,
-                           help_text="For `policy-impact`: the generation that is compared with `generation`.")
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
+    to_generation = Choice(
+        choices=list(GENERATIONS),
+        required=False,
+        help_text="For `policy-impact`: the generation that is compared with `generation`.",
+    )
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
 
 
 class ResultsQuery(PageQuery):
-    namespace = Text(required=False, max_length=200, help_text="Only rows of this namespace, for tables with this column.")
+    namespace = Text(
+        required=False, max_length=200, help_text="Only rows of this namespace, for tables with this column."
+    )
     user = NameText(required=False, help_text="Only rows of this user, for tables with this column.")
-    change = Choice(choices=list(CHANGES), required=False, help_text="Only rows with this change, for the table `changes`.")
+    change = Choice(
+        choices=list(CHANGES),
+        required=False,
+        help_text="Only rows with this change, for the table `changes`.",
+    )
 
 
 RUN_EXAMPLE = {
-    "number": 7, "analysis": AnalysisName.DELETE_READINESS.value, "options": {"generation": "final", "namespace": ""},
-    "state": "waiting", "stage": "", "cancel_requested": False, "tasks_done": 0, "tasks_total": 0,
-    "requested_by": "admin", "scheduled": False, "requested_at": "2026-02-01T08:00:00Z", "started_at": None,
-    "finished_at": None, "revision": None, "waiting_reason": "It starts within seconds.", "silent_seconds": None,
-    "results_removed_at": None, "signed": False, "error": "", "summary": {},
+    "number": 7,
+    "analysis": AnalysisName.DELETE_READINESS.value,
+    "options": {"generation": "final", "namespace": ""},
+    "state": "waiting",
+    "stage": "",
+    "cancel_requested": False,
+    "tasks_done": 0,
+    "tasks_total": 0,
+    "requested_by": "admin",
+    "scheduled": False,
+    "requested_at": "2026-02-01T08:00:00Z",
+    "started_at": None,
+    "finished_at": None,
+    "revision": None,
+    "waiting_reason": "It starts within seconds.",
+    "silent_seconds": None,
+    "results_removed_at": None,
+    "signed": False,
+    "error": "",
+    "summary": {},
 }
 ANALYSIS_EXAMPLE = {
-    "name": AnalysisName.DELETE_READINESS.value, "title": "Delete readiness", "options": ["generation", "namespace"],
+    "name": AnalysisName.DELETE_READINESS.value,
+    "title": "Delete readiness",
+    "options": ["generation", "namespace"],
     "question": "Who can delete which namespace, and which grants are missing?",
-    "tables": [{"name": "rows", "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}],
+    "tables": [
+        {"name": "rows", "key": ["namespace", "user"], "columns": [{"name": "namespace", "type": "string"}]}
+    ],
 }
 RESULTS_EXAMPLE = {
-    "items": [{"namespace": "sales", "user": "sofia.lindqvist", "required": 12, "held": 11, "missing": 1, "ready": False}],
-    "next": None, "total": 1,
+    "items": [
+        {
+            "namespace": "sales",
+            "user": "sofia.lindqvist",
+            "required": 12,
+            "held": 11,
+            "missing": 1,
+            "ready": False,
+        }
+    ],
+    "next": None,
+    "total": 1,
 }
 
 
@@ -147,8 +200,13 @@ class Analyses(Endpoint):
     rules = {"GET": any_account}
 
     @api_operation(
-        "analyses_list", TAG, "List the analyses", "Each analysis has its options and the tables of its report.",
-        responses={200: AnalysesSerializer}, response_example={"items": [ANALYSIS_EXAMPLE]})
+        "analyses_list",
+        TAG,
+        "List the analyses",
+        "Each analysis has its options and the tables of its report.",
+        responses={200: AnalysesSerializer},
+        response_example={"items": [ANALYSIS_EXAMPLE]},
+    )
     def get(self, request: Request) -> Response:
         return Response({"items": [_analysis_as_json(analysis) for analysis in ANALYSES.values()]})
 
@@ -158,23 +216,40 @@ class Runs(Endpoint):
     queries = {"GET": RunsQuery}
 
     @api_operation(
-        "runs_list", TAG, "List runs", "Sorted by number, newest first. For administrators and auditors.",
-        query=RunsQuery, responses={200: page_serializer(RunSerializer)},
-        response_example={"items": [RUN_EXAMPLE | {"waiting_reason": ""}], "next": None})
+        "runs_list",
+        TAG,
+        "List runs",
+        "Sorted by number, newest first. For administrators and auditors.",
+        query=RunsQuery,
+        responses={200: page_serializer(RunSerializer)},
+        response_example={"items": [RUN_EXAMPLE | {"waiting_reason": ""}], "next": None},
+    )
     def get(self, request: Request) -> Response:
         query = self.query
         rows = AnalysisRun.objects.select_related("requested_by")
         rows = rows.filter(**{name: query[name] for name in ("analysis", "state") if name in query})
-        return Response(page_of([ListPart(rows, ("-pk",))], _run_as_json, query=query, identity=list_identity("runs", query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("-pk",))], _run_as_json, query=query, identity=list_identity("runs", query)
+            )
+        )
 
     @api_operation(
-        "runs_start", TAG, "Start an analysis", "The run waits for a worker. Location is the URL of the run.",
-        request=StartSerializer, request_example={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
-        responses={202: RunSerializer}, response_example=RUN_EXAMPLE, parameters=[LOCATION])
+        "runs_start",
+        TAG,
+        "Start an analysis",
+        "The run waits for a worker. Location is the URL of the run.",
+        request=StartSerializer,
+        request_example={"analysis": AnalysisName.DELETE_READINESS.value, "generation": "final"},
+        responses={202: RunSerializer},
+        response_example=RUN_EXAMPLE,
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(StartSerializer)
-        run = request_run(analysis=data.pop("analysis"), options=data, requested_by=request.user,
-                          author=author_of(request))
+        run = request_run(
+            analysis=data.pop("analysis"), options=data, requested_by=request.user, author=author_of(request)
+        )
         response = created_response(_run_details_as_json(run), run_location(run.pk))
         response.status_code = 202
         return response
@@ -184,9 +259,15 @@ class RunDetail(Endpoint):
     rules = {"GET": check_report_reader}
 
     @api_operation(
-        "runs_retrieve", TAG, "Follow a run",
+        "runs_retrieve",
+        TAG,
+        "Follow a run",
         "Returns the state of the run and, when it is done, its figures. For administrators and auditors.",
-        responses={200: RunSerializer}, response_example=RUN_EXAMPLE, errors=[404], parameters=[RUN_PATH])
+        responses={200: RunSerializer},
+        response_example=RUN_EXAMPLE,
+        errors=[404],
+        parameters=[RUN_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         return Response(_run_details_as_json(_run_or_404(number)))
 
@@ -195,11 +276,16 @@ class RunCancellation(Endpoint):
     rules = {"POST": changeable_with(Capability.RUN_ANALYSES)}
 
     @api_operation(
-        "runs_cancel", TAG, "Cancel a run",
+        "runs_cancel",
+        TAG,
+        "Cancel a run",
         "A waiting run ends at once. A running run ends within seconds and has `cancel_requested` until then. A finished run "
         "is not changed. The request has no body.",
-        responses={200: RunSerializer}, response_example=RUN_EXAMPLE | {"state": "cancelled", "cancel_requested": True},
-        errors=[404, 413, 415], parameters=[RUN_PATH])
+        responses={200: RunSerializer},
+        response_example=RUN_EXAMPLE | {"state": "cancelled", "cancel_requested": True},
+        errors=[404, 413, 415],
+        parameters=[RUN_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         run = _run_or_404(number)
         self.check_empty_body()
@@ -212,11 +298,17 @@ class Results(Endpoint):
     queries = {"GET": ResultsQuery}
 
     @api_operation(
-        "runs_results", TAG, "Read a report's table",
+        "runs_results",
+        TAG,
+        "Read a report's table",
         "Sorted by the key. The table `changes` has the old and new values of rows. Returns 409 while the run is not done, "
         "if the report has no such table or was changed, and 410 if it was removed. For administrators and auditors.",
-        query=ResultsQuery, responses={200: ResultsSerializer}, response_example=RESULTS_EXAMPLE, errors=[404, 409, 410],
-        parameters=[RUN_PATH, TABLE_PATH])
+        query=ResultsQuery,
+        responses={200: ResultsSerializer},
+        response_example=RESULTS_EXAMPLE,
+        errors=[404, 409, 410],
+        parameters=[RUN_PATH, TABLE_PATH],
+    )
     def get(self, request: Request, number: int, table: str) -> Response:
         run, result_table = _finished_run(request, number, table)
         query, identity = self.query, ["results", number, table, *list_identity("", self.query)]
@@ -229,7 +321,10 @@ class Results(Endpoint):
 
 
 class _TableDownload(Endpoint):
-    """Send a table as one file. The file is complete before the first byte is sent, so that an error has an error status."""
+    """Send a table as one file.
+
+    The file is complete before the first byte is sent, so that an error has an error status.
+    """
 
     rules = {"GET": check_report_reader}
 
@@ -241,17 +336,24 @@ class _TableDownload(Endpoint):
             path = Path(folder) / f"{run.analysis}-{run.pk}-{result_table.name}.{renderer.format}"
             export_table(result_table, run.result_folder, path, DOWNLOAD_FORMATS, report_manifest(run))
             # the open file stays readable after its folder is deleted
-            return FileResponse(path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type)
+            return FileResponse(
+                path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type
+            )
 
 
 class ResultsCsv(_TableDownload):
     renderer_classes = [CsvRenderer]
 
     @api_operation(
-        "runs_results_csv", TAG, "Download a report's table as CSV",
+        "runs_results_csv",
+        TAG,
+        "Download a report's table as CSV",
         "All rows, sorted by the key. An apostrophe precedes values that a spreadsheet would treat as a formula; the other "
         "formats have unchanged values.",
-        responses={(200, "text/csv"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
+        responses={(200, "text/csv"): FILE},
+        errors=[404, 409, 410],
+        parameters=[RUN_PATH, TABLE_PATH],
+    )
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
@@ -260,8 +362,14 @@ class ResultsParquet(_TableDownload):
     renderer_classes = [ParquetRenderer]
 
     @api_operation(
-        "runs_results_parquet", TAG, "Download a report's table as Parquet", "All rows, sorted by the key.",
-        responses={(200, "application/vnd.apache.parquet"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
+        "runs_results_parquet",
+        TAG,
+        "Download a report's table as Parquet",
+        "All rows, sorted by the key.",
+        responses={(200, "application/vnd.apache.parquet"): FILE},
+        errors=[404, 409, 410],
+        parameters=[RUN_PATH, TABLE_PATH],
+    )
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
@@ -270,15 +378,24 @@ class ResultsJsonLines(_TableDownload):
     renderer_classes = [JsonLinesRenderer]
 
     @api_operation(
-        "runs_results_jsonl", TAG, "Download a report's table as JSON Lines",
+        "runs_results_jsonl",
+        TAG,
+        "Download a report's table as JSON Lines",
         "All rows, one object per line, sorted by the key.",
-        responses={(200, "application/x-ndjson"): FILE}, errors=[404, 409, 410], parameters=[RUN_PATH, TABLE_PATH])
+        responses={(200, "application/x-ndjson"): FILE},
+        errors=[404, 409, 410],
+        parameters=[RUN_PATH, TABLE_PATH],
+    )
     def get(self, request: Request, number: int, table: str) -> FileResponse:
         return super().get(request, number, table)
 
 
 def _run_or_404(number: int) -> AnalysisRun:
-    run = AnalysisRun.objects.select_related("requested_by").filter(pk=number).first() if number <= MAX_INTEGER else None
+    run = (
+        AnalysisRun.objects.select_related("requested_by").filter(pk=number).first()
+        if number <= MAX_INTEGER
+        else None
+    )
     if run is None:
         raise Http404
     return run
@@ -301,14 +418,22 @@ def _column_filter(table: Table, query: dict) -> dict:
     column_filter = {name: query[name] for name in ("namespace", "user", "change") if name in query}
     if unknown := [name for name in column_filter if name not in table.column_names]:
         columns = ", ".join(table.column_names)
-        raise Problem(400, f"the table `{table.name}` has no column `{unknown[0]}`; its columns are {columns}",
-                      errors=[{"field": name, "message": "no such column"} for name in unknown])
+        raise Problem(
+            400,
+            f"the table `{table.name}` has no column `{unknown[0]}`; its columns are {columns}",
+            errors=[{"field": name, "message": "no such column"} for name in unknown],
+        )
     return column_filter
 
 
 def _analysis_as_json(analysis: Analysis) -> dict:
-    return {"name": analysis.name, "title": analysis.title, "question": analysis.question, "options": list(analysis.options),
-            "tables": list(map(_table_as_json, analysis.tables))}
+    return {
+        "name": analysis.name,
+        "title": analysis.title,
+        "question": analysis.question,
+        "options": list(analysis.options),
+        "tables": list(map(_table_as_json, analysis.tables)),
+    }
 
 
 def _table_as_json(table: Table) -> dict:
@@ -320,15 +445,28 @@ def _column_as_json(column: Column) -> dict:
 
 
 def _run_as_json(run: AnalysisRun) -> dict:
-    return {"number": run.pk, "analysis": run.analysis, "options": run.options, "state": str(run.state),
-            "stage": str(run.stage) if run.state == RunState.RUNNING else "",
-            "cancel_requested": run.cancel_requested_at is not None,
-            "tasks_done": run.tasks_done, "tasks_total": run.tasks_total,
-            "requested_by": run.requested_by.username if run.requested_by else None, "scheduled": run.is_scheduled,
-            "requested_at": as_json_time(run.requested_at), "started_at": as_json_time(run.started_at),
-            "finished_at": as_json_time(run.finished_at), "revision": run.revision, "waiting_reason": "",
-            "silent_seconds": run_silent_seconds(run), "results_removed_at": as_json_time(run.results_removed_at),
-            "signed": bool(run.manifest_hash), "error": run.error, "summary": run.summary}
+    return {
+        "number": run.pk,
+        "analysis": run.analysis,
+        "options": run.options,
+        "state": str(run.state),
+        "stage": str(run.stage) if run.state == RunState.RUNNING else "",
+        "cancel_requested": run.cancel_requested_at is not None,
+        "tasks_done": run.tasks_done,
+        "tasks_total": run.tasks_total,
+        "requested_by": run.requested_by.username if run.requested_by else None,
+        "scheduled": run.is_scheduled,
+        "requested_at": as_json_time(run.requested_at),
+        "started_at": as_json_time(run.started_at),
+        "finished_at": as_json_time(run.finished_at),
+        "revision": run.revision,
+        "waiting_reason": "",
+        "silent_seconds": run_silent_seconds(run),
+        "results_removed_at": as_json_time(run.results_removed_at),
+        "signed": bool(run.manifest_hash),
+        "error": run.error,
+        "summary": run.summary,
+    }
 
 
 def _run_details_as_json(run: AnalysisRun) -> dict:

@@ -25,7 +25,13 @@ from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
 from grants.models import GRANT_VERBS, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
-from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
+from grants.plans.sources.bulk import (
+    MAX_PRINCIPALS,
+    MAX_SELECTED,
+    create_selection_plan,
+    create_subtree_plan,
+    parse_bulk_change,
+)
 from grants.plans.sources.change_file import COLUMNS, SAMPLES, BadChangeFile
 from grants.plans.sources.file import create_plan_from_file
 from grants.plans.sources.ghosts import create_ghost_plan
@@ -33,28 +39,58 @@ from grants.tenant.faults import Fault
 
 
 class ForManySerializer(PeriodSerializer):
-    """A bulk change, either on everything in `within` or on the listed `entities`. Only a grant has a period."""
+    """A bulk change, either on everything in `within` or on the listed `entities`.
 
-    verb = Choice(choices=[verb.value for verb in GRANT_VERBS], help_text="Whether the privileges are granted or revoked.")
-    principals = List(child=PrincipalText(), min_length=1, max_length=MAX_PRINCIPALS,
-                      help_text="Principals, written `user:NAME` or `group:NAME`.")
+    Only a grant has a period.
+    """
+
+    verb = Choice(
+        choices=[verb.value for verb in GRANT_VERBS],
+        help_text="Whether the privileges are granted or revoked.",
+    )
+    principals = List(
+        child=PrincipalText(),
+        min_length=1,
+        max_length=MAX_PRINCIPALS,
+        help_text="Principals, written `user:NAME` or `group:NAME`.",
+    )
     privileges = privilege_list()
-    within = AddressText(required=False, help_text="The instance, a namespace or an application: all live entities inside "
-                                                   "it; to revoke, also planned and deleted ones.")
-    kinds = List(child=KindText(), required=False, max_length=1_000,
-                 help_text="With `within`: only these kinds; by default all.")
-    itself = Boolean(required=False, help_text="With `within`: include the container itself; true by default.")
-    entities = List(child=AddressText(), required=False, min_length=1, max_length=MAX_SELECTED,
-                    help_text="Live entities, instead of `within`.")
+    within = AddressText(
+        required=False,
+        help_text="The instance, a namespace or an application: all live entities inside "
+        "it; to revoke, also planned and deleted ones.",
+    )
+    kinds = List(
+        child=KindText(),
+        required=False,
+        max_length=1_000,
+        help_text="With `within`: only these kinds; by default all.",
+    )
+    itself = Boolean(
+        required=False, help_text="With `within`: include the container itself; true by default."
+    )
+    entities = List(
+        child=AddressText(),
+        required=False,
+        min_length=1,
+        max_length=MAX_SELECTED,
+        help_text="Live entities, instead of `within`.",
+    )
 
     def validate(self, data: dict) -> dict:
         if ("within" in data) is ("entities" in data):
             raise serializers.ValidationError("send either `within` or `entities`, not both")
-        if "entities" in data and (dependent_members := [name for name in ("kinds", "itself") if name in data]):
-            raise serializers.ValidationError({name: ["this requires `within`"] for name in dependent_members})
+        if "entities" in data and (
+            dependent_members := [name for name in ("kinds", "itself") if name in data]
+        ):
+            raise serializers.ValidationError(
+                {name: ["this requires `within`"] for name in dependent_members}
+            )
         data = super().validate(data)
         if data["validity"].is_limited and data["verb"] != PlanVerb.GRANT:
-            raise serializers.ValidationError("only a grant has a period: leave out `valid_from` and `valid_until`")
+            raise serializers.ValidationError(
+                "only a grant has a period: leave out `valid_from` and `valid_until`"
+            )
         return data
 
 
@@ -67,20 +103,32 @@ class GhostsSerializer(StrictSerializer):
 class ChangeFileSerializer(StrictSerializer):
     """A file with changes, as text."""
 
-    document = Text(max_length=MAX_DOCUMENT_CHARACTERS,
-                    help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these members, one change per line. "
-                              "`valid_from` and `valid_until` can be added.")
-    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH,
-                 help_text="The title of the plan; by default it says what the plan changes.")
+    document = Text(
+        max_length=MAX_DOCUMENT_CHARACTERS,
+        help_text=f"CSV with the header {','.join(COLUMNS)}, or JSON Lines with these members, one change per line. "
+        "`valid_from` and `valid_until` can be added.",
+    )
+    title = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_TITLE_LENGTH,
+        help_text="The title of the plan; by default it says what the plan changes.",
+    )
 
 
 BULK_CHANGE_EXAMPLE = {
-    "verb": "grant", "principals": ["user:sofia.lindqvist", "group:finance-stewards"], "privileges": ["READ"],
-    "within": "namespace:sales", "kinds": ["dataset", "stream"], "itself": False,
+    "verb": "grant",
+    "principals": ["user:sofia.lindqvist", "group:finance-stewards"],
+    "privileges": ["READ"],
+    "within": "namespace:sales",
+    "kinds": ["dataset", "stream"],
+    "itself": False,
 }
 TITLE_EXAMPLES = {
     "subtree": "Grant READ to user:sofia.lindqvist and 1 more on datasets, streams in namespace:sales",
-    "ghosts": "Revoke the grants on deleted addresses", "file": "Grant 2 and revoke 1 from pasted text",
+    "ghosts": "Revoke the grants on deleted addresses",
+    "file": "Grant 2 and revoke 1 from pasted text",
 }
 
 
@@ -92,21 +140,37 @@ class PlansForMany(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_many", TAG, "Create a plan for many entities",
+        "plans_many",
+        TAG,
+        "Create a plan for many entities",
         "Grants or revokes the same privileges for the same principals on every live entity in a container, or on the listed "
         "entities. Items that would change nothing are skipped. Returns 409 if nothing would change, or if the plan would be "
         "too large.",
-        request=ForManySerializer, request_example=BULK_CHANGE_EXAMPLE, responses={201: PlanSerializer},
-        response_example=_plan_example("subtree", BULK_CHANGE_EXAMPLE), errors=[409], parameters=[LOCATION])
+        request=ForManySerializer,
+        request_example=BULK_CHANGE_EXAMPLE,
+        responses={201: PlanSerializer},
+        response_example=_plan_example("subtree", BULK_CHANGE_EXAMPLE),
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data, author = self.body(ForManySerializer), author_of(request)
-        change = parse_bulk_change(verb=data["verb"], principals=data["principals"], privileges=data["privileges"],
-                                   validity=data["validity"])
+        change = parse_bulk_change(
+            verb=data["verb"],
+            principals=data["principals"],
+            privileges=data["privileges"],
+            validity=data["validity"],
+        )
         if "entities" in data:
             plan = create_selection_plan(author=author, change=change, addresses=data["entities"])
         else:
-            plan = create_subtree_plan(author=author, change=change, within=data["within"], kinds=data.get("kinds"),
-                                       includes_container=data.get("itself", True))
+            plan = create_subtree_plan(
+                author=author,
+                change=change,
+                within=data["within"],
+                kinds=data.get("kinds"),
+                includes_container=data.get("itself", True),
+            )
         return created_plan_response(plan)
 
 
@@ -114,30 +178,47 @@ class GhostPlans(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_remove_ghosts", TAG, "Create a plan that cleans up ghost grants",
+        "plans_remove_ghosts",
+        TAG,
+        "Create a plan that cleans up ghost grants",
         "Revokes every grant on a deleted address. Grants on planned addresses are kept. Returns 409 if there are no such "
         "grants, or if the plan would be too large.",
-        request=GhostsSerializer, request_example={"namespace": "namespace:sales"}, responses={201: PlanSerializer},
-        response_example=_plan_example("ghosts", {"namespace": "namespace:sales", "note": ""}), errors=[409],
-        parameters=[LOCATION])
+        request=GhostsSerializer,
+        request_example={"namespace": "namespace:sales"},
+        responses={201: PlanSerializer},
+        response_example=_plan_example("ghosts", {"namespace": "namespace:sales", "note": ""}),
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
-        return created_plan_response(create_ghost_plan(author=author_of(request), **self.body(GhostsSerializer)))
+        return created_plan_response(
+            create_ghost_plan(author=author_of(request), **self.body(GhostsSerializer))
+        )
 
 
 class FilePlans(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_import", TAG, "Create a plan from a file of changes",
+        "plans_import",
+        TAG,
+        "Create a plan from a file of changes",
         "The document is sent as text. Every bad line is an error, and the first hundred are listed in full: `index` is the "
         "line number, from 1, and `field` the column. Repeated changes count once; `recipe.note` of the plan says so. "
         "Returns 409 if nothing would change, or if the plan would be too large.",
-        request=ChangeFileSerializer, request_example={"document": SAMPLES["csv"]}, responses={201: PlanSerializer},
-        response_example=_plan_example("file", {"file": "", "note": ""}), errors=[409], parameters=[LOCATION])
+        request=ChangeFileSerializer,
+        request_example={"document": SAMPLES["csv"]},
+        responses={201: PlanSerializer},
+        response_example=_plan_example("file", {"file": "", "note": ""}),
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(ChangeFileSerializer, max_bytes=MAX_IMPORT_BYTES)
         try:
-            plan = create_plan_from_file(author=author_of(request), raw=data["document"].encode(), title=data["title"])
+            plan = create_plan_from_file(
+                author=author_of(request), raw=data["document"].encode(), title=data["title"]
+            )
         except BadChangeFile as error:
             raise Problem(400, str(error), errors=list(map(_fault_as_json, error.faults))) from None
         return created_plan_response(plan)

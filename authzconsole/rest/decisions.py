@@ -42,18 +42,31 @@ class ResourceSerializer(serializers.Serializer):
 class ContextSerializer(serializers.Serializer):
     """Further facts about the question. Members that the operation does not use have no effect."""
 
-    generation = serializers.ChoiceField(list(GENERATIONS), required=False, help_text="By default the active generation.")
+    generation = serializers.ChoiceField(
+        list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
     as_of = serializers.CharField(
         required=False,
-        help_text="A revision, as a number or a text, or a time in the past with a zone. The answer is about that state.")
-    at = serializers.DateTimeField(required=False, help_text="The time that the question is about; now by default. Grants "
-                                                             "and memberships that are valid then count.")
-    access_request = serializers.BooleanField(required=False, help_text="Whether a denial says how access is requested.")
+        help_text="A revision, as a number or a text, or a time in the past with a zone. The answer is about that state.",
+    )
+    at = serializers.DateTimeField(
+        required=False,
+        help_text="The time that the question is about; now by default. Grants "
+        "and memberships that are valid then count.",
+    )
+    access_request = serializers.BooleanField(
+        required=False, help_text="Whether a denial says how access is requested."
+    )
     artifact = serializers.CharField(required=False, help_text="For `deploy`: the address of the artifact.")
-    artifact_is_new = serializers.BooleanField(required=False, help_text="Whether the artifact is added by the same request.")
-    dataset_type = serializers.CharField(required=False, help_text="For `create` of a dataset: the address of its custom type.")
+    artifact_is_new = serializers.BooleanField(
+        required=False, help_text="Whether the artifact is added by the same request."
+    )
+    dataset_type = serializers.CharField(
+        required=False, help_text="For `create` of a dataset: the address of its custom type."
+    )
     owner = serializers.CharField(
-        required=False, help_text="For `create` and `deploy`: the `kerberosprincipal:` address of the owner.")
+        required=False, help_text="For `create` and `deploy`: the `kerberosprincipal:` address of the owner."
+    )
 
 
 class EvaluationSerializer(serializers.Serializer):
@@ -69,30 +82,47 @@ class OptionsSerializer(serializers.Serializer):
     """Options for a request with several questions."""
 
     evaluations_semantic = serializers.ChoiceField(
-        list(STOP_DECISIONS), required=False, help_text="After which decision the other questions are not answered.")
+        list(STOP_DECISIONS),
+        required=False,
+        help_text="After which decision the other questions are not answered.",
+    )
 
 
 class DecisionsSerializer(EvaluationSerializer):
-    """One question, or several questions in `evaluations`. The other members are then defaults for all of them."""
+    """One question, or several questions in `evaluations`.
+
+    The other members are then defaults for all of them.
+    """
 
     evaluations = EvaluationSerializer(many=True, required=False, max_length=MAX_EVALUATIONS)  # type: ignore[call-arg]
     options = OptionsSerializer(required=False)
 
 
 class ReasonsSerializer(serializers.Serializer):
-    as_of = serializers.IntegerField(required=False, help_text="The revision of the answer, if the question names one.")
+    as_of = serializers.IntegerField(
+        required=False, help_text="The revision of the answer, if the question names one."
+    )
     generation = serializers.CharField(required=False)
     sentence = serializers.CharField(required=False)
     state = serializers.ChoiceField(["planned", "deleted", "not registered"], required=False, help_text=STATE)
-    attempts = serializers.ListField(child=serializers.DictField(), required=False, help_text="The tree of requirements.")
+    attempts = serializers.ListField(
+        child=serializers.DictField(), required=False, help_text="The tree of requirements."
+    )
     source = serializers.DictField(required=False, help_text="Document, table and row of the policy.")
-    missing = serializers.ListField(child=serializers.DictField(), required=False,
-                                    help_text="The smallest set of grants that would turn a denial into a permission.")
-    not_in_force = serializers.ListField(child=serializers.DictField(), required=False, help_text=NOT_IN_FORCE)
+    missing = serializers.ListField(
+        child=serializers.DictField(),
+        required=False,
+        help_text="The smallest set of grants that would turn a denial into a permission.",
+    )
+    not_in_force = serializers.ListField(
+        child=serializers.DictField(), required=False, help_text=NOT_IN_FORCE
+    )
     reason = serializers.CharField(required=False)
     evaluation_id = serializers.CharField(required=False, help_text="Binds an access request to this denial.")
     evaluated_at = serializers.DateTimeField(required=False)
-    access_request = serializers.DictField(required=False, help_text="Where and until when access can be requested.")
+    access_request = serializers.DictField(
+        required=False, help_text="Where and until when access can be requested."
+    )
     error = serializers.DictField(required=False)
 
 
@@ -110,16 +140,25 @@ class DecisionAnswerSerializer(serializers.Serializer):
 
 
 QUESTION_EXAMPLE = {
-    "subject": {"type": "user", "id": "sofia.lindqvist"}, "action": {"name": "read"},
+    "subject": {"type": "user", "id": "sofia.lindqvist"},
+    "action": {"name": "read"},
     "resource": {"type": "dataset", "id": "sales.orders"},
 }
 ANSWER_EXAMPLE = {
     "decision": False,
     "context": {
-        "generation": "final", "sentence": "Denied: user:sofia.lindqvist lacks READ on dataset:sales.orders.",
-        "attempts": [{"requirement": "has", "met": False, "words": "READ on dataset:sales.orders", "wanted": ["READ"],
-                      "where": "dataset:sales.orders",
-                      "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}]}],
+        "generation": "final",
+        "sentence": "Denied: user:sofia.lindqvist lacks READ on dataset:sales.orders.",
+        "attempts": [
+            {
+                "requirement": "has",
+                "met": False,
+                "words": "READ on dataset:sales.orders",
+                "wanted": ["READ"],
+                "where": "dataset:sales.orders",
+                "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}],
+            }
+        ],
         "source": {"seed": "002", "table": "Datasets", "row": "Read"},
         "missing": [{"entity": "dataset:sales.orders", "privilege": "READ"}],
     },
@@ -131,26 +170,43 @@ class Decisions(Endpoint):
     scopes = {"POST": TokenScope.DECIDE}
 
     @api_operation(
-        "decisions_ask", TAG, "Ask for an explained decision",
+        "decisions_ask",
+        TAG,
+        "Ask for an explained decision",
         f"Accepts the requests of the AuthZEN Authorization API, with one question or up to {MAX_EVALUATIONS:,}. A token "
         "with the scope `decide` of an administrator, auditor or service account can ask about any subject. A token with the "
         "scope `self`, and an account with the role `ordinary` and its tokens, can only ask about the account itself. Unknown "
         "members are ignored, as AuthZEN requires. The explanations of a request with several questions list at most "
         f"{MAX_LISTED_ENTITIES:,} missing grants together.",
-        request=DecisionsSerializer, request_example=QUESTION_EXAMPLE, responses={200: DecisionAnswerSerializer},
-        response_example=ANSWER_EXAMPLE)
+        request=DecisionsSerializer,
+        request_example=QUESTION_EXAMPLE,
+        responses={200: DecisionAnswerSerializer},
+        response_example=ANSWER_EXAMPLE,
+    )
     def post(self, request: Request) -> Response:
-        caller = caller_of_token(request.auth) if request.auth else Caller(
-            active_generation().name, request.user.can_see_all, request.user.username, request.user)
+        caller = (
+            caller_of_token(request.auth)
+            if request.auth
+            else Caller(
+                active_generation().name, request.user.can_see_all, request.user.username, request.user
+            )
+        )
         return Response(evaluate_request(caller, _with_explain(self.raw_body(allows_surrogates=False))))
 
 
 def _with_explain(body: dict) -> dict:
-    """Return the body with `explain` set in every context. Malformed members are kept, because parsing refuses them."""
+    """Return the body with `explain` set in every context.
+
+    Malformed members are kept, because parsing refuses them.
+    """
     body = _set_explain(body, body.get("context", {}))
     if isinstance(items := body.get("evaluations"), list):
-        body = body | {"evaluations": [
-            _set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item for item in items]}
+        body = body | {
+            "evaluations": [
+                _set_explain(item, item["context"]) if isinstance(item, dict) and "context" in item else item
+                for item in items
+            ]
+        }
     return body
 
 

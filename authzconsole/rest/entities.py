@@ -16,7 +16,13 @@ from authzconsole.rest.dry_runs import (
     ForecastRequestSerializer,
     forecast_as_json,
 )
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, visible_entities, visible_entity
+from authzconsole.rest.framework.callers import (
+    any_account,
+    author_of,
+    check_administrator,
+    visible_entities,
+    visible_entity,
+)
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
@@ -33,7 +39,14 @@ from authzconsole.rest.framework.fields import (
 from authzconsole.rest.framework.locations import address_or_404, entity_location
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, IF_MATCH_OPTIONAL, LOCATION, api_operation, path_parameter
+from authzconsole.rest.openapi.operations import (
+    ETAG,
+    IF_MATCH,
+    IF_MATCH_OPTIONAL,
+    LOCATION,
+    api_operation,
+    path_parameter,
+)
 from authzconsole.rest.permission_effects import check_effect_digest
 from entities.address import Address
 from entities.models import Entity, State
@@ -49,15 +62,19 @@ from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
 TAG = "Entities"
 PATH = path_parameter(
-    "address", "An address such as `dataset:sales.orders`. It is the whole rest of the path. Percent-encode reserved "
-    "characters, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.")
+    "address",
+    "An address such as `dataset:sales.orders`. It is the whole rest of the path. Percent-encode reserved "
+    "characters, such as the `/` of `kerberosprincipal:etl%2Fhost.com@REALM`.",
+)
 
 
 class EntitySerializer(serializers.Serializer):
     address = serializers.CharField()
     kind = serializers.CharField()
     name = serializers.CharField(help_text="The last part of the address, without the parent.")
-    parent = serializers.CharField(allow_null=True, help_text="The address of the parent; null for the instance.")
+    parent = serializers.CharField(
+        allow_null=True, help_text="The address of the parent; null for the instance."
+    )
     state = serializers.ChoiceField(State.values)
     description = serializers.CharField()
     created_at = serializers.DateTimeField()
@@ -73,8 +90,12 @@ class ForecastSerializer(serializers.Serializer):
     """The effect of a change, counted before the change is made."""
 
     generation = serializers.CharField()
-    entities = serializers.DictField(child=serializers.IntegerField(), help_text="The number of entities that change, by kind.")
-    planned_inside = serializers.IntegerField(help_text="Planned entities inside the address. They stay planned.")
+    entities = serializers.DictField(
+        child=serializers.IntegerField(), help_text="The number of entities that change, by kind."
+    )
+    planned_inside = serializers.IntegerField(
+        help_text="Planned entities inside the address. They stay planned."
+    )
     grants_removed = serializers.IntegerField()
     grants_kept = serializers.IntegerField()
     applying = HolderSerializer(many=True, help_text="Existing grants on the address that start to count.")
@@ -82,42 +103,61 @@ class ForecastSerializer(serializers.Serializer):
 
 
 class LifecycleSerializer(ChangeForecastSerializer):
-    """The changes that the request made, or for a dry run would make. A dry run that changes nothing has no effect."""
+    """The changes that the request made, or for a dry run would make.
+
+    A dry run that changes nothing has no effect.
+    """
 
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
     revision = serializers.IntegerField(help_text="The newest revision of the journal.")
     entity = EntitySerializer(allow_null=True)
-    forecast = ForecastSerializer(allow_null=True, help_text="Only for a dry run that would change something.")
+    forecast = ForecastSerializer(
+        allow_null=True, help_text="Only for a dry run that would change something."
+    )
 
 
 class EntitiesQuery(PageQuery, PastQuery):
-    q = Text(required=False, max_length=200,
-             help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.")
+    q = Text(
+        required=False,
+        max_length=200,
+        help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.",
+    )
     address = AddressText(required=False, help_text="Only this address.")
     parent = AddressText(required=False, help_text="Only the children of this entity.")
     within = AddressText(required=False, help_text="Only this entity and everything inside it.")
     kind = KindText(required=False, help_text="Only entities of this kind, such as `dataset`.")
     state = Choice(choices=State.values, required=False)
     changed_since = TimeOrRevision(
-        required=False, help_text="Only entities with a change of state or description at or after this time, such as "
-                                  "`2026-02-01T08:00:00Z`, or after this revision of the journal, such as `812`.")
+        required=False,
+        help_text="Only entities with a change of state or description at or after this time, such as "
+        "`2026-02-01T08:00:00Z`, or after this revision of the journal, such as `812`.",
+    )
 
 
 class RegisterSerializer(ForecastRequestSerializer):
     """An address that becomes live."""
 
     address = AddressText()
-    description = Text(required=False, allow_blank=True, default="", max_length=MAX_DESCRIPTION_CHARACTERS,
-                       help_text="What the entity is, for readers.")
-    creator = NameText(required=False, help_text="The user who gets the privileges of a creator in the active generation.")
+    description = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_DESCRIPTION_CHARACTERS,
+        help_text="What the entity is, for readers.",
+    )
+    creator = NameText(
+        required=False, help_text="The user who gets the privileges of a creator in the active generation."
+    )
     reason = reason_field()
 
 
 class DescribeSerializer(StrictSerializer):
     """The new description of an entity."""
 
-    description = Text(allow_blank=True, max_length=MAX_DESCRIPTION_CHARACTERS, help_text="What the entity is, for readers.")
+    description = Text(
+        allow_blank=True, max_length=MAX_DESCRIPTION_CHARACTERS, help_text="What the entity is, for readers."
+    )
     reason = reason_field()
 
 
@@ -126,19 +166,31 @@ class DeleteQuery(ForecastQuery):
 
 
 ENTITY_EXAMPLE = {
-    "address": "dataset:sales.orders", "kind": "dataset", "name": "orders", "parent": "namespace:sales",
-    "state": "live", "description": "Every order, by day", "created_at": "2026-02-01T08:00:00Z",
+    "address": "dataset:sales.orders",
+    "kind": "dataset",
+    "name": "orders",
+    "parent": "namespace:sales",
+    "state": "live",
+    "description": "Every order, by day",
+    "created_at": "2026-02-01T08:00:00Z",
     "changed_at": "2026-02-01T08:00:00Z",
 }
 OUTCOME_EXAMPLE = {
-    **NO_FORECAST, "changed": True, "sentence": "dataset:sales.orders is live now", "revision": 812,
-    "entity": ENTITY_EXAMPLE, "forecast": None,
+    **NO_FORECAST,
+    "changed": True,
+    "sentence": "dataset:sales.orders is live now",
+    "revision": 812,
+    "entity": ENTITY_EXAMPLE,
+    "forecast": None,
 }
 DELETION_EXAMPLE = OUTCOME_EXAMPLE | {
-    "sentence": "dataset:sales.orders was deleted", "entity": ENTITY_EXAMPLE | {"state": "deleted"},
+    "sentence": "dataset:sales.orders was deleted",
+    "entity": ENTITY_EXAMPLE | {"state": "deleted"},
 }
 REGISTRATION_EXAMPLE = {
-    "address": "dataset:sales.orders.by_day", "description": "Every order, by day", "creator": "sofia.lindqvist",
+    "address": "dataset:sales.orders.by_day",
+    "description": "Every order, by day",
+    "creator": "sofia.lindqvist",
     "reason": "new feed",
 }
 
@@ -148,26 +200,42 @@ class Entities(Endpoint):
     queries = {"GET": EntitiesQuery}
 
     @api_operation(
-        "entities_list", TAG, "Browse and search entities",
+        "entities_list",
+        TAG,
+        "Browse and search entities",
         "Sorted by kind and key. Accounts with the role `ordinary` find the entities on which they may `list` or `get`.",
-        query=EntitiesQuery, responses={200: page_serializer(EntitySerializer)},
-        response_example={"items": [ENTITY_EXAMPLE], "next": None})
+        query=EntitiesQuery,
+        responses={200: page_serializer(EntitySerializer)},
+        response_example={"items": [ENTITY_EXAMPLE], "next": None},
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         rows = _matching_entities(request, query)
         # the number of changed entities depends on the value
         with custom_query_plan() if "changed_since" in query else nullcontext():
-            return Response(page_of([ListPart(rows, ("kind", "key"))], entity_as_json, query=query,
-                                    identity=list_identity("entities", query)))
+            return Response(
+                page_of(
+                    [ListPart(rows, ("kind", "key"))],
+                    entity_as_json,
+                    query=query,
+                    identity=list_identity("entities", query),
+                )
+            )
 
     @api_operation(
-        "entities_register", TAG, "Register an entity",
+        "entities_register",
+        TAG,
+        "Register an entity",
         "Makes a new or planned address live. An entity that is already live is not changed (200). The parent must be live. "
         "A deleted entity has to be recreated instead.",
-        request=RegisterSerializer, request_example=REGISTRATION_EXAMPLE,
-        responses={200: LifecycleSerializer, 201: LifecycleSerializer}, response_example=OUTCOME_EXAMPLE | {"changed": False},
-        errors=[409], parameters=[LOCATION])
+        request=RegisterSerializer,
+        request_example=REGISTRATION_EXAMPLE,
+        responses={200: LifecycleSerializer, 201: LifecycleSerializer},
+        response_example=OUTCOME_EXAMPLE | {"changed": False},
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         return _make_live(self, request, "register", register_entity)
 
@@ -176,12 +244,17 @@ class EntityRecreation(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "entities_recreate", TAG, "Recreate a deleted entity",
+        "entities_recreate",
+        TAG,
+        "Recreate a deleted entity",
         "Makes a deleted address live again. Its leftover grants count again.",
         request=RegisterSerializer,
         request_example={"address": "dataset:sales.click.collect.slots", "reason": "deleted by mistake"},
-        responses={200: LifecycleSerializer, 201: LifecycleSerializer}, response_example=OUTCOME_EXAMPLE | {"changed": False},
-        errors=[409], parameters=[LOCATION])
+        responses={200: LifecycleSerializer, 201: LifecycleSerializer},
+        response_example=OUTCOME_EXAMPLE | {"changed": False},
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         return _make_live(self, request, "recreate", recreate_entity)
 
@@ -191,32 +264,56 @@ class EntityDetail(Endpoint):
     queries = {"GET": PastQuery, "DELETE": DeleteQuery}
 
     @api_operation(
-        "entities_retrieve", TAG, "Read an entity", "Returns 404 for entities that are not registered or not visible.",
-        query=PastQuery, responses={200: EntitySerializer}, response_example=ENTITY_EXAMPLE, errors=[404],
-        parameters=[PATH, ETAG])
+        "entities_retrieve",
+        TAG,
+        "Read an entity",
+        "Returns 404 for entities that are not registered or not visible.",
+        query=PastQuery,
+        responses={200: EntitySerializer},
+        response_example=ENTITY_EXAMPLE,
+        errors=[404],
+        parameters=[PATH, ETAG],
+    )
     @reads_past
     def get(self, request: Request, address: str) -> Response:
         return _entity_response(visible_entity(request, address_or_404(address)))
 
     @api_operation(
-        "entities_describe", TAG, "Describe an entity", "Changes the description.",
-        request=DescribeSerializer, request_example={"description": "Every order, by day", "reason": "more precise"},
-        responses={200: EntitySerializer}, response_example=ENTITY_EXAMPLE, errors=[404, 412, 428],
-        parameters=[PATH, IF_MATCH, ETAG])
+        "entities_describe",
+        TAG,
+        "Describe an entity",
+        "Changes the description.",
+        request=DescribeSerializer,
+        request_example={"description": "Every order, by day", "reason": "more precise"},
+        responses={200: EntitySerializer},
+        response_example=ENTITY_EXAMPLE,
+        errors=[404, 412, 428],
+        parameters=[PATH, IF_MATCH, ETAG],
+    )
     def patch(self, request: Request, address: str) -> Response:
         entity_address = _administrable_address(request, address)
         data = self.body(DescribeSerializer)
         with transaction.atomic():
             _check_match(request, entity_address, is_required=True)
-            describe_entity(author=author_of(request, data["reason"]), address=entity_address, description=data["description"])
+            describe_entity(
+                author=author_of(request, data["reason"]),
+                address=entity_address,
+                description=data["description"],
+            )
         return _entity_response(entity_at(entity_address))
 
     @api_operation(
-        "entities_delete", TAG, "Delete an entity",
+        "entities_delete",
+        TAG,
+        "Delete an entity",
         "Deletes the entity and every live entity inside it. The active generation decides whether their grants are removed "
         "too.",
-        query=DeleteQuery, responses={200: LifecycleSerializer}, errors=[404, 409, 412], parameters=[PATH, IF_MATCH_OPTIONAL],
-        response_example=DELETION_EXAMPLE)
+        query=DeleteQuery,
+        responses={200: LifecycleSerializer},
+        errors=[404, 409, 412],
+        parameters=[PATH, IF_MATCH_OPTIONAL],
+        response_example=DELETION_EXAMPLE,
+    )
     def delete(self, request: Request, address: str) -> Response:
         entity_address = _administrable_address(request, address)
         with transaction.atomic():
@@ -231,10 +328,16 @@ class EntityDetail(Endpoint):
 
 def entity_as_json(entity: Entity) -> dict:
     address = entity.address
-    return {"address": str(address), "kind": entity.kind, "name": address.name,
-            "parent": str(address.parent) if address.parent else None, "state": str(entity.state),
-            "description": entity.description, "created_at": as_json_time(entity.created_at),
-            "changed_at": as_json_time(entity.changed_at)}
+    return {
+        "address": str(address),
+        "kind": entity.kind,
+        "name": address.name,
+        "parent": str(address.parent) if address.parent else None,
+        "state": str(entity.state),
+        "description": entity.description,
+        "created_at": as_json_time(entity.created_at),
+        "changed_at": as_json_time(entity.changed_at),
+    }
 
 
 def as_json_time(time) -> str | None:
@@ -251,7 +354,11 @@ def _matching_entities(request: Request, query: dict) -> QuerySet[Entity]:
         rows = rows.filter(parent=entity_at(query["parent"]) or 0)
     if "within" in query:
         container = entity_at(query["within"])
-        rows = rows.none() if container is None else rows.filter(pk__in=subtree_of(container).order_by().values("pk"))
+        rows = (
+            rows.none()
+            if container is None
+            else rows.filter(pk__in=subtree_of(container).order_by().values("pk"))
+        )
     if "changed_since" in query:
         rows = rows.filter(pk__in=entities_changed_since(query["changed_since"]).order_by().values("pk"))
     return rows.filter(**{name: query[name] for name in ("kind", "state") if name in query})
@@ -272,8 +379,12 @@ def _make_live(endpoint: Endpoint, request: Request, verb: str, service: Callabl
         if digest := data.get("effect_digest"):
             check_effect_digest(changes, digest, shows_effect=True)
         revision_before = current_revision()
-        outcome = service(author=author_of(request, data["reason"]), address=address, description=data["description"],
-                          creator=creator)
+        outcome = service(
+            author=author_of(request, data["reason"]),
+            address=address,
+            description=data["description"],
+            creator=creator,
+        )
         entity = entity_at(address)
         if data["dry_run"]:
             transaction.set_rollback(True)
@@ -302,24 +413,43 @@ def _deletion_forecast(address: Address) -> dict:
         raise Problem(409, forecast.refusal)
     noun = "entity" if forecast.entities_total == 1 else "entities"
     sentence = f"{address} would be deleted, {forecast.entities_total:,} {noun} in total; nothing was changed"
-    return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast) | forecast_as_json([Deletion(address)])
+    return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast) | forecast_as_json(
+        [Deletion(address)]
+    )
 
 
-def _outcome_as_json(outcome: Outcome, entity: Entity | None, forecast: LifecycleForecast | None = None) -> dict:
+def _outcome_as_json(
+    outcome: Outcome, entity: Entity | None, forecast: LifecycleForecast | None = None
+) -> dict:
     return NO_FORECAST | {
-        "changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision,
-        "entity": entity_as_json(entity) if entity else None, "forecast": _forecast_as_json(forecast) if forecast else None}
+        "changed": outcome.has_changed,
+        "sentence": outcome.sentence,
+        "revision": outcome.revision,
+        "entity": entity_as_json(entity) if entity else None,
+        "forecast": _forecast_as_json(forecast) if forecast else None,
+    }
 
 
 def _forecast_as_json(forecast: LifecycleForecast) -> dict:
-    return {"generation": forecast.generation.name, "entities": forecast.entities, "planned_inside": forecast.planned_inside,
-            "grants_removed": forecast.grants_removed, "grants_kept": forecast.grants_kept,
-            "applying": [{"principal": name, "privileges": list(map(str, privileges))} for name, privileges in forecast.applying],
-            "creator_receives": list(map(str, forecast.creator_receives))}
+    return {
+        "generation": forecast.generation.name,
+        "entities": forecast.entities,
+        "planned_inside": forecast.planned_inside,
+        "grants_removed": forecast.grants_removed,
+        "grants_kept": forecast.grants_kept,
+        "applying": [
+            {"principal": name, "privileges": list(map(str, privileges))}
+            for name, privileges in forecast.applying
+        ],
+        "creator_receives": list(map(str, forecast.creator_receives)),
+    }
 
 
 def _administrable_address(request: Request, text: str) -> Address:
-    """Return the address in the path. Raise Http404 if it is not visible, Problem (403) if the caller may not change it."""
+    """Return the address in the path.
+
+    Raise Http404 if it is not visible, Problem (403) if the caller may not change it.
+    """
     address = address_or_404(text)
     visible_entity(request, address)
     check_administrator(request)
@@ -335,6 +465,8 @@ def _entity_response(entity: Entity) -> Response:
 
 
 def _check_match(request: Request, address: Address, *, is_required: bool) -> None:
-    """Check If-Match while holding the lock of the journal, so that no change happens between the check and the change."""
+    """Check If-Match while holding the lock of the journal, so that no change happens between the check and
+    the change.
+    """
     lock_journal()
     check_match(request, _entity_etag(entity_at(address)), is_required=is_required)

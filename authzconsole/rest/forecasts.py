@@ -27,7 +27,10 @@ TAG = "Forecasts"
 
 
 class StepSerializer(serializers.Serializer):
-    """One step of the deletion: the live entities of one or more kinds. Steps are in the order of the platform."""
+    """One step of the deletion: the live entities of one or more kinds.
+
+    Steps are in the order of the platform.
+    """
 
     kinds = serializers.DictField(child=serializers.IntegerField(), help_text="Live entities by kind.")
     live = serializers.IntegerField()
@@ -59,33 +62,67 @@ class DeletionForecastSerializer(serializers.Serializer):
     namespace_goes = serializers.BooleanField()
     steps = StepSerializer(many=True)
     grants_removed = serializers.IntegerField(help_text="Grants that are removed with their entities.")
-    grants_kept = serializers.IntegerField(help_text="Grants that remain on deleted entities as leftover grants.")
+    grants_kept = serializers.IntegerField(
+        help_text="Grants that remain on deleted entities as leftover grants."
+    )
     heirs = HeirsSerializer(many=True)
     heirs_users = serializers.IntegerField()
     heirs_groups = serializers.IntegerField()
     ghosts = GrantedSerializer(many=True, help_text="The first remaining grants, by address.")
     missing = serializers.IntegerField(help_text="Live entities that the user may not delete.")
-    items = serializers.ListField(child=serializers.CharField(), help_text="One page of the entities that `missing` counts.")
+    items = serializers.ListField(
+        child=serializers.CharField(), help_text="One page of the entities that `missing` counts."
+    )
     next = serializers.CharField(allow_null=True)
 
 
 class DeletionQuery(PageQuery, PastQuery):
     namespace = AddressText(help_text="The address of a live namespace.")
     user = NameText(help_text="The user who would delete it.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
 
 
 FORECAST_EXAMPLE = {
-    "namespace": "namespace:sales", "user": "sofia.lindqvist", "generation": "final", "verdict": "inconsistent",
+    "namespace": "namespace:sales",
+    "user": "sofia.lindqvist",
+    "generation": "final",
+    "verdict": "inconsistent",
     "sentence": "An inconsistent state: the deletion stops at the datasets, because 1 of them cannot be deleted.",
-    "source": {"seed": "002", "table": "Namespaces", "row": "Delete"}, "live": 6, "gone": 2, "remains": 4,
-    "namespace_goes": False, "grants_removed": 0, "grants_kept": 3, "heirs_users": 1, "heirs_groups": 0,
-    "steps": [{"kinds": {"application": 1, "program": 1}, "live": 2, "missing": 0, "gone": 2, "remains": 0, "outcome": "goes"},
-              {"kinds": {"dataset": 3}, "live": 3, "missing": 1, "gone": 0, "remains": 3, "outcome": "stops"}],
+    "source": {"seed": "002", "table": "Namespaces", "row": "Delete"},
+    "live": 6,
+    "gone": 2,
+    "remains": 4,
+    "namespace_goes": False,
+    "grants_removed": 0,
+    "grants_kept": 3,
+    "heirs_users": 1,
+    "heirs_groups": 0,
+    "steps": [
+        {
+            "kinds": {"application": 1, "program": 1},
+            "live": 2,
+            "missing": 0,
+            "gone": 2,
+            "remains": 0,
+            "outcome": "goes",
+        },
+        {"kinds": {"dataset": 3}, "live": 3, "missing": 1, "gone": 0, "remains": 3, "outcome": "stops"},
+    ],
     "heirs": [{"privilege": "ADMIN", "users": 1, "groups": 0, "grants": 3}],
-    "ghosts": [{"principal": "user:sofia.lindqvist", "entity": "application:sales.shop", "privilege": "ADMIN",
-                "valid_from": None, "valid_until": None}],
-    "missing": 1, "items": ["dataset:sales.customers"], "next": None,
+    "ghosts": [
+        {
+            "principal": "user:sofia.lindqvist",
+            "entity": "application:sales.shop",
+            "privilege": "ADMIN",
+            "valid_from": None,
+            "valid_until": None,
+        }
+    ],
+    "missing": 1,
+    "items": ["dataset:sales.customers"],
+    "next": None,
 }
 
 
@@ -94,11 +131,17 @@ class DeletionForecasts(Endpoint):
     queries = {"GET": DeletionQuery}
 
     @api_operation(
-        "forecasts_deletion", TAG, "Forecast the deletion of a namespace",
+        "forecasts_deletion",
+        TAG,
+        "Forecast the deletion of a namespace",
         "Reports what would be deleted and what would remain, step by step, if the user deleted the namespace now, or at "
         "another time, and what would happen to its grants. Nothing is deleted. Returns 409 if the namespace is not live. For "
         "administrators and auditors.",
-        query=DeletionQuery, responses={200: DeletionForecastSerializer}, response_example=FORECAST_EXAMPLE, errors=[409])
+        query=DeletionQuery,
+        responses={200: DeletionForecastSerializer},
+        response_example=FORECAST_EXAMPLE,
+        errors=[409],
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
@@ -106,22 +149,49 @@ class DeletionForecasts(Endpoint):
         generation = GENERATIONS[name] if name else active_generation()
         forecast = deletion_forecast(query["namespace"], query["user"], generation)
         blocking_entities = undeletable_entities(query["namespace"], query["user"], generation)
-        page = page_of([ListPart(blocking_entities, ("kind", "key"))], str, query=query,
-                       identity=list_identity("forecast", query))
+        page = page_of(
+            [ListPart(blocking_entities, ("kind", "key"))],
+            str,
+            query=query,
+            identity=list_identity("forecast", query),
+        )
         return Response(_forecast_as_json(forecast) | page)
 
 
 def _forecast_as_json(forecast: DeletionForecast) -> dict:
-    member_names = ("live", "gone", "remains", "namespace_goes", "grants_removed", "grants_kept", "heirs_users", "heirs_groups",
-                    "missing", "user", "sentence")
+    member_names = (
+        "live",
+        "gone",
+        "remains",
+        "namespace_goes",
+        "grants_removed",
+        "grants_kept",
+        "heirs_users",
+        "heirs_groups",
+        "missing",
+        "user",
+        "sentence",
+    )
     return {name: getattr(forecast, name) for name in member_names} | {
-        "namespace": str(forecast.namespace), "generation": forecast.generation.name, "verdict": str(forecast.verdict),
-        "source": forecast.generation.deletion.source.as_json(), "steps": list(map(_step_as_json, forecast.steps)),
-        "heirs": [{"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}
-                  for row in forecast.heirs],
-        "ghosts": list(map(granted_as_json, forecast.ghosts))}
+        "namespace": str(forecast.namespace),
+        "generation": forecast.generation.name,
+        "verdict": str(forecast.verdict),
+        "source": forecast.generation.deletion.source.as_json(),
+        "steps": list(map(_step_as_json, forecast.steps)),
+        "heirs": [
+            {"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}
+            for row in forecast.heirs
+        ],
+        "ghosts": list(map(granted_as_json, forecast.ghosts)),
+    }
 
 
 def _step_as_json(step: DeletionStep) -> dict:
-    return {"kinds": dict(step.kinds), "live": step.live, "missing": step.missing, "gone": step.gone, "remains": step.remains,
-            "outcome": str(step.outcome)}
+    return {
+        "kinds": dict(step.kinds),
+        "live": step.live,
+        "missing": step.missing,
+        "gone": step.gone,
+        "remains": step.remains,
+        "outcome": str(step.outcome),
+    }

@@ -72,7 +72,9 @@ class GrantSerializer(ShownPeriodSerializer):
     entity = serializers.CharField()
     state = serializers.CharField(help_text="The state of the entity: planned, live or deleted.")
     privilege = serializers.ChoiceField(PRIVILEGES)
-    granted_by = serializers.CharField(allow_null=True, help_text="The name of the account; null if a command granted it.")
+    granted_by = serializers.CharField(
+        allow_null=True, help_text="The name of the account; null if a command granted it."
+    )
     granted_at = serializers.DateTimeField()
     reason = serializers.CharField()
 
@@ -85,9 +87,13 @@ class GrantedSerializer(ShownPeriodSerializer):
 
 class GrantsQuery(PageQuery, PastQuery):
     principal = PrincipalText(required=False, help_text="Only grants of `user:NAME` or `group:NAME`.")
-    through_groups = QueryBoolean(required=False, default=False, help_text="For a user: also the grants of the user's groups.")
+    through_groups = QueryBoolean(
+        required=False, default=False, help_text="For a user: also the grants of the user's groups."
+    )
     entity = AddressText(required=False, help_text="Only grants on exactly this address.")
-    within = AddressText(required=False, help_text="Only grants on this namespace or application, or inside it.")
+    within = AddressText(
+        required=False, help_text="Only grants on this namespace or application, or inside it."
+    )
     privilege = Choice(choices=PRIVILEGES, required=False, help_text="Only grants of this privilege.")
     state = Choice(choices=State.values, required=False, help_text="Only grants on addresses in this state.")
     granted_by = NameText(required=False, help_text="Only grants that this account made.")
@@ -118,7 +124,10 @@ class ChangeSetSerializer(StrictSerializer):
 
 
 class ChangeSetEnvelope(ChangeSetSerializer):
-    """A `ChangeSetSerializer` with unvalidated items. `ChangeSet` validates each item, so that every error is reported."""
+    """A `ChangeSetSerializer` with unvalidated items.
+
+    `ChangeSet` validates each item, so that every error is reported.
+    """
 
     grant = List(required=False, default=list)
     revoke = List(required=False, default=list)
@@ -131,41 +140,72 @@ class ChangeSerializer(DryRunSerializer):
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
     revision = serializers.IntegerField(
-        help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
+        help_text="The newest revision of the journal; use it as the `base_revision` of the next change."
+    )
     granted = GrantedSerializer(many=True)
     revoked = GrantedSerializer(many=True)
     changed_periods = GrantedSerializer(many=True, help_text="Existing grants that got another period.")
-    unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")
-    planned = serializers.ListField(child=serializers.CharField(), help_text="Addresses that were registered as planned for a "
-                                                                             "grant.")
-    principals = serializers.ListField(child=serializers.CharField(),
-                                       help_text="Accounts of the console that became principals.")
+    unchanged = serializers.ListField(
+        child=serializers.CharField(), help_text="One sentence for each item that changed nothing."
+    )
+    planned = serializers.ListField(
+        child=serializers.CharField(), help_text="Addresses that were registered as planned for a grant."
+    )
+    principals = serializers.ListField(
+        child=serializers.CharField(), help_text="Accounts of the console that became principals."
+    )
     notices = serializers.ListField(
         child=serializers.CharField(),
         help_text="One sentence for each existing address that is not live, and for each inactive user. It says why a new "
-                  "grant has no effect yet.")
+        "grant has no effect yet.",
+    )
 
 
-GRANTED_EXAMPLE = {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privilege": "READ", **NO_LIMITS}
+GRANTED_EXAMPLE = {
+    "principal": "user:sofia.lindqvist",
+    "entity": "dataset:sales.orders",
+    "privilege": "READ",
+    **NO_LIMITS,
+}
 UNTIL_EXAMPLE = {"valid_until": "2126-12-05T17:00:00Z"}
 GRANT_EXAMPLE = GRANTED_EXAMPLE | {
-    "state": "live", "granted_by": "admin", "granted_at": "2026-02-01T08:00:00Z", "reason": "quarterly close",
+    "state": "live",
+    "granted_by": "admin",
+    "granted_at": "2026-02-01T08:00:00Z",
+    "reason": "quarterly close",
 }
 CHANGE_SET_EXAMPLE = {
-    "grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ", "WRITE"],
-               "valid_until": "2126-12-05T17:00:00Z"}],
+    "grant": [
+        {
+            "principal": "user:sofia.lindqvist",
+            "entity": "dataset:sales.orders",
+            "privileges": ["READ", "WRITE"],
+            "valid_until": "2126-12-05T17:00:00Z",
+        }
+    ],
     "revoke": [{"principal": "group:contractors", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}],
     "reason": "quarterly close",
 }
 CHANGE_EXAMPLE = {
-    "dry_run": False, "changed": True, "sentence": "granted 2, 1 unchanged", "revision": 812, "revoked": [],
+    "dry_run": False,
+    "changed": True,
+    "sentence": "granted 2, 1 unchanged",
+    "revision": 812,
+    "revoked": [],
     "granted": [GRANTED_EXAMPLE | UNTIL_EXAMPLE, GRANTED_EXAMPLE | UNTIL_EXAMPLE | {"privilege": "WRITE"}],
     "changed_periods": [],
     "unchanged": ["group:contractors does not hold WRITE on dataset:sales.orders: nothing changed"],
-    "planned": [], "principals": [], "notices": [], "effect": None, "stranded": [],
+    "planned": [],
+    "principals": [],
+    "notices": [],
+    "effect": None,
+    "stranded": [],
 }
-REVISION_FIELD = {"revision": serializers.IntegerField(
-    help_text="The newest revision of the journal; use it as the `base_revision` of a change.")}
+REVISION_FIELD = {
+    "revision": serializers.IntegerField(
+        help_text="The newest revision of the journal; use it as the `base_revision` of a change."
+    )
+}
 
 
 class Grants(Endpoint):
@@ -173,12 +213,16 @@ class Grants(Endpoint):
     queries = {"GET": GrantsQuery}
 
     @api_operation(
-        "grants_list", TAG, "List grants",
+        "grants_list",
+        TAG,
+        "List grants",
         "All grants, or those of a principal, on an entity, or both. Grants of users come first. Accounts with the role "
         "`ordinary` can only read their own grants and those of their groups (otherwise 403), and with delegation all grants on "
         "an `entity` on which, or on a container of which, they hold ADMIN.",
-        query=GrantsQuery, responses={200: page_serializer(GrantSerializer, **REVISION_FIELD)},
-        response_example={"items": [GRANT_EXAMPLE], "next": None, "revision": 812})
+        query=GrantsQuery,
+        responses={200: page_serializer(GrantSerializer, **REVISION_FIELD)},
+        response_example={"items": [GRANT_EXAMPLE], "next": None, "revision": 812},
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
@@ -187,23 +231,33 @@ class Grants(Endpoint):
         grant_filter = _grant_filter(query)
         conditions = _entity_filter(query) | grant_filter
         period = period_condition_of(query)
-        parts = [ListPart(rows.filter(period, **conditions).select_related("content_object", "granted_by", relation),
-                          (f"{relation}_id", "content_object_id", "permission_id"))
-                 for relation, rows in _readable_grants(request, query)]
+        parts = [
+            ListPart(
+                rows.filter(period, **conditions).select_related("content_object", "granted_by", relation),
+                (f"{relation}_id", "content_object_id", "permission_id"),
+            )
+            for relation, rows in _readable_grants(request, query)
+        ]
         # a query plan for a frequent value would read all grants to find a rare one
         with custom_query_plan() if grant_filter or "valid" in query else nullcontext():
             page = page_of(parts, _grant_as_json, query=query, identity=list_identity("grants", query))
         return Response(page | {"revision": revision})
 
     @api_operation(
-        "grants_change", TAG, "Grant and revoke",
+        "grants_change",
+        TAG,
+        "Grant and revoke",
         f"Accepts a change set of up to {MAX_ITEMS:,} items in both lists together. It is applied as a whole or not at all. "
         "Applying it again changes nothing. A grant that exists with another period gets the new period. "
         "Every error names its list and index. A grant on an address that is not "
         "registered registers it as planned; the response lists such addresses. `privileges` is required and has no default. "
         "With delegation, holders of ADMIN change grants in their session; they get no `effect`.",
-        request=ChangeSetSerializer, request_example=CHANGE_SET_EXAMPLE, responses={200: ChangeSerializer},
-        response_example=CHANGE_EXAMPLE, errors=[409])
+        request=ChangeSetSerializer,
+        request_example=CHANGE_SET_EXAMPLE,
+        responses={200: ChangeSerializer},
+        response_example=CHANGE_EXAMPLE,
+        errors=[409],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(ChangeSetEnvelope)
         change_set = ChangeSet.parse(data)
@@ -211,10 +265,19 @@ class Grants(Endpoint):
         outcome, members = apply_or_forecast(
             is_dry_run=data["dry_run"],
             # delegates learn nothing about other entities
-            forecast=lambda: change_set.apply_with(dry_run, author=author) if request.user.can_administer else None,
-            changes=change_set.effect_changes, effect_digest=data.get("effect_digest"), shows_effect=request.user.can_administer,
-            apply=lambda: change_set.apply_with(change_grants, author=author, base_revision=data.get("base_revision"),
-                                                attributes={name: data[name] for name in GrantAttributes._fields}))
+            forecast=lambda: (
+                change_set.apply_with(dry_run, author=author) if request.user.can_administer else None
+            ),
+            changes=change_set.effect_changes,
+            effect_digest=data.get("effect_digest"),
+            shows_effect=request.user.can_administer,
+            apply=lambda: change_set.apply_with(
+                change_grants,
+                author=author,
+                base_revision=data.get("base_revision"),
+                attributes={name: data[name] for name in GrantAttributes._fields},
+            ),
+        )
         return Response(_change_as_json(outcome) | members)
 
 
@@ -222,11 +285,14 @@ class Grants(Endpoint):
 class ChangeSet:
     """The validated items of a change set.
 
-    changes: by list, each change with the index of its item. positions: the item of each change, such as `grant[2]`.
+    changes: by list, each change with the index of its item. positions: the item of each change, such as
+    `grant[2]`.
     errors: one or more for each invalid item.
     """
 
-    changes: dict[str, list[tuple[int, ChangeItem]]] = field(default_factory=lambda: {name: [] for name in LISTS})
+    changes: dict[str, list[tuple[int, ChangeItem]]] = field(
+        default_factory=lambda: {name: [] for name in LISTS}
+    )
     positions: dict[GrantKey, str] = field(default_factory=dict)
     errors: list[dict] = field(default_factory=list)
 
@@ -246,14 +312,17 @@ class ChangeSet:
 
     def add_error(self, name: str, index: int, message: str) -> None:
         error = {"list": name, "index": index, "message": message}
-        if error not in self.errors[-len(Privilege):]:
+        if error not in self.errors[-len(Privilege) :]:
             self.errors.append(error)
 
     @property
     def effect_changes(self) -> list[GrantChange]:
         """The valid changes, for the evaluation of their effect."""
-        return [GrantChange(item.principal, item.address, item.privilege, name == "grant", item.validity)
-                for name in LISTS for _, item in self.changes[name]]
+        return [
+            GrantChange(item.principal, item.address, item.privilege, name == "grant", item.validity)
+            for name in LISTS
+            for _, item in self.changes[name]
+        ]
 
     def changes_of(self, name: str) -> list[ChangeItem]:
         return [item for _, item in self.changes[name]]
@@ -261,8 +330,8 @@ class ChangeSet:
     def apply_with(self, service: Callable[..., T], **options) -> T:
         """Call `service(grant=, revoke=)` and return its result.
 
-        Raise Problem with every error of every item, including those that only the database can find. Problem is raised
-        after the changes were made, so the caller must run this in a transaction.
+        Raise Problem with every error of every item, including those that only the database can find. Problem
+        is raised after the changes were made, so the caller must run this in a transaction.
         """
         try:
             outcome = service(**options, **{name: self.changes_of(name) for name in LISTS})
@@ -271,7 +340,8 @@ class ChangeSet:
                 # the service also takes other lists, which have one change for each item
                 self.add_error(name, self.changes[name][index][0] if name in self.changes else index, message)
         except GrantError:
-            # without the invalid items, nothing may be left to change; the errors of those items are more helpful
+            # without the invalid items, nothing may be left to change; the errors of those items are more
+            # helpful
             self._check_errors()
             raise
         self._check_errors()
@@ -281,13 +351,19 @@ class ChangeSet:
         if self.errors:
             errors = sorted(self.errors, key=lambda error: (error["list"], error["index"]))
             first = errors[0]
-            raise Problem(400, f"{len(errors):,} items are invalid, so nothing was changed; the first is "
-                               f"{first['list']}[{first['index']}]: {first['message']}", errors=errors)
+            raise Problem(
+                400,
+                f"{len(errors):,} items are invalid, so nothing was changed; the first is "
+                f"{first['list']}[{first['index']}]: {first['message']}",
+                errors=errors,
+            )
 
     def _add_item(self, name: str, index: int, raw: object) -> None:
         """Validate one item and add its changes."""
         if not isinstance(raw, dict):
-            self.add_error(name, index, "an item must be an object with `principal`, `entity` and `privileges`")
+            self.add_error(
+                name, index, "an item must be an object with `principal`, `entity` and `privileges`"
+            )
             return
         try:
             item_data = validated_data(GrantItemSerializer if name == "grant" else ChangeItemSerializer, raw)
@@ -295,8 +371,12 @@ class ChangeSet:
             self.add_error(name, index, "; ".join(_error_sentences(error)))
             return
         for privilege in item_data["privileges"]:
-            item = ChangeItem(item_data["principal"], item_data["entity"], Privilege[privilege],
-                              item_data.get("validity", Validity()))
+            item = ChangeItem(
+                item_data["principal"],
+                item_data["entity"],
+                Privilege[privilege],
+                item_data.get("validity", Validity()),
+            )
             if item.key in self.positions:
                 self.add_error(name, index, f"{item} repeats {self.positions[item.key]}: keep one of the two")
             else:
@@ -310,10 +390,15 @@ def _error_sentences(error: serializers.ValidationError) -> Iterator[str]:
 
 
 def _readable_grants(request: Request, query: dict) -> Iterator[tuple[str, QuerySet]]:
-    """Yield "user" and "group" with the grants that the caller can read. Raise Problem (403) for other principals."""
+    """Yield "user" and "group" with the grants that the caller can read.
+
+    Raise Problem (403) for other principals.
+    """
     sees_holders = "entity" in query and can_see_holders(request.user, query["entity"])
     if "principal" in query:
-        yield from _grants_of(request, *parse_principal(query["principal"]), query["through_groups"], sees_holders)
+        yield from _grants_of(
+            request, *parse_principal(query["principal"]), query["through_groups"], sees_holders
+        )
         return
     user_grants, group_grants = UserGrant.objects.all(), GroupGrant.objects.all()
     if not (request.user.can_see_all or sees_holders):
@@ -323,12 +408,16 @@ def _readable_grants(request: Request, query: dict) -> Iterator[tuple[str, Query
     yield "group", group_grants
 
 
-def _grants_of(request: Request, kind: str, name: str, through_groups: bool,
-               sees_holders: bool) -> Iterator[tuple[str, QuerySet]]:
+def _grants_of(
+    request: Request, kind: str, name: str, through_groups: bool, sees_holders: bool
+) -> Iterator[tuple[str, QuerySet]]:
     # the groups of a user are not part of the holders
-    can_read = request.user.can_see_all or (sees_holders and not through_groups) or (
-        kind == "user" and name == request.user.username) or (
-        kind == "group" and groups_of(request.user).filter(name=name).exists())
+    can_read = (
+        request.user.can_see_all
+        or (sees_holders and not through_groups)
+        or (kind == "user" and name == request.user.username)
+        or (kind == "group" and groups_of(request.user).filter(name=name).exists())
+    )
     if not can_read:
         raise Problem(403, "your account can only read its own grants and those of its groups")
     if kind == "group":
@@ -348,8 +437,16 @@ def _entity_filter(query: dict) -> dict:
     if "within" in query:
         container = query["within"]
         if container.kind not in ("namespace", "application"):
-            raise Problem(400, "`within` must be the address of a namespace or an application",
-                          errors=[{"field": "within", "message": "this must be the address of a namespace or an application"}])
+            raise Problem(
+                400,
+                "`within` must be the address of a namespace or an application",
+                errors=[
+                    {
+                        "field": "within",
+                        "message": "this must be the address of a namespace or an application",
+                    }
+                ],
+            )
         conditions |= _address_filter(container.kind, container)
     return conditions
 
@@ -362,7 +459,9 @@ def _grant_filter(query: dict) -> dict:
         conditions["content_object__state"] = query["state"]
     if "granted_by" in query:
         # the primary key and not the name, so that PostgreSQL knows how many grants there are; 0 is no key
-        conditions["granted_by_id"] = User.objects.filter(username=query["granted_by"]).values_list("pk", flat=True).first() or 0
+        conditions["granted_by_id"] = (
+            User.objects.filter(username=query["granted_by"]).values_list("pk", flat=True).first() or 0
+        )
     return conditions
 
 
@@ -372,20 +471,33 @@ def _address_filter(relation: str, address: Address) -> dict:
 
 def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
     principal = str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}"
-    return {"principal": principal, "entity": str(grant.content_object), "state": str(grant.content_object.state),
-            "privilege": str(grant.privilege), "granted_by": grant.granted_by.username if grant.granted_by else None,
-            "granted_at": as_json_time(grant.granted_at), **period_as_json(grant.validity),
-            **{name: getattr(grant, name) for name in GrantAttributes._fields}}
+    return {
+        "principal": principal,
+        "entity": str(grant.content_object),
+        "state": str(grant.content_object.state),
+        "privilege": str(grant.privilege),
+        "granted_by": grant.granted_by.username if grant.granted_by else None,
+        "granted_at": as_json_time(grant.granted_at),
+        **period_as_json(grant.validity),
+        **{name: getattr(grant, name) for name in GrantAttributes._fields},
+    }
 
 
 def _change_as_json(outcome: ChangeOutcome) -> dict:
-    return {"granted": [granted_as_json(item) for item in outcome.granted],
-            "revoked": [granted_as_json(item, outcome.periods_before[item.key]) for item in outcome.revoked],
-            "changed_periods": [granted_as_json(item) for item in outcome.changed],
-            "planned": [str(address) for address in outcome.planned], "notices": list(outcome.notices)}
+    return {
+        "granted": [granted_as_json(item) for item in outcome.granted],
+        "revoked": [granted_as_json(item, outcome.periods_before[item.key]) for item in outcome.revoked],
+        "changed_periods": [granted_as_json(item) for item in outcome.changed],
+        "planned": [str(address) for address in outcome.planned],
+        "notices": list(outcome.notices),
+    }
 
 
 def granted_as_json(item: ChangeItem, validity: Validity | None = None) -> dict:
     """Return the members of GrantedSerializer. validity: the period to show; by default that of the item."""
-    return {"principal": item.principal, "entity": str(item.address), "privilege": str(item.privilege),
-            **period_as_json(item.validity if validity is None else validity)}
+    return {
+        "principal": item.principal,
+        "entity": str(item.address),
+        "privilege": str(item.privilege),
+        **period_as_json(item.validity if validity is None else validity),
+    }

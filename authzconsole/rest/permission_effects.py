@@ -1,4 +1,6 @@
-"""The effect of changes on permissions in REST: its members, and the check that it has not changed since it was read."""
+"""The effect of changes on permissions in REST: its members, and the check that it has not changed since it
+was read.
+"""
 
 from collections.abc import Iterable
 
@@ -29,7 +31,10 @@ class EffectPartsSerializer(serializers.Serializer):
 
     def get_fields(self):
         # `for` is a keyword of Python
-        return {"for": EffectTotalsSerializer(allow_null=True, help_text="Changes that are the purpose."), **super().get_fields()}
+        return {
+            "for": EffectTotalsSerializer(allow_null=True, help_text="Changes that are the purpose."),
+            **super().get_fields(),
+        }
 
 
 class EffectPersonSerializer(EffectPartsSerializer):
@@ -52,55 +57,89 @@ class TimedTotalsSerializer(EffectPartsSerializer):
 class PermissionEffectSerializer(EffectPartsSerializer):
     """Changed decisions about live entities. A changed decision is one user, entity and operation.
 
-    The totals and lists are those of the current time. If nothing changes now, they are those of the first later beginning at
-    which something changes.
+    The totals and lists are those of the current time. If nothing changes now, they are those of the first
+    later beginning at which something changes.
 
-    For a dry run with an effect that is too large to be computed, `for` and `beyond` are null and `digest` is `too-large`.
+    For a dry run with an effect that is too large to be computed, `for` and `beyond` are null and `digest` is
+    `too-large`.
     """
 
     generation = serializers.CharField(help_text="The generation in which the changes were evaluated.")
-    digest = serializers.CharField(help_text="Identifies the effect; a change can be refused if its effect is different by then. "
-                                             "Empty for a plan that was applied.")
+    digest = serializers.CharField(
+        help_text="Identifies the effect; a change can be refused if its effect is different by then. "
+        "Empty for a plan that was applied."
+    )
     users = EffectPersonSerializer(
-        many=True, help_text=f"The {MAX_LISTED} users with most changes beyond the purpose, then with most changes.")
+        many=True,
+        help_text=f"The {MAX_LISTED} users with most changes beyond the purpose, then with most changes.",
+    )
     entities = EffectEntitySerializer(
-        many=True, help_text=f"The {MAX_LISTED} entities with most changes beyond the purpose, then with most changes.")
-    operations = EffectOperationSerializer(many=True, help_text="All operations with changes, most changes first.")
+        many=True,
+        help_text=f"The {MAX_LISTED} entities with most changes beyond the purpose, then with most changes.",
+    )
+    operations = EffectOperationSerializer(
+        many=True, help_text="All operations with changes, most changes first."
+    )
     times = TimedTotalsSerializer(
-        many=True, help_text=f"If grants or memberships begin later: the totals now and at the first beginnings, at "
-                             f"most {MAX_TIMES} times. Otherwise empty.")
-    other_beginnings = serializers.IntegerField(help_text="The number of later beginnings that are not in `times`.")
-    leftover_created = serializers.IntegerField(help_text="Grants on deleted addresses that exist only afterwards.")
-    leftover_removed = serializers.IntegerField(help_text="Grants on deleted addresses that exist only before.")
+        many=True,
+        help_text=f"If grants or memberships begin later: the totals now and at the first beginnings, at "
+        f"most {MAX_TIMES} times. Otherwise empty.",
+    )
+    other_beginnings = serializers.IntegerField(
+        help_text="The number of later beginnings that are not in `times`."
+    )
+    leftover_created = serializers.IntegerField(
+        help_text="Grants on deleted addresses that exist only afterwards."
+    )
+    leftover_removed = serializers.IntegerField(
+        help_text="Grants on deleted addresses that exist only before."
+    )
     sessions_ended = serializers.IntegerField(help_text="Sessions of users who are deactivated or removed.")
     tokens_ended = serializers.IntegerField(help_text="API tokens of users who are deactivated or removed.")
 
 
 _PARTS_EXAMPLE = {"for": {"gained": 8, "lost": 0}, "beyond": {"gained": 4, "lost": 0}}
 PERMISSIONS_EXAMPLE = {
-    **_PARTS_EXAMPLE, "generation": "final", "digest": "5f2b0c6dd4d8a2f1b4f0e7b8a1c09d3e",
-    "users": [{"user": "sofia.lindqvist", **_PARTS_EXAMPLE}], "entities": [], "operations": [], "times": [],
-    "other_beginnings": 0, "leftover_created": 0,
-    "leftover_removed": 0, "sessions_ended": 0, "tokens_ended": 0,
+    **_PARTS_EXAMPLE,
+    "generation": "final",
+    "digest": "5f2b0c6dd4d8a2f1b4f0e7b8a1c09d3e",
+    "users": [{"user": "sofia.lindqvist", **_PARTS_EXAMPLE}],
+    "entities": [],
+    "operations": [],
+    "times": [],
+    "other_beginnings": 0,
+    "leftover_created": 0,
+    "leftover_removed": 0,
+    "sessions_ended": 0,
+    "tokens_ended": 0,
 }
 
 
 def effect_digest_field() -> Text:
     """Return the field with which a request names the effect that it expects."""
-    return Text(required=False, max_length=64,
-                help_text="The `digest` of the effect that a dry run reported. Refuse (409, effect-changed) if the effect is "
-                          "another one now; the problem has the new one as `effect`. Accounts that see no effects cannot send "
-                          "it (403).")
+    return Text(
+        required=False,
+        max_length=64,
+        help_text="The `digest` of the effect that a dry run reported. Refuse (409, effect-changed) if the effect is "
+        "another one now; the problem has the new one as `effect`. Accounts that see no effects cannot send "
+        "it (403).",
+    )
 
 
 def effect_as_json(effect: KnownEffect, consequences: Consequences | None = None) -> dict:
     """Return the members of PermissionEffectSerializer. consequences: by default, none."""
     return {
-        **effect.summary, "generation": effect.generation, "digest": effect.digest,
+        **effect.summary,
+        "generation": effect.generation,
+        "digest": effect.digest,
         "users": [{"user": name, **summary_of(tally)} for name, tally in effect.people[:MAX_LISTED]],
-        "entities": [{"entity": str(address), **summary_of(tally)} for address, tally in effect.entities[:MAX_LISTED]],
-        "operations": [{"kind": kind, "operation": operation, **summary_of(tally)}
-                       for kind, operation, tally in effect.operations],
+        "entities": [
+            {"entity": str(address), **summary_of(tally)} for address, tally in effect.entities[:MAX_LISTED]
+        ],
+        "operations": [
+            {"kind": kind, "operation": operation, **summary_of(tally)}
+            for kind, operation, tally in effect.operations
+        ],
         "times": [{"at": format_time(one.at), **one.summary} for one in effect.times],
         "other_beginnings": effect.other_beginnings,
         **(consequences or Consequences())._asdict(),
@@ -111,18 +150,31 @@ def preview_as_json(preview: ChangePreview) -> dict:
     """Return the members of PermissionEffectSerializer for changes that are not made yet."""
     if preview.effect is not None:
         return effect_as_json(preview.effect, preview.consequences)
-    return {"for": None, "beyond": None, "generation": preview.generation, "digest": preview.digest, "users": [], "entities": [],
-            "operations": [], "times": [], "other_beginnings": 0, **preview.consequences._asdict()}
+    return {
+        "for": None,
+        "beyond": None,
+        "generation": preview.generation,
+        "digest": preview.digest,
+        "users": [],
+        "entities": [],
+        "operations": [],
+        "times": [],
+        "other_beginnings": 0,
+        **preview.consequences._asdict(),
+    }
 
 
 def check_effect_digest(changes: Iterable[SingleChange], digest: str, *, shows_effect: bool) -> None:
-    """Raise Problem (409) if the effect of the changes is not the expected one. Call this in the transaction of the changes.
+    """Raise Problem (409) if the effect of the changes is not the expected one. Call this in the transaction
+    of the changes.
 
-    shows_effect: whether the caller may see the effect. If not, the digest is refused (403). Otherwise the caller could compare
-    it with the digest of an empty effect, which is known, and learn who holds what.
+    shows_effect: whether the caller may see the effect. If not, the digest is refused (403). Otherwise the
+    caller could compare it with the digest of an empty effect, which is known, and learn who holds what.
     """
     if not shows_effect:
         raise Problem(403, "`effect_digest`: your account sees no effects, so leave this out")
     preview = preview_changes(changes, effect_of_run=stored_change_effect)
     if preview.digest != digest:
-        raise Problem(409, str(EffectChanged("this change")), type_="effect-changed", effect=preview_as_json(preview))
+        raise Problem(
+            409, str(EffectChanged("this change")), type_="effect-changed", effect=preview_as_json(preview)
+        )

@@ -32,7 +32,9 @@ class PlanSerializer(serializers.Serializer):
     number = serializers.IntegerField()
     title = serializers.CharField()
     origin = serializers.CharField(help_text=f"The source of the plan: one of {', '.join(ORIGINS)}.")
-    recipe = serializers.DictField(help_text="The parameters of the source. The plan can be renewed with them.")
+    recipe = serializers.DictField(
+        help_text="The parameters of the source. The plan can be renewed with them."
+    )
     state = serializers.ChoiceField(PlanState.values)
     base_revision = serializers.IntegerField(help_text="The revision that the plan is based on.")
     made_by = serializers.CharField()
@@ -47,9 +49,12 @@ class PlanSerializer(serializers.Serializer):
 
 
 class PlanDetailSerializer(PlanSerializer):
-    stale = serializers.CharField(help_text="The change that makes the plan stale, so that it cannot be applied; otherwise "
-                                            "empty.")
-    stranded = StrandedSerializer(many=True, help_text=f"The first {MAX_STRANDED} entities that the plan strands.")
+    stale = serializers.CharField(
+        help_text="The change that makes the plan stale, so that it cannot be applied; otherwise empty."
+    )
+    stranded = StrandedSerializer(
+        many=True, help_text=f"The first {MAX_STRANDED} entities that the plan strands."
+    )
 
 
 class PlanItemSerializer(ShownPeriodSerializer):
@@ -57,11 +62,16 @@ class PlanItemSerializer(ShownPeriodSerializer):
     verb = serializers.ChoiceField(PlanVerb.values)
     principal = serializers.CharField()
     entity = serializers.CharField(allow_null=True, help_text="Null unless the item grants or revokes.")
-    privilege = serializers.ChoiceField(PRIVILEGES, allow_null=True, help_text="Null unless the item grants or revokes.")
-    group = serializers.CharField(allow_null=True, help_text="The group that a user joins or leaves; otherwise null.")
+    privilege = serializers.ChoiceField(
+        PRIVILEGES, allow_null=True, help_text="Null unless the item grants or revokes."
+    )
+    group = serializers.CharField(
+        allow_null=True, help_text="The group that a user joins or leaves; otherwise null."
+    )
     already = serializers.BooleanField(help_text="Whether the item changes nothing.")
     changes_period = serializers.BooleanField(
-        help_text="Whether the item only changes the period of an existing grant or membership.")
+        help_text="Whether the item only changes the period of an existing grant or membership."
+    )
     before = ShownPeriodSerializer(help_text="The period before the change.")
 
 
@@ -78,8 +88,9 @@ class PlanPrincipalSerializer(serializers.Serializer):
     losses = TallySerializer(many=True)
     joins = serializers.IntegerField(help_text="The number of groups that a user joins.")
     leaves = serializers.IntegerField(help_text="The number of groups that a user leaves.")
-    activation = serializers.ChoiceField(["activate", "deactivate"], allow_null=True,
-                                         help_text="Whether the status of a user changes.")
+    activation = serializers.ChoiceField(
+        ["activate", "deactivate"], allow_null=True, help_text="Whether the status of a user changes."
+    )
 
 
 class PlansQuery(PageQuery):
@@ -99,22 +110,36 @@ class NewMembershipSerializer(MembershipItemSerializer, PeriodSerializer):
 
 
 class MakePlanSerializer(StrictSerializer):
-    """The changes of a new plan, at least one. `grant` and `revoke` together, and each other list, have at most 1,000
-    items."""
+    """The changes of a new plan, at least one. `grant` and `revoke` together, and each other list, have at
+    most 1,000 items."""
 
     grant = GrantItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     revoke = ChangeItemSerializer(many=True, required=False, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     join = NewMembershipSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
     leave = MembershipItemSerializer(many=True, required=False, default=list, max_length=MAX_ITEMS)  # type: ignore[call-arg]
-    activate = List(child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users.")
-    deactivate = List(child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users.")
-    title = Text(required=False, allow_blank=True, default="", max_length=MAX_TITLE_LENGTH,
-                 help_text="The title of the plan; by default it says what the plan changes.")
-    base_revision = Integer(required=False, help_text="The revision that the items are based on; by default the newest.")
+    activate = List(
+        child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
+    )
+    deactivate = List(
+        child=NameText(), required=False, default=list, max_length=MAX_ITEMS, help_text="Names of users."
+    )
+    title = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_TITLE_LENGTH,
+        help_text="The title of the plan; by default it says what the plan changes.",
+    )
+    base_revision = Integer(
+        required=False, help_text="The revision that the items are based on; by default the newest."
+    )
 
 
 class PlanEnvelope(MakePlanSerializer):
-    """A `MakePlanSerializer` with unvalidated items. `ChangeSet` validates each item, so that every error is reported."""
+    """A `MakePlanSerializer` with unvalidated items.
+
+    `ChangeSet` validates each item, so that every error is reported.
+    """
 
     grant = List(required=False, default=list)
     revoke = List(required=False, default=list)
@@ -125,7 +150,9 @@ class CopySerializer(StrictSerializer):
 
     source = PrincipalText(help_text="The principal that has the grants.")
     target = PrincipalText(help_text="The principal that gets them.")
-    within = AddressText(required=False, help_text="Only grants on this namespace or application, or inside it.")
+    within = AddressText(
+        required=False, help_text="Only grants on this namespace or application, or inside it."
+    )
 
 
 class CloseGapSerializer(StrictSerializer):
@@ -133,9 +160,13 @@ class CloseGapSerializer(StrictSerializer):
 
     namespace = AddressText(help_text="The address of the namespace.")
     user = NameText(help_text="The user who should be able to delete it.")
-    principal = PrincipalText(required=False, help_text="The principal that gets the grants: the user (default), or a group "
-                                                        "of the user.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
+    principal = PrincipalText(
+        required=False,
+        help_text="The principal that gets the grants: the user (default), or a group of the user.",
+    )
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
 
 
 class NamespaceText(AddressText):
@@ -144,7 +175,9 @@ class NamespaceText(AddressText):
     def run_validation(self, data=serializers.empty):
         address = super().run_validation(data)
         if address.kind != "namespace":
-            raise serializers.ValidationError("this must be the address of a namespace, such as namespace:sales")
+            raise serializers.ValidationError(
+                "this must be the address of a namespace, such as namespace:sales"
+            )
         return address.key
 
 
@@ -154,19 +187,33 @@ class KeepSerializer(StrictSerializer):
     run = Integer(help_text="The number of a finished run of policy-impact.")
     user = NameText(required=False, help_text="Only permissions that this user would lose.")
     group = NameText(required=False, help_text="Only permissions that members of this group would lose.")
-    namespace = NamespaceText(required=False, help_text="Only permissions inside this namespace; its address.")
-    prefer = Choice(choices=list(Prefer), required=False, default=Prefer.NARROWEST.value,
-                    help_text="`narrowest` (default): the grants give nothing else, and permissions that cannot be kept in this "
-                              "way are left out. `fewest`: keep everything, with the fewest grants.")
+    namespace = NamespaceText(
+        required=False, help_text="Only permissions inside this namespace; its address."
+    )
+    prefer = Choice(
+        choices=list(Prefer),
+        required=False,
+        default=Prefer.NARROWEST.value,
+        help_text="`narrowest` (default): the grants give nothing else, and permissions that cannot be kept in this "
+        "way are left out. `fewest`: keep everything, with the fewest grants.",
+    )
 
 
 class ApplySerializer(StrictSerializer):
     """The reason for applying the plan, and what is known about its effect."""
 
-    reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="The reason; it is written to the journal with every change.")
-    effect = Text(required=False, max_length=64, help_text="The digest of the effect that was read before (`plans_effect`).")
-    confirm_beyond = Boolean(required=False, default=False,
-                             help_text="Whether the plan may give permissions beyond its purpose.")
+    reason = Text(
+        max_length=MAX_REASON_CHARACTERS,
+        help_text="The reason; it is written to the journal with every change.",
+    )
+    effect = Text(
+        required=False,
+        max_length=64,
+        help_text="The digest of the effect that was read before (`plans_effect`).",
+    )
+    confirm_beyond = Boolean(
+        required=False, default=False, help_text="Whether the plan may give permissions beyond its purpose."
+    )
 
 
 class DiscardSerializer(StrictSerializer):
@@ -176,28 +223,59 @@ class DiscardSerializer(StrictSerializer):
 
 
 RECIPE_EXAMPLE = {
-    "namespace": "namespace:logistics", "user": "sofia.lindqvist", "generation": "final",
+    "namespace": "namespace:logistics",
+    "user": "sofia.lindqvist",
+    "generation": "final",
     "principal": "user:sofia.lindqvist",
 }
 PLAN_EXAMPLE = {
-    "number": 12, "title": "Let user:sofia.lindqvist delete namespace:logistics (final)", "origin": "readiness",
-    "recipe": RECIPE_EXAMPLE, "state": "proposed", "base_revision": 812, "made_by": "admin",
-    "made_at": "2026-02-01T08:00:00Z", "decided_by": "", "decided_at": None, "reason": "", "revision": None,
-    "effect": EFFECT_EXAMPLE, "inverse_of": None, "renewal_of": None,
+    "number": 12,
+    "title": "Let user:sofia.lindqvist delete namespace:logistics (final)",
+    "origin": "readiness",
+    "recipe": RECIPE_EXAMPLE,
+    "state": "proposed",
+    "base_revision": 812,
+    "made_by": "admin",
+    "made_at": "2026-02-01T08:00:00Z",
+    "decided_by": "",
+    "decided_at": None,
+    "reason": "",
+    "revision": None,
+    "effect": EFFECT_EXAMPLE,
+    "inverse_of": None,
+    "renewal_of": None,
 }
 APPLIED_EXAMPLE = PLAN_EXAMPLE | {
-    "state": "applied", "decided_by": "admin", "decided_at": "2026-02-01T08:05:00Z", "revision": 816,
+    "state": "applied",
+    "decided_by": "admin",
+    "decided_at": "2026-02-01T08:05:00Z",
+    "revision": 816,
     "reason": "she takes over the namespace",
 }
 ITEM_EXAMPLE = {
-    "position": 1, "verb": "grant", "principal": "user:sofia.lindqvist", "entity": "dataset:logistics.tracking.events",
-    "privilege": "ADMIN", "group": None, "already": False, "changes_period": False, **NO_LIMITS, "before": NO_LIMITS,
+    "position": 1,
+    "verb": "grant",
+    "principal": "user:sofia.lindqvist",
+    "entity": "dataset:logistics.tracking.events",
+    "privilege": "ADMIN",
+    "group": None,
+    "already": False,
+    "changes_period": False,
+    **NO_LIMITS,
+    "before": NO_LIMITS,
 }
 PRINCIPAL_EXAMPLE = {
-    "principal": "user:sofia.lindqvist", "members": None, "losses": [], "joins": 0, "leaves": 0, "activation": None,
+    "principal": "user:sofia.lindqvist",
+    "members": None,
+    "losses": [],
+    "joins": 0,
+    "leaves": 0,
+    "activation": None,
     "gains": [{"privilege": "ADMIN", "kind": "dataset", "entities": 3}],
 }
 CHANGES_EXAMPLE = {
-    "grant": [{"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ"]}],
+    "grant": [
+        {"principal": "user:sofia.lindqvist", "entity": "dataset:sales.orders", "privileges": ["READ"]}
+    ],
     "title": "Quarter",
 }

@@ -72,29 +72,52 @@ class Plans(Endpoint):
     queries = {"GET": PlansQuery}
 
     @api_operation(
-        "plans_list", TAG, "List plans", f"Newest first. {ALLOWED_ROLES}",
-        query=PlansQuery, responses={200: page_serializer(PlanSerializer)},
-        response_example={"items": [PLAN_EXAMPLE], "next": None})
+        "plans_list",
+        TAG,
+        "List plans",
+        f"Newest first. {ALLOWED_ROLES}",
+        query=PlansQuery,
+        responses={200: page_serializer(PlanSerializer)},
+        response_example={"items": [PLAN_EXAMPLE], "next": None},
+    )
     def get(self, request: Request) -> Response:
         query = self.query
         rows = Plan.objects.filter(**{name: query[name] for name in ("state", "origin") if name in query})
-        return Response(page_of([ListPart(rows, ("-pk",))], _plan_as_json, query=query, identity=list_identity("plans", query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("-pk",))], _plan_as_json, query=query, identity=list_identity("plans", query)
+            )
+        )
 
     @api_operation(
-        "plans_create", TAG, "Create a plan from a change set",
+        "plans_create",
+        TAG,
+        "Create a plan from a change set",
         f"Accepts up to {MAX_ITEMS:,} grants and revocations together, and as many items in each of `join`, `leave`, `activate` "
         "and `deactivate`. Nothing changes until the plan is applied.",
-        request=MakePlanSerializer, request_example=CHANGES_EXAMPLE, responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE, errors=[409], parameters=[LOCATION])
+        request=MakePlanSerializer,
+        request_example=CHANGES_EXAMPLE,
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE,
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(PlanEnvelope)
         members = {verb.value: [MembershipItem(**item) for item in data[verb]] for verb in MEMBERSHIP_VERBS}
         users = {verb.value: data[verb] for verb in ACTIVATION_VERBS}
-        change_set = ChangeSet.parse({name: data[name] for name in LISTS},
-                                     allows_empty=any([*members.values(), *users.values()]))
+        change_set = ChangeSet.parse(
+            {name: data[name] for name in LISTS}, allows_empty=any([*members.values(), *users.values()])
+        )
         with transaction.atomic():
-            plan = change_set.apply_with(create_plan_from_changes, author=author_of(request), title=data["title"],
-                                         base_revision=data.get("base_revision"), **members, **users)
+            plan = change_set.apply_with(
+                create_plan_from_changes,
+                author=author_of(request),
+                title=data["title"],
+                base_revision=data.get("base_revision"),
+                **members,
+                **users,
+            )
         return created_plan_response(plan)
 
 
@@ -102,42 +125,68 @@ class CopiedPlans(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_copy", TAG, "Create a plan that copies grants",
+        "plans_copy",
+        TAG,
+        "Create a plan that copies grants",
         "Copies the direct grants of the source that the target does not have. Returns 409 if there is nothing to copy.",
         request=CopySerializer,
-        request_example={"source": "user:mei.chen", "target": "group:contractors", "within": "namespace:sales"},
-        responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"origin": "copy"}, errors=[409],
-        parameters=[LOCATION])
+        request_example={
+            "source": "user:mei.chen",
+            "target": "group:contractors",
+            "within": "namespace:sales",
+        },
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE | {"origin": "copy"},
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(CopySerializer)
-        return created_plan_response(create_plan_from_copy(author=author_of(request), **{"within": None} | data))
+        return created_plan_response(
+            create_plan_from_copy(author=author_of(request), **{"within": None} | data)
+        )
 
 
 class ReadinessPlans(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_close_gap", TAG, "Create a plan that lets a user delete a namespace",
+        "plans_close_gap",
+        TAG,
+        "Create a plan that lets a user delete a namespace",
         "The plan has the smallest set of missing grants. Returns 409 if nothing is missing.",
-        request=CloseGapSerializer, request_example=RECIPE_EXAMPLE, responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE, errors=[409], parameters=[LOCATION])
+        request=CloseGapSerializer,
+        request_example=RECIPE_EXAMPLE,
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE,
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
-        return created_plan_response(create_readiness_plan(author=author_of(request), **self.body(CloseGapSerializer)))
+        return created_plan_response(
+            create_readiness_plan(author=author_of(request), **self.body(CloseGapSerializer))
+        )
 
 
 class ImpactPlans(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_keep", TAG, "Create a plan that keeps permissions across generations",
+        "plans_keep",
+        TAG,
+        "Create a plan that keeps permissions across generations",
         "Uses a finished run of policy-impact. The grants keep what users may do when the other generation becomes active, and "
         "give nothing else; with `prefer` set to `fewest`, the plan has the smallest set of grants after which no user loses an "
         "operation on a live entity. All grants go to the users who would lose permissions. "
         "Permissions that the rule engine does not confirm are left out; `recipe.left_out` is their number. "
         "Returns 409 if data or the report changed since the run, if nothing is lost, or if the plan would be too large.",
-        request=KeepSerializer, request_example={"run": 7, "namespace": "namespace:sales"}, responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"origin": PlanOrigin.POLICY_IMPACT.value}, errors=[404, 409, 410],
-        parameters=[LOCATION])
+        request=KeepSerializer,
+        request_example={"run": 7, "namespace": "namespace:sales"},
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE | {"origin": PlanOrigin.POLICY_IMPACT.value},
+        errors=[404, 409, 410],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(KeepSerializer)
         run = AnalysisRun.objects.filter(pk=data.pop("run")).first()
@@ -156,17 +205,26 @@ class PlanDetail(Endpoint):
     rules = {"GET": check_can_see_all}
 
     @api_operation(
-        "plans_retrieve", TAG, "Read a plan",
+        "plans_retrieve",
+        TAG,
+        "Read a plan",
         f"With its effect, the entities that it strands, and whether it can still be applied. {ALLOWED_ROLES}",
-        responses={200: PlanDetailSerializer}, response_example=PLAN_EXAMPLE | {"stale": "", "stranded": []}, errors=[404],
-        parameters=[PLAN_PATH])
+        responses={200: PlanDetailSerializer},
+        response_example=PLAN_EXAMPLE | {"stale": "", "stranded": []},
+        errors=[404],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         line = invalidating_line(plan) if plan.is_proposed else None
         stranded = stranded_entities(plan, max_rows=MAX_STRANDED)
-        return Response(_plan_as_json(plan) | {
-            "stale": line_summary(line) if line else "",
-            "stranded": [{"entity": str(row.address), "admins": row.admin_count} for row in stranded]})
+        return Response(
+            _plan_as_json(plan)
+            | {
+                "stale": line_summary(line) if line else "",
+                "stranded": [{"entity": str(row.address), "admins": row.admin_count} for row in stranded],
+            }
+        )
 
 
 class PlanItems(Endpoint):
@@ -174,13 +232,26 @@ class PlanItems(Endpoint):
     queries = {"GET": PageQuery}
 
     @api_operation(
-        "plans_items", TAG, "List the items of a plan", f"Sorted by position. {ALLOWED_ROLES}",
-        query=PageQuery, responses={200: page_serializer(PlanItemSerializer)},
-        response_example={"items": [ITEM_EXAMPLE], "next": None}, errors=[404], parameters=[PLAN_PATH])
+        "plans_items",
+        TAG,
+        "List the items of a plan",
+        f"Sorted by position. {ALLOWED_ROLES}",
+        query=PageQuery,
+        responses={200: page_serializer(PlanItemSerializer)},
+        response_example={"items": [ITEM_EXAMPLE], "next": None},
+        errors=[404],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         rows = plan_or_404(request, number).items.all()
-        return Response(page_of([ListPart(rows, ("position",))], _item_as_json, query=self.query,
-                                identity=["plan-items", number]))
+        return Response(
+            page_of(
+                [ListPart(rows, ("position",))],
+                _item_as_json,
+                query=self.query,
+                identity=["plan-items", number],
+            )
+        )
 
 
 class PlanPrincipals(Endpoint):
@@ -188,11 +259,17 @@ class PlanPrincipals(Endpoint):
     queries = {"GET": PageQuery}
 
     @api_operation(
-        "plans_principals", TAG, "List the principals that a plan affects",
+        "plans_principals",
+        TAG,
+        "List the principals that a plan affects",
         "Users come first, then groups, sorted by name. Each has the number of grants that it gains and loses, by kind. "
         f"{ALLOWED_ROLES}",
-        query=PageQuery, responses={200: page_serializer(PlanPrincipalSerializer)},
-        response_example={"items": [PRINCIPAL_EXAMPLE], "next": None}, errors=[404], parameters=[PLAN_PATH])
+        query=PageQuery,
+        responses={200: page_serializer(PlanPrincipalSerializer)},
+        response_example={"items": [PRINCIPAL_EXAMPLE], "next": None},
+        errors=[404],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         effects = PrincipalEffects(plan_or_404(request, number))
         query, identity = self.query, ["plan-principals", number]
@@ -208,18 +285,29 @@ class PlanApplication(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_apply", TAG, "Apply a plan",
+        "plans_apply",
+        TAG,
+        "Apply a plan",
         "Applies all items in one transaction, with the reason. Returns 409 (stale-base) if data that the plan depends on "
         "has changed; the plan can be renewed. Returns 409 (effect-changed) if `effect` is sent and the effect is another one "
         "now, and 409 (unconfirmed-effect) if the plan gives permissions beyond its purpose, unless `confirm_beyond` is "
         "true. Returns 409 if the plan was already applied or discarded.",
-        request=ApplySerializer, request_example={"reason": "she takes over the namespace"}, responses={200: PlanSerializer},
-        response_example=APPLIED_EXAMPLE, errors=[404, 409], parameters=[PLAN_PATH])
+        request=ApplySerializer,
+        request_example={"reason": "she takes over the namespace"},
+        responses={200: PlanSerializer},
+        response_example=APPLIED_EXAMPLE,
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         data = self.body(ApplySerializer)
-        confirmation = EffectConfirmation(data.get("effect"), confirms_beyond=data["confirm_beyond"], computed=computed_effect)
-        applied = apply_plan(author=author_of(request, data["reason"]), plan_id=plan.pk, confirmation=confirmation)
+        confirmation = EffectConfirmation(
+            data.get("effect"), confirms_beyond=data["confirm_beyond"], computed=computed_effect
+        )
+        applied = apply_plan(
+            author=author_of(request, data["reason"]), plan_id=plan.pk, confirmation=confirmation
+        )
         return Response(_plan_as_json(applied))
 
 
@@ -227,9 +315,17 @@ class PlanDiscard(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_discard", TAG, "Discard a plan", "The plan stays in the list and can be renewed.",
-        request=DiscardSerializer, request_example={"reason": "not needed any more"}, responses={200: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"state": "discarded"}, errors=[404, 409], parameters=[PLAN_PATH])
+        "plans_discard",
+        TAG,
+        "Discard a plan",
+        "The plan stays in the list and can be renewed.",
+        request=DiscardSerializer,
+        request_example={"reason": "not needed any more"},
+        responses={200: PlanSerializer},
+        response_example=PLAN_EXAMPLE | {"state": "discarded"},
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         reason = self.body(DiscardSerializer)["reason"]
@@ -240,11 +336,16 @@ class PlanInverse(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_invert", TAG, "Create a plan that undoes an applied plan",
+        "plans_invert",
+        TAG,
+        "Create a plan that undoes an applied plan",
         "The new plan, when applied, reverses the changes of the old plan. Returns 409 if nothing is left to undo. The "
         "request has no body.",
-        responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"origin": "inverse", "inverse_of": 11},
-        errors=[404, 409, 413, 415], parameters=[PLAN_PATH, LOCATION])
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE | {"origin": "inverse", "inverse_of": 11},
+        errors=[404, 409, 413, 415],
+        parameters=[PLAN_PATH, LOCATION],
+    )
     def post(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         self.check_empty_body()
@@ -255,11 +356,16 @@ class PlanRenewal(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_renew", TAG, "Renew a plan",
+        "plans_renew",
+        TAG,
+        "Renew a plan",
         "Creates a plan from the same recipe and the current data. The old plan is discarded unless it was applied. The "
         "request has no body.",
-        responses={201: PlanSerializer}, response_example=PLAN_EXAMPLE | {"renewal_of": 11}, errors=[404, 409, 413, 415],
-        parameters=[PLAN_PATH, LOCATION])
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE | {"renewal_of": 11},
+        errors=[404, 409, 413, 415],
+        parameters=[PLAN_PATH, LOCATION],
+    )
     def post(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         self.check_empty_body()
@@ -267,7 +373,10 @@ class PlanRenewal(Endpoint):
 
 
 def plan_or_404(request: Request, number: int) -> Plan:
-    """Return the plan. Raise Problem (403) for accounts with the role `ordinary`, Http404 if there is no such plan."""
+    """Return the plan.
+
+    Raise Problem (403) for accounts with the role `ordinary`, Http404 if there is no such plan.
+    """
     check_can_see_all(request)
     plan = Plan.objects.filter(pk=number).first() if number <= MAX_INTEGER else None
     if plan is None:
@@ -280,27 +389,55 @@ def created_plan_response(plan: Plan) -> Response:
 
 
 def _plan_as_json(plan: Plan) -> dict:
-    return {"number": plan.pk, "title": plan.title, "origin": plan.origin, "recipe": plan.recipe, "state": str(plan.state),
-            "base_revision": plan.base_revision, "made_by": plan.made_by, "made_at": as_json_time(plan.made_at),
-            "decided_by": plan.decided_by, "decided_at": as_json_time(plan.decided_at), "reason": plan.reason,
-            "revision": plan.revision, "effect": plan_counts(plan), "inverse_of": plan.inverse_of_id,
-            "renewal_of": plan.renewal_of_id}
+    return {
+        "number": plan.pk,
+        "title": plan.title,
+        "origin": plan.origin,
+        "recipe": plan.recipe,
+        "state": str(plan.state),
+        "base_revision": plan.base_revision,
+        "made_by": plan.made_by,
+        "made_at": as_json_time(plan.made_at),
+        "decided_by": plan.decided_by,
+        "decided_at": as_json_time(plan.decided_at),
+        "reason": plan.reason,
+        "revision": plan.revision,
+        "effect": plan_counts(plan),
+        "inverse_of": plan.inverse_of_id,
+        "renewal_of": plan.renewal_of_id,
+    }
 
 
 def _item_as_json(item: PlanItem) -> dict:
     is_grant = item.verb in GRANT_VERBS
-    return {"position": item.position, "verb": str(item.verb), "principal": item.principal,
-            "entity": str(item.address) if is_grant else None, "privilege": str(item.privilege) if is_grant else None,
-            "group": item.group_name or None, "already": item.is_noop, "changes_period": item.changes_period,
-            **period_as_json(item.validity), "before": period_as_json(item.validity_before)}
+    return {
+        "position": item.position,
+        "verb": str(item.verb),
+        "principal": item.principal,
+        "entity": str(item.address) if is_grant else None,
+        "privilege": str(item.privilege) if is_grant else None,
+        "group": item.group_name or None,
+        "already": item.is_noop,
+        "changes_period": item.changes_period,
+        **period_as_json(item.validity),
+        "before": period_as_json(item.validity_before),
+    }
 
 
 def _effect_as_json(effect: PrincipalEffect) -> dict:
-    return {"principal": effect.principal, "members": effect.members, "gains": _tally_as_json(effect.gains),
-            "losses": _tally_as_json(effect.losses), "joins": effect.joins, "leaves": effect.leaves,
-            "activation": effect.activation or None}
+    return {
+        "principal": effect.principal,
+        "members": effect.members,
+        "gains": _tally_as_json(effect.gains),
+        "losses": _tally_as_json(effect.losses),
+        "joins": effect.joins,
+        "leaves": effect.leaves,
+        "activation": effect.activation or None,
+    }
 
 
 def _tally_as_json(tally: Tally) -> list[dict]:
-    return [{"privilege": str(privilege), "kind": kind, "entities": count}
-            for (kind, privilege), count in sorted(tally.items())]
+    return [
+        {"privilege": str(privilege), "kind": kind, "entities": count}
+        for (kind, privilege), count in sorted(tally.items())
+    ]

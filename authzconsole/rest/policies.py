@@ -1,4 +1,6 @@
-"""The REST resource `policies`: generations, their policies with requirement and source, and the active generation."""
+"""The REST resource `policies`: generations, their policies with requirement and source, and the active
+generation.
+"""
 
 from collections.abc import Iterator
 
@@ -8,7 +10,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.rest.dry_runs import ForecastRequestSerializer, ResourceForecastSerializer, make_or_forecast
-from authzconsole.rest.framework.callers import any_account, author_of, changeable_with, check_recent_authentication
+from authzconsole.rest.framework.callers import (
+    any_account,
+    author_of,
+    changeable_with,
+    check_recent_authentication,
+)
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
@@ -17,7 +24,13 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, api_operation, path_parameter
 from entities.vocabulary import KINDS, Privilege
-from grants.active_generation import activate_generation, active_generation, latest_proposal, propose_generation, proposed_name
+from grants.active_generation import (
+    activate_generation,
+    active_generation,
+    latest_proposal,
+    propose_generation,
+    proposed_name,
+)
 from grants.effects.changes import GenerationChange
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
@@ -40,22 +53,28 @@ class SourceSerializer(serializers.Serializer):
 class RequirementSerializer(serializers.Serializer):
     """A node of a requirement tree.
 
-    `has` requires one of the `privileges` at `scope`. `given` requires its part only if the question has the `parameter`.
+    `has` requires one of the `privileges` at `scope`. `given` requires its part only if the question has the
+    `parameter`.
     """
 
     node = serializers.ChoiceField(NODES)
-    privileges = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))), required=False)
+    privileges = serializers.ListField(
+        child=serializers.ChoiceField(list(map(str, Privilege))), required=False
+    )
     scope = serializers.CharField(required=False)
     kind = serializers.CharField(required=False, allow_null=True)
     parameter = serializers.CharField(required=False)
-    parts = serializers.ListField(child=serializers.DictField(), required=False, help_text="Child nodes, with the same members.")
+    parts = serializers.ListField(
+        child=serializers.DictField(), required=False, help_text="Child nodes, with the same members."
+    )
 
 
 class PolicySerializer(serializers.Serializer):
     kind = serializers.CharField()
     operation = serializers.CharField()
-    requires = RequirementSerializer(allow_null=True, help_text="Null if the generation has no rule; the operation is then "
-                                                                "denied.")
+    requires = RequirementSerializer(
+        allow_null=True, help_text="Null if the generation has no rule; the operation is then denied."
+    )
     words = serializers.CharField(help_text="The requirement in words; empty if there is no rule.")
     source = SourceSerializer()
     advice = serializers.CharField(help_text="If there is no rule: the operation to ask about instead.")
@@ -81,8 +100,11 @@ class CatalogueSerializer(GenerationSerializer):
 
 class ActiveSerializer(serializers.Serializer):
     name = serializers.ChoiceField(list(GENERATIONS))
-    proposed = serializers.CharField(required=False, help_text="With four eyes: the generation that an administrator proposed. "
-                                                              "Not in answers about an earlier state.")
+    proposed = serializers.CharField(
+        required=False,
+        help_text="With four eyes: the generation that an administrator proposed. "
+        "Not in answers about an earlier state.",
+    )
 
 
 class CatalogueQuery(StrictSerializer):
@@ -98,18 +120,31 @@ class ActivateSerializer(ForecastRequestSerializer):
     """The generation of rules that decides from now on."""
 
     name = Choice(choices=list(GENERATIONS), help_text="The name of the generation.")
-    propose = Boolean(required=False, default=False, help_text="Only propose it. With four eyes, another administrator must have "
-                      "proposed the generation that is activated.")
+    propose = Boolean(
+        required=False,
+        default=False,
+        help_text="Only propose it. With four eyes, another administrator must have "
+        "proposed the generation that is activated.",
+    )
     reason = reason_field()
 
 
 GENERATION_EXAMPLE = {
-    "name": "final", "title": "Final", "summary": "Each entity stands alone.", "active": True, "creator_receives": [],
-    "deleting_removes_grants": False, "lifecycle_source": {"seed": "002", "table": "Summary", "row": "create"},
+    "name": "final",
+    "title": "Final",
+    "summary": "Each entity stands alone.",
+    "active": True,
+    "creator_receives": [],
+    "deleting_removes_grants": False,
+    "lifecycle_source": {"seed": "002", "table": "Summary", "row": "create"},
 }
 POLICY_EXAMPLE = {
-    "kind": "dataset", "operation": "read", "requires": {"node": "has", "privileges": ["READ"], "scope": "self"},
-    "words": "READ on the entity", "source": {"seed": "002", "table": "Datasets", "row": "Read"}, "advice": "",
+    "kind": "dataset",
+    "operation": "read",
+    "requires": {"node": "has", "privileges": ["READ"], "scope": "self"},
+    "words": "READ on the entity",
+    "source": {"seed": "002", "table": "Datasets", "row": "Read"},
+    "advice": "",
 }
 
 
@@ -118,12 +153,20 @@ class Generations(Endpoint):
     queries = {"GET": PastQuery}
 
     @api_operation(
-        "policies_list", TAG, "List the generations of rules", "Sorted by age, oldest first, without their policies.",
-        query=PastQuery, responses={200: GenerationsSerializer}, response_example={"items": [GENERATION_EXAMPLE]})
+        "policies_list",
+        TAG,
+        "List the generations of rules",
+        "Sorted by age, oldest first, without their policies.",
+        query=PastQuery,
+        responses={200: GenerationsSerializer},
+        response_example={"items": [GENERATION_EXAMPLE]},
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         active = active_generation()
-        return Response({"items": [_generation_as_json(generation, active) for generation in GENERATIONS.values()]})
+        return Response(
+            {"items": [_generation_as_json(generation, active) for generation in GENERATIONS.values()]}
+        )
 
 
 class Catalogue(Endpoint):
@@ -131,11 +174,16 @@ class Catalogue(Endpoint):
     queries = {"GET": CatalogueQuery}
 
     @api_operation(
-        "policies_retrieve", TAG, "Read a generation",
+        "policies_retrieve",
+        TAG,
+        "Read a generation",
         "Returns its policies: the requirement of each operation on each kind, as a tree and in words, with the source.",
-        query=CatalogueQuery, errors=[404], responses={200: CatalogueSerializer},
+        query=CatalogueQuery,
+        errors=[404],
+        responses={200: CatalogueSerializer},
         response_example=GENERATION_EXAMPLE | {"policies": [POLICY_EXAMPLE]},
-        parameters=[path_parameter("generation", f"One of {', '.join(GENERATIONS)}.")])
+        parameters=[path_parameter("generation", f"One of {', '.join(GENERATIONS)}.")],
+    )
     def get(self, request: Request, generation: str) -> Response:
         try:
             selected = generation_by_name(generation)
@@ -150,20 +198,32 @@ class ActiveGenerationDetail(Endpoint):
     queries = {"GET": PastQuery}
 
     @api_operation(
-        "policies_active_retrieve", TAG, "Read the active generation",
+        "policies_active_retrieve",
+        TAG,
+        "Read the active generation",
         "Decisions use the active generation unless a request names another.",
-        query=PastQuery, responses={200: ActiveSerializer}, response_example={"name": "final"}, parameters=[ETAG])
+        query=PastQuery,
+        responses={200: ActiveSerializer},
+        response_example={"name": "final"},
+        parameters=[ETAG],
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         return _active_response(has_proposal="as_of" not in self.query)
 
     @api_operation(
-        "policies_active_change", TAG, "Activate a generation",
+        "policies_active_change",
+        TAG,
+        "Activate a generation",
         "Changes the permissions of all users at once. A dry run needs no If-Match, and reports the effect on permissions, over "
         "operations with a rule in both generations.",
-        request=ActivateSerializer, request_example={"name": "proposed", "reason": "trial in spring"},
-        responses={200: ActivatedSerializer}, response_example={"name": "proposed"}, errors=[409, 412, 428],
-        parameters=[IF_MATCH, ETAG])
+        request=ActivateSerializer,
+        request_example={"name": "proposed", "reason": "trial in spring"},
+        responses={200: ActivatedSerializer},
+        response_example={"name": "proposed"},
+        errors=[409, 412, 428],
+        parameters=[IF_MATCH, ETAG],
+    )
     def put(self, request: Request) -> Response:
         check_recent_authentication(request)
         data = self.body(ActivateSerializer)
@@ -176,8 +236,11 @@ class ActiveGenerationDetail(Endpoint):
                 return _active_response()
             changes = [GenerationChange(GENERATIONS[data["name"]])] if data["name"] != before else []
             _, members = make_or_forecast(
-                changes, lambda: activate_generation(author=author_of(request, data["reason"]), name=data["name"]), options=data,
-                shows_effect=request.user.can_see_all)
+                changes,
+                lambda: activate_generation(author=author_of(request, data["reason"]), name=data["name"]),
+                options=data,
+                shows_effect=request.user.can_see_all,
+            )
         if data["dry_run"]:
             return Response({"name": data["name"]} | members, headers={"ETag": etag_of(before)})
         return _active_response()
@@ -190,8 +253,9 @@ def _active_response(*, has_proposal: bool = True) -> Response:
     return Response({"name": name} | proposed, headers={"ETag": etag_of(name)})
 
 
-def _matching_policies(generation: Generation, *, kind: str | None = None,
-                       operation: str | None = None) -> Iterator[Policy]:
+def _matching_policies(
+    generation: Generation, *, kind: str | None = None, operation: str | None = None
+) -> Iterator[Policy]:
     for kind_row in KINDS.values():
         for name in kind_row.operations:
             policy = generation.policy(kind_row.name, name)
@@ -200,14 +264,23 @@ def _matching_policies(generation: Generation, *, kind: str | None = None,
 
 
 def _generation_as_json(generation: Generation, active: Generation) -> dict:
-    return {"name": generation.name, "title": generation.title, "summary": generation.summary, "active": generation == active,
-            "creator_receives": list(map(str, generation.creator_receives)),
-            "deleting_removes_grants": generation.deleting_removes_grants,
-            "lifecycle_source": generation.lifecycle_source.as_json()}
+    return {
+        "name": generation.name,
+        "title": generation.title,
+        "summary": generation.summary,
+        "active": generation == active,
+        "creator_receives": list(map(str, generation.creator_receives)),
+        "deleting_removes_grants": generation.deleting_removes_grants,
+        "lifecycle_source": generation.lifecycle_source.as_json(),
+    }
 
 
 def _policy_as_json(policy: Policy) -> dict:
-    return {"kind": policy.kind, "operation": policy.operation,
-            "requires": requirement_as_json(policy.requirement) if policy.has_rule else None,
-            "words": rule_in_words(policy),
-            "source": policy.source.as_json(), "advice": policy.advice}
+    return {
+        "kind": policy.kind,
+        "operation": policy.operation,
+        "requires": requirement_as_json(policy.requirement) if policy.has_rule else None,
+        "words": rule_in_words(policy),
+        "source": policy.source.as_json(),
+        "advice": policy.advice,
+    }

@@ -13,7 +13,14 @@ from analytics.runs.schedules import all_schedules, change_schedule, schedule_by
 from authzconsole.rest.framework.callers import author_of, changeable_with, check_report_reader
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Boolean, Choice, ErrorMessages, StrictSerializer, Text, reason_field
+from authzconsole.rest.framework.fields import (
+    Boolean,
+    Choice,
+    ErrorMessages,
+    StrictSerializer,
+    Text,
+    reason_field,
+)
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
 from grants.changes.authority import administrator_transaction
@@ -29,8 +36,11 @@ class ScheduleSerializer(serializers.Serializer):
     analysis = serializers.ChoiceField(list(ANALYSES))
     on = serializers.BooleanField()
     at = serializers.RegexField(TIME_FORMAT, help_text="The time of day in UTC, HH:MM.")
-    options = serializers.DictField(child=serializers.CharField(), help_text="The options of the run. Without a generation, "
-                                                                             "the run uses the active generation of the night.")
+    options = serializers.DictField(
+        child=serializers.CharField(),
+        help_text="The options of the run. Without a generation, "
+        "the run uses the active generation of the night.",
+    )
 
 
 class SchedulesSerializer(serializers.Serializer):
@@ -56,15 +66,23 @@ class SwitchSerializer(StrictSerializer):
 
     on = Boolean(help_text="Whether it runs every night.")
     at = MinuteText(required=False, help_text="The time of day in UTC; by default unchanged.")
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation of each night.")
-    to_generation = Choice(choices=list(GENERATIONS), required=False,
-                           help_text="For `policy-impact`: the generation that is compared with `generation`.")
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation of each night."
+    )
+    to_generation = Choice(
+        choices=list(GENERATIONS),
+        required=False,
+        help_text="For `policy-impact`: the generation that is compared with `generation`.",
+    )
     namespace = Text(required=False, max_length=200, help_text="Only this live namespace; by default all.")
     reason = reason_field()
 
 
 SCHEDULE_EXAMPLE = {
-    "analysis": AnalysisName.DELETE_READINESS.value, "on": True, "at": "02:30", "options": {"generation": "final"},
+    "analysis": AnalysisName.DELETE_READINESS.value,
+    "on": True,
+    "at": "02:30",
+    "options": {"generation": "final"},
 }
 
 
@@ -72,9 +90,13 @@ class Schedules(Endpoint):
     rules = {"GET": check_report_reader}
 
     @api_operation(
-        "schedules_list", TAG, "List schedules",
+        "schedules_list",
+        TAG,
+        "List schedules",
         "Every analysis with its schedule; schedules are off by default. For administrators and auditors.",
-        responses={200: SchedulesSerializer}, response_example={"items": [SCHEDULE_EXAMPLE]})
+        responses={200: SchedulesSerializer},
+        response_example={"items": [SCHEDULE_EXAMPLE]},
+    )
     def get(self, request: Request) -> Response:
         return Response({"items": list(map(_as_json, all_schedules()))})
 
@@ -83,19 +105,30 @@ class ScheduleDetail(Endpoint):
     rules = {"GET": check_report_reader, "PUT": changeable_with(Capability.RUN_ANALYSES)}
 
     @api_operation(
-        "schedules_retrieve", TAG, "Read a schedule", "For administrators and auditors.",
-        responses={200: ScheduleSerializer}, response_example=SCHEDULE_EXAMPLE, errors=[404],
-        parameters=[ANALYSIS_PATH, ETAG])
+        "schedules_retrieve",
+        TAG,
+        "Read a schedule",
+        "For administrators and auditors.",
+        responses={200: ScheduleSerializer},
+        response_example=SCHEDULE_EXAMPLE,
+        errors=[404],
+        parameters=[ANALYSIS_PATH, ETAG],
+    )
     def get(self, request: Request, analysis: str) -> Response:
         return _response(_schedule(analysis))
 
     @api_operation(
-        "schedules_change", TAG, "Change a schedule",
+        "schedules_change",
+        TAG,
+        "Change a schedule",
         "The request replaces all options of the schedule. In runs that a schedule starts, `scheduled` is true.",
         request=SwitchSerializer,
         request_example={"on": True, "at": "02:30", "generation": "final", "reason": "ready every morning"},
-        responses={200: ScheduleSerializer}, response_example=SCHEDULE_EXAMPLE, errors=[404, 412],
-        parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG])
+        responses={200: ScheduleSerializer},
+        response_example=SCHEDULE_EXAMPLE,
+        errors=[404, 412],
+        parameters=[ANALYSIS_PATH, IF_MATCH_OPTIONAL, ETAG],
+    )
     def put(self, request: Request, analysis: str) -> Response:
         _schedule(analysis)
         data = self.body(SwitchSerializer)
@@ -126,4 +159,9 @@ def _etag(schedule: Schedule) -> str:
 
 
 def _as_json(schedule: Schedule) -> dict:
-    return {"analysis": schedule.analysis, "on": schedule.is_on, "at": f"{schedule.at:%H:%M}", "options": schedule.options}
+    return {
+        "analysis": schedule.analysis,
+        "on": schedule.is_on,
+        "at": f"{schedule.at:%H:%M}",
+        "options": schedule.options,
+    }

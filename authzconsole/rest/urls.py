@@ -1,4 +1,7 @@
-"""The URLs of the REST API. No path ends in a slash. Addresses and names, which can contain slashes, end their paths."""
+"""The URLs of the REST API.
+
+No path ends in a slash. Addresses and names, which can contain slashes, end their paths.
+"""
 
 from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
@@ -10,7 +13,11 @@ from authzconsole.rest.access.who_can import WhoCan, WhoCanCsv, WhoCanJsonLines
 from authzconsole.rest.access_requests.approvers import Approvers
 from authzconsole.rest.access_requests.delegation import Delegation
 from authzconsole.rest.access_requests.files import AccessRequestsCsv, AccessRequestsJsonLines
-from authzconsole.rest.access_requests.requests import AccessRequestDetail, AccessRequestProposals, AccessRequests
+from authzconsole.rest.access_requests.requests import (
+    AccessRequestDetail,
+    AccessRequestProposals,
+    AccessRequests,
+)
 from authzconsole.rest.access_requests.steps import (
     AccessRequestAnswer,
     AccessRequestApproval,
@@ -40,7 +47,12 @@ from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.framework.endpoint import unknown_path
 from authzconsole.rest.grants import Grants
 from authzconsole.rest.journal import Journal, JournalProof
-from authzconsole.rest.monitoring.break_glass import BreakGlassDetail, BreakGlassEnd, BreakGlassReview, BreakGlassUses
+from authzconsole.rest.monitoring.break_glass import (
+    BreakGlassDetail,
+    BreakGlassEnd,
+    BreakGlassReview,
+    BreakGlassUses,
+)
 from authzconsole.rest.monitoring.security_events import SecurityEvents
 from authzconsole.rest.monitoring.webhooks import DeadLetters, Redelivery, WebhookDetail, Webhooks
 from authzconsole.rest.openapi.document import openapi
@@ -71,7 +83,15 @@ from authzconsole.rest.reviews.campaigns import (
     ReviewRetry,
     Reviews,
 )
-from authzconsole.rest.reviews.items import Answers, Assignments, GoneItems, ItemsCsv, ItemsJsonLines, ReviewItems, SignOff
+from authzconsole.rest.reviews.items import (
+    Answers,
+    Assignments,
+    GoneItems,
+    ItemsCsv,
+    ItemsJsonLines,
+    ReviewItems,
+    SignOff,
+)
 from authzconsole.rest.reviews.managers import Managers
 from authzconsole.rest.reviews.usage import Usage
 from authzconsole.rest.schedules import ScheduleDetail, Schedules
@@ -114,10 +134,14 @@ urlpatterns = [
     path("plans/<int:number>", PlanDetail.as_view(), name="rest-plan"),
     path("effects", ChangeEffects.as_view(), name="rest-effects"),
     path("plans/<int:number>/effect", PlanEffect.as_view(), name="rest-plan-effect"),
-    path("plans/<int:number>/effect/rows.jsonl", EffectRowsJsonLines.as_view(), name="rest-plan-effect-jsonl"),
+    path(
+        "plans/<int:number>/effect/rows.jsonl", EffectRowsJsonLines.as_view(), name="rest-plan-effect-jsonl"
+    ),
     path("plans/<int:number>/effect/rows.csv", EffectRowsCsv.as_view(), name="rest-plan-effect-csv"),
     path("plans/<int:number>/kept-not", PlanKeptNot.as_view(), name="rest-plan-kept-not"),
-    path("plans/<int:number>/kept-not/rows.jsonl", KeptNotJsonLines.as_view(), name="rest-plan-kept-not-jsonl"),
+    path(
+        "plans/<int:number>/kept-not/rows.jsonl", KeptNotJsonLines.as_view(), name="rest-plan-kept-not-jsonl"
+    ),
     path("plans/<int:number>/kept-not/rows.csv", KeptNotCsv.as_view(), name="rest-plan-kept-not-csv"),
     path("plans/<int:number>/items", PlanItems.as_view(), name="rest-plan-items"),
     path("plans/<int:number>/principals", PlanPrincipals.as_view(), name="rest-plan-principals"),
@@ -145,12 +169,32 @@ urlpatterns = [
     path("access-requests.csv", AccessRequestsCsv.as_view(), name="rest-access-requests-csv"),
     path("access-requests.jsonl", AccessRequestsJsonLines.as_view(), name="rest-access-requests-jsonl"),
     path("access-requests/<int:number>", AccessRequestDetail.as_view(), name="rest-access-request"),
-    path("access-requests/<int:number>/proposals", AccessRequestProposals.as_view(), name="rest-access-request-proposals"),
-    path("access-requests/<int:number>/approve", AccessRequestApproval.as_view(), name="rest-access-request-approve"),
-    path("access-requests/<int:number>/reject", AccessRequestRejection.as_view(), name="rest-access-request-reject"),
+    path(
+        "access-requests/<int:number>/proposals",
+        AccessRequestProposals.as_view(),
+        name="rest-access-request-proposals",
+    ),
+    path(
+        "access-requests/<int:number>/approve",
+        AccessRequestApproval.as_view(),
+        name="rest-access-request-approve",
+    ),
+    path(
+        "access-requests/<int:number>/reject",
+        AccessRequestRejection.as_view(),
+        name="rest-access-request-reject",
+    ),
     path("access-requests/<int:number>/ask", AccessRequestQuestion.as_view(), name="rest-access-request-ask"),
-    path("access-requests/<int:number>/answer", AccessRequestAnswer.as_view(), name="rest-access-request-answer"),
-    path("access-requests/<int:number>/withdraw", AccessRequestWithdrawal.as_view(), name="rest-access-request-withdraw"),
+    path(
+        "access-requests/<int:number>/answer",
+        AccessRequestAnswer.as_view(),
+        name="rest-access-request-answer",
+    ),
+    path(
+        "access-requests/<int:number>/withdraw",
+        AccessRequestWithdrawal.as_view(),
+        name="rest-access-request-withdraw",
+    ),
     path("stewards", Stewards.as_view(), name="rest-stewards"),
     path("approvers", Approvers.as_view(), name="rest-approvers"),
     path("journal", Journal.as_view(), name="rest-journal"),

@@ -35,8 +35,11 @@ def write_review_bundle(campaign: Campaign) -> tuple[str, str]:
         with files[PAGE_NAME].open("w", encoding="utf-8") as page:
             write_report(page, campaign, summary, csv_name=CSV_NAME, gone_name=GONE_NAME)
         items = ReviewItem.objects.filter(campaign=campaign)
-        for file_name, lines in ((CSV_NAME, csv_lines(stream_items(items))), (JSON_NAME, json_lines(stream_items(items))),
-                                 (GONE_NAME, json_lines(stream_items(gone_items(campaign))))):
+        for file_name, lines in (
+            (CSV_NAME, csv_lines(stream_items(items))),
+            (JSON_NAME, json_lines(stream_items(items))),
+            (GONE_NAME, json_lines(stream_items(gone_items(campaign)))),
+        ):
             files[file_name] = folder / file_name
             with files[file_name].open("w", encoding="utf-8", newline="") as file:
                 file.writelines(lines)
@@ -46,7 +49,10 @@ def write_review_bundle(campaign: Campaign) -> tuple[str, str]:
 
 
 def bundle_chunks(campaign: Campaign) -> Iterator[bytes]:
-    """Open the bundle of a finished review and return an iterator over its content. Raise StorageError or OSError."""
+    """Open the bundle of a finished review and return an iterator over its content.
+
+    Raise StorageError or OSError.
+    """
     filesystem, root = storage_root()
     file = filesystem.open_input_stream(f"{root}/{campaign.path}", compression=None)
 
@@ -62,26 +68,49 @@ def campaign_summary(campaign: Campaign) -> dict[str, Any]:
     """Return the campaign with its figures, reviewers and plans. Runs three queries."""
     shares = campaign.shares.select_related("reviewer").order_by("reviewer__username")
     return {
-        "review": campaign.pk, "title": campaign.title, "description": campaign.description, "scope": campaign.scope,
-        "reviewer_rule": campaign.reviewer_rule, "reviewer_group": campaign.reviewer_group,
-        "escalation_group": campaign.escalation_group, "unanswered": campaign.unanswered,
-        "created_by": campaign.created_by, "created_at": format_time(campaign.created_at),
-        "opened_at": format_time(campaign.opened_at), "deadline": format_time(campaign.deadline),
-        "finished_by": campaign.finished_by, "base_revision": campaign.base_revision, "previous": campaign.previous_id,
+        "review": campaign.pk,
+        "title": campaign.title,
+        "description": campaign.description,
+        "scope": campaign.scope,
+        "reviewer_rule": campaign.reviewer_rule,
+        "reviewer_group": campaign.reviewer_group,
+        "escalation_group": campaign.escalation_group,
+        "unanswered": campaign.unanswered,
+        "created_by": campaign.created_by,
+        "created_at": format_time(campaign.created_at),
+        "opened_at": format_time(campaign.opened_at),
+        "deadline": format_time(campaign.deadline),
+        "finished_by": campaign.finished_by,
+        "base_revision": campaign.base_revision,
+        "previous": campaign.previous_id,
         "figures": campaign.figures,
-        "reviewers": [{"reviewer": share.reviewer.username if share.reviewer else None, "items": share.item_count,
-                       "answered": share.answered_count, "removed": share.removed_count,
-                       "signed_off_at": format_time(share.signed_off_at) or None}
-                      for share in shares if share.item_count],
-        "plans": list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk").values_list("pk", flat=True)),
+        "reviewers": [
+            {
+                "reviewer": share.reviewer.username if share.reviewer else None,
+                "items": share.item_count,
+                "answered": share.answered_count,
+                "removed": share.removed_count,
+                "signed_off_at": format_time(share.signed_off_at) or None,
+            }
+            for share in shares
+            if share.item_count
+        ],
+        "plans": list(
+            Plan.objects.filter(review_link__campaign=campaign).order_by("pk").values_list("pk", flat=True)
+        ),
     }
 
 
 def _manifest_contents(campaign: Campaign) -> dict[str, Any]:
     head = current_head()
     return {
-        "instance": settings.INSTANCE_NAME, "review": campaign.pk, "title": campaign.title, "figures": campaign.figures,
-        "base_revision": campaign.base_revision, "created_at": format_time(timezone.now()), "finished_by": campaign.finished_by,
+        "instance": settings.INSTANCE_NAME,
+        "review": campaign.pk,
+        "title": campaign.title,
+        "figures": campaign.figures,
+        "base_revision": campaign.base_revision,
+        "created_at": format_time(timezone.now()),
+        "finished_by": campaign.finished_by,
         "journal_head": {"revision": head.revision, "hash": head.hash, "at": format_time(head.at)},
     }
 
@@ -91,6 +120,9 @@ def _store(campaign: Campaign, bundle: Path) -> tuple[str, str]:
     folder = f"reviews/{storage_identity()}"
     path = f"{folder}/review-{campaign.pk}-{campaign.attempt}.zip"
     filesystem.create_dir(f"{root}/{folder}", recursive=True)
-    with bundle.open("rb") as source, filesystem.open_output_stream(f"{root}/{path}", compression=None) as target:
+    with (
+        bundle.open("rb") as source,
+        filesystem.open_output_stream(f"{root}/{path}", compression=None) as target,
+    ):
         facts = copy_stream(source, target)
     return path, facts.sha256

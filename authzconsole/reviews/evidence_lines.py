@@ -22,8 +22,12 @@ class EvidenceLine:
     level: str = PLAIN
 
 
-def evidence_lines(item: ReviewItem, *, time_text: Callable[[datetime], str] = time_in_words) -> Iterator[EvidenceLine]:
-    """Yield the evidence of an item, what usually decides the answer first. time_text: writes a time; in UTC by default."""
+def evidence_lines(
+    item: ReviewItem, *, time_text: Callable[[datetime], str] = time_in_words
+) -> Iterator[EvidenceLine]:
+    """Yield the evidence of an item, what usually decides the answer first. time_text: writes a time; in UTC
+    by default.
+    """
     if item.removal:
         yield EvidenceLine(f"{item.removal.label.lower()} since the review began", NOTABLE)
     if item.is_ended and item.valid_until:
@@ -40,12 +44,16 @@ def evidence_lines(item: ReviewItem, *, time_text: Callable[[datetime], str] = t
     else:
         yield EvidenceLine("no known use")
     if item.peers:
-        yield EvidenceLine(f"{item.peer_holders:,} of {item.peers:,} others in group:{item.peer_group} hold it")
+        yield EvidenceLine(
+            f"{item.peer_holders:,} of {item.peers:,} others in group:{item.peer_group} hold it"
+        )
     if item.is_new:
         yield EvidenceLine("new since the last review", NOTABLE)
     if item.last_reviewed_at:
         reviewed = localtime(item.last_reviewed_at)
-        yield EvidenceLine(f"last review: {Answer(item.previous_answer).label.lower()}, {reviewed.day} {reviewed:%B %Y}")
+        yield EvidenceLine(
+            f"last review: {Answer(item.previous_answer).label.lower()}, {reviewed.day} {reviewed:%B %Y}"
+        )
     if item.source == ItemSource.GROUP:
         yield EvidenceLine(quantity(item.reach, "member", "members"))
     if item.source == ItemSource.MEMBERSHIP:

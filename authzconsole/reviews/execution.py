@@ -59,7 +59,10 @@ def finish_review(*, author: Author, number: int) -> Campaign:
 
 
 def sign_off_share(*, author: Author, campaign: Campaign) -> bool:
-    """Sign off the author's share. Finish the review if all shares are signed off then, and return whether it is finished."""
+    """Sign off the author's share.
+
+    Finish the review if all shares are signed off then, and return whether it is finished.
+    """
     with transaction.atomic():
         if not sign_off(author=author, campaign=campaign):
             return False
@@ -68,7 +71,10 @@ def sign_off_share(*, author: Author, campaign: Campaign) -> bool:
 
 
 def send_review(campaign: Campaign) -> bool:
-    """Send a review to the worker. Return whether Redis accepted it; otherwise `sweep_reviews` sends it later."""
+    """Send a review to the worker.
+
+    Return whether Redis accepted it; otherwise `sweep_reviews` sends it later.
+    """
     if not send_to_worker(_TASKS[CampaignState(campaign.state)], campaign):
         return False
     Campaign.objects.filter(pk=campaign.pk).update(sent_at=timezone.now())
@@ -76,10 +82,11 @@ def send_review(campaign: Campaign) -> bool:
 
 
 def execute_preparation(*, number: int) -> None:
-    """Prepare a review and notify its reviewers. Do nothing unless it waits for preparation, so a repeated message does no
-    harm.
+    """Prepare a review and notify its reviewers. Do nothing unless it waits for preparation, so a repeated
+    message does no harm.
 
-    The items of a large review are computed by a run. If its worker dies, the run is repeated, and a later message continues.
+    The items of a large review are computed by a run. If its worker dies, the run is repeated, and a later
+    message continues.
     """
     waiting = Campaign.objects.filter(pk=number, state=CampaignState.PREPARING, heartbeat_at=None).first()
     run = retry_database(lambda: _run_of(waiting)) if waiting else None
@@ -143,7 +150,9 @@ def sweep_reviews() -> None:
     now = timezone.now()
     # a time in the future: the clock was set back after it
     not_sent = Q(sent_at=None) | Q(sent_at__lt=now - RESEND_AFTER) | Q(sent_at__gt=now + RESEND_AFTER)
-    for campaign in Campaign.objects.filter(not_sent, state__in=list(_TASKS), heartbeat_at=None).order_by("pk"):
+    for campaign in Campaign.objects.filter(not_sent, state__in=list(_TASKS), heartbeat_at=None).order_by(
+        "pk"
+    ):
         run = items_run(campaign) if campaign.state == CampaignState.PREPARING else None
         if (run is None or run.is_finished) and not send_review(campaign):
             return
@@ -152,7 +161,8 @@ def sweep_reviews() -> None:
 def _release_runs() -> None:
     """Cancel the runs of reviews that are not being prepared any more, and mark their reports as removed."""
     runs = AnalysisRun.objects.filter(analysis=REVIEW_ITEMS, results_removed_at=None).exclude(
-        state__in=(RunState.FAILED, RunState.CANCELLED))
+        state__in=(RunState.FAILED, RunState.CANCELLED)
+    )
     for run in runs:
         if Campaign.objects.filter(pk=run.options["review"], state=CampaignState.PREPARING).exists():
             continue

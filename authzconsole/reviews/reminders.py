@@ -1,4 +1,7 @@
-"""Tell reviewers by e-mail about their items, through the mail server of EMAIL_HOST. Without one, nothing is sent."""
+"""Tell reviewers by e-mail about their items, through the mail server of EMAIL_HOST.
+
+Without one, nothing is sent.
+"""
 
 import logging
 from collections.abc import Mapping
@@ -17,7 +20,9 @@ from grants.reviews.sweep import open_counts
 logger = logging.getLogger(__name__)
 
 
-def remind_reviewers(campaign: Campaign, *, counts: Mapping[int, int] | None = None, is_first: bool = False) -> int:
+def remind_reviewers(
+    campaign: Campaign, *, counts: Mapping[int, int] | None = None, is_first: bool = False
+) -> int:
     """Send an e-mail to each reviewer with open items and an address. Return how many were sent.
 
     counts: the numbers of open items by user; read by default. is_first: the review has just begun.
@@ -35,12 +40,26 @@ def remind_reviewers(campaign: Campaign, *, counts: Mapping[int, int] | None = N
                 message.connection = connection
                 sent += send_message(message, campaign)
     except OSError as error:
-        logger.error("reminders of %s were not sent, because the mail server failed (%s)", campaign, type(error).__name__)
+        logger.error(
+            "reminders of %s were not sent, because the mail server failed (%s)",
+            campaign,
+            type(error).__name__,
+        )
     return sent
 
 
 def _message(campaign: Campaign, reviewer: User, count: int, is_first: bool) -> EmailMessage:
-    text = render_to_string("reviews/mail/reminder.txt", {
-        "review": campaign, "count": quantity(count, "item", "items"), "is_first": is_first,
-        "url": f"{settings.PUBLIC_URL}{reverse('review', args=[campaign.pk])}"})
-    return EmailMessage(f"Access review {campaign.pk}: {quantity(count, 'item', 'items')} to answer", text, to=[reviewer.email])
+    text = render_to_string(
+        "reviews/mail/reminder.txt",
+        {
+            "review": campaign,
+            "count": quantity(count, "item", "items"),
+            "is_first": is_first,
+            "url": f"{settings.PUBLIC_URL}{reverse('review', args=[campaign.pk])}",
+        },
+    )
+    return EmailMessage(
+        f"Access review {campaign.pk}: {quantity(count, 'item', 'items')} to answer",
+        text,
+        to=[reviewer.email],
+    )

@@ -1,4 +1,6 @@
-"""Describe what the SCIM endpoint supports: ServiceProviderConfig, ResourceTypes and Schemas (RFC 7644, section 4)."""
+"""Describe what the SCIM endpoint supports: ServiceProviderConfig, ResourceTypes and Schemas (RFC 7644,
+section 4).
+"""
 
 from functools import cache
 
@@ -32,15 +34,29 @@ def base_url() -> str:
 
 def service_provider_config(request: HttpRequest) -> HttpResponse:
     config = ServiceProviderConfig(
-        patch=Patch(supported=True), bulk=Bulk(supported=False, max_operations=0, max_payload_size=0),
-        filter=Filter(supported=True, max_results=MAX_COUNT), change_password=ChangePassword(supported=False),
-        sort=Sort(supported=True), etag=ETag(supported=False),
-        pagination=Pagination(cursor=False, index=True, default_pagination_method=Pagination.DefaultPaginationMethod.index,
-                              default_page_size=DEFAULT_COUNT, max_page_size=MAX_COUNT),
-        authentication_schemes=[AuthenticationScheme(
-            type=AuthenticationScheme.Type.oauthbearertoken, name="API token", primary=True,
-            description="An API token of a service account with the scope `provision`, as `Authorization: Bearer TOKEN`.")],
-        meta=Meta(resource_type="ServiceProviderConfig", location=f"{base_url()}/ServiceProviderConfig"))
+        patch=Patch(supported=True),
+        bulk=Bulk(supported=False, max_operations=0, max_payload_size=0),
+        filter=Filter(supported=True, max_results=MAX_COUNT),
+        change_password=ChangePassword(supported=False),
+        sort=Sort(supported=True),
+        etag=ETag(supported=False),
+        pagination=Pagination(
+            cursor=False,
+            index=True,
+            default_pagination_method=Pagination.DefaultPaginationMethod.index,
+            default_page_size=DEFAULT_COUNT,
+            max_page_size=MAX_COUNT,
+        ),
+        authentication_schemes=[
+            AuthenticationScheme(
+                type=AuthenticationScheme.Type.oauthbearertoken,
+                name="API token",
+                primary=True,
+                description="An API token of a service account with the scope `provision`, as `Authorization: Bearer TOKEN`.",
+            )
+        ],
+        meta=Meta(resource_type="ServiceProviderConfig", location=f"{base_url()}/ServiceProviderConfig"),
+    )
     return scim_response(_dump(config))
 
 
@@ -55,7 +71,9 @@ def schemas(request: HttpRequest, name: str = "") -> HttpResponse:
 
 def _resource_type(model: type) -> ResourceType:
     resource_type = ResourceType.from_resource(model)
-    resource_type.meta = Meta(resource_type="ResourceType", location=f"{base_url()}/ResourceTypes/{resource_type.id}")
+    resource_type.meta = Meta(
+        resource_type="ResourceType", location=f"{base_url()}/ResourceTypes/{resource_type.id}"
+    )
     return resource_type
 
 

@@ -24,7 +24,12 @@ from entities.text import is_storable
 
 MAX_FILTER_CHARACTERS = 4_000
 MAX_NESTING = 50
-_ORDERS = {CompareOperator.gt: "gt", CompareOperator.ge: "gte", CompareOperator.lt: "lt", CompareOperator.le: "lte"}
+_ORDERS = {
+    CompareOperator.gt: "gt",
+    CompareOperator.ge: "gte",
+    CompareOperator.lt: "lt",
+    CompareOperator.le: "lte",
+}
 _NOTHING, _EVERYTHING = Q(pk__in=[]), ~Q(pk__in=[])
 Key = tuple[str, str | None]
 # columns that are never null or empty
@@ -40,16 +45,24 @@ class TextColumn:
 
     def compare(self, operator: CompareOperator, value: Any) -> Q:
         if not isinstance(value, str) or not is_storable(value):
-            raise InvalidFilterException(detail=f"{operator} compares this attribute with a string that can be stored")
+            raise InvalidFilterException(
+                detail=f"{operator} compares this attribute with a string that can be stored"
+            )
         if operator in _ORDERS:
             return self.present() & Q(**{f"{self.path}__{_ORDERS[operator]}": value})
         if operator in (CompareOperator.eq, CompareOperator.ne):
-            equal = Q(**{f"{self.path}__{'exact' if self.is_case_exact else 'iexact'}": value}) & self.present()
+            equal = (
+                Q(**{f"{self.path}__{'exact' if self.is_case_exact else 'iexact'}": value}) & self.present()
+            )
             return equal if operator == CompareOperator.eq else ~equal
         if not value:
             return self.present()
         if not self.is_case_exact:
-            lookup = {CompareOperator.co: "icontains", CompareOperator.sw: "istartswith", CompareOperator.ew: "iendswith"}
+            lookup = {
+                CompareOperator.co: "icontains",
+                CompareOperator.sw: "istartswith",
+                CompareOperator.ew: "iendswith",
+            }
             return Q(**{f"{self.path}__{lookup[operator]}": value})
         # `contains` of SQLite ignores the case
         if operator == CompareOperator.ew:
@@ -85,7 +98,9 @@ class BooleanColumn:
 
     def compare(self, operator: CompareOperator, value: Any) -> Q:
         if operator not in (CompareOperator.eq, CompareOperator.ne) or not isinstance(value, bool):
-            raise InvalidFilterException(detail="a boolean can only be compared with true and false by eq and ne")
+            raise InvalidFilterException(
+                detail="a boolean can only be compared with true and false by eq and ne"
+            )
         return Q(**{self.path: value == (operator == CompareOperator.eq)})
 
     def present(self) -> Q:
@@ -116,7 +131,9 @@ Column = TextColumn | IdColumn | BooleanColumn | ConstantColumn
 
 @dataclass(frozen=True, slots=True)
 class RelatedRows:
-    """A multi-valued attribute in another table. rows: its rows for OuterRef("pk"). columns: by sub-attribute."""
+    """A multi-valued attribute in another table. rows: its rows for OuterRef("pk"). columns: by
+    sub-attribute.
+    """
 
     rows: Callable[[], QuerySet]
     columns: Mapping[str, Column]
@@ -127,7 +144,9 @@ class RelatedRows:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
-    """The columns of a resource by attribute and sub-attribute, its multi-valued attributes, and the attributes to sort by."""
+    """The columns of a resource by attribute and sub-attribute, its multi-valued attributes, and the
+    attributes to sort by.
+    """
 
     columns: Mapping[Key, Column]
     related: Mapping[str, RelatedRows]
@@ -150,7 +169,9 @@ class _ConditionVisitor(FilterVisitor[Q]):
         name, sub_name = binding.field_name, binding.sub_field_name
         if name in self.map.related:
             return self.map.related[name].exists(_EVERYTHING)
-        return self._column(name, sub_name or ("value" if (name, "value") in self.map.columns else None)).present()
+        return self._column(
+            name, sub_name or ("value" if (name, "value") in self.map.columns else None)
+        ).present()
 
     def visit_not(self, node: Not) -> Q:
         return ~self.visit(node.expr)
@@ -164,7 +185,11 @@ class _ConditionVisitor(FilterVisitor[Q]):
         if name in self.map.related:
             related = self.map.related[name]
             return related.exists(_ItemVisitor(related.columns).visit(node.val_filter))
-        columns = {sub_name: column for (other, sub_name), column in self.map.columns.items() if other == name and sub_name}
+        columns = {
+            sub_name: column
+            for (other, sub_name), column in self.map.columns.items()
+            if other == name and sub_name
+        }
         if not columns:
             raise InvalidFilterException(detail=f"the filter cannot select values of {node.attr_path}")
         return columns["value"].present() & _ItemVisitor(columns).visit(node.val_filter)
@@ -172,7 +197,9 @@ class _ConditionVisitor(FilterVisitor[Q]):
     def _column(self, name: str, sub_name: str | None) -> Column:
         column = self.map.columns.get((name, sub_name))
         if column is None:
-            raise InvalidFilterException(detail=f"the filter cannot test {name}{f'.{sub_name}' if sub_name else ''}")
+            raise InvalidFilterException(
+                detail=f"the filter cannot test {name}{f'.{sub_name}' if sub_name else ''}"
+            )
         return column
 
 
@@ -222,14 +249,21 @@ def _related_condition(related: RelatedRows, sub_name: str, node: Comparison) ->
 
 def id_from_text(text: str) -> int | None:
     """Return the primary key for a SCIM id; None if no row can have it."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 and not (text[0] == "0") else None
+    return (
+        int(text) if text.isascii() and text.isdigit() and len(text) <= 18 and not (text[0] == "0") else None
+    )
 
 
 def filter_condition(model: type, text: str, column_map: ColumnMap) -> Q:
-    """Return the condition for a filter. Raise InvalidFilterException if the filter is malformed or too long."""
+    """Return the condition for a filter.
+
+    Raise InvalidFilterException if the filter is malformed or too long.
+    """
     if len(text) > MAX_FILTER_CHARACTERS or max(text.count("("), text.count("[")) > MAX_NESTING:
-        raise InvalidFilterException(detail=f"the filter has more than {MAX_FILTER_CHARACTERS:,} characters or {MAX_NESTING} "
-                                            f"parentheses")
+        raise InvalidFilterException(
+            detail=f"the filter has more than {MAX_FILTER_CHARACTERS:,} characters or {MAX_NESTING} "
+            f"parentheses"
+        )
     try:
         scim_filter = ScimFilter[model](text)  # type: ignore[valid-type]
         return _ConditionVisitor(scim_filter, column_map).visit(scim_filter.ast)
@@ -240,7 +274,9 @@ def filter_condition(model: type, text: str, column_map: ColumnMap) -> Q:
 
 
 def member_condition(val_filter: Any, columns: Mapping[str, Column]) -> Q:
-    """Return the condition on the rows of a multi-valued attribute for the filter in the brackets of a PATCH path."""
+    """Return the condition on the rows of a multi-valued attribute for the filter in the brackets of a PATCH
+    path.
+    """
     return _ItemVisitor(columns).visit(val_filter)
 
 

@@ -59,12 +59,25 @@ MAX_MEMBERS = 200_000
 MAX_FILTERED_REMOVALS = 20
 # an operation can have any number of members
 MAX_OPERATIONS = 500
-_MEMBER_COLUMNS = {"value": IdColumn("user_id"), "display": TextColumn("user__username"), "type": ConstantColumn("User")}
+_MEMBER_COLUMNS = {
+    "value": IdColumn("user_id"),
+    "display": TextColumn("user__username"),
+    "type": ConstantColumn("User"),
+}
 COLUMNS = ColumnMap(
-    columns={("id", None): IdColumn("pk"), ("display_name", None): TextColumn("name"),
-             ("external_id", None): TextColumn("provisioned__external_id"), ("meta", "resource_type"): ConstantColumn("Group")},
+    columns={
+        ("id", None): IdColumn("pk"),
+        ("display_name", None): TextColumn("name"),
+        ("external_id", None): TextColumn("provisioned__external_id"),
+        ("meta", "resource_type"): ConstantColumn("Group"),
+    },
     related={"members": RelatedRows(lambda: _members().filter(group=outer_key()), _MEMBER_COLUMNS)},
-    sortable={("id", None): "pk", ("display_name", None): "name", ("external_id", None): "provisioned__external_id"})
+    sortable={
+        ("id", None): "pk",
+        ("display_name", None): "name",
+        ("external_id", None): "provisioned__external_id",
+    },
+)
 
 
 def _members() -> QuerySet:
@@ -87,8 +100,9 @@ def read_group(request: HttpRequest, pk: str) -> HttpResponse:
 
 
 def create_group(request: HttpRequest, author: Author) -> HttpResponse:
-    resource = GroupResource.model_validate(read_payload(request, SCHEMA), scim_ctx=Context.RESOURCE_CREATION_REQUEST,
-                                            scim_policy=POLICY)
+    resource = GroupResource.model_validate(
+        read_payload(request, SCHEMA), scim_ctx=Context.RESOURCE_CREATION_REQUEST, scim_policy=POLICY
+    )
     name, external_id = resource.display_name or "", checked_external_id(resource)
     if fault := name_fault(name):
         raise InvalidValueException(detail=f"displayName: {fault}")
@@ -103,9 +117,13 @@ def create_group(request: HttpRequest, author: Author) -> HttpResponse:
 
 
 def replace_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    """Replace the group. Without `members`, the members remain, so that an omission does not remove access."""
-    resource = GroupResource.model_validate(read_payload(request, SCHEMA), scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST,
-                                            scim_policy=POLICY)
+    """Replace the group.
+
+    Without `members`, the members remain, so that an omission does not remove access.
+    """
+    resource = GroupResource.model_validate(
+        read_payload(request, SCHEMA), scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST, scim_policy=POLICY
+    )
     external_id = checked_external_id(resource)
     members = None if resource.members is None else _ids([member.value for member in resource.members])
     with write_transaction():
@@ -125,7 +143,11 @@ def patch_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     The number of statements does not depend on the number of members that are added or removed by id.
     """
     patch = patch_of(request, PatchOp[GroupResource], max_operations=MAX_OPERATIONS)
-    targets = [(operation.op, path, value) for operation in patch.operations or [] for path, value in _targets(operation)]
+    targets = [
+        (operation.op, path, value)
+        for operation in patch.operations or []
+        for path, value in _targets(operation)
+    ]
     with write_transaction():
         group = row_or_404(visible_groups(), pk)
         changes, external_id = _MemberChanges(author, group), external_id_of(group)
@@ -173,12 +195,17 @@ class _MemberChanges:
         if ids is None:
             self.filtered_removals += 1
             if self.filtered_removals > MAX_FILTERED_REMOVALS:
-                raise TooManyException(detail=f"a request can have at most {MAX_FILTERED_REMOVALS} filters that do not select "
-                                              f"members by `value eq`")
+                raise TooManyException(
+                    detail=f"a request can have at most {MAX_FILTERED_REMOVALS} filters that do not select "
+                    f"members by `value eq`"
+                )
             # earlier operations of the request may have changed the members
             self.flush()
-            ids = list(_members().filter(member_condition(val_filter, _MEMBER_COLUMNS), group=self.group)
-                       .values_list("user_id", flat=True))
+            ids = list(
+                _members()
+                .filter(member_condition(val_filter, _MEMBER_COLUMNS), group=self.group)
+                .values_list("user_id", flat=True)
+            )
         self.wanted.update(dict.fromkeys(ids, False))
 
     def flush(self) -> None:
@@ -193,7 +220,9 @@ class _MemberChanges:
 
 
 def _targets(operation: PatchOperation) -> Iterator[tuple[Path, Any]]:
-    """Yield (path, value) of each attribute that an operation changes; the value of an operation without path lists them."""
+    """Yield (path, value) of each attribute that an operation changes; the value of an operation without path
+    lists them.
+    """
     if operation.path is not None:
         path = Path[GroupResource](str(operation.path))
         if path.resolve() is not None and path.model is None:
@@ -208,7 +237,11 @@ def _targets(operation: PatchOperation) -> Iterator[tuple[Path, Any]]:
 
 
 def _change_members(changes: _MemberChanges, operation: str, path: Path, value: Any) -> None:
-    if path.value_filter is not None and operation != PatchOperation.Op.remove or path.resolve().sub_field_name:
+    if (
+        path.value_filter is not None
+        and operation != PatchOperation.Op.remove
+        or path.resolve().sub_field_name
+    ):
         raise MutabilityException(detail="a member cannot be changed: add and remove members instead")
     if operation == PatchOperation.Op.remove:
         if path.value_filter is not None:
@@ -246,7 +279,11 @@ def _ids_of_filter(node: Any) -> list[int] | None:
     if isinstance(node, LogicalExpr) and node.op == LogicalOperator.or_:
         parts = [_ids_of_filter(term) for term in node.terms]
         return None if None in parts else [pk for part in parts for pk in part]
-    if isinstance(node, Comparison) and node.op == CompareOperator.eq and str(node.attr_path).lower() == "value":
+    if (
+        isinstance(node, Comparison)
+        and node.op == CompareOperator.eq
+        and str(node.attr_path).lower() == "value"
+    ):
         pk = id_from_text(node.value) if isinstance(node.value, str) else None
         return [] if pk is None else [pk]
     return None
@@ -273,18 +310,27 @@ def _resources(groups: list[Group], query: Query) -> Iterable[dict]:
         rows = _members().filter(group__pk__among=[group.pk for group in groups]).order_by("user_id")
         users_url, has_names = f"{base_url()}/Users", "members.display" in query.attributes
         for number, (group_id, user_id, name) in enumerate(
-                rows.values_list("group_id", "user_id", "user__username")[: MAX_MEMBERS + 1].iterator()):
+            rows.values_list("group_id", "user_id", "user__username")[: MAX_MEMBERS + 1].iterator()
+        ):
             if number == MAX_MEMBERS:
-                raise TooManyException(detail=f"the response would have more than {MAX_MEMBERS:,} members: send "
-                                              f"excludedAttributes=members")
+                raise TooManyException(
+                    detail=f"the response would have more than {MAX_MEMBERS:,} members: send "
+                    f"excludedAttributes=members"
+                )
             member = {"value": str(user_id), "$ref": f"{users_url}/{user_id}", "type": "User"}
             members[group_id].append(member | {"display": name} if has_names else member)
-    return [_resource(group) | ({"members": members[group.pk]} if group.pk in members else {}) for group in groups]
+    return [
+        _resource(group) | ({"members": members[group.pk]} if group.pk in members else {}) for group in groups
+    ]
 
 
 def _resource(group: Group) -> dict:
-    resource = {"schemas": [SCHEMA], "id": str(group.pk), "displayName": group.name,
-                "meta": {"resourceType": "Group", "location": f"{base_url()}/Groups/{group.pk}"}}
+    resource = {
+        "schemas": [SCHEMA],
+        "id": str(group.pk),
+        "displayName": group.name,
+        "meta": {"resourceType": "Group", "location": f"{base_url()}/Groups/{group.pk}"},
+    }
     if external_id := external_id_of(group):
         resource["externalId"] = external_id
     return resource

@@ -27,8 +27,15 @@ def manager_extension(user: User) -> dict[str, Any]:
     link = getattr(user, "manager_link", None)
     if link is None or not _is_visible(link.manager):
         return {}
-    return {ENTERPRISE: {_MANAGER: {"value": str(link.manager_id), "$ref": f"{base_url()}/Users/{link.manager_id}",
-                                    "displayName": link.manager.username}}}
+    return {
+        ENTERPRISE: {
+            _MANAGER: {
+                "value": str(link.manager_id),
+                "$ref": f"{base_url()}/Users/{link.manager_id}",
+                "displayName": link.manager.username,
+            }
+        }
+    }
 
 
 def manager_id(resource: UserResource) -> str:
@@ -45,12 +52,20 @@ def has_manager_member(payload: dict) -> bool:
 def keep_manager(resource: UserResource, user: User) -> None:
     """Give the resource the manager that the user has."""
     extension = manager_extension(user)
-    setattr(resource, EnterpriseUser.__name__,
-            EnterpriseUser(manager=Manager.model_validate(extension[ENTERPRISE][_MANAGER])) if extension else None)
+    setattr(
+        resource,
+        EnterpriseUser.__name__,
+        EnterpriseUser(manager=Manager.model_validate(extension[ENTERPRISE][_MANAGER]))
+        if extension
+        else None,
+    )
 
 
 def store_manager(author: Author, user: User, resource: UserResource) -> None:
-    """Set the manager if the resource has a different one than SCIM shows. Raise InvalidValueException if it does not exist."""
+    """Set the manager if the resource has a different one than SCIM shows.
+
+    Raise InvalidValueException if it does not exist.
+    """
     new, extension = manager_id(resource), manager_extension(user)
     if new == (extension[ENTERPRISE][_MANAGER]["value"] if extension else ""):
         return
@@ -62,7 +77,10 @@ def store_manager(author: Author, user: User, resource: UserResource) -> None:
 
 
 def end_management(author: Author, user: User) -> None:
-    """Remove the manager of a user, and remove the user as the manager of others. The name may now belong to another person."""
+    """Remove the manager of a user, and remove the user as the manager of others.
+
+    The name may now belong to another person.
+    """
     links = UserManagerLink.objects.filter(user=user) | UserManagerLink.objects.filter(manager=user)
     for name in links.order_by("pk").values_list("user__username", flat=True):
         set_manager(author=author, name=name, manager="")
@@ -71,7 +89,8 @@ def end_management(author: Author, user: User) -> None:
 def managers_as_objects(payload: dict) -> dict:
     """Replace a manager that is given as an id by an object, in a resource or in a PATCH request.
 
-    Microsoft Entra ID sends the id, or a list with one object, and some clients send the name of the manager, too.
+    Microsoft Entra ID sends the id, or a list with one object, and some clients send the name of the manager,
+    too.
     """
     _correct_member(_extension_of(payload))
     operations = next((value for name, value in payload.items() if name.lower() == "operations"), None)
@@ -115,4 +134,6 @@ def _as_object(value: Any) -> Any:
 def _is_visible(manager: User) -> bool:
     """Return whether SCIM can see the manager, by the same rules as `visible_condition`."""
     provisioned = getattr(manager, "provisioned", None)
-    return not manager.is_service and (manager.is_active or provisioned is None or provisioned.removed_at is None)
+    return not manager.is_service and (
+        manager.is_active or provisioned is None or provisioned.removed_at is None
+    )

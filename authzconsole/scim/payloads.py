@@ -4,7 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest
-from scim2_models import Context, InvalidSyntaxException, InvalidValueException, PatchOp, Resource, TooManyException
+from scim2_models import (
+    Context,
+    InvalidSyntaxException,
+    InvalidValueException,
+    PatchOp,
+    Resource,
+    TooManyException,
+)
 
 from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.request_body import read_json_object
@@ -32,20 +39,29 @@ def read_payload(request: HttpRequest, schema: str) -> dict:
     return payload
 
 
-def patch_of(request: HttpRequest, model: type[PatchOp], *, max_operations: int,
-             prepare: Callable[[dict], dict] | None = None) -> PatchOp:
+def patch_of(
+    request: HttpRequest,
+    model: type[PatchOp],
+    *,
+    max_operations: int,
+    prepare: Callable[[dict], dict] | None = None,
+) -> PatchOp:
     """Return the validated PATCH request. Raise SCIMException or ValidationError.
 
-    prepare: corrects the dialect of a client. This takes half a millisecond for each operation, so call it before the journal
-    is locked.
+    prepare: corrects the dialect of a client. This takes half a millisecond for each operation, so call it
+    before the journal is locked.
     """
     payload = read_payload(request, PATCH_SCHEMA)
-    operations = [operation for item in _values(payload, "operations") if isinstance(item, list) for operation in item]
+    operations = [
+        operation for item in _values(payload, "operations") if isinstance(item, list) for operation in item
+    ]
     paths = [path for operation in operations for path in _paths(operation)]
     if len(paths) > max_operations:
         raise TooManyException(detail=f"a request can have at most {max_operations:,} operations")
     if sum(map(len, paths)) > MAX_PATH_CHARACTERS:
-        raise TooManyException(detail=f"the paths of a request can have at most {MAX_PATH_CHARACTERS:,} characters together")
+        raise TooManyException(
+            detail=f"the paths of a request can have at most {MAX_PATH_CHARACTERS:,} characters together"
+        )
     payload = prepare(payload) if prepare else payload
     return model.model_validate(payload, scim_ctx=Context.RESOURCE_PATCH_REQUEST, scim_policy=POLICY)
 
@@ -56,7 +72,9 @@ def _values(item: Any, name: str) -> list:
 
 
 def _paths(operation: Any) -> list[str]:
-    """Return the path of an operation and the names in its value; a list with an empty string if there are none."""
+    """Return the path of an operation and the names in its value; a list with an empty string if there are
+    none.
+    """
     paths = [path for path in _values(operation, "path") if isinstance(path, str)]
     names = [name for value in _values(operation, "value") if isinstance(value, dict) for name in value]
     return [*paths, *names] or [""]
@@ -66,7 +84,9 @@ def first_emails_first(payload: dict) -> dict:
     """Move the primary email to the start, because the console stores the first one."""
     name = next((name for name in payload if name.lower() == "emails"), "")
     if name and isinstance(payload[name], list):
-        payload[name] = sorted(payload[name], key=lambda email: not (isinstance(email, dict) and email.get("primary") is True))
+        payload[name] = sorted(
+            payload[name], key=lambda email: not (isinstance(email, dict) and email.get("primary") is True)
+        )
     return payload
 
 

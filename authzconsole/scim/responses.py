@@ -1,4 +1,5 @@
-"""SCIM responses: resources with the requested attributes, lists and errors (RFC 7644, 3.4.2.5, 3.9 and 3.12).
+"""SCIM responses: resources with the requested attributes, lists and errors (RFC 7644, 3.4.2.5, 3.9 and
+3.12).
 
 Resources are plain dictionaries, because a group can have 100,000 members.
 """
@@ -24,17 +25,23 @@ PARAMETERS = ("attributes", "excludedAttributes", "filter", "sortBy", "sortOrder
 
 def scim_response(content: object, *, status: int = 200, **headers: str) -> HttpResponse:
     body = b"" if content is None else json.dumps(content)
-    return HttpResponse(body, content_type=CONTENT_TYPE, status=status, headers={"Cache-Control": "no-store", **headers})
+    return HttpResponse(
+        body, content_type=CONTENT_TYPE, status=status, headers={"Cache-Control": "no-store", **headers}
+    )
 
 
-def error_response(status: int, detail: str, scim_type: str = "", headers: Mapping[str, str] | None = None) -> HttpResponse:
+def error_response(
+    status: int, detail: str, scim_type: str = "", headers: Mapping[str, str] | None = None
+) -> HttpResponse:
     error = Error(status=status, detail=detail, scim_type=scim_type or None)
     return scim_response(error.model_dump(), status=status, **(headers or {}))
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The parameters of a request. attributes, excluded: lower-case names of attributes such as `emails.value`."""
+    """The parameters of a request. attributes, excluded: lower-case names of attributes such as
+    `emails.value`.
+    """
 
     attributes: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
@@ -54,8 +61,11 @@ class Query:
         """Return the requested attributes of a resource. `schemas` and `id` are always returned."""
         if not (self.attributes or self.excluded):
             return resource
-        selected = {name: self._part(name, value) for name, value in resource.items()
-                    if name in ALWAYS or name.startswith(URN) or self.includes(name.lower())}
+        selected = {
+            name: self._part(name, value)
+            for name, value in resource.items()
+            if name in ALWAYS or name.startswith(URN) or self.includes(name.lower())
+        }
         for urn in [name for name, value in selected.items() if name.startswith(URN) and not value]:
             del selected[urn]
             selected["schemas"] = [schema for schema in selected["schemas"] if schema != urn]
@@ -66,10 +76,16 @@ class Query:
             return value
         if name.startswith(URN):
             return self.select(value)
-        return self._selection(name.lower(), value) if self.attributes else self._remainder(name.lower(), value)
+        return (
+            self._selection(name.lower(), value) if self.attributes else self._remainder(name.lower(), value)
+        )
 
     def _selection(self, name: str, value: object) -> object:
-        return value if name in self.attributes else _items(value, lambda sub: f"{name}.{sub.lower()}" in self.attributes)
+        return (
+            value
+            if name in self.attributes
+            else _items(value, lambda sub: f"{name}.{sub.lower()}" in self.attributes)
+        )
 
     def _remainder(self, name: str, value: object) -> object:
         return _items(value, lambda sub: f"{name}.{sub.lower()}" not in self.excluded)
@@ -102,15 +118,26 @@ def query_from_values(values: Mapping[str, object], schema: str) -> Query:
     order = values.get("sortOrder", "ascending")
     if order not in ("ascending", "descending"):
         raise InvalidValueException(detail="sortOrder must be ascending or descending")
-    return Query(attributes, excluded, text, str(values.get("sortBy", "")), order == "descending",
-                 max(1, _integer(values, "startIndex", 1)), min(MAX_COUNT, max(0, _integer(values, "count", DEFAULT_COUNT))))
+    return Query(
+        attributes,
+        excluded,
+        text,
+        str(values.get("sortBy", "")),
+        order == "descending",
+        max(1, _integer(values, "startIndex", 1)),
+        min(MAX_COUNT, max(0, _integer(values, "count", DEFAULT_COUNT))),
+    )
 
 
 def _names(value: object, schema: str) -> frozenset[str]:
     if not value:
         return frozenset()
-    texts = [str(name).strip().lower() for name in (value if isinstance(value, list) else str(value).split(","))]
-    names = [name for text in texts for name in (ENTERPRISE_ATTRIBUTES if text == ENTERPRISE.lower() else [text])]
+    texts = [
+        str(name).strip().lower() for name in (value if isinstance(value, list) else str(value).split(","))
+    ]
+    names = [
+        name for text in texts for name in (ENTERPRISE_ATTRIBUTES if text == ENTERPRISE.lower() else [text])
+    ]
     prefixes = f"{schema.lower()}:", f"{ENTERPRISE.lower()}:"
     return frozenset(name.removeprefix(prefixes[0]).removeprefix(prefixes[1]) for name in names)
 
@@ -125,8 +152,15 @@ def _integer(values: Mapping[str, object], name: str, default: int) -> int:
 
 def list_response(resources: Iterable[dict], total: int, query: Query) -> HttpResponse:
     items = [query.select(resource) for resource in resources]
-    return scim_response({"schemas": [LIST_SCHEMA], "totalResults": total, "startIndex": query.start,
-                          "itemsPerPage": len(items), "Resources": items})
+    return scim_response(
+        {
+            "schemas": [LIST_SCHEMA],
+            "totalResults": total,
+            "startIndex": query.start,
+            "itemsPerPage": len(items),
+            "Resources": items,
+        }
+    )
 
 
 def check_schemas(payload: dict, schema: str) -> None:

@@ -32,10 +32,12 @@ def write_transaction() -> Iterator[None]:
 def visible_condition(path: str = "") -> Q:
     """Return the condition that SCIM can see a user. path: the query path to the user.
 
-    Service accounts are hidden. A user that was removed over SCIM is hidden until the user is activated again.
+    Service accounts are hidden. A user that was removed over SCIM is hidden until the user is activated
+    again.
     """
     return Q(**{f"{path}is_service": False}) & (
-        Q(**{f"{path}is_active": True}) | Q(**{f"{path}provisioned__removed_at__isnull": True}))
+        Q(**{f"{path}is_active": True}) | Q(**{f"{path}provisioned__removed_at__isnull": True})
+    )
 
 
 def visible_users() -> QuerySet[User]:
@@ -47,16 +49,21 @@ def visible_groups() -> QuerySet[Group]:
 
 
 def matching_page(rows: QuerySet, model: type, query: Query, columns: ColumnMap) -> tuple[list, int]:
-    """Return the rows of the requested page, and how many rows match the filter. Runs two queries, or one for a page of 0 rows.
+    """Return the rows of the requested page, and how many rows match the filter. Runs two queries, or one for
+    a page of 0 rows.
 
     model: the SCIM model of the resource. Raise InvalidFilterException or InvalidPathException.
     """
     if query.filter:
         rows = rows.filter(filter_condition(model, query.filter, columns))
-    order = [sort_order(model, query.sort_by, columns, is_descending=query.is_descending)] if query.sort_by else []
+    order = (
+        [sort_order(model, query.sort_by, columns, is_descending=query.is_descending)]
+        if query.sort_by
+        else []
+    )
     total = rows.count()
     rows = rows.order_by(*order, "pk")
-    return list(rows[query.start - 1: query.start - 1 + query.count]) if query.count else [], total
+    return list(rows[query.start - 1 : query.start - 1 + query.count]) if query.count else [], total
 
 
 def row_or_404(rows: QuerySet, text: str):
@@ -74,7 +81,10 @@ def external_id_of(row: User | Group) -> str:
 
 
 def store_external_id(author: Author, row: User | Group, external_id: str, *, is_new: bool = False) -> None:
-    """Store the id of a user or group in the identity provider. This writes a journal line unless the row is new."""
+    """Store the id of a user or group in the identity provider.
+
+    This writes a journal line unless the row is new.
+    """
     if external_id == external_id_of(row):
         return
     with administrator_transaction(author, allows_provisioner=True) as head:

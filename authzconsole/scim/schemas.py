@@ -1,8 +1,8 @@
 """The attributes of users and groups that the console stores. `/Schemas` publishes these models.
 
-Attributes that are not listed here are ignored in requests, because identity providers send many that the console has no use for.
-The names of the classes are published too, so `User` is not the model of the database. Other modules import it as `CoreUser`, or
-use `UserResource`.
+Attributes that are not listed here are ignored in requests, because identity providers send many that the
+console has no use for. The names of the classes are published too, so `User` is not the model of the
+database. Other modules import it as `CoreUser`, or use `UserResource`.
 """
 
 from typing import Annotated
@@ -23,10 +23,13 @@ from scim2_models import (
     Uniqueness,
 )
 
-# Microsoft Entra ID deviates from the standard: it removes members by value, and patches `emails[type eq "work"].value` of users
-# without an email
-POLICY = ScimPolicy(unknown=ScimPolicy.Unknown.ignore, remove_value_as_filter=ScimPolicy.RemoveValue.apply,
-                    unmatched_path_filter=ScimPolicy.UnmatchedPathFilter.create)
+# Microsoft Entra ID deviates from the standard: it removes members by value, and patches `emails[type eq
+# "work"].value` of users without an email
+POLICY = ScimPolicy(
+    unknown=ScimPolicy.Unknown.ignore,
+    remove_value_as_filter=ScimPolicy.RemoveValue.apply,
+    unmatched_path_filter=ScimPolicy.UnmatchedPathFilter.create,
+)
 EMAIL_TYPE = "work"
 
 
@@ -46,7 +49,8 @@ class UserGroup(ComplexAttribute):
     """The id of the group."""
 
     ref: Annotated[Reference["Group"] | None, Mutability.read_only] = Field(  # type: ignore[type-arg]
-        None, serialization_alias="$ref", validation_alias="$ref")
+        None, serialization_alias="$ref", validation_alias="$ref"
+    )
     """The URL of the group."""
 
     display: Annotated[str | None, Mutability.read_only, CaseExact.true] = None
@@ -74,7 +78,8 @@ class Manager(ComplexAttribute):
     """The id of the manager."""
 
     ref: Annotated[Reference["User"] | None, CaseExact.true] = Field(  # type: ignore[type-arg]
-        None, serialization_alias="$ref", validation_alias="$ref")
+        None, serialization_alias="$ref", validation_alias="$ref"
+    )
     """The URL of the manager. Only `value` is read in requests."""
 
     display_name: Annotated[str | None, Mutability.read_only, Returned.request, CaseExact.true] = None
@@ -85,7 +90,10 @@ class EnterpriseUser(Extension):
     __schema__ = URN("urn:ietf:params:scim:schemas:extension:enterprise:2.0:User")
 
     manager: Manager | None = None
-    """The manager of the user, who reviews the user's access in reviews with that rule. It gives no access."""
+    """The manager of the user, who reviews the user's access in reviews with that rule.
+
+    It gives no access.
+    """
 
 
 UserResource = User[EnterpriseUser]
@@ -96,7 +104,8 @@ class GroupMember(ComplexAttribute):
     """The id of the user."""
 
     ref: Annotated[Reference["User"] | None, Mutability.immutable] = Field(  # type: ignore[type-arg]
-        None, serialization_alias="$ref", validation_alias="$ref")
+        None, serialization_alias="$ref", validation_alias="$ref"
+    )
     """The URL of the user."""
 
     type: Annotated[str | None, Mutability.immutable] = Field(None, examples=["User"])

@@ -51,9 +51,17 @@ READS: dict[str, dict[str, Function]] = {
 # They read the request before they lock the journal: see authzconsole.scim.rows.write_transaction.
 WRITES: dict[str, dict[str, Function]] = {
     r"Users": {"POST": users.create_user},
-    r"Users/(?P<pk>[^/.]+)": {"PUT": users.replace_user, "PATCH": users.patch_user, "DELETE": users.delete_user},
+    r"Users/(?P<pk>[^/.]+)": {
+        "PUT": users.replace_user,
+        "PATCH": users.patch_user,
+        "DELETE": users.delete_user,
+    },
     r"Groups": {"POST": groups.create_group},
-    r"Groups/(?P<pk>[^/.]+)": {"PUT": groups.replace_group, "PATCH": groups.patch_group, "DELETE": groups.delete_group},
+    r"Groups/(?P<pk>[^/.]+)": {
+        "PUT": groups.replace_group,
+        "PATCH": groups.patch_group,
+        "DELETE": groups.delete_group,
+    },
 }
 
 
@@ -75,12 +83,21 @@ def _answer(request: HttpRequest, path: str, token: ValidToken) -> HttpResponse:
     writes = WRITES.get(pattern, {})
     if function := writes.get(request.method):
         return function(request, _author(request, token), **arguments)
-    raise RequestRefused(405, "this path does not accept the method", Allow=", ".join([*READS[pattern], *writes]))
+    raise RequestRefused(
+        405, "this path does not accept the method", Allow=", ".join([*READS[pattern], *writes])
+    )
 
 
 def _author(request: HttpRequest, token: ValidToken) -> Author:
-    return Author(token.owner_name, request_id=request.id, user_id=token.owner_id, caller_request_id=request.caller_id,
-                  token=token.number, issuer=token.issuer, is_provisioner=True)
+    return Author(
+        token.owner_name,
+        request_id=request.id,
+        user_id=token.owner_id,
+        caller_request_id=request.caller_id,
+        token=token.number,
+        issuer=token.issuer,
+        is_provisioner=True,
+    )
 
 
 def error_of(error: Exception, request: HttpRequest) -> HttpResponse:
@@ -90,7 +107,9 @@ def error_of(error: Exception, request: HttpRequest) -> HttpResponse:
             return error_response(error.status, error.detail, error.scim_type)
         case ValidationError():
             first = Error.from_validation_errors(error)[0]
-            return error_response(first.status or 400, first.detail or "the request is invalid", first.scim_type or "")
+            return error_response(
+                first.status or 400, first.detail or "the request is invalid", first.scim_type or ""
+            )
         case RequestRefused():
             return error_response(error.status, error.message, headers=error.headers)
         case JournalReadOnly():
@@ -102,12 +121,20 @@ def error_of(error: Exception, request: HttpRequest) -> HttpResponse:
         case GrantError():
             return error_response(400, str(error), "invalidValue")
         case _ if is_database_locked(error):
-            return error_response(503, "the database is locked by another change: nothing was changed, repeat the request",
-                                  headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+            return error_response(
+                503,
+                "the database is locked by another change: nothing was changed, repeat the request",
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
         case _ if is_database_unavailable(error):
             logger.error("%s failed: %s", request.path, error)
-            return error_response(503, "the database is not available: repeat the request",
-                                  headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+            return error_response(
+                503,
+                "the database is not available: repeat the request",
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
     logger.error("%s failed", request.path, exc_info=error)
     got_request_exception.send(sender=None, request=request)
-    return error_response(500, f"internal error; the log of the console has the details under the request id {request.id}")
+    return error_response(
+        500, f"internal error; the log of the console has the details under the request id {request.id}"
+    )

@@ -1,4 +1,7 @@
-"""The URLs of SCIM. One view answers all of them, so that no path or method can lack the check of the token."""
+"""The URLs of SCIM.
+
+One view answers all of them, so that no path or method can lack the check of the token.
+"""
 
 from django.urls import re_path
 

@@ -35,7 +35,14 @@ from authzconsole.scim.managers import (
 )
 from authzconsole.scim.payloads import checked_external_id, first_emails_first, patch_of, read_payload
 from authzconsole.scim.responses import ENTERPRISE, Query, list_response, query_of, scim_response
-from authzconsole.scim.rows import external_id_of, matching_page, row_or_404, store_external_id, visible_users, write_transaction
+from authzconsole.scim.rows import (
+    external_id_of,
+    matching_page,
+    row_or_404,
+    store_external_id,
+    visible_users,
+    write_transaction,
+)
 from authzconsole.scim.schemas import EMAIL_TYPE, POLICY, UserResource
 from grants.changes.authority import administrator_transaction
 from grants.errors import PrincipalError
@@ -54,18 +61,31 @@ MAX_OPERATIONS = 100
 _EMAIL = TextColumn("email", is_case_exact=False)
 COLUMNS = ColumnMap(
     columns={
-        ("id", None): IdColumn("pk"), ("user_name", None): TextColumn("username"), ("active", None): BooleanColumn("is_active"),
-        ("external_id", None): TextColumn("provisioned__external_id"), ("emails", "value"): _EMAIL,
+        ("id", None): IdColumn("pk"),
+        ("user_name", None): TextColumn("username"),
+        ("active", None): BooleanColumn("is_active"),
+        ("external_id", None): TextColumn("provisioned__external_id"),
+        ("emails", "value"): _EMAIL,
         ("emails", "type"): ConstantColumn(EMAIL_TYPE, _EMAIL.present()),
         ("emails", "primary"): ConstantColumn(True, _EMAIL.present()),
         ("manager", "value"): IdColumn("manager_link__manager", is_required=False),
         ("manager", "display_name"): TextColumn("manager_link__manager__username"),
         ("meta", "resource_type"): ConstantColumn("User"),
     },
-    related={"groups": RelatedRows(lambda: memberships().filter(in_force_condition(), user=outer_key()),
-                                   {"value": IdColumn("group_id"), "display": TextColumn("group__name")})},
-    sortable={("id", None): "pk", ("user_name", None): "username", ("active", None): "is_active",
-              ("external_id", None): "provisioned__external_id", ("emails", "value"): "email"})
+    related={
+        "groups": RelatedRows(
+            lambda: memberships().filter(in_force_condition(), user=outer_key()),
+            {"value": IdColumn("group_id"), "display": TextColumn("group__name")},
+        )
+    },
+    sortable={
+        ("id", None): "pk",
+        ("user_name", None): "username",
+        ("active", None): "is_active",
+        ("external_id", None): "provisioned__external_id",
+        ("emails", "value"): "email",
+    },
+)
 
 
 def list_users(request: HttpRequest) -> HttpResponse:
@@ -85,7 +105,9 @@ def read_user(request: HttpRequest, pk: str) -> HttpResponse:
 def create_user(request: HttpRequest, author: Author) -> HttpResponse:
     payload = managers_as_objects(first_emails_first(read_payload(request, SCHEMA)))
     payload.setdefault("active", True)
-    resource = UserResource.model_validate(payload, scim_ctx=Context.RESOURCE_CREATION_REQUEST, scim_policy=POLICY)
+    resource = UserResource.model_validate(
+        payload, scim_ctx=Context.RESOURCE_CREATION_REQUEST, scim_policy=POLICY
+    )
     name, email, external_id = resource.user_name or "", _email_of(resource), checked_external_id(resource)
     if fault := name_fault(name):
         raise InvalidValueException(detail=f"userName: {fault}")
@@ -107,7 +129,9 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
 
 
 def _remove_sign_in_methods(author: Author, user: User) -> None:
-    """Remove password, second factors and linked identities, because the name may belong to another person now."""
+    """Remove password, second factors and linked identities, because the name may belong to another person
+    now.
+    """
     User.objects.filter(pk=user.pk).update(password=make_password(None))
     with administrator_transaction(author, allows_provisioner=True) as head:
         remove_all_factors(head, author, user)
@@ -115,40 +139,59 @@ def _remove_sign_in_methods(author: Author, user: User) -> None:
 
 
 def _check_can_return(user: User) -> None:
-    """Raise UniquenessException unless the user was removed over SCIM and has nothing that another person would inherit."""
-    if user.is_service or user.is_active or getattr(user, "provisioned", None) is None or user.provisioned.removed_at is None:
+    """Raise UniquenessException unless the user was removed over SCIM and has nothing that another person
+    would inherit.
+    """
+    if (
+        user.is_service
+        or user.is_active
+        or getattr(user, "provisioned", None) is None
+        or user.provisioned.removed_at is None
+    ):
         raise UniquenessException(detail="a user of this name already exists", attribute="userName")
     if user.role != Role.ORDINARY or user.groups.exists() or UserGrant.objects.filter(user=user).exists():
         raise UniquenessException(
             detail="a removed user of this name still has grants, memberships or a console role, which the new user would "
-                   "inherit: an administrator must revoke them, or activate the user", attribute="userName")
+            "inherit: an administrator must revoke them, or activate the user",
+            attribute="userName",
+        )
     if not _was_deactivated_over_scim(user):
         raise UniquenessException(
             detail="a removed user of this name was deactivated outside SCIM: an administrator must activate the user",
-            attribute="userName")
+            attribute="userName",
+        )
 
 
 def _check_can_activate(user: User) -> None:
     """Raise PrincipalError if only an administrator can activate the user."""
     if user.role != Role.ORDINARY:
-        raise PrincipalError(f"{user} has the console role {user.role}: only an administrator can activate the account")
+        raise PrincipalError(
+            f"{user} has the console role {user.role}: only an administrator can activate the account"
+        )
     if not _was_deactivated_over_scim(user):
-        raise PrincipalError(f"{user} was deactivated outside SCIM: only an administrator can activate the account")
+        raise PrincipalError(
+            f"{user} was deactivated outside SCIM: only an administrator can activate the account"
+        )
 
 
 def _was_deactivated_over_scim(user: User) -> bool:
     """Return whether a provisioning service deactivated the inactive user, or added the user as inactive.
 
-    A token that can also administer does not count, because its lines may be from the REST API. Only the last MAX_LINES_READ
-    lines of the user are read. Runs three queries, and two more for each rename.
+    A token that can also administer does not count, because its lines may be from the REST API. Only the last
+    MAX_LINES_READ lines of the user are read. Runs three queries, and two more for each rename.
     """
-    token = next((token for action, token in _lines_of(user) if action in ("user-add", "user-deactivate")), None)
+    token = next(
+        (token for action, token in _lines_of(user) if action in ("user-add", "user-deactivate")), None
+    )
     scopes = (ApiToken.objects.filter(pk=token).values_list("scopes", flat=True).first() or "").split()
     return TokenScope.PROVISION in scopes and TokenScope.ADMINISTER not in scopes
 
 
 def _lines_of(user: User) -> Iterator[tuple[str, int | None]]:
-    """Yield action and token of the lines of a user, newest first, also those under earlier names. One query for each name."""
+    """Yield action and token of the lines of a user, newest first, also those under earlier names.
+
+    One query for each name.
+    """
     name, end, read = str(user), None, 0
     while name and read < MAX_LINES_READ:
         lines = JournalLine.objects.annotate(place=Abs("revision")).order_by("-place")
@@ -156,19 +199,26 @@ def _lines_of(user: User) -> Iterator[tuple[str, int | None]]:
         rename = lines.filter(action="user-rename", detail=name).values_list("principal", "revision").first()
         start = rename[1] if rename else 0
         # before that line, the name belonged to another user
-        for action, token in lines.filter(principal=name, place__gt=start).values_list("action", "token")[:MAX_LINES_READ - read]:
+        for action, token in lines.filter(principal=name, place__gt=start).values_list("action", "token")[
+            : MAX_LINES_READ - read
+        ]:
             read += 1
             yield action, token
         name, end = rename or ("", None)
 
 
 def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    """Replace the user. Without `active`, an inactive user stays inactive; without `manager`, the user keeps the manager."""
+    """Replace the user.
+
+    Without `active`, an inactive user stays inactive; without `manager`, the user keeps the manager.
+    """
     payload = managers_as_objects(first_emails_first(read_payload(request, SCHEMA)))
     keeps_state = all(name.lower() != "active" for name in payload)
     if keeps_state:
         payload["active"] = True
-    resource = UserResource.model_validate(payload, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST, scim_policy=POLICY)
+    resource = UserResource.model_validate(
+        payload, scim_ctx=Context.RESOURCE_REPLACEMENT_REQUEST, scim_policy=POLICY
+    )
     with write_transaction():
         user = row_or_404(_users(), pk)
         if keeps_state:
@@ -181,7 +231,9 @@ def replace_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
 
 
 def patch_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
-    patch = patch_of(request, PatchOp[UserResource], max_operations=MAX_OPERATIONS, prepare=managers_as_objects)
+    patch = patch_of(
+        request, PatchOp[UserResource], max_operations=MAX_OPERATIONS, prepare=managers_as_objects
+    )
     user = row_or_404(_users(), pk)
     resource = _apply_patch(user, patch)
     with write_transaction():
@@ -231,7 +283,9 @@ def _change_user(author: Author, user: User, resource: UserResource) -> None:
 
 
 def _check_not_break_glass(user: User) -> None:
-    """Raise PrincipalError for a break-glass account, which must work if the provisioning service fails or is taken over."""
+    """Raise PrincipalError for a break-glass account, which must work if the provisioning service fails or is
+    taken over.
+    """
     if user.username in settings.BREAK_GLASS_ACCOUNTS:
         raise PrincipalError(f"{user} is a break-glass account: only an administrator can change it")
 
@@ -265,9 +319,15 @@ def _resources(users: list[User], query: Query) -> Iterable[dict]:
     """Yield the resources of users. Runs one query, for the groups of all users."""
     groups = defaultdict(list)
     if users and query.includes("groups"):
-        rows = memberships().filter(in_force_condition(), user__pk__among=[user.pk for user in users]).order_by("group_id")
+        rows = (
+            memberships()
+            .filter(in_force_condition(), user__pk__among=[user.pk for user in users])
+            .order_by("group_id")
+        )
         for user_id, group_id, name in rows.values_list("user_id", "group_id", "group__name"):
-            groups[user_id].append({"value": str(group_id), "$ref": f"{base_url()}/Groups/{group_id}", "display": name})
+            groups[user_id].append(
+                {"value": str(group_id), "$ref": f"{base_url()}/Groups/{group_id}", "display": name}
+            )
     for user in users:
         resource = _resource(user)
         if "emails.primary" not in query.attributes:
@@ -279,8 +339,13 @@ def _resources(users: list[User], query: Query) -> Iterable[dict]:
 
 
 def _resource(user: User) -> dict:
-    resource = {"schemas": [SCHEMA], "id": str(user.pk), "userName": user.username, "active": user.is_active,
-                "meta": {"resourceType": "User", "location": f"{base_url()}/Users/{user.pk}"}}
+    resource = {
+        "schemas": [SCHEMA],
+        "id": str(user.pk),
+        "userName": user.username,
+        "active": user.is_active,
+        "meta": {"resourceType": "User", "location": f"{base_url()}/Users/{user.pk}"},
+    }
     if external_id := external_id_of(user):
         resource["externalId"] = external_id
     if user.email:

@@ -1,6 +1,7 @@
 """The view of all paths below /scim/v2. It authenticates the caller before it reads the path and the method.
 
-This module works without the packages of the extra `scim`: provisioning is then off, and every path is answered with 404.
+This module works without the packages of the extra `scim`: provisioning is then off, and every path is
+answered with 404.
 """
 
 import json
@@ -26,11 +27,17 @@ def is_installed() -> bool:
 @login_not_required
 def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     if not settings.SCIM_ENABLED or not is_installed():
-        return _refuse(RequestRefused(404, "provisioning over SCIM is off: set SCIM_ENABLED and install the extra `scim`"))
+        return _refuse(
+            RequestRefused(
+                404, "provisioning over SCIM is off: set SCIM_ENABLED and install the extra `scim`"
+            )
+        )
     try:
         # a session is never enough, so there is no CSRF check
         if "Authorization" not in request.headers:
-            raise RequestRefused(401, "send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+            raise RequestRefused(
+                401, "send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM
+            )
         token = authenticate_token(request, TokenScope.PROVISION)
     except RequestRefused as refusal:
         return _refuse(refusal)
@@ -41,5 +48,9 @@ def scim(request: HttpRequest, path: str = "") -> HttpResponse:
 
 def _refuse(refusal: RequestRefused) -> HttpResponse:
     content = {"schemas": [ERROR_SCHEMA], "status": str(refusal.status), "detail": refusal.message}
-    return HttpResponse(json.dumps(content), content_type="application/scim+json", status=refusal.status,
-                        headers={"Cache-Control": "no-store", **refusal.headers})
+    return HttpResponse(
+        json.dumps(content),
+        content_type="application/scim+json",
+        status=refusal.status,
+        headers={"Cache-Control": "no-store", **refusal.headers},
+    )

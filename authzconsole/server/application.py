@@ -1,4 +1,6 @@
-"""The ASGI application that receives the body of a request, runs the WSGI application in a thread, and sends the response."""
+"""The ASGI application that receives the body of a request, runs the WSGI application in a thread, and sends
+the response.
+"""
 
 import asyncio
 import logging
@@ -10,7 +12,13 @@ from pathlib import Path
 from typing import TypeVar
 
 from authzconsole.common.refusal import RequestRefused
-from authzconsole.server.bodies import AnonymousBodyRefused, BodyReceiver, BodyRefused, ClientDisconnected, discard_body
+from authzconsole.server.bodies import (
+    AnonymousBodyRefused,
+    BodyReceiver,
+    BodyRefused,
+    ClientDisconnected,
+    discard_body,
+)
 from authzconsole.server.callers import is_identified, read_revision
 from authzconsole.server.environ import TrustedProxies, body_length, build_environ
 from authzconsole.server.limits import MAX_BACKLOG_BYTES, MAX_STREAMS, THREADS, BodyLimits
@@ -42,7 +50,9 @@ class ConsoleServer:
         self._bodies, self._pool = BodyReceiver(limits, folder), ThreadPool(THREADS, MAX_STREAMS)
         self._journal = JournalWatch(self._current_revision)
 
-    async def __call__(self, scope: dict, receive: Callable[[], Awaitable[dict]], send: Callable[[dict], Awaitable]) -> None:
+    async def __call__(
+        self, scope: dict, receive: Callable[[], Awaitable[dict]], send: Callable[[dict], Awaitable]
+    ) -> None:
         if scope["type"] != "http":
             return
         environ = build_environ(scope, self._proxies)
@@ -54,7 +64,9 @@ class ConsoleServer:
             except ClientDisconnected:
                 # without a response, granian would send 500 for a malformed body
                 headers = [("Content-Type", "text/plain"), ("Connection", "close")]
-                return await _send_response(Response(400, headers, b"the request body is malformed or incomplete\n"), scope, send)
+                return await _send_response(
+                    Response(400, headers, b"the request body is malformed or incomplete\n"), scope, send
+                )
             except AnonymousBodyRefused as refusal:
                 is_read = False
                 if not environ["PATH_INFO"].startswith(API_PATHS):
@@ -72,8 +84,11 @@ class ConsoleServer:
     async def _receive_body(self, environ: dict, receive, length: int) -> None:
         address = environ["REMOTE_ADDR"]
         body = await self._bodies.receive_body(
-            receive, length, address="" if self._proxies.contains(address) else address,
-            is_identified=partial(self._run_in_thread, partial(is_identified, environ)))
+            receive,
+            length,
+            address="" if self._proxies.contains(address) else address,
+            is_identified=partial(self._run_in_thread, partial(is_identified, environ)),
+        )
         environ["CONTENT_LENGTH"] = str(body.seek(0, os.SEEK_END))
         body.seek(0)
         environ["wsgi.input"] = body
@@ -95,7 +110,10 @@ class ConsoleServer:
         return await result
 
     async def _final_response(self, environ: dict) -> Response:
-        """Return the response. If the application wants to wait for a journal line, run the request again when there is one."""
+        """Return the response.
+
+        If the application wants to wait for a journal line, run the request again when there is one.
+        """
         loop, deadline = asyncio.get_running_loop(), None
         while True:
             response = await self._response(environ | {CAN_WAIT: True, "wsgi.input": environ["wsgi.input"]})
@@ -113,7 +131,10 @@ class ConsoleServer:
         return await self._run_in_thread(read_revision)
 
     async def _response(self, environ: dict) -> Response:
-        """Run the WSGI application and return its response. A long response is returned before its content is complete."""
+        """Run the WSGI application and return its response.
+
+        A long response is returned before its content is complete.
+        """
         loop = asyncio.get_running_loop()
         result: asyncio.Future[Response] = loop.create_future()
 
@@ -122,8 +143,13 @@ class ConsoleServer:
 
         def run() -> None:
             try:
-                run_application(self._application, environ, pool=self._pool, deliver=deliver,
-                                new_stream=lambda: ResponseStream(loop, self._folder, MAX_BACKLOG_BYTES))
+                run_application(
+                    self._application,
+                    environ,
+                    pool=self._pool,
+                    deliver=deliver,
+                    new_stream=lambda: ResponseStream(loop, self._folder, MAX_BACKLOG_BYTES),
+                )
             except Exception:
                 logger.exception("%s failed in the server", environ["PATH_INFO"])
                 # ignored if the response has started
@@ -152,9 +178,12 @@ async def _discard_body(scope: dict, receive) -> None:
 
 
 async def _send_response(response: Response, scope: dict, send) -> None:
-    headers = [(name.encode("latin-1"), str(value).encode("latin-1")) for name, value in response.headers
-               # Django sets it to 0, but it would have to be that of the omitted content (RFC 9110, section 8.6)
-               if response.status != 304 or name != "Content-Length"]
+    headers = [
+        (name.encode("latin-1"), str(value).encode("latin-1"))
+        for name, value in response.headers
+        # Django sets it to 0, but it would have to be that of the omitted content (RFC 9110, section 8.6)
+        if response.status != 304 or name != "Content-Length"
+    ]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
     if response.descriptor is not None:
         await send({"type": "http.response.pathsend", "path": f"/proc/self/fd/{response.descriptor}"})

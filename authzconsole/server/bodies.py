@@ -43,12 +43,19 @@ class BodyReceiver:
         self._limits, self._folder = limits, folder
         self._by_address, self._unfinished, self._large = Counter[str](), 0, 0
 
-    async def receive_body(self, receive: Callable[[], Awaitable[dict]], length: int, *, address: str,
-                           is_identified: Callable[[], Awaitable[bool]]) -> IO[bytes]:
+    async def receive_body(
+        self,
+        receive: Callable[[], Awaitable[dict]],
+        length: int,
+        *,
+        address: str,
+        is_identified: Callable[[], Awaitable[bool]],
+    ) -> IO[bytes]:
         """Return the complete body as a file at its start. Raise BodyRefused or ClientDisconnected.
 
-        address: the client address that is counted, empty for a proxy. is_identified: whether the caller has valid credentials;
-        it is only called for a body above MEMORY_BYTES, before any of it is stored on disk.
+        address: the client address that is counted, empty for a proxy. is_identified: whether the caller has
+        valid credentials; it is only called for a body above MEMORY_BYTES, before any of it is stored on
+        disk.
         """
         if length > MEMORY_BYTES:
             await self._check_large(length, is_identified)
@@ -104,9 +111,13 @@ class BodyReceiver:
     @contextlib.contextmanager
     def _count_body(self, address: str) -> Iterator[None]:
         if address and self._by_address[address] >= self._limits.max_per_address:
-            raise BodyRefused(429, "too many unfinished requests came from your address", is_retry_useful=True)
+            raise BodyRefused(
+                429, "too many unfinished requests came from your address", is_retry_useful=True
+            )
         if self._unfinished >= self._limits.max_unfinished:
-            raise BodyRefused(503, "the console receives too many requests at the moment", is_retry_useful=True)
+            raise BodyRefused(
+                503, "the console receives too many requests at the moment", is_retry_useful=True
+            )
         self._unfinished += 1
         self._by_address[address] += 1
         try:
@@ -120,7 +131,9 @@ class BodyReceiver:
     @contextlib.contextmanager
     def _count_large_body(self) -> Iterator[None]:
         if self._large >= self._limits.max_large:
-            raise BodyRefused(503, "the console receives too many large requests at the moment", is_retry_useful=True)
+            raise BodyRefused(
+                503, "the console receives too many large requests at the moment", is_retry_useful=True
+            )
         self._large += 1
         try:
             yield
@@ -129,7 +142,8 @@ class BodyReceiver:
 
 
 async def discard_body(receive: Callable[[], Awaitable[dict]]) -> None:
-    """Receive and drop the rest of a refused body, so that the client reads the response instead of a connection reset.
+    """Receive and drop the rest of a refused body, so that the client reads the response instead of a
+    connection reset.
 
     End after LINGER_SECONDS, or LINGER_IDLE_SECONDS without data.
     """

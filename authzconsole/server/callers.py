@@ -1,4 +1,6 @@
-"""Read from the database what the server needs: whether a request has valid credentials, and the newest journal revision."""
+"""Read from the database what the server needs: whether a request has valid credentials, and the newest
+journal revision.
+"""
 
 from django.contrib.auth import get_user
 from django.contrib.sessions.middleware import SessionMiddleware
@@ -11,7 +13,10 @@ from grants.journal import current_revision
 
 
 def is_identified(environ: dict) -> bool:
-    """Return whether the request has a valid token or session. The application checks again what the caller may do."""
+    """Return whether the request has a valid token or session.
+
+    The application checks again what the caller may do.
+    """
     close_old_connections()
     try:
         if authorization := environ.get("HTTP_AUTHORIZATION", ""):

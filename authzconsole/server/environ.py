@@ -15,8 +15,14 @@ _FORWARDED = frozenset({"HTTP_FORWARDED", "HTTP_X_REAL_IP"})
 # the server has removed the chunk framing and answered the expectation
 _HOP_BY_HOP = frozenset({"HTTP_TRANSFER_ENCODING", "HTTP_EXPECT"})
 _CONSTANTS = {
-    "GATEWAY_INTERFACE": "CGI/1.1", "SCRIPT_NAME": "", "SERVER_SOFTWARE": "granian", "wsgi.errors": sys.stderr,
-    "wsgi.input_terminated": True, "wsgi.multiprocess": True, "wsgi.multithread": True, "wsgi.run_once": False,
+    "GATEWAY_INTERFACE": "CGI/1.1",
+    "SCRIPT_NAME": "",
+    "SERVER_SOFTWARE": "granian",
+    "wsgi.errors": sys.stderr,
+    "wsgi.input_terminated": True,
+    "wsgi.multiprocess": True,
+    "wsgi.multithread": True,
+    "wsgi.run_once": False,
     "wsgi.version": (1, 0),
 }
 
@@ -40,8 +46,8 @@ class TrustedProxies:
 def build_environ(scope: dict, proxies: TrustedProxies) -> dict:
     """Return the environ of a request with an empty body.
 
-    Headers with `_` in their name are dropped, because they would overwrite those with `-`. X-Forwarded-* and related headers
-    are dropped unless a trusted proxy sent them.
+    Headers with `_` in their name are dropped, because they would overwrite those with `-`. X-Forwarded-* and
+    related headers are dropped unless a trusted proxy sent them.
     """
     client, server, raw_path = scope["client"], scope["server"], scope["raw_path"]
     is_from_proxy = proxies.contains(client[0])
@@ -82,7 +88,9 @@ def body_length(scope: dict, environ: dict) -> int:
 
 @lru_cache(1_000)
 def _environ_name(raw_name: bytes) -> tuple[str, bool]:
-    """Return the name of a header in the environ, empty if it is dropped, and whether only proxies may send it."""
+    """Return the name of a header in the environ, empty if it is dropped, and whether only proxies may send
+    it.
+    """
     if b"_" in raw_name:
         return "", False
     name = raw_name.decode("latin-1").upper().replace("-", "_")

@@ -42,8 +42,8 @@ class FileBody:
 class Response:
     """The status and headers of a response, and one of three kinds of content.
 
-    body: the whole content. descriptor: an open file with the content; the receiver closes it. stream: content that is still
-    generated.
+    body: the whole content. descriptor: an open file with the content; the receiver closes it. stream:
+    content that is still generated.
     """
 
     status: int
@@ -53,9 +53,17 @@ class Response:
     stream: ResponseStream | None = None
 
 
-def run_application(application: Callable, environ: dict, *, pool: ThreadPool, deliver: Callable[[Response], None],
-                    new_stream: Callable[[], ResponseStream]) -> None:
-    """Call the application in a thread and deliver its response, at the latest when DIRECT_RESPONSE_BYTES are generated."""
+def run_application(
+    application: Callable,
+    environ: dict,
+    *,
+    pool: ThreadPool,
+    deliver: Callable[[Response], None],
+    new_stream: Callable[[], ResponseStream],
+) -> None:
+    """Call the application in a thread and deliver its response, at the latest when DIRECT_RESPONSE_BYTES are
+    generated.
+    """
     started: list[tuple[int, Headers]] = []
 
     def start_response(status: str, headers: Headers, exc_info: object = None) -> None:
@@ -73,8 +81,16 @@ def run_application(application: Callable, environ: dict, *, pool: ThreadPool, d
         environ["wsgi.input"].close()
 
 
-def _deliver_content(content: Iterable[bytes], environ: dict, status: int, headers: Headers, *, pool: ThreadPool,
-                     deliver: Callable[[Response], None], new_stream: Callable[[], ResponseStream]) -> None:
+def _deliver_content(
+    content: Iterable[bytes],
+    environ: dict,
+    status: int,
+    headers: Headers,
+    *,
+    pool: ThreadPool,
+    deliver: Callable[[Response], None],
+    new_stream: Callable[[], ResponseStream],
+) -> None:
     if environ["REQUEST_METHOD"] == "HEAD":
         return deliver(Response(status, headers))
     if isinstance(content, FileBody) and (descriptor := content.whole_file_descriptor()) is not None:

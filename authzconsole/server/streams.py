@@ -1,8 +1,9 @@
 """Send responses that are too long for the memory, at the speed of the client, without occupying a thread.
 
-A thread generates the response into a temporary file, and the event loop copies the file into a pipe as fast as the client reads.
-granian sends the other end of the pipe like a file, and reads from it only when the client accepts more data. (The messages of
-ASGI would collect in the memory, because granian queues them without a limit.)
+A thread generates the response into a temporary file, and the event loop copies the file into a pipe as fast
+as the client reads. granian sends the other end of the pipe like a file, and reads from it only when the
+client accepts more data. (The messages of ASGI would collect in the memory, because granian queues them
+without a limit.)
 """
 
 import asyncio
@@ -116,7 +117,8 @@ class ResponseStream:
                 view = view[sent:]
                 self._room.set()
         if self._reader >= 0 and self._sent > PIPE_BYTES:
-            # some data was read, so granian has opened the pipe; without this second reader, a disconnection breaks the pipe
+            # some data was read, so granian has opened the pipe; without this second reader, a disconnection
+            # breaks the pipe
             os.close(self._reader)
             self._reader = -1
 
@@ -139,14 +141,20 @@ class ResponseStream:
 
 
 def abort_connection(client: tuple[str, str]) -> None:
-    """Shut down the connection of this process to the client, because ASGI has no message for an incomplete response."""
+    """Shut down the connection of this process to the client, because ASGI has no message for an incomplete
+    response.
+    """
     for name in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
             with socket.socket(fileno=os.dup(int(name))) as duplicate:
                 # for other families, the name of the peer is a string
-                peer = duplicate.getpeername() if duplicate.family in (socket.AF_INET, socket.AF_INET6) else ("", "")
+                peer = (
+                    duplicate.getpeername()
+                    if duplicate.family in (socket.AF_INET, socket.AF_INET6)
+                    else ("", "")
+                )
                 if (peer[0], str(peer[1])) == tuple(client):
                     duplicate.shutdown(socket.SHUT_RDWR)
                     return

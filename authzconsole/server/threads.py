@@ -30,7 +30,10 @@ class ThreadPool:
         self._jobs.put(job)
 
     def start_stream(self) -> None:
-        """Let another thread take the next job, because the job of this thread takes long. Raise TooManyStreams at the limit."""
+        """Let another thread take the next job, because the job of this thread takes long.
+
+        Raise TooManyStreams at the limit.
+        """
         with self._lock:
             if self._streams >= self._max_streams:
                 raise TooManyStreams

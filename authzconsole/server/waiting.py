@@ -1,7 +1,8 @@
 """Let requests wait for new journal lines without occupying a thread (long polling).
 
-The application answers at once. If its answer has the header WAIT_HEADER, the server keeps the answer, waits in the event loop
-and runs the request again when there is a newer line. One query per POLL_SECONDS serves all waiting requests of this process.
+The application answers at once. If its answer has the header WAIT_HEADER, the server keeps the answer, waits
+in the event loop and runs the request again when there is a newer line. One query per POLL_SECONDS serves all
+waiting requests of this process.
 """
 
 import asyncio
@@ -24,7 +25,10 @@ class JournalWatch:
         self._poller: asyncio.Task | None = None
 
     async def wait(self, revision: int, seconds: float) -> bool:
-        """Wait for a newer revision. Return False after this time, or at once if MAX_WAITING requests wait already."""
+        """Wait for a newer revision.
+
+        Return False after this time, or at once if MAX_WAITING requests wait already.
+        """
         if len(self._waiting) >= MAX_WAITING:
             return False
         future = asyncio.get_running_loop().create_future()
@@ -50,7 +54,10 @@ class JournalWatch:
 
 
 def take_wait(response: Response) -> tuple[int, float] | None:
-    """Remove WAIT_HEADER from a response. Return the known revision and the seconds to wait; None without the header."""
+    """Remove WAIT_HEADER from a response.
+
+    Return the known revision and the seconds to wait; None without the header.
+    """
     value = next((value for name, value in response.headers if name == WAIT_HEADER), None)
     if value is None:
         return None

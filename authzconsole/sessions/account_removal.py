@@ -1,7 +1,8 @@
-"""Check renames and removals of users and groups against sign-in, provisioning and the directory, and remove tokens.
+"""Check renames and removals of users and groups against sign-in, provisioning and the directory, and remove
+tokens.
 
-Other systems know some principals by name: break-glass accounts and mapped groups are named in the settings, and the directory
-and provisioning services compare names. Such principals keep their names.
+Other systems know some principals by name: break-glass accounts and mapped groups are named in the settings,
+and the directory and provisioning services compare names. Such principals keep their names.
 """
 
 from allauth.mfa.models import Authenticator
@@ -42,7 +43,9 @@ def remove_account_data(user: User) -> list[Change]:
     changes = [Change("token-remove", principal=name, detail=str(token)) for token in tokens]
     if titles := sorted(map(factor_title, factors)):
         changes.append(Change("factor-reset", principal=name, detail=", ".join(titles)))
-    changes += [Change("identity-unlink", principal=name, detail=link_detail(link)) for link in links.order_by("pk")]
+    changes += [
+        Change("identity-unlink", principal=name, detail=link_detail(link)) for link in links.order_by("pk")
+    ]
     ApiToken.objects.filter(owner=user).delete()
     factors.delete()
     links.delete()

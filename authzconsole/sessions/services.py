@@ -19,7 +19,9 @@ from grants.roles.capabilities import Capability
 
 def active_sessions(user: User) -> QuerySet[AccountSession]:
     """Return the sessions of the account that have not expired, the last used first."""
-    return AccountSession.objects.filter(account=user, expire_date__gt=timezone.now()).order_by("-last_used_at", "session_key")
+    return AccountSession.objects.filter(account=user, expire_date__gt=timezone.now()).order_by(
+        "-last_used_at", "session_key"
+    )
 
 
 def session_id(session_key: str) -> str:
@@ -33,7 +35,11 @@ def end_own_sessions(user: User, *, current_key: str, only_id: str = "") -> int:
     Like a sign-out, this leaves no journal line.
     """
     rows = AccountSession.objects.filter(account=user)
-    keys = [key for key in rows.values_list("pk", flat=True) if (session_id(key) == only_id if only_id else key != current_key)]
+    keys = [
+        key
+        for key in rows.values_list("pk", flat=True)
+        if (session_id(key) == only_id if only_id else key != current_key)
+    ]
     return rows.filter(pk__in=keys).delete()[0]
 
 
@@ -43,12 +49,16 @@ def provider_name_digest(provider_id: str, name: str) -> str:
 
 
 def end_provider_sessions(digest: str, is_named: Callable[[dict], bool]) -> dict[str, int]:
-    """End the sessions with this `provider_name_digest` that the provider named. Return their numbers by account.
+    """End the sessions with this `provider_name_digest` that the provider named. Return their numbers by
+    account.
 
     is_named: takes the data of a session. Like a sign-out, this leaves no journal line.
     """
-    rows = [row for row in AccountSession.objects.filter(provider_name=digest).select_related("account")
-            if is_named(SessionStore().decode(row.session_data))]
+    rows = [
+        row
+        for row in AccountSession.objects.filter(provider_name=digest).select_related("account")
+        if is_named(SessionStore().decode(row.session_data))
+    ]
     AccountSession.objects.filter(pk__in=[row.pk for row in rows]).delete()
     return dict(Counter(row.account.username for row in rows if row.account))
 
@@ -73,7 +83,11 @@ def end_access(user_ids: Sequence[int], with_tokens: bool) -> list[Change]:
     """
     changes = []
     if with_tokens:
-        tokens = ApiToken.objects.filter(owner__in=user_ids, revoked_at=None).select_related("owner").order_by("pk")
+        tokens = (
+            ApiToken.objects.filter(owner__in=user_ids, revoked_at=None)
+            .select_related("owner")
+            .order_by("pk")
+        )
         changes = [Change("token-revoke", principal=str(token.owner), detail=str(token)) for token in tokens]
         ApiToken.objects.filter(owner__in=user_ids, revoked_at=None).update(revoked_at=timezone.now())
     ended: dict[str, int] = {}
@@ -85,10 +99,19 @@ def end_access(user_ids: Sequence[int], with_tokens: bool) -> list[Change]:
 
 
 def count_access(names: Collection[str]) -> AccessCounts:
-    """Return how many valid sessions and tokens `end_access` would end. names: of the users. Runs two queries."""
-    sessions = AccountSession.objects.filter(account__username__among=list(names), expire_date__gt=timezone.now())
-    return AccessCounts(sessions.count(), ApiToken.objects.active().filter(owner__username__among=list(names)).count())
+    """Return how many valid sessions and tokens `end_access` would end. names: of the users.
+
+    Runs two queries.
+    """
+    sessions = AccountSession.objects.filter(
+        account__username__among=list(names), expire_date__gt=timezone.now()
+    )
+    return AccessCounts(
+        sessions.count(), ApiToken.objects.active().filter(owner__username__among=list(names)).count()
+    )
 
 
 def _sessions_ended_change(name: str, count: int) -> Change:
-    return Change("sessions-end", principal=f"user:{name}", detail=f"{count} session{'' if count == 1 else 's'}")
+    return Change(
+        "sessions-end", principal=f"user:{name}", detail=f"{count} session{'' if count == 1 else 's'}"
+    )

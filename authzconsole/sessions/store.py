@@ -2,7 +2,8 @@
 
 INVARIANT: loading a session takes one query. The time of the last use is written at most once a minute.
 
-Requests that an open page repeats automatically do not count as use, so an abandoned page does not keep the session alive.
+Requests that an open page repeats automatically do not count as use, so an abandoned page does not keep the
+session alive.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -29,12 +30,20 @@ POLLING_SECTIONS = ("run", "attention", "effect", "evidence", "permissions", "re
 
 
 def record_sign_in(sender, request: HttpRequest | None, user, **kwargs) -> None:
-    """Receive `user_logged_in`: store when and where the session started. Also delete some expired sessions."""
+    """Receive `user_logged_in`: store when and where the session started.
+
+    Also delete some expired sessions.
+    """
     if request is None:
         return
-    agent = "".join(character for character in request.headers.get("User-Agent", "") if character.isprintable())
-    request.session[SIGN_IN_KEY] = {"at": timezone.now().timestamp(), "address": client_address(request),
-                                    "agent": agent[:MAX_USER_AGENT_CHARACTERS]}
+    agent = "".join(
+        character for character in request.headers.get("User-Agent", "") if character.isprintable()
+    )
+    request.session[SIGN_IN_KEY] = {
+        "at": timezone.now().timestamp(),
+        "address": client_address(request),
+        "agent": agent[:MAX_USER_AGENT_CHARACTERS],
+    }
     delete_expired_sessions(MAX_EXPIRED_DELETED)
 
 
@@ -56,10 +65,16 @@ class SessionStore(db.SessionStore):
         now, sign_in = timezone.now(), data.get(SIGN_IN_KEY, {})
         signed_in_at = datetime.fromtimestamp(sign_in["at"], UTC) if sign_in else now
         return AccountSession(
-            session_key=self._get_or_create_session_key(), session_data=self.encode(data), last_used_at=now,
-            expire_date=_end(signed_in_at, last_used_at=now), account_id=data.get(SESSION_KEY), created_at=signed_in_at,
-            address=sign_in.get("address", ""), user_agent=sign_in.get("agent", ""),
-            provider_name=data.get(PROVIDER_NAME_KEY, ""))
+            session_key=self._get_or_create_session_key(),
+            session_data=self.encode(data),
+            last_used_at=now,
+            expire_date=_end(signed_in_at, last_used_at=now),
+            account_id=data.get(SESSION_KEY),
+            created_at=signed_in_at,
+            address=sign_in.get("address", ""),
+            user_agent=sign_in.get("agent", ""),
+            provider_name=data.get(PROVIDER_NAME_KEY, ""),
+        )
 
     def _get_session_from_db(self) -> AccountSession | None:
         row = super()._get_session_from_db()
@@ -69,17 +84,25 @@ class SessionStore(db.SessionStore):
             self._session_key = None
             return None
         if now - row.last_used_at >= USE_RESOLUTION and not _is_polling(current_request()):
-            update_without_waiting(AccountSession.objects.filter(pk=row.pk), last_used_at=now,
-                                   expire_date=_end(row.created_at, last_used_at=now))
+            update_without_waiting(
+                AccountSession.objects.filter(pk=row.pk),
+                last_used_at=now,
+                expire_date=_end(row.created_at, last_used_at=now),
+            )
         return row
 
 
 def _is_polling(request: HttpRequest | None) -> bool:
-    """Return whether a section reloads itself at intervals. Links and forms inside the section are other triggers."""
+    """Return whether a section reloads itself at intervals.
+
+    Links and forms inside the section are other triggers.
+    """
     trigger = request.headers.get("HX-Trigger") if request is not None and request.method == "GET" else None
     return trigger in POLLING_SECTIONS and trigger == request.headers.get("HX-Target")
 
 
 def _end(created_at: datetime, *, last_used_at: datetime) -> datetime:
-    return min(last_used_at + timedelta(seconds=settings.SESSION_IDLE_SECONDS),
-               created_at + timedelta(seconds=settings.SESSION_ABSOLUTE_SECONDS))
+    return min(
+        last_used_at + timedelta(seconds=settings.SESSION_IDLE_SECONDS),
+        created_at + timedelta(seconds=settings.SESSION_ABSOLUTE_SECONDS),
+    )

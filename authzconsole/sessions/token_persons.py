@@ -18,12 +18,23 @@ def token_creators(token: int) -> set[int]:
 
 
 def service_accounts_of(accounts: Collection[int]) -> set[int]:
-    """Return the service accounts with an active token that one of these accounts created. Runs at most three queries."""
-    rows = ApiToken.objects.active().filter(owner__is_service=True).order_by().values_list("owner_id", "issued_by")
+    """Return the service accounts with an active token that one of these accounts created.
+
+    Runs at most three queries.
+    """
+    rows = (
+        ApiToken.objects.active()
+        .filter(owner__is_service=True)
+        .order_by()
+        .values_list("owner_id", "issued_by")
+    )
     tokens = list(rows.distinct())
     if not tokens:
         return set()
-    own_names, possible_names = set(User.objects.filter(pk__in=accounts).values_list("username", flat=True)), _possible_names()
+    own_names, possible_names = (
+        set(User.objects.filter(pk__in=accounts).values_list("username", flat=True)),
+        _possible_names(),
+    )
     return {owner for owner, issuer in tokens if not own_names.isdisjoint(possible_names(issuer))}
 
 

@@ -7,8 +7,12 @@ LOCAL_BACKEND = "django.contrib.auth.backends.ModelBackend"
 AUTHENTICATION_BACKENDS = [LOCAL_BACKEND]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}", "OPTIONS": options}
-    for name, options in (("UserAttributeSimilarityValidator", {}), ("MinimumLengthValidator", {"min_length": 12}),
-                          ("CommonPasswordValidator", {}), ("NumericPasswordValidator", {}))
+    for name, options in (
+        ("UserAttributeSimilarityValidator", {}),
+        ("MinimumLengthValidator", {"min_length": 12}),
+        ("CommonPasswordValidator", {}),
+        ("NumericPasswordValidator", {}),
+    )
 ]
 # a password that an administrator or `bootstrap` set must be changed within this time
 FIRST_PASSWORD_HOURS = env.int("FIRST_PASSWORD_HOURS", default=72)
@@ -28,7 +32,10 @@ SESSION_EXPIRE_AT_BROWSER_CLOSE = True
 # counts from the creation of a token; older tokens are refused
 TOKEN_MAX_DAYS = env.int("TOKEN_MAX_DAYS", default=365)
 
-# sensitive changes need an authentication that is not older; see authzconsole/web/accounts/reauthentication.py
+# sensitive changes need an authentication that is not older; see
+# authzconsole/web/accounts/reauthentication.py
 REAUTHENTICATION_SECONDS = env.int("REAUTHENTICATION_SECONDS", default=900)
-REAUTHENTICATION_METHODS = ["authzconsole.web.accounts.reauthentication.PasswordMethod",
-                            "authzconsole.web.accounts.providers.session.ProviderMethod"]
+REAUTHENTICATION_METHODS = [
+    "authzconsole.web.accounts.reauthentication.PasswordMethod",
+    "authzconsole.web.accounts.providers.session.ProviderMethod",
+]

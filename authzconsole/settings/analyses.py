@@ -8,7 +8,9 @@ from .environment import STATE_DIR, env
 
 
 def _spark_conf() -> dict[str, str]:
-    """Return further Spark settings by name, read from a JSON object; booleans and numbers are written as Spark expects them."""
+    """Return further Spark settings by name, read from a JSON object; booleans and numbers are written as
+    Spark expects them.
+    """
     text = env.str("SPARK_CONF", default="") or "{}"
     example = """SPARK_CONF='{"spark.executor.memory": "4g"}'"""
     try:
@@ -17,15 +19,22 @@ def _spark_conf() -> dict[str, str]:
         raise ImproperlyConfigured(f"SPARK_CONF is not valid JSON ({error}); write it as {example}") from None
     if not isinstance(conf, dict):
         raise ImproperlyConfigured(f"SPARK_CONF must be one JSON object, such as {example}")
-    variable_names = {"spark.master": "SPARK_MASTER", "spark.driver.memory": "SPARK_DRIVER_MEMORY",
-                      "spark.pyspark.python": "PYSPARK_PYTHON"}
+    variable_names = {
+        "spark.master": "SPARK_MASTER",
+        "spark.driver.memory": "SPARK_DRIVER_MEMORY",
+        "spark.pyspark.python": "PYSPARK_PYTHON",
+    }
     for name, value in conf.items():
         if name in variable_names:
-            raise ImproperlyConfigured(f"SPARK_CONF: {name} has its own environment variable: set {variable_names[name]}")
+            raise ImproperlyConfigured(
+                f"SPARK_CONF: {name} has its own environment variable: set {variable_names[name]}"
+            )
         if not name.startswith("spark.") or not isinstance(value, str | int | float):
             # the message omits the value, which can be a secret
-            raise ImproperlyConfigured(f"SPARK_CONF: each name must start with `spark.` and each value must be a string, a "
-                                       f"number or a boolean, but `{name}` is not; write it as {example}")
+            raise ImproperlyConfigured(
+                f"SPARK_CONF: each name must start with `spark.` and each value must be a string, a "
+                f"number or a boolean, but `{name}` is not; write it as {example}"
+            )
     return {name: value if isinstance(value, str) else json.dumps(value) for name, value in conf.items()}
 
 
@@ -42,7 +51,10 @@ EVIDENCE_KEPT_DAYS = env.int("EVIDENCE_KEPT_DAYS", default=30)
 # a run that takes longer is stopped; starting Spark has a shorter limit
 RUN_TIMEOUT_SECONDS = env.int("RUN_TIMEOUT_SECONDS", default=3_600)
 SPARK_START_SECONDS = env.int("SPARK_START_SECONDS", default=120)
-for name, seconds in (("RUN_TIMEOUT_SECONDS", RUN_TIMEOUT_SECONDS), ("SPARK_START_SECONDS", SPARK_START_SECONDS)):
+for name, seconds in (
+    ("RUN_TIMEOUT_SECONDS", RUN_TIMEOUT_SECONDS),
+    ("SPARK_START_SECONDS", SPARK_START_SECONDS),
+):
     if seconds < 1:
         raise ImproperlyConfigured(f"{name} is {seconds}, but must be at least 1")
 # a run without a heartbeat for this long has lost its worker; it is repeated a limited number of times

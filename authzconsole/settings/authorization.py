@@ -26,7 +26,8 @@ EFFECT_MAX_GRANTS = env.int("EFFECT_MAX_GRANTS", default=3_000_000)
 # affected users times affected entities
 EFFECT_MAX_PAIRS = env.int("EFFECT_MAX_PAIRS", default=100_000_000)
 
-# Delegation: holders of ADMIN on an entity change grants on it and inside it, within these limits. See docs/delegation.md.
+# Delegation: holders of ADMIN on an entity change grants on it and inside it, within these limits. See
+# docs/delegation.md.
 DELEGATION = env.bool("DELEGATION", default=False)
 DELEGATION_PRIVILEGES = env.list("DELEGATION_PRIVILEGES", default=["READ", "WRITE", "EXECUTE"])
 if unknown := sorted(set(DELEGATION_PRIVILEGES) - {"READ", "WRITE", "EXECUTE", "ADMIN"}):
@@ -46,8 +47,9 @@ REQUEST_MAX_PENDING = env.int("REQUEST_MAX_PENDING", default=50)
 REQUEST_MAX_PER_DAY = env.int("REQUEST_MAX_PER_DAY", default=200)
 
 # The first key signs new lines of the journal; all keys verify. See grants/journal_keys.py.
-JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or listed_keys(stored_secret(
-    "journal_keys", "the console is read-only until the journal is sealed again"))
+JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or listed_keys(
+    stored_secret("journal_keys", "the console is read-only until the journal is sealed again")
+)
 # places of the head of the journal outside the database; see grants/verification/anchor_places.py
 JOURNAL_ANCHOR = env.list("JOURNAL_ANCHOR", default=[])
 

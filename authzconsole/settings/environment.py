@@ -11,7 +11,10 @@ from django.core.exceptions import ImproperlyConfigured
 
 
 class FileVariables(Mapping[str, str]):
-    """Environment variables. The value of NAME can be in the file that NAME_FILE names, as container secrets are."""
+    """Environment variables.
+
+    The value of NAME can be in the file that NAME_FILE names, as container secrets are.
+    """
 
     def __init__(self, variables: Mapping[str, str]):
         self._variables = variables
@@ -65,7 +68,8 @@ def listed_keys(text: str) -> list[str]:
 def stored_secret(name: str, consequence: str) -> str:
     """Return a secret of this checkout. It is generated at the first start, and only its owner can read it.
 
-    In production no secret is generated, so the result is empty. consequence: what happens if the secret is generated again.
+    In production no secret is generated, so the result is empty. consequence: what happens if the secret is
+    generated again.
     """
     if PRODUCTION:
         return ""
@@ -80,5 +84,7 @@ def stored_secret(name: str, consequence: str) -> str:
         temporary.unlink()
     key = path.read_text()
     if not key:
-        raise ImproperlyConfigured(f"{path} is empty: remove it, and the next start generates a new key ({consequence})")
+        raise ImproperlyConfigured(
+            f"{path} is empty: remove it, and the next start generates a new key ({consequence})"
+        )
     return key

@@ -16,7 +16,9 @@ def _rate_limit(name: str, default: str) -> tuple[int, int] | None:
         return None
     match = re.fullmatch(r"([1-9][0-9]{0,9})/(s|min|h)", text)
     if match is None:
-        raise ImproperlyConfigured(f"{name} is {text!r}; write it as 600/min (or /s, /h), or `off` for no limit")
+        raise ImproperlyConfigured(
+            f"{name} is {text!r}; write it as 600/min (or /s, /h), or `off` for no limit"
+        )
     return int(match[1]), _SECONDS[match[2]]
 
 

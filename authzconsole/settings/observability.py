@@ -14,11 +14,16 @@ SECURITY_EVENTS_SYSLOG = env.str("SECURITY_EVENTS_SYSLOG", default="")
 SECURITY_EVENTS_FILE = env.str("SECURITY_EVENTS_FILE", default="")
 SECURITY_EVENTS_FORMAT = env.str("SECURITY_EVENTS_FORMAT", default="text")
 if SECURITY_EVENTS_SYSLOG and not re.fullmatch(r"(udp|tcp):.+:\d{1,5}|unix:/.+", SECURITY_EVENTS_SYSLOG):
-    raise ImproperlyConfigured("SECURITY_EVENTS_SYSLOG must be written udp:HOST:PORT, tcp:HOST:PORT or unix:/PATH")
+    raise ImproperlyConfigured(
+        "SECURITY_EVENTS_SYSLOG must be written udp:HOST:PORT, tcp:HOST:PORT or unix:/PATH"
+    )
 if SECURITY_EVENTS_FORMAT not in ("text", "ocsf"):
-    raise ImproperlyConfigured(f"SECURITY_EVENTS_FORMAT is {SECURITY_EVENTS_FORMAT!r}; it must be one of: text, ocsf")
+    raise ImproperlyConfigured(
+        f"SECURITY_EVENTS_FORMAT is {SECURITY_EVENTS_FORMAT!r}; it must be one of: text, ocsf"
+    )
 
-# who may read /metrics and the details of /readyz: callers with the token, and direct callers from these networks
+# who may read /metrics and the details of /readyz: callers with the token, and direct callers from these
+# networks
 METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
 METRICS_NETWORKS = env.list("METRICS_NETWORKS", default=["127.0.0.0/8", "::1/128"])
 if METRICS_TOKEN and len(METRICS_TOKEN) < 20:
@@ -30,7 +35,10 @@ SENTRY_DSN = env.str("SENTRY_DSN", default="")
 WEBHOOK_ALLOW_HTTP = env.bool("WEBHOOK_ALLOW_HTTP", default=False)
 WEBHOOK_ALLOWED_NETWORKS = env.list("WEBHOOK_ALLOWED_NETWORKS", default=[])
 WEBHOOK_TIMEOUT_SECONDS = env.float("WEBHOOK_TIMEOUT_SECONDS", default=5)
-for name, networks in (("METRICS_NETWORKS", METRICS_NETWORKS), ("WEBHOOK_ALLOWED_NETWORKS", WEBHOOK_ALLOWED_NETWORKS)):
+for name, networks in (
+    ("METRICS_NETWORKS", METRICS_NETWORKS),
+    ("WEBHOOK_ALLOWED_NETWORKS", WEBHOOK_ALLOWED_NETWORKS),
+):
     for network in networks:
         try:
             ipaddress.ip_network(network)
@@ -40,9 +48,18 @@ for name, networks in (("METRICS_NETWORKS", METRICS_NETWORKS), ("WEBHOOK_ALLOWED
 DISK_FREE_MIN_MB = env.int("DISK_FREE_MIN_MB", default=500)
 
 CELERY_BEAT_SCHEDULE["webhooks_dispatch"] = {
-    "task": "authzconsole.webhooks_dispatch", "schedule": 5.0, "options": {"expire_seconds": 5}}
+    "task": "authzconsole.webhooks_dispatch",
+    "schedule": 5.0,
+    "options": {"expire_seconds": 5},
+}
 CELERY_BEAT_SCHEDULE["security_events_clean"] = {
-    "task": "authzconsole.security_events_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}}
+    "task": "authzconsole.security_events_clean",
+    "schedule": 3_600.0,
+    "options": {"expire_seconds": 3_600},
+}
 if SECURITY_EVENTS_SYSLOG or SECURITY_EVENTS_FILE:
     CELERY_BEAT_SCHEDULE["security_events_ship"] = {
-        "task": "authzconsole.security_events_ship", "schedule": 5.0, "options": {"expire_seconds": 5}}
+        "task": "authzconsole.security_events_ship",
+        "schedule": 5.0,
+        "options": {"expire_seconds": 5},
+    }

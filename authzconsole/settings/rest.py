@@ -21,16 +21,17 @@ SPECTACULAR_SETTINGS = {
     "OAS_VERSION": "3.1.0",
     "TITLE": "Authorization console",
     "DESCRIPTION": "Manage who may do what on the platform, and explain every decision. Authenticate with `Authorization: "
-                   "Bearer TOKEN`; an administrator creates a token with `manage.py create_token USER --scope read --scope "
-                   "administer --scope decide`. If an administrator has set the password of an account, its sessions are "
-                   "refused (403) until the user changes it; tokens keep working. Without a recent authentication, a session "
-                   "cannot change accounts, roles or the active generation (403). Times are UTC. Lists are paged: to read "
-                   "the next page, send `next` of a page as `cursor`. Errors of /api/v1 are application/problem+json; "
-                   "errors of /access/v1 are one JSON string, as AuthZEN requires.",
+    "Bearer TOKEN`; an administrator creates a token with `manage.py create_token USER --scope read --scope "
+    "administer --scope decide`. If an administrator has set the password of an account, its sessions are "
+    "refused (403) until the user changes it; tokens keep working. Without a recent authentication, a session "
+    "cannot change accounts, roles or the active generation (403). Times are UTC. Lists are paged: to read "
+    "the next page, send `next` of a page as `cursor`. Errors of /api/v1 are application/problem+json; "
+    "errors of /access/v1 are one JSON string, as AuthZEN requires.",
     "VERSION": "1",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
-        "drf_spectacular.hooks.postprocess_schema_enums", "authzconsole.rest.openapi.document.add_strictness",
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "authzconsole.rest.openapi.document.add_strictness",
         "authzconsole.rest.openapi.document.add_authzen_endpoints",
     ],
     "COMPONENT_SPLIT_PATCH": False,

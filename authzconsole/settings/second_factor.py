@@ -10,7 +10,9 @@ MIN_KEY_CHARACTERS = 32
 # accounts with these console roles must set up a second factor before they can do anything else
 MFA_REQUIRED_ROLES = env.list("MFA_REQUIRED_ROLES", default=[])
 if unknown := sorted(set(MFA_REQUIRED_ROLES) - set(ROLES)):
-    raise ImproperlyConfigured(f"MFA_REQUIRED_ROLES: `{unknown[0]}` is not a console role; the roles are {', '.join(ROLES)}")
+    raise ImproperlyConfigured(
+        f"MFA_REQUIRED_ROLES: `{unknown[0]}` is not a console role; the roles are {', '.join(ROLES)}"
+    )
 
 # The first key encrypts the secrets of second factors; all keys decrypt. Without keys, SECRET_KEY is used.
 MFA_KEYS = env.list("MFA_KEYS", default=[])

@@ -15,7 +15,9 @@ def with_password(url: str, password: str) -> str:
     """Return the URL with this password instead of the one that it contains."""
     parts = urlsplit(url)
     user = (parts.netloc.rpartition("@")[0]).partition(":")[0]
-    return parts._replace(netloc=f"{user}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}").geturl()
+    return parts._replace(
+        netloc=f"{user}:{quote(password, safe='')}@{parts.netloc.rpartition('@')[2]}"
+    ).geturl()
 
 
 REDIS_URL = env.str("REDIS_URL", default="redis://127.0.0.1:6379/0")
@@ -25,57 +27,120 @@ if password := env.str("REDIS_PASSWORD", default=""):
     REDIS_URL = with_password(REDIS_URL, password)
 CACHES = {
     # per process
-    "default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "OPTIONS": {"MAX_ENTRIES": 10_000}},
+    "default": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "OPTIONS": {"MAX_ENTRIES": 10_000},
+    },
     # per process; see grants/evaluation/count_cache.py
-    "counts": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "counts", "TIMEOUT": 3_600,
-               "OPTIONS": {"MAX_ENTRIES": 1_000}},
+    "counts": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "LOCATION": "counts",
+        "TIMEOUT": 3_600,
+        "OPTIONS": {"MAX_ENTRIES": 1_000},
+    },
     # shared by all processes; a list, because in a string a `,` in the password would separate two URLs
     "shared": {
-        "BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": [REDIS_URL], "KEY_PREFIX": "authzconsole",
-        "OPTIONS": {"socket_timeout": 0.5, "socket_connect_timeout": 0.5, "retry": Retry(NoBackoff(), 0),
-                    "serializer": "authzconsole.common.integer_cache.IntegerSerializer"},
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": [REDIS_URL],
+        "KEY_PREFIX": "authzconsole",
+        "OPTIONS": {
+            "socket_timeout": 0.5,
+            "socket_connect_timeout": 0.5,
+            "retry": Retry(NoBackoff(), 0),
+            "serializer": "authzconsole.common.integer_cache.IntegerSerializer",
+        },
     },
 }
 CELERY_BROKER_URL = REDIS_URL
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
-# Runs take minutes or hours, so they have a queue and a worker for themselves. Every other task uses the default queue and must
-# be short. A worker without `--queues` executes the tasks of both.
+# Runs take minutes or hours, so they have a queue and a worker for themselves. Every other task uses the
+# default queue and must be short. A worker without `--queues` executes the tasks of both.
 RUN_QUEUE, LIGHT_QUEUE = "runs", "light"
 CELERY_TASK_QUEUES = {name: {"exchange": name, "routing_key": name} for name in (RUN_QUEUE, LIGHT_QUEUE)}
 CELERY_TASK_DEFAULT_QUEUE = LIGHT_QUEUE
-CELERY_TASK_ROUTES = {name: {"queue": RUN_QUEUE} for name in (
-    "analytics.run_execute", "authzconsole.evidence_write", "authzconsole.journal_verify", "authzconsole.review_prepare",
-    "authzconsole.review_finish")}
+CELERY_TASK_ROUTES = {
+    name: {"queue": RUN_QUEUE}
+    for name in (
+        "analytics.run_execute",
+        "authzconsole.evidence_write",
+        "authzconsole.journal_verify",
+        "authzconsole.review_prepare",
+        "authzconsole.review_finish",
+    )
+}
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_CONCURRENCY = 1
 # otherwise anyone who can write to Redis could shut down the worker or change its limits
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_PUBLISH_RETRY = False
-CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_timeout": 5, "socket_connect_timeout": 2, "visibility_timeout": 43_200}
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "socket_timeout": 5,
+    "socket_connect_timeout": 2,
+    "visibility_timeout": 43_200,
+}
 
 CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     # a delayed sweep can expire, because the next sweep does the same work
     "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
-    "results_clean": {"task": "analytics.results_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
+    "results_clean": {
+        "task": "analytics.results_clean",
+        "schedule": 3_600.0,
+        "options": {"expire_seconds": 3_600},
+    },
     # verifies the journal once a day; at other times it does nothing
-    "journal_verify": {"task": "authzconsole.journal_verify", "schedule": 600.0, "options": {"expire_seconds": 600}},
-    "evidence_sweep": {"task": "authzconsole.evidence_sweep", "schedule": 30.0, "options": {"expire_seconds": 30}},
-    "reviews_sweep": {"task": "authzconsole.reviews_sweep", "schedule": 30.0, "options": {"expire_seconds": 30}},
+    "journal_verify": {
+        "task": "authzconsole.journal_verify",
+        "schedule": 600.0,
+        "options": {"expire_seconds": 600},
+    },
+    "evidence_sweep": {
+        "task": "authzconsole.evidence_sweep",
+        "schedule": 30.0,
+        "options": {"expire_seconds": 30},
+    },
+    "reviews_sweep": {
+        "task": "authzconsole.reviews_sweep",
+        "schedule": 30.0,
+        "options": {"expire_seconds": 30},
+    },
     # expires access requests, reminds approvers, and sends e-mail
-    "access_requests_sweep": {"task": "authzconsole.access_requests_sweep", "schedule": 30.0,
-                              "options": {"expire_seconds": 30}},
-    "sessions_clean": {"task": "authzconsole.sessions_clean", "schedule": 3_600.0, "options": {"expire_seconds": 3_600}},
-    # a journal line for each grant and membership that began or ended; a later task does the work of one that expired
-    "period_lines": {"task": "authzconsole.period_lines", "schedule": 30.0, "options": {"expire_seconds": 30}},
-    "history_catch_up": {"task": "authzconsole.history_catch_up", "schedule": 60.0, "options": {"expire_seconds": 60}},
+    "access_requests_sweep": {
+        "task": "authzconsole.access_requests_sweep",
+        "schedule": 30.0,
+        "options": {"expire_seconds": 30},
+    },
+    "sessions_clean": {
+        "task": "authzconsole.sessions_clean",
+        "schedule": 3_600.0,
+        "options": {"expire_seconds": 3_600},
+    },
+    # a journal line for each grant and membership that began or ended; a later task does the work of one that
+    # expired
+    "period_lines": {
+        "task": "authzconsole.period_lines",
+        "schedule": 30.0,
+        "options": {"expire_seconds": 30},
+    },
+    "history_catch_up": {
+        "task": "authzconsole.history_catch_up",
+        "schedule": 60.0,
+        "options": {"expire_seconds": 60},
+    },
 }
 
 if FIRST_ANALYSES:
     # a tenant may be imported long after the start; there is nothing to do once each analysis had a run
-    CELERY_BEAT_SCHEDULE["first_runs"] = {"task": "analytics.first_runs", "schedule": 60.0, "options": {"expire_seconds": 60}}
+    CELERY_BEAT_SCHEDULE["first_runs"] = {
+        "task": "analytics.first_runs",
+        "schedule": 60.0,
+        "options": {"expire_seconds": 60},
+    }
 if JOURNAL_ANCHOR:
     CELERY_BEAT_SCHEDULE["journal_anchor"] = {
-        "task": "authzconsole.journal_anchor", "schedule": 60.0, "options": {"expire_seconds": 60}}
+        "task": "authzconsole.journal_anchor",
+        "schedule": 60.0,
+        "options": {"expire_seconds": 60},
+    }

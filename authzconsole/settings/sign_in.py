@@ -1,4 +1,7 @@
-"""Sign-in providers: OpenID Connect and SAML, and how claims become user names, console roles and groups. See docs/sign-in.md."""
+"""Sign-in providers: OpenID Connect and SAML, and how claims become user names, console roles and groups.
+
+See docs/sign-in.md.
+"""
 
 import json
 import re
@@ -27,7 +30,10 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderOptions:
-    """A sign-in provider, and how its claims are mapped. The names of the fields are those of the options in docs/sign-in.md."""
+    """A sign-in provider, and how its claims are mapped.
+
+    The names of the fields are those of the options in docs/sign-in.md.
+    """
 
     protocol: str
     name: str
@@ -53,46 +59,91 @@ class ProviderOptions:
 
 
 # the options that a mapping consists of, for providers of every protocol
-MAPPING_OPTIONS = ("name_claim", "role_claim", "roles", "group_claim", "groups", "unknown_users", "link_existing",
-                   "second_factor")
-OIDC_OPTIONS = ("name", "issuer", "client_id", "client_secret", "client_secret_file", "scopes", *MAPPING_OPTIONS)
-SAML_OPTIONS = ("name", "issuer", "sso_url", "slo_url", "certificate", "certificate_file", "console_certificate",
-                "console_certificate_file", "console_key", "console_key_file", "encrypted_assertions", "subject_attribute",
-                *MAPPING_OPTIONS)
+MAPPING_OPTIONS = (
+    "name_claim",
+    "role_claim",
+    "roles",
+    "group_claim",
+    "groups",
+    "unknown_users",
+    "link_existing",
+    "second_factor",
+)
+OIDC_OPTIONS = (
+    "name",
+    "issuer",
+    "client_id",
+    "client_secret",
+    "client_secret_file",
+    "scopes",
+    *MAPPING_OPTIONS,
+)
+SAML_OPTIONS = (
+    "name",
+    "issuer",
+    "sso_url",
+    "slo_url",
+    "certificate",
+    "certificate_file",
+    "console_certificate",
+    "console_certificate_file",
+    "console_key",
+    "console_key_file",
+    "encrypted_assertions",
+    "subject_attribute",
+    *MAPPING_OPTIONS,
+)
 # options that can also be read from a file, with their titles
-SAML_FILES = {"certificate": "the certificate", "console_certificate": "the certificate of the console",
-              "console_key": "the key of the console"}
+SAML_FILES = {
+    "certificate": "the certificate",
+    "console_certificate": "the certificate of the console",
+    "console_key": "the key of the console",
+}
 
 
 def oidc_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
-    """Return the OpenID Connect providers of the environment variables by id. Raise ImproperlyConfigured for invalid options.
+    """Return the OpenID Connect providers of the environment variables by id. Raise ImproperlyConfigured for
+    invalid options.
 
-    OIDC_PROVIDERS has several providers; OIDC_ISSUER and the other variables describe a single one with the id `oidc`.
+    OIDC_PROVIDERS has several providers; OIDC_ISSUER and the other variables describe a single one with the
+    id `oidc`.
     """
-    return {provider_id: _oidc_options(provider_id, options)
-            for provider_id, options in _provider_options("OIDC", OIDC_OPTIONS, environment).items()}
+    return {
+        provider_id: _oidc_options(provider_id, options)
+        for provider_id, options in _provider_options("OIDC", OIDC_OPTIONS, environment).items()
+    }
 
 
 def saml_providers(environment: Mapping[str, str]) -> dict[str, ProviderOptions]:
-    """Return the SAML providers of the environment variables by id. Raise ImproperlyConfigured for invalid options.
+    """Return the SAML providers of the environment variables by id. Raise ImproperlyConfigured for invalid
+    options.
 
-    SAML_PROVIDERS has several providers; SAML_ISSUER and the other variables describe a single one with the id `saml`.
+    SAML_PROVIDERS has several providers; SAML_ISSUER and the other variables describe a single one with the
+    id `saml`.
     """
     options_by_id = _provider_options("SAML", SAML_OPTIONS, environment)
     if options_by_id and not IS_SAML_INSTALLED:
-        raise ImproperlyConfigured("a SAML provider is configured, but the packages for SAML are not installed: install the "
-                                   "extra `saml` (requirements/extra-saml.txt)")
-    return {provider_id: _saml_options(provider_id, options) for provider_id, options in options_by_id.items()}
+        raise ImproperlyConfigured(
+            "a SAML provider is configured, but the packages for SAML are not installed: install the "
+            "extra `saml` (requirements/extra-saml.txt)"
+        )
+    return {
+        provider_id: _saml_options(provider_id, options) for provider_id, options in options_by_id.items()
+    }
 
 
 def _provider_options(kind: str, known: tuple[str, ...], environment: Mapping[str, str]) -> dict:
     """Return the options of each provider of this kind, by provider id. They are not checked yet."""
     options_by_id = _json_object(f"{kind}_PROVIDERS", environment.get(f"{kind}_PROVIDERS", ""))
     single_id = kind.lower()
-    if single := {option: text for option in known if (text := environment.get(f"{kind}_{option.upper()}", ""))}:
+    if single := {
+        option: text for option in known if (text := environment.get(f"{kind}_{option.upper()}", ""))
+    }:
         if single_id in options_by_id:
-            raise ImproperlyConfigured(f"{kind}_PROVIDERS has a provider `{single_id}`, which {kind}_ISSUER and "
-                                       "related variables also describe")
+            raise ImproperlyConfigured(
+                f"{kind}_PROVIDERS has a provider `{single_id}`, which {kind}_ISSUER and "
+                "related variables also describe"
+            )
         options_by_id[single_id] = single
     return options_by_id
 
@@ -107,7 +158,9 @@ def _saml_options(provider_id: str, options: object) -> ProviderOptions:
             raise ImproperlyConfigured(f"the SAML provider `{provider_id}` has no `{option}`")
     for option in ("sso_url", "slo_url"):
         if not (values.get(option) or "https://").startswith("https://"):
-            raise ImproperlyConfigured(f"the {option} of the SAML provider `{provider_id}` must start with https://")
+            raise ImproperlyConfigured(
+                f"the {option} of the SAML provider `{provider_id}` must start with https://"
+            )
     if fault := _key_fault(values):
         raise ImproperlyConfigured(f"the SAML provider `{provider_id}`: {fault}")
     return ProviderOptions(protocol="saml", **{"name": "Single sign-on", "name_claim": "name_id"} | values)
@@ -145,22 +198,33 @@ def _oidc_options(provider_id: str, options: object) -> ProviderOptions:
             raise ImproperlyConfigured(f"the OIDC provider `{provider_id}` has no `{option}`")
     issuer = urlsplit(values["issuer"])
     if issuer.scheme != "https" and not (issuer.scheme == "http" and issuer.hostname in LOOPBACK_HOSTS):
-        raise ImproperlyConfigured(f"the issuer of the OIDC provider `{provider_id}` must start with https://")
+        raise ImproperlyConfigured(
+            f"the issuer of the OIDC provider `{provider_id}` must start with https://"
+        )
     if secret_file := values.pop("client_secret_file", ""):
-        values["client_secret"] = _text_in_file(f"the client secret of the OIDC provider `{provider_id}`", secret_file)
+        values["client_secret"] = _text_in_file(
+            f"the client secret of the OIDC provider `{provider_id}`", secret_file
+        )
     return ProviderOptions(protocol="openid_connect", **{"name": "Single sign-on"} | values)
 
 
 def provider_values(kind: str, provider_id: str, options: object, known: tuple[str, ...]) -> dict:
-    """Return the checked options of one provider. An option is a string, or an object or list, which can be given as JSON."""
+    """Return the checked options of one provider.
+
+    An option is a string, or an object or list, which can be given as JSON.
+    """
     title = f"the {kind} provider `{provider_id}`"
     if not re.fullmatch(r"[a-z0-9-]{1,50}", provider_id) or provider_id in RESERVED_IDS:
-        raise ImproperlyConfigured(f"{title}: an id has lower-case letters, digits and hyphens, and is not "
-                                   f"`{'` or `'.join(RESERVED_IDS)}`")
+        raise ImproperlyConfigured(
+            f"{title}: an id has lower-case letters, digits and hyphens, and is not "
+            f"`{'` or `'.join(RESERVED_IDS)}`"
+        )
     if not isinstance(options, Mapping):
         raise ImproperlyConfigured(f"{title} must be a JSON object of options")
     if unknown := sorted(set(options) - set(known)):
-        raise ImproperlyConfigured(f"{title}: `{unknown[0]}` is not an option; the options are {', '.join(known)}")
+        raise ImproperlyConfigured(
+            f"{title}: `{unknown[0]}` is not an option; the options are {', '.join(known)}"
+        )
     values: dict = dict(options)
     for option in ("roles", "groups"):
         if option in values:
@@ -171,9 +235,15 @@ def provider_values(kind: str, provider_id: str, options: object, known: tuple[s
         if option not in ("roles", "groups", "scopes") and not isinstance(value, str):
             raise ImproperlyConfigured(f"{title}: `{option}` must be a text")
     if wrong := sorted(set(values.get("roles", {}).values()) - set(ROLES)):
-        raise ImproperlyConfigured(f"{title}: `{wrong[0]}` is not a console role; the roles are {', '.join(ROLES)}")
-    for option, choices in (("unknown_users", UNKNOWN_USERS), ("link_existing", LINK_EXISTING),
-                            ("second_factor", SECOND_FACTOR), ("encrypted_assertions", ENCRYPTED_ASSERTIONS)):
+        raise ImproperlyConfigured(
+            f"{title}: `{wrong[0]}` is not a console role; the roles are {', '.join(ROLES)}"
+        )
+    for option, choices in (
+        ("unknown_users", UNKNOWN_USERS),
+        ("link_existing", LINK_EXISTING),
+        ("second_factor", SECOND_FACTOR),
+        ("encrypted_assertions", ENCRYPTED_ASSERTIONS),
+    ):
         if values.get(option, choices[0]) not in choices:
             raise ImproperlyConfigured(f"{title}: `{option}` must be one of: {', '.join(choices)}")
     for claim, table in (("role_claim", "roles"), ("group_claim", "groups")):
@@ -185,7 +255,9 @@ def provider_values(kind: str, provider_id: str, options: object, known: tuple[s
 def _mapping(title: str, option: str, value: object) -> dict[str, str]:
     table = _json_object(f"{title}: `{option}`", value) if isinstance(value, str) else value
     if not isinstance(table, dict) or not all(isinstance(entry, str) for entry in table.values()):
-        raise ImproperlyConfigured(f'{title}: `{option}` must be a JSON object of texts, such as {{"admins": "administrator"}}')
+        raise ImproperlyConfigured(
+            f'{title}: `{option}` must be a JSON object of texts, such as {{"admins": "administrator"}}'
+        )
     return table
 
 
@@ -209,27 +281,45 @@ def _text_in_file(title: str, path: str) -> str:
 
 def allauth_providers(providers: Mapping[str, ProviderOptions]) -> dict:
     """Return SOCIALACCOUNT_PROVIDERS for these providers."""
-    return {"openid_connect": {
-        "provider_class": "authzconsole.web.accounts.providers.openid_connect.ConsoleProvider",
-        "OAUTH_PKCE_ENABLED": True,
-        "APPS": [{"provider_id": provider_id, "name": options.name, "client_id": options.client_id,
-                  "secret": options.client_secret, "settings": {"server_url": options.issuer, "scope": list(options.scopes)}}
-                 for provider_id, options in providers.items() if options.protocol == "openid_connect"],
-    }, "saml": {
-        "provider_class": "authzconsole.web.accounts.providers.saml.ConsoleSamlProvider",
-        "APPS": [{"provider_id": provider_id, "name": options.name, "client_id": provider_id, "settings": {}}
-                 for provider_id, options in providers.items() if options.protocol == "saml"],
-    }}
+    return {
+        "openid_connect": {
+            "provider_class": "authzconsole.web.accounts.providers.openid_connect.ConsoleProvider",
+            "OAUTH_PKCE_ENABLED": True,
+            "APPS": [
+                {
+                    "provider_id": provider_id,
+                    "name": options.name,
+                    "client_id": options.client_id,
+                    "secret": options.client_secret,
+                    "settings": {"server_url": options.issuer, "scope": list(options.scopes)},
+                }
+                for provider_id, options in providers.items()
+                if options.protocol == "openid_connect"
+            ],
+        },
+        "saml": {
+            "provider_class": "authzconsole.web.accounts.providers.saml.ConsoleSamlProvider",
+            "APPS": [
+                {"provider_id": provider_id, "name": options.name, "client_id": provider_id, "settings": {}}
+                for provider_id, options in providers.items()
+                if options.protocol == "saml"
+            ],
+        },
+    }
 
 
 def check_local_sign_in(choice: str, accounts: list[str], has_other_way: bool) -> None:
     """Raise ImproperlyConfigured if the choice is unknown, or would let no account sign in."""
     if choice not in LOCAL_SIGN_IN_CHOICES:
-        raise ImproperlyConfigured(f"LOCAL_SIGN_IN is {choice!r}; it must be one of: {', '.join(LOCAL_SIGN_IN_CHOICES)}")
+        raise ImproperlyConfigured(
+            f"LOCAL_SIGN_IN is {choice!r}; it must be one of: {', '.join(LOCAL_SIGN_IN_CHOICES)}"
+        )
     if choice == "break-glass" and not accounts:
         raise ImproperlyConfigured("LOCAL_SIGN_IN is break-glass: name the accounts in BREAK_GLASS_ACCOUNTS")
     if choice != "all" and not has_other_way:
-        raise ImproperlyConfigured(f"LOCAL_SIGN_IN is {choice}, but there is no other way to sign in: configure a provider first")
+        raise ImproperlyConfigured(
+            f"LOCAL_SIGN_IN is {choice}, but there is no other way to sign in: configure a provider first"
+        )
 
 
 SIGN_IN_PROVIDERS = oidc_providers(env.ENVIRON)
@@ -250,4 +340,6 @@ ACCOUNT_SIGNUP_FIELDS = ["username*"]
 # which accounts may sign in with a password of the console; see authzconsole/web/accounts/local_sign_in.py
 LOCAL_SIGN_IN = env.str("LOCAL_SIGN_IN", default="all")
 BREAK_GLASS_ACCOUNTS = env.list("BREAK_GLASS_ACCOUNTS", default=[])
-check_local_sign_in(LOCAL_SIGN_IN, BREAK_GLASS_ACCOUNTS, bool(SIGN_IN_PROVIDERS or env.str("LDAP_URI", default="")))
+check_local_sign_in(
+    LOCAL_SIGN_IN, BREAK_GLASS_ACCOUNTS, bool(SIGN_IN_PROVIDERS or env.str("LDAP_URI", default=""))
+)

@@ -1,4 +1,6 @@
-"""Where the console runs and how it answers: keys, addresses, Django apps, middleware, static files and security headers."""
+"""Where the console runs and how it answers: keys, addresses, Django apps, middleware, static files and
+security headers.
+"""
 
 from urllib.parse import urlsplit
 from zoneinfo import available_timezones
@@ -8,7 +10,9 @@ from django.core.exceptions import ImproperlyConfigured
 from .environment import BASE_DIR, STATE_DIR, env, stored_secret
 from .sign_in import IS_SAML_INSTALLED
 
-SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret("secret_key", "all users have to sign in again")
+SECRET_KEY = env.str("SECRET_KEY", default="") or stored_secret(
+    "secret_key", "all users have to sign in again"
+)
 # previous keys: signatures and sessions that were created with them stay valid
 SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 DEBUG = env.bool("DEBUG", default=False)
@@ -141,8 +145,9 @@ SECURE_REFERRER_POLICY = "same-origin"
 # the number of trusted proxies; earlier entries of X-Forwarded-For can be forged
 PROXIES = env.int("PROXIES", default=int(IS_HTTPS))
 # only these peers may send X-Forwarded-* headers; without a proxy, no peer
-TRUSTED_PROXIES = env.list("TRUSTED_PROXIES", default=["127.0.0.0/8", "::1/128"]) if PROXIES or \
-    IS_HTTPS else []
+TRUSTED_PROXIES = (
+    env.list("TRUSTED_PROXIES", default=["127.0.0.0/8", "::1/128"]) if PROXIES or IS_HTTPS else []
+)
 
 DATA_UPLOAD_MAX_MEMORY_SIZE = 10 * 1024 * 1024
 # see authzconsole/server/limits.py

@@ -1,4 +1,7 @@
-"""HTTPS: redirects, HSTS, and the names of the cookies. Nothing here applies to a console at an `http://` URL."""
+"""HTTPS: redirects, HSTS, and the names of the cookies.
+
+Nothing here applies to a console at an `http://` URL.
+"""
 
 from .authorization import SILENCED_SYSTEM_CHECKS as _OTHER_SILENCED_CHECKS
 from .environment import env
@@ -21,5 +24,11 @@ if IS_HTTPS:
     SECURE_HSTS_INCLUDE_SUBDOMAINS = env.bool("HSTS_SUBDOMAINS", default=True)
     SECURE_HSTS_PRELOAD = env.bool("HSTS_PRELOAD", default=True)
     # an operator who turns these off has decided so
-    SILENCED_SYSTEM_CHECKS += [check for check, is_on in (
-        ("security.W005", SECURE_HSTS_INCLUDE_SUBDOMAINS), ("security.W021", SECURE_HSTS_PRELOAD)) if not is_on]
+    SILENCED_SYSTEM_CHECKS += [
+        check
+        for check, is_on in (
+            ("security.W005", SECURE_HSTS_INCLUDE_SUBDOMAINS),
+            ("security.W021", SECURE_HSTS_PRELOAD),
+        )
+        if not is_on
+    ]

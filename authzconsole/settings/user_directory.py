@@ -1,4 +1,7 @@
-"""Users and groups that come from a directory: provisioning over SCIM, sign-in and groups of LDAP. See docs/provisioning.md."""
+"""Users and groups that come from a directory: provisioning over SCIM, sign-in and groups of LDAP.
+
+See docs/provisioning.md.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +26,10 @@ TRUE_WORDS, FALSE_WORDS = ("1", "on", "true", "yes"), ("", "0", "off", "false", 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LdapOptions:
-    """The LDAP server, and where it has users and groups. The names of the fields are those of the variables LDAP_*."""
+    """The LDAP server, and where it has users and groups.
+
+    The names of the fields are those of the variables LDAP_*.
+    """
 
     uri: str
     start_tls: bool = True
@@ -48,18 +54,29 @@ class LdapOptions:
 
     @property
     def has_dn_members(self) -> bool:
-        """Return whether groups name their members by DN; otherwise by user name, as `memberUid` of posixGroup does."""
+        """Return whether groups name their members by DN; otherwise by user name, as `memberUid` of
+        posixGroup does.
+        """
         return self.group_member_attribute.lower() != "memberuid"
 
 
 def ldap_options(environment: Mapping[str, str]) -> LdapOptions | None:
-    """Return the options in the environment variables; None without LDAP_URI. Raise ImproperlyConfigured for invalid options."""
-    given = {name.removeprefix("LDAP_").lower(): text for name, text in environment.items() if name.startswith("LDAP_") and text}
+    """Return the options in the environment variables; None without LDAP_URI.
+
+    Raise ImproperlyConfigured for invalid options.
+    """
+    given = {
+        name.removeprefix("LDAP_").lower(): text
+        for name, text in environment.items()
+        if name.startswith("LDAP_") and text
+    }
     if "uri" not in given:
         return None
     if find_spec("django_auth_ldap") is None:
-        raise ImproperlyConfigured("LDAP_URI is set, but the packages for LDAP are not installed: install the extra `ldap` "
-                                   "(requirements/extra-ldap.txt)")
+        raise ImproperlyConfigured(
+            "LDAP_URI is set, but the packages for LDAP are not installed: install the extra `ldap` "
+            "(requirements/extra-ldap.txt)"
+        )
     mapped: tuple[str, ...] = ("roles", "groups", "unknown_users", "link_existing", "name")
     mapping = {name: given.pop(name) for name in mapped if name in given}
     values: dict = dict(given)
@@ -78,10 +95,15 @@ def ldap_options(environment: Mapping[str, str]) -> LdapOptions | None:
 
 
 def _provider(mapping: dict[str, str]) -> ProviderOptions:
-    claims = {claim: "groups" for claim, table in (("role_claim", "roles"), ("group_claim", "groups")) if table in mapping}
+    claims = {
+        claim: "groups"
+        for claim, table in (("role_claim", "roles"), ("group_claim", "groups"))
+        if table in mapping
+    }
     known = ("name", "roles", "groups", "role_claim", "group_claim", "unknown_users", "link_existing")
     values = provider_values("LDAP", LDAP_PROVIDER, mapping | claims, known)
-    # the directory assigns its names, so an account of the same name and without a password belongs to the same person
+    # the directory assigns its names, so an account of the same name and without a password belongs to the
+    # same person
     defaults = {"name": "LDAP", "link_existing": "without-password"}
     return ProviderOptions(protocol=LDAP_PROVIDER, name_claim="name", **defaults | values)
 
@@ -91,17 +113,30 @@ def _check(options: LdapOptions) -> None:
     if scheme not in ("ldap", "ldaps", "ldapi"):
         raise ImproperlyConfigured("LDAP_URI must start with ldap://, ldaps:// or ldapi://")
     if scheme == "ldap" and not options.start_tls and not options.allow_plaintext:
-        raise ImproperlyConfigured("LDAP_URI is not encrypted: use ldaps:// or LDAP_START_TLS; LDAP_ALLOW_PLAINTEXT=1 permits "
-                                   "passwords in clear text")
+        raise ImproperlyConfigured(
+            "LDAP_URI is not encrypted: use ldaps:// or LDAP_START_TLS; LDAP_ALLOW_PLAINTEXT=1 permits "
+            "passwords in clear text"
+        )
     if options.allow_plaintext and PRODUCTION:
-        raise ImproperlyConfigured("LDAP_ALLOW_PLAINTEXT is set in PRODUCTION: remove it, and use ldaps:// or LDAP_START_TLS")
+        raise ImproperlyConfigured(
+            "LDAP_ALLOW_PLAINTEXT is set in PRODUCTION: remove it, and use ldaps:// or LDAP_START_TLS"
+        )
     if not options.user_search_base:
         raise ImproperlyConfigured("LDAP_USER_SEARCH_BASE is missing")
-    if options.user_search_filter.replace("%%", "").count("%") != options.user_search_filter.count("%(user)s") or \
-            "%(user)s" not in options.user_search_filter:
-        raise ImproperlyConfigured("LDAP_USER_SEARCH_FILTER must contain %(user)s, which stands for the user name")
-    if (options.provider.roles or options.provider.groups or options.nested_groups) and not options.group_search_base:
-        raise ImproperlyConfigured("LDAP_ROLES, LDAP_GROUPS and LDAP_NESTED_GROUPS need LDAP_GROUP_SEARCH_BASE")
+    if (
+        options.user_search_filter.replace("%%", "").count("%")
+        != options.user_search_filter.count("%(user)s")
+        or "%(user)s" not in options.user_search_filter
+    ):
+        raise ImproperlyConfigured(
+            "LDAP_USER_SEARCH_FILTER must contain %(user)s, which stands for the user name"
+        )
+    if (
+        options.provider.roles or options.provider.groups or options.nested_groups
+    ) and not options.group_search_base:
+        raise ImproperlyConfigured(
+            "LDAP_ROLES, LDAP_GROUPS and LDAP_NESTED_GROUPS need LDAP_GROUP_SEARCH_BASE"
+        )
     if options.nested_groups and not options.has_dn_members:
         raise ImproperlyConfigured("LDAP_NESTED_GROUPS needs groups that name their members by DN")
     for name in ("max_removed_percent", "max_deactivated_percent"):

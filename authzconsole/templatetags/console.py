@@ -22,7 +22,9 @@ from grants.validity import Validity
 register = template.Library()
 
 # kinds that a deployment registers have no icon
-_ICON_NAMES = set(re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "icons.svg").read_text()))
+_ICON_NAMES = set(
+    re.findall(r'<symbol id="(\w+)"', (Path(__file__).parent.parent / "static" / "icons.svg").read_text())
+)
 _LEVEL_ICONS = {"success": "allowed", "error": "denied", "warning": "warning", "planned": "planned"}
 _QUOTED = re.compile(r"`([^`\n]+)`")
 # shorter words fit into the narrowest column
@@ -36,8 +38,11 @@ _STEPS = ((60, "second"), (60, "minute"), (24, "hour"), (30, "day"), (12, "month
 def icon(name: str) -> SafeString:
     """Return an icon from icons.svg. It is only decoration, so screen readers skip it."""
     symbol = name if name in _ICON_NAMES else "entity"
-    return format_html('<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-                       static("icons.svg"), symbol)
+    return format_html(
+        '<svg class="icon" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
+        static("icons.svg"),
+        symbol,
+    )
 
 
 @register.simple_tag
@@ -59,7 +64,9 @@ def level_icon(level: str) -> str:
 
 @register.filter
 def format_sentence(text: object) -> SafeString:
-    """Escape a sentence, format text in backticks as code, and allow line breaks between the parts of long addresses."""
+    """Escape a sentence, format text in backticks as code, and allow line breaks between the parts of long
+    addresses.
+    """
     if isinstance(text, SafeString):
         return text
     escaped = _LONG_WORD.sub(lambda word: breakable(mark_safe(word[0])), str(conditional_escape(text)))
@@ -82,10 +89,13 @@ def breakable_name(name: str) -> SafeString:
 def as_link(address_link: AddressLink) -> SafeString:
     """Return an address in a sentence, as a link if it has a URL.
 
-    This is not a template, because the output of a template ends with a line break, and a comma may follow the address.
+    This is not a template, because the output of a template ends with a line break, and a comma may follow
+    the address.
     """
     if address_link.url:
-        return format_html('<a class="mono" href="{}">{}</a>', address_link.url, format_sentence(str(address_link)))
+        return format_html(
+            '<a class="mono" href="{}">{}</a>', address_link.url, format_sentence(str(address_link))
+        )
     return format_html('<span class="mono">{}</span>', format_sentence(str(address_link)))
 
 
@@ -117,7 +127,9 @@ def ago(at: datetime | None) -> SafeString | str:
 
 @register.filter
 def zoned(at: datetime | None, format_string: str) -> str:
-    """Return a time in the time zone of the reader with its abbreviation. format_string: as for the filter `date`."""
+    """Return a time in the time zone of the reader with its abbreviation. format_string: as for the filter
+    `date`.
+    """
     return f"{date_format(zones.reader_localtime(at), format_string)} {abbreviation(at)}" if at else ""
 
 
@@ -143,8 +155,13 @@ def period(validity: Validity) -> SafeString | str:
     badge = periods.period_badge(validity)
     if badge is None:
         return ""
-    return format_html('<span class="period {}" title="{}">{}<span class="visually-hidden"> ({})</span></span>',
-                       badge.status, badge.title, badge.text, badge.title)
+    return format_html(
+        '<span class="period {}" title="{}">{}<span class="visually-hidden"> ({})</span></span>',
+        badge.status,
+        badge.title,
+        badge.text,
+        badge.title,
+    )
 
 
 def _ago(at: datetime) -> str:
@@ -171,6 +188,7 @@ def duration(seconds: float | None) -> str:
 def textarea_text(value: str) -> str:
     """Return the value after a line break. Browsers ignore one line break at the start of a textarea.
 
-    Without it, they would ignore a line break at the start of the value. Use the filter directly after the opening tag.
+    Without it, they would ignore a line break at the start of the value. Use the filter directly after the
+    opening tag.
     """
     return f"\n{value or ''}"

@@ -13,7 +13,8 @@ from grants.roles.capabilities import Capability
 
 @dataclass(frozen=True, slots=True)
 class NavItem:
-    """An item of the main navigation. The page is current if its URL name starts with one of `url_name_prefixes`.
+    """An item of the main navigation. The page is current if its URL name starts with one of
+    `url_name_prefixes`.
 
     capabilities: only accounts with one of them have the item; empty for every account. unless: accounts
     with one of these capabilities do not have the item.
@@ -40,8 +41,13 @@ NAV_ITEMS = (
     NavItem("Explorer", "explorer", "namespace", ENTITY_URL_NAMES),
     NavItem("Ask", "ask", "ask", ("ask",)),
     NavItem("My access", "my-access", "securekey", ("my-access",)),
-    NavItem("Users and groups", "people", "group", ("people", "person", "membership", "account", "token", "limited"),
-            (Capability.READ_ALL, Capability.READ_ACCOUNTS)),
+    NavItem(
+        "Users and groups",
+        "people",
+        "group",
+        ("people", "person", "membership", "account", "token", "limited"),
+        (Capability.READ_ALL, Capability.READ_ACCOUNTS),
+    ),
     NavItem("Requests", "requests", "requests", ("request",)),
     NavItem("Plans", "plans", "plans", ("plan",), (Capability.READ_ALL,)),
     NavItem("Reviews", "reviews", "reviews", ("review",)),
@@ -49,8 +55,14 @@ NAV_ITEMS = (
     NavItem("Analyses", "analyses", "analyses", ("analys",), (Capability.READ_REPORTS,)),
     NavItem("Journal", "journal", "journal", ("journal",), (Capability.READ_JOURNAL,)),
     # accounts that can read the journal open it from there
-    NavItem("Security events", "journal-security-events", "journal", ("journal-security",), (Capability.READ_SECURITY_EVENTS,),
-            (Capability.READ_JOURNAL,)),
+    NavItem(
+        "Security events",
+        "journal-security-events",
+        "journal",
+        ("journal-security",),
+        (Capability.READ_SECURITY_EVENTS,),
+        (Capability.READ_JOURNAL,),
+    ),
     NavItem("Status", "status", "status", ("status",), (Capability.READ_REPORTS,)),
 )
 
@@ -62,14 +74,22 @@ def navigation(request):
     items = [item for item in NAV_ITEMS if item.is_for(request.user)]
     url_name = (request.resolver_match.url_name or "") if request.resolver_match else ""
     current = next((item for item in items if url_name.startswith(item.url_name_prefixes)), None)
-    nav_items = [{"title": item.title, "url": _url(item, request.user), "icon": item.icon, "is_current": item is current,
-                  "count_url": reverse(COUNT_URL_NAMES[item.url_name]) if item.url_name in COUNT_URL_NAMES else ""}
-                 for item in items]
+    nav_items = [
+        {
+            "title": item.title,
+            "url": _url(item, request.user),
+            "icon": item.icon,
+            "is_current": item is current,
+            "count_url": reverse(COUNT_URL_NAMES[item.url_name]) if item.url_name in COUNT_URL_NAMES else "",
+        }
+        for item in items
+    ]
     return {"nav_items": nav_items, "break_glass_uses": _break_glass_uses(request.user)}
 
 
 def _break_glass_uses(user: User) -> list[BreakGlassUse]:
-    """Return the newest uses of break-glass access that are active or need a review, for accounts that can read the journal.
+    """Return the newest uses of break-glass access that are active or need a review, for accounts that can
+    read the journal.
 
     Runs no query without BREAK_GLASS_ACCOUNTS, otherwise one.
     """

@@ -21,19 +21,33 @@ from authzconsole.web.shared.rendering import see_other
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Explain an invalid address. For a valid address, do not reveal whether an entity exists at it."""
     fault = str(exception) if isinstance(exception, InvalidAddress) else ""
-    return render(request, "404.html", {"fault": fault, "request_url": "" if fault else _request_url(request)}, status=404)
+    return render(
+        request,
+        "404.html",
+        {"fault": fault, "request_url": "" if fault else _request_url(request)},
+        status=404,
+    )
 
 
 def _request_url(request: HttpRequest) -> str:
-    """Return the URL that requests access to the address of an entity page, whether or not it exists; otherwise empty."""
+    """Return the URL that requests access to the address of an entity page, whether or not it exists;
+    otherwise empty.
+    """
     match, user = getattr(request, "resolver_match", None), getattr(request, "user", None)
-    if match is None or match.url_name != "entity" or user is None or not user.is_authenticated or user.can_see_all:
+    if (
+        match is None
+        or match.url_name != "entity"
+        or user is None
+        or not user.is_authenticated
+        or user.can_see_all
+    ):
         return ""
     return url_with_query("request-new", {"entity": match.kwargs["address"]})
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Return a page with the request id, which is in every log line of this request. The status is 503 without a database.
+    """Return a page with the request id, which is in every log line of this request. The status is 503
+    without a database.
 
     No context processor runs, because it might have caused the error.
     """
@@ -46,8 +60,12 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:
     """Replace the empty body of a 405 response with a page that links to the area of the URL."""
-    items = [item for item in navigation(request).get("nav_items", ()) if request.path.startswith(item["url"])]
-    nav_item = max(items, key=lambda item: len(item["url"]), default={"title": "Sign in", "url": reverse("sign-in")})
+    items = [
+        item for item in navigation(request).get("nav_items", ()) if request.path.startswith(item["url"])
+    ]
+    nav_item = max(
+        items, key=lambda item: len(item["url"]), default={"title": "Sign in", "url": reverse("sign-in")}
+    )
     page = render(request, "405.html", {"nav_item": nav_item, "accepts_form": "GET" not in response["Allow"]})
     # return the same response object, because Django has already logged it
     response["Content-Type"], response.content = page["Content-Type"], page.content

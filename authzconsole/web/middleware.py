@@ -22,7 +22,9 @@ SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
 
 class NoStoreMiddleware:
-    """Forbid caching of every response that does not set Cache-Control itself, including error pages and redirects."""
+    """Forbid caching of every response that does not set Cache-Control itself, including error pages and
+    redirects.
+    """
 
     def __init__(self, get_response):
         self.get_response = get_response
@@ -37,8 +39,8 @@ class NoStoreMiddleware:
 class SignInMiddleware(LoginRequiredMiddleware):
     """Redirect to the sign-in page, and after sign-in to the requested page. A write is not repeated.
 
-    If a file was requested, sign-in leads to the page with the link to the file: a download does not replace the page in the
-    browser, so the sign-in page would stay visible.
+    If a file was requested, sign-in leads to the page with the link to the file: a download does not replace
+    the page in the browser, so the sign-in page would stay visible.
     """
 
     def process_view(self, request, view_func, view_args, view_kwargs):
@@ -57,14 +59,16 @@ class SignInMiddleware(LoginRequiredMiddleware):
         elif not (is_file and previous_page):
             return super().handle_no_permission(request, view_func)
         sign_in = reverse("sign-in")
-        return see_other(f"{sign_in}?{urlencode({REDIRECT_FIELD_NAME: previous_page})}" if previous_page else sign_in)
+        return see_other(
+            f"{sign_in}?{urlencode({REDIRECT_FIELD_NAME: previous_page})}" if previous_page else sign_in
+        )
 
 
 class PasswordFirstMiddleware:
     """Redirect an account that must change its password to the password page.
 
-    Sign-out and all views without sign-in remain available. A session that was started through a sign-in provider used no
-    password, so all its pages remain available. The REST API refuses such a session itself
+    Sign-out and all views without sign-in remain available. A session that was started through a sign-in
+    provider used no password, so all its pages remain available. The REST API refuses such a session itself
     (authzconsole.common.api_caller).
     """
 
@@ -76,7 +80,11 @@ class PasswordFirstMiddleware:
 
     def process_view(self, request, view_func, view_args, view_kwargs):
         account, password_page = getattr(request, "impersonator", None) or request.user, reverse("password")
-        if not getattr(view_func, "login_required", True) or not account.is_authenticated or request.path == password_page:
+        if (
+            not getattr(view_func, "login_required", True)
+            or not account.is_authenticated
+            or request.path == password_page
+        ):
             return None
         if not account.must_change_password or PROVIDER_SESSION_KEY in request.session:
             return None
@@ -90,7 +98,9 @@ class PasswordFirstMiddleware:
 
 
 class DatabaseBusyMiddleware:
-    """Return 503 if the database is locked by another write (with Retry-After), or if the journal cannot be signed."""
+    """Return 503 if the database is locked by another write (with Retry-After), or if the journal cannot be
+    signed.
+    """
 
     def __init__(self, get_response):
         self.get_response = get_response
@@ -109,7 +119,8 @@ class DatabaseBusyMiddleware:
 
 
 class WrongMethodMiddleware:
-    """Replace the empty 405 response of Django with a page, for example if the URL of a refused form is reloaded.
+    """Replace the empty 405 response of Django with a page, for example if the URL of a refused form is
+    reloaded.
 
     405 responses of APIs have a body and are not replaced.
     """

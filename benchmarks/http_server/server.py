@@ -24,9 +24,14 @@ SECRET_KEY = "only-for-a-benchmark" * 3
 def running_server() -> Iterator[int]:
     """Start the web program with its supervisord command and yield its port; stop it at the end."""
     port = free_port()
-    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "benchmarks.http_server.settings",
-                   "SECRET_KEY": SECRET_KEY}
-    server = subprocess.Popen(_command(port), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "benchmarks.http_server.settings",
+        "SECRET_KEY": SECRET_KEY,
+    }
+    server = subprocess.Popen(
+        _command(port), cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         _wait_for(port, server)
         yield port
@@ -59,14 +64,29 @@ def _wait_for(port: int, server: subprocess.Popen) -> None:
 def request_bytes(path: str, body: dict, headers: dict[str, str]) -> bytes:
     """Return the bytes of an HTTP request; built in advance, so that building it is not measured."""
     raw = json.dumps(body).encode()
-    lines = {"Host": "127.0.0.1", "Content-Type": "application/json", "Content-Length": str(len(raw)), **headers}
-    return "\r\n".join([f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]).encode() + raw
+    lines = {
+        "Host": "127.0.0.1",
+        "Content-Type": "application/json",
+        "Content-Length": str(len(raw)),
+        **headers,
+    }
+    return (
+        "\r\n".join(
+            [f"POST {path} HTTP/1.1", *(f"{name}: {value}" for name, value in lines.items()), "", ""]
+        ).encode()
+        + raw
+    )
 
 
 def get_decisions(port: int, requests: Sequence[bytes]) -> list[bool]:
     """Return the decision of each request in order, over CONNECTIONS parallel connections."""
     with ThreadPoolExecutor(CONNECTIONS) as pool:
-        parts = list(pool.map(lambda index: _get_decisions_in_sequence(port, requests[index::CONNECTIONS]), range(CONNECTIONS)))
+        parts = list(
+            pool.map(
+                lambda index: _get_decisions_in_sequence(port, requests[index::CONNECTIONS]),
+                range(CONNECTIONS),
+            )
+        )
     decisions: list[bool] = [False] * len(requests)
     for index, part in enumerate(parts):
         decisions[index::CONNECTIONS] = part

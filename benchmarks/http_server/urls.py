@@ -1,4 +1,6 @@
-"""The URLs of the console and the reference: the same question answered by django-guardian in the same server."""
+"""The URLs of the console and the reference: the same question answered by django-guardian in the same
+server.
+"""
 
 import json
 
@@ -18,7 +20,10 @@ __all__ = ["handler404", "urlpatterns"]
 @csrf_exempt
 @login_not_required
 def guardian_check(request: HttpRequest) -> JsonResponse:
-    """Answer with guardian's check. It does not verify a token, which the endpoint of the console has to do."""
+    """Answer with guardian's check.
+
+    It does not verify a token, which the endpoint of the console has to do.
+    """
     body = json.loads(request.body)
     user = User.objects.get(username=body["subject"]["id"])
     entity = Entity.objects.get(kind=body["resource"]["type"], key=body["resource"]["id"])

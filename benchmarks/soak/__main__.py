@@ -1,4 +1,7 @@
-"""Run the soak test and print its report: `python -m benchmarks.soak --minutes 30`. Exit status 1: something was lost."""
+"""Run the soak test and print its report: `python -m benchmarks.soak --minutes 30`.
+
+Exit status 1: something was lost.
+"""
 
 import argparse
 import random
@@ -18,7 +21,8 @@ from .workload import Workload
 # on average; 1,000 faults in 30 minutes, of which some find nothing to damage
 FAULT_SECONDS = 1.0
 FAULTS_AT_ONCE = 6
-# all faults except those that need a run; then light ones and those that need a run, until the last one of these has hit
+# all faults except those that need a run; then light ones and those that need a run, until the last one of
+# these has hit
 HEAVY_SECONDS, LIGHT_SECONDS = 15, 45
 SETTLE_SECONDS = 300
 # in a soak of this length, each kind of fault must hit at least once
@@ -41,8 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if violations else 0
 
 
-def soak(console: Console, seconds: float, choose: random.Random, settle_seconds: float = SETTLE_SECONDS) -> list[str]:
-    """Damage the console for some seconds, then return the violations. Print counts of faults, requests and runs."""
+def soak(
+    console: Console, seconds: float, choose: random.Random, settle_seconds: float = SETTLE_SECONDS
+) -> list[str]:
+    """Damage the console for some seconds, then return the violations.
+
+    Print counts of faults, requests and runs.
+    """
     token = console.manage("create_token", "admin", "--scope", "read", "--scope", "administer").stdout.strip()
     workload = Workload(console.address.port, token)
     workload.start()
@@ -56,14 +65,19 @@ def soak(console: Console, seconds: float, choose: random.Random, settle_seconds
     violations += [f"the process {pid} is left" for pid in console.stop_programs()]
     violations += checks.check_journal(console) + checks.check_files(console) + console.notes
     if seconds >= ALL_KINDS_SECONDS:
-        violations += [f"the fault `{name}` never hit, although it was attempted {faults.attempts[name]} times"
-                       for name in faults.never_hit()]
+        violations += [
+            f"the fault `{name}` never hit, although it was attempted {faults.attempts[name]} times"
+            for name in faults.never_hit()
+        ]
     _print_report(faults, workload, states, errors)
     return violations
 
 
 def cause_faults(console: Console, seconds: float, choose: random.Random) -> FaultCounts:
-    """Cause random faults, and count how many of each kind found something to damage. Some last for seconds and overlap."""
+    """Cause random faults, and count how many of each kind found something to damage.
+
+    Some last for seconds and overlap.
+    """
     counts = FaultCounts(faults_for(console))
     ongoing: dict[str, Future[bool]] = {}
     end = time.monotonic() + seconds
@@ -93,14 +107,22 @@ def _cause(fault: InjectedFault, console: Console, choose: random.Random) -> boo
         return False
 
 
-def _print_report(faults: FaultCounts, workload: Workload, states: dict[str, int], errors: dict[str, int]) -> None:
+def _print_report(
+    faults: FaultCounts, workload: Workload, states: dict[str, int], errors: dict[str, int]
+) -> None:
     print(f"{faults.hits.total():,} faults of {faults.attempts.total():,} attempted")
     for name in sorted((fault.name for fault in faults.faults), key=lambda name: -faults.hits[name]):
         print(f"  {faults.hits[name]:6,} of {faults.attempts[name]:6,} {name}")
     acknowledged = sum(change.is_acknowledged for change in workload.changes)
     unknown = sum(not change.is_acknowledged and not change.is_refused for change in workload.changes)
-    print(f"{len(workload.changes):,} change sets: {acknowledged:,} acknowledged, {unknown:,} with an unknown end")
-    for title, counts in (("Requests by status", workload.statuses), ("Runs", states), ("Errors of failed runs", errors)):
+    print(
+        f"{len(workload.changes):,} change sets: {acknowledged:,} acknowledged, {unknown:,} with an unknown end"
+    )
+    for title, counts in (
+        ("Requests by status", workload.statuses),
+        ("Runs", states),
+        ("Errors of failed runs", errors),
+    ):
         print(title)
         for name, count in sorted(counts.items()):
             print(f"  {count:6,} {name}")

@@ -1,4 +1,7 @@
-"""The checks after the faults. Each returns sentences about violations; an empty list means that nothing was lost."""
+"""The checks after the faults.
+
+Each returns sentences about violations; an empty list means that nothing was lost.
+"""
 
 import json
 import re
@@ -8,7 +11,8 @@ from collections import defaultdict
 from .console import Console
 from .workload import SentChange, Workload
 
-# two reports of the same revision may differ in these figures: the report before, and the time that the report is about
+# two reports of the same revision may differ in these figures: the report before, and the time that the
+# report is about
 FIGURES_OF_A_RUN = ("at", "changes", "snapshot_fault")
 # what the console would do later: the hourly clean-up after all grace periods, and the next run
 CLEAN = """
@@ -30,23 +34,30 @@ def wait_until_settled(console: Console, workload: Workload, seconds: float) -> 
     """Wait until the console accepts a change and no run is unfinished; then let it finish one more run."""
     deadline = time.monotonic() + seconds
     number = 0
-    while not workload.send_change(f"soak-last-{number}", [("user:ana.pereira", f"dataset:finance.last_{number}", "READ")],
-                                   []).is_acknowledged:
+    while not workload.send_change(
+        f"soak-last-{number}", [("user:ana.pereira", f"dataset:finance.last_{number}", "READ")], []
+    ).is_acknowledged:
         number += 1
         if time.monotonic() > deadline:
-            return [f"the console accepts no change {seconds:.0f} s after the last fault: {workload.changes[-1].body[:200]}"]
+            return [
+                f"the console accepts no change {seconds:.0f} s after the last fault: {workload.changes[-1].body[:200]}"
+            ]
         time.sleep(0.5)
     while workload.unfinished_runs():
         if time.monotonic() > deadline:
-            rows = console.query("SELECT id, state, stage, attempt, heartbeat_at, process FROM analytics_analysisrun "
-                                 "WHERE state IN ('waiting', 'running')")
+            rows = console.query(
+                "SELECT id, state, stage, attempt, heartbeat_at, process FROM analytics_analysisrun "
+                "WHERE state IN ('waiting', 'running')"
+            )
             return [f"runs are unfinished {seconds:.0f} s after the last fault: {rows}"]
         time.sleep(0.5)
     status, text = workload.request("POST", "runs", {"analysis": "stranded"})
     if status != 202:
         return [f"the last run could not be started: {status} {text[:200]}"]
     run = json.loads(text)["number"]
-    while (state := console.query("SELECT state, error FROM analytics_analysisrun WHERE id = %s", (run,))[0])[0] != "done":
+    while (state := console.query("SELECT state, error FROM analytics_analysisrun WHERE id = %s", (run,))[0])[
+        0
+    ] != "done":
         if state[0] in ("failed", "cancelled") or time.monotonic() > deadline:
             return [f"the last run, after all faults, is {state[0]}: {state[1]}"]
         time.sleep(0.2)
@@ -54,17 +65,22 @@ def wait_until_settled(console: Console, workload: Workload, seconds: float) -> 
 
 
 def check_changes(console: Console, changes: list[SentChange]) -> list[str]:
-    """Check that each acknowledged change set was applied once, each refused one never, and each unanswered one once or never."""
+    """Check that each acknowledged change set was applied once, each refused one never, and each unanswered
+    one once or never.
+    """
     lines: dict[str, list[tuple]] = defaultdict(list)
     for request_id, *line in console.query(
-            "SELECT caller_request_id, action, principal, entity, privilege FROM grants_journalline "
-            "WHERE caller_request_id LIKE 'soak-%%' AND action IN ('grant', 'revoke')"):
+        "SELECT caller_request_id, action, principal, entity, privilege FROM grants_journalline "
+        "WHERE caller_request_id LIKE 'soak-%%' AND action IN ('grant', 'revoke')"
+    ):
         lines[request_id].append(tuple(line))
     violations = []
     for change in changes:
         found = lines.pop(change.request_id, [])
         if found and (len(found) != len(change.lines) or set(found) != change.lines):
-            violations.append(f"{change.request_id} was applied in part or twice: {sorted(found)} of {sorted(change.lines)}")
+            violations.append(
+                f"{change.request_id} was applied in part or twice: {sorted(found)} of {sorted(change.lines)}"
+            )
         elif change.is_acknowledged and not found:
             violations.append(f"{change.request_id} was acknowledged and is lost")
         elif change.is_refused and found:
@@ -73,10 +89,16 @@ def check_changes(console: Console, changes: list[SentChange]) -> list[str]:
 
 
 def check_runs(console: Console, workload: Workload) -> list[str]:
-    """Check that each started run has finished, and that all reports of one revision with the same options are equal."""
-    rows = console.query("SELECT id, state, analysis, options::text, revision, summary FROM analytics_analysisrun ORDER BY id")
+    """Check that each started run has finished, and that all reports of one revision with the same options
+    are equal.
+    """
+    rows = console.query(
+        "SELECT id, state, analysis, options::text, revision, summary FROM analytics_analysisrun ORDER BY id"
+    )
     numbers = {row[0] for row in rows}
-    violations = [f"run {number} was accepted and is lost" for number in workload.started_runs if number not in numbers]
+    violations = [
+        f"run {number} was accepted and is lost" for number in workload.started_runs if number not in numbers
+    ]
     violations += [f"run {row[0]} is still {row[1]}" for row in rows if row[1] in ("waiting", "running")]
     reports: dict[tuple, dict] = {}
     for number, state, analysis, options, revision, summary in rows:
@@ -85,7 +107,9 @@ def check_runs(console: Console, workload: Workload) -> list[str]:
         figures = {name: value for name, value in _as_dict(summary).items() if name not in FIGURES_OF_A_RUN}
         first = reports.setdefault((analysis, options, revision), figures)
         if figures != first:
-            violations.append(f"run {number} ({analysis} at revision {revision}) has {figures}, an equal run had {first}")
+            violations.append(
+                f"run {number} ({analysis} at revision {revision}) has {figures}, an equal run had {first}"
+            )
         status, text = workload.request("GET", f"runs/{number}/tables/rows?limit=1")
         if status not in (200, 410):
             violations.append(f"the report of run {number} cannot be read: {status} {text[:200]}")
@@ -97,11 +121,17 @@ def _as_dict(value: object) -> dict:
 
 
 def run_states(console: Console) -> dict[str, int]:
-    return dict(console.query("SELECT state || ' at attempt ' || attempt, count(*) FROM analytics_analysisrun GROUP BY 1"))
+    return dict(
+        console.query(
+            "SELECT state || ' at attempt ' || attempt, count(*) FROM analytics_analysisrun GROUP BY 1"
+        )
+    )
 
 
 def run_errors(console: Console) -> dict[str, int]:
-    """Return how many failed runs have each error; numbers are replaced, so that equal errors are counted together."""
+    """Return how many failed runs have each error; numbers are replaced, so that equal errors are counted
+    together.
+    """
     errors: dict[str, int] = defaultdict(int)
     for (error,) in console.query("SELECT error FROM analytics_analysisrun WHERE state = 'failed'"):
         errors[re.sub(r"/\S+|\d+", "…", error)[:150]] += 1
@@ -115,15 +145,26 @@ def check_journal(console: Console) -> list[str]:
 
 
 def check_files(console: Console) -> list[str]:
-    """Clean as the console does after its grace periods, and check that only reports, snapshots and the state remain."""
+    """Clean as the console does after its grace periods, and check that only reports, snapshots and the state
+    remain.
+    """
     cleaning = console.manage("shell", "-c", CLEAN, check=False)
     if cleaning.returncode:
         return [f"the cleaning failed: {cleaning.stderr[-500:]}"]
     storage = console.state / "snapshots"
-    reports = {folder for (folder,) in console.query("SELECT result_folder FROM analytics_analysisrun WHERE result_folder <> ''")}
+    reports = {
+        folder
+        for (folder,) in console.query(
+            "SELECT result_folder FROM analytics_analysisrun WHERE result_folder <> ''"
+        )
+    }
     folders = {str(path.relative_to(storage)) for path in storage.glob("results/*/*")}
     violations = [f"the folder {name} belongs to no report" for name in sorted(folders - reports)]
     violations += [f"the files of the report in {name} are gone" for name in sorted(reports - folders)]
     temporary = [path for path in (console.state / "tmp").iterdir() if not path.name.startswith("hsperfdata")]
-    temporary += [path for pattern in ("**/_temporary", "**/*.tmp", "**/_LEASE-*") for path in storage.glob(pattern)]
-    return violations + [f"the temporary file {path.relative_to(console.state)} remains" for path in temporary]
+    temporary += [
+        path for pattern in ("**/_temporary", "**/*.tmp", "**/_LEASE-*") for path in storage.glob(pattern)
+    ]
+    return violations + [
+        f"the temporary file {path.relative_to(console.state)} remains" for path in temporary
+    ]

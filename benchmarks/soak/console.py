@@ -1,4 +1,6 @@
-"""The temporary console of the soak test: PostgreSQL, the programs of `make run`, and the folders on small file systems."""
+"""The temporary console of the soak test: PostgreSQL, the programs of `make run`, and the folders on small
+file systems.
+"""
 
 import contextlib
 import os
@@ -20,7 +22,12 @@ from authzconsole.ops.address import ListenAddress, free_port
 from authzconsole.ops.processes import ParentMake, session_members
 
 # without the settings that would lose acknowledged changes when the server is killed
-POSTGRESQL_SETTINGS = {"fsync": "off", "full_page_writes": "off", "max_wal_size": "64MB", "min_wal_size": "32MB"}
+POSTGRESQL_SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_wal_size": "64MB",
+    "min_wal_size": "32MB",
+}
 # the size of the small file systems: enough for the longest soak
 DISK_BYTES = 1_000_000_000
 KEEPER_SECONDS = 0.2
@@ -28,7 +35,10 @@ BOOT_SECONDS = 60
 
 
 class Console:
-    """A running console. `keep` restarts PostgreSQL, as an init system would; supervisord restarts the other programs."""
+    """A running console.
+
+    `keep` restarts PostgreSQL, as an init system would; supervisord restarts the other programs.
+    """
 
     def __init__(self, folder: Path):
         self.folder, self.state = folder, folder / "state"
@@ -53,10 +63,17 @@ class Console:
         temporary = self.state / "tmp"
         temporary.mkdir(mode=0o700, exist_ok=True)
         return {
-            **run.environment_of_programs(self.address, self.state), "DATABASE_URL": self.database_url, "TMPDIR": str(temporary),
-            "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
-            "DJANGO_SETTINGS_MODULE": "benchmarks.soak.settings", "SOAK_CLOCK": str(self.clock), "SOAK_STAGES": str(self.stages),
-            "LOG_LEVEL": "INFO", "FIRST_ANALYSES": "off",
+            **run.environment_of_programs(self.address, self.state),
+            "DATABASE_URL": self.database_url,
+            "TMPDIR": str(temporary),
+            "SPARK_MASTER": "local[2]",
+            "SPARK_DRIVER_MEMORY": "1g",
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1",
+            "DJANGO_SETTINGS_MODULE": "benchmarks.soak.settings",
+            "SOAK_CLOCK": str(self.clock),
+            "SOAK_STAGES": str(self.stages),
+            "LOG_LEVEL": "INFO",
+            "FIRST_ANALYSES": "off",
         }
 
     def shift_clock(self, seconds: int) -> None:
@@ -83,7 +100,9 @@ class Console:
 
     @contextlib.contextmanager
     def _errors_in_log(self) -> Iterator[None]:
-        """Let processes that start in the block write errors to the log: supervisord writes a traceback for each lost line."""
+        """Let processes that start in the block write errors to the log: supervisord writes a traceback for
+        each lost line.
+        """
         standard_error = os.dup(2)
         os.dup2(self.events.fileno(), 2)
         try:
@@ -93,20 +112,30 @@ class Console:
             os.close(standard_error)
 
     def manage(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess:
-        return subprocess.run([sys.executable, "manage.py", *arguments], cwd=ROOT, env=self.child_environment, text=True,
-                              capture_output=True, check=check)
+        return subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.child_environment,
+            text=True,
+            capture_output=True,
+            check=check,
+        )
 
     def log_event(self, text: str) -> None:
         self.events.write(f"{time.strftime('%H:%M:%S')} {text}\n")
         self.events.flush()
 
     def start_postgresql(self) -> None:
-        self.postgresql_process = postgres.start_server(self.postgresql_programs, self.database_folder, POSTGRESQL_SETTINGS)
+        self.postgresql_process = postgres.start_server(
+            self.postgresql_programs, self.database_folder, POSTGRESQL_SETTINGS
+        )
 
     def _keep(self) -> None:
         while not self._stop.wait(KEEPER_SECONDS):
             if self.postgresql_process.poll() is not None:
-                self.log_event(f"postgresql ended (status {self.postgresql_process.returncode}) and is started again")
+                self.log_event(
+                    f"postgresql ended (status {self.postgresql_process.returncode}) and is started again"
+                )
                 self.start_postgresql()
                 # a server refuses to start while its predecessor is still shutting down
                 time.sleep(0.3)
@@ -160,7 +189,10 @@ class Console:
 
 
 def retry_work(work: Callable[[], Any], seconds: float) -> Any:
-    """Call `work`, and repeat it after errors of the database, for some seconds at most. Return its result."""
+    """Call `work`, and repeat it after errors of the database, for some seconds at most.
+
+    Return its result.
+    """
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -176,7 +208,10 @@ def small_disk(path: Path) -> Iterator[bool]:
     """Mount a small file system at `path`; yield whether that was permitted."""
     path.mkdir()
     options = f"size={DISK_BYTES},mode=0700"
-    is_mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], capture_output=True).returncode == 0
+    is_mounted = (
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", path], capture_output=True).returncode
+        == 0
+    )
     try:
         yield is_mounted
     finally:
@@ -186,7 +221,10 @@ def small_disk(path: Path) -> Iterator[bool]:
 
 @contextlib.contextmanager
 def running_console() -> Iterator[Console]:
-    """Start a console in a temporary folder, and remove it afterwards. `console.has_disks`: whether its disks can be filled."""
+    """Start a console in a temporary folder, and remove it afterwards.
+
+    `console.has_disks`: whether its disks can be filled.
+    """
     with tempfile.TemporaryDirectory(prefix="console-soak-") as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         folder.chmod(0o755)
@@ -201,4 +239,6 @@ def running_console() -> Iterator[Console]:
         finally:
             console.close()
             if os.environ.get("SOAK_KEEP"):
-                shutil.copytree(folder, os.environ["SOAK_KEEP"], dirs_exist_ok=True, ignore=shutil.ignore_patterns("data"))
+                shutil.copytree(
+                    folder, os.environ["SOAK_KEEP"], dirs_exist_ok=True, ignore=shutil.ignore_patterns("data")
+                )

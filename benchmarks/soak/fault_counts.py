@@ -18,17 +18,22 @@ class FaultCounts:
     attempts: Counter[str] = field(default_factory=Counter)
     hits: Counter[str] = field(default_factory=Counter)
 
-    def choose(self, choose: random.Random, ongoing: Collection[str], *, is_heavy_phase: bool) -> InjectedFault | None:
+    def choose(
+        self, choose: random.Random, ongoing: Collection[str], *, is_heavy_phase: bool
+    ) -> InjectedFault | None:
         """Return the next fault, or None. ongoing: the names of the faults that last.
 
-        Outside heavy phases, at most one fault waits for a run: the kind with the fewest attempts. All other faults are
-        light.
+        Outside heavy phases, at most one fault waits for a run: the kind with the fewest attempts. All other
+        faults are light.
         """
         waiting = [fault for fault in self.faults if fault.needs_run]
         if waiting and not is_heavy_phase and not any(fault.name in ongoing for fault in waiting):
             return min(waiting, key=lambda fault: (self.hits[fault.name], self.attempts[fault.name]))
-        choices = [fault for fault in self.faults if fault.name not in ongoing and not fault.needs_run
-                   and (fault.is_light or is_heavy_phase)]
+        choices = [
+            fault
+            for fault in self.faults
+            if fault.name not in ongoing and not fault.needs_run and (fault.is_light or is_heavy_phase)
+        ]
         return choose.choices(choices, [self._weight(fault) for fault in choices])[0] if choices else None
 
     def is_waiting(self, ongoing: Collection[str]) -> bool:

@@ -1,4 +1,7 @@
-"""The faults: each takes a running console and does one kind of damage. A fault that finds nothing to damage returns False."""
+"""The faults: each takes a running console and does one kind of damage.
+
+A fault that finds nothing to damage returns False.
+"""
 
 import os
 import random
@@ -20,7 +23,8 @@ from .stages import hold_run
 
 # how long a fault waits for its target
 TARGET_SECONDS = 10
-# how long a fault waits for a run: a slow machine needs a minute until the web server, the worker and Spark have started again
+# how long a fault waits for a run: a slow machine needs a minute until the web server, the worker and Spark
+# have started again
 RUN_SECONDS = 100
 # how long a run that continues may take until Spark starts a Python worker for it
 PYTHON_WORKER_SECONDS = 60
@@ -61,13 +65,22 @@ def _kill_program(name: str) -> Callable[[Console, random.Random], bool]:
     return lambda console, choose: _kill(console.pid_of(name))
 
 
-def _kill_child(name: str, *words: str, seconds: float = TARGET_SECONDS) -> Callable[[Console, random.Random], bool]:
-    """Return a fault that kills a descendant process of a program: a random one of those with these words in their command."""
+def _kill_child(
+    name: str, *words: str, seconds: float = TARGET_SECONDS
+) -> Callable[[Console, random.Random], bool]:
+    """Return a fault that kills a descendant process of a program: a random one of those with these words in
+    their command.
+    """
+
     def kill(console: Console, choose: random.Random) -> bool:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             pid = console.pid_of(name)
-            matching = [child for child, command in _descendants(pid) if all(word in command for word in words)] if pid else []
+            matching = (
+                [child for child, command in _descendants(pid) if all(word in command for word in words)]
+                if pid
+                else []
+            )
             if matching:
                 return _kill(choose.choice(matching))
             time.sleep(0.1)
@@ -96,13 +109,17 @@ def _hang_redis(console: Console, choose: random.Random) -> bool:
 
 def _drop_connection(console: Console, choose: random.Random) -> bool:
     """End one connection, preferably one that executes a statement or is in a transaction."""
-    statement = (f"SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE {LIVE_BACKENDS} "
-                 "ORDER BY state = 'idle', random() LIMIT 1) AS victim")
+    statement = (
+        f"SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE {LIVE_BACKENDS} "
+        "ORDER BY state = 'idle', random() LIMIT 1) AS victim"
+    )
     return _terminate(console, statement)
 
 
 def _drop_all_connections(console: Console, choose: random.Random) -> bool:
-    return _terminate(console, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {LIVE_BACKENDS}")
+    return _terminate(
+        console, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {LIVE_BACKENDS}"
+    )
 
 
 def _terminate(console: Console, statement: str) -> bool:
@@ -131,7 +148,8 @@ def _kill_backend(console: Console, choose: random.Random) -> bool:
 def _kill_python_worker(console: Console, choose: random.Random) -> bool:
     """Kill a Python worker that executes a task of a run.
 
-    The idle workers of earlier runs are killed first, so the next worker that Spark starts is one that the held run needs.
+    The idle workers of earlier runs are killed first, so the next worker that Spark starts is one that the
+    held run needs.
     """
     with ExitStack() as hold:
         run_process = hold.enter_context(hold_run(console.stages, "computing", RUN_SECONDS))
@@ -151,8 +169,15 @@ def _kill_python_worker(console: Console, choose: random.Random) -> bool:
 
 
 def _python_workers(run_process: int) -> list[int]:
-    """Return the Python workers of Spark. The daemon that forks them has the same command, and Java as its parent."""
-    daemons = [pid for pid, command in _descendants(run_process) if "pyspark.daemon" in command and _is_child_of_java(pid)]
+    """Return the Python workers of Spark.
+
+    The daemon that forks them has the same command, and Java as its parent.
+    """
+    daemons = [
+        pid
+        for pid, command in _descendants(run_process)
+        if "pyspark.daemon" in command and _is_child_of_java(pid)
+    ]
     return [worker for daemon in daemons for worker, _ in _descendants(daemon)]
 
 
@@ -172,6 +197,7 @@ def _fill(folder_name: str, stage: str = "") -> Callable[[Console, random.Random
 
     stage: the stage at which a run is paused until the folder is full; empty for no run.
     """
+
     def fill(console: Console, choose: random.Random) -> bool:
         with ExitStack() as hold:
             run_process = hold.enter_context(hold_run(console.stages, stage, RUN_SECONDS)) if stage else None
@@ -203,9 +229,18 @@ def _full_disk(folder: Path) -> Iterator[None]:
 
 
 def _second_scheduler(console: Console, choose: random.Random) -> bool:
-    command = [console.child_environment["CONSOLE_PYTHON"], "-m", "celery", "-A", "authzconsole", "beat", "--pidfile="]
-    process = subprocess.Popen(command, cwd=ROOT, env=console.child_environment, stdout=subprocess.DEVNULL,
-                               stderr=subprocess.DEVNULL)
+    command = [
+        console.child_environment["CONSOLE_PYTHON"],
+        "-m",
+        "celery",
+        "-A",
+        "authzconsole",
+        "beat",
+        "--pidfile=",
+    ]
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=console.child_environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     try:
         time.sleep(choose.uniform(4, 9))
     finally:
@@ -237,10 +272,22 @@ FAULTS = (
     InjectedFault("kill the worker", _kill_program("worker"), 3),
     InjectedFault("fill the disk of the database", _fill("pg"), 2, needs_disks=True),
     InjectedFault("fill the disk of logs and reports", _fill("state"), 2, needs_disks=True),
-    InjectedFault("kill the process of a run", _kill_child("worker", "celery", seconds=RUN_SECONDS), 1, needs_run=True),
+    InjectedFault(
+        "kill the process of a run", _kill_child("worker", "celery", seconds=RUN_SECONDS), 1, needs_run=True
+    ),
     InjectedFault("kill Java", _kill_child("worker", "java", seconds=RUN_SECONDS), 1, needs_run=True),
     InjectedFault("kill a Python worker of Spark", _kill_python_worker, 1, needs_run=True),
-    InjectedFault("fill the disk during a snapshot", _fill("state", "snapshot"), 1, needs_run=True, needs_disks=True),
-    InjectedFault("fill the disk while Spark computes", _fill("state", "computing"), 1, needs_run=True, needs_disks=True),
-    InjectedFault("fill the disk while a report is written", _fill("state", "writing"), 1, needs_run=True, needs_disks=True),
+    InjectedFault(
+        "fill the disk during a snapshot", _fill("state", "snapshot"), 1, needs_run=True, needs_disks=True
+    ),
+    InjectedFault(
+        "fill the disk while Spark computes", _fill("state", "computing"), 1, needs_run=True, needs_disks=True
+    ),
+    InjectedFault(
+        "fill the disk while a report is written",
+        _fill("state", "writing"),
+        1,
+        needs_run=True,
+        needs_disks=True,
+    ),
 )

@@ -1,8 +1,8 @@
-"""The settings of the console, with a clock that the soak test can shift by writing seconds to the file SOAK_CLOCK, and with
-runs that it can hold at a stage (`stages.py`).
+"""The settings of the console, with a clock that the soak test can shift by writing seconds to the file
+SOAK_CLOCK, and with runs that it can hold at a stage (`stages.py`).
 
-Only the wall clock of Django and of `time.time` is shifted. (libfaketime makes `time.sleep` of Python fail if the monotonic clock
-stays real.)
+Only the wall clock of Django and of `time.time` is shifted. (libfaketime makes `time.sleep` of Python fail if
+the monotonic clock stays real.)
 """
 
 import os

@@ -1,7 +1,8 @@
-"""Hold runs at a stage until a fault is ready, so that the fault hits this stage even if it lasts only milliseconds.
+"""Hold runs at a stage until a fault is ready, so that the fault hits this stage even if it lasts only
+milliseconds.
 
-The soak test and the worker communicate through files of a folder: `hold-STAGE` requests to hold the next run, and `held-STAGE`
-contains the process id of the worker that holds one.
+The soak test and the worker communicate through files of a folder: `hold-STAGE` requests to hold the next
+run, and `held-STAGE` contains the process id of the worker that holds one.
 """
 
 import time
@@ -37,7 +38,9 @@ def hold_run(folder: Path, stage: str, seconds: float) -> Iterator[int | None]:
 
 
 def wait_while_held(folder: Path, stage: str, pid: int, check: Callable[[], None]) -> None:
-    """Wait in the process of a run while the soak test holds runs at this stage. check: raises an exception to end the run."""
+    """Wait in the process of a run while the soak test holds runs at this stage. check: raises an exception
+    to end the run.
+    """
     request, held = folder / f"hold-{stage}", folder / f"held-{stage}"
     if not request.exists():
         return

@@ -20,7 +20,8 @@ Item = tuple[str, str, str]
 class SentChange:
     """A change set that a client sent. status: the status of the answer, 0 if there was none.
 
-    lines: the action, principal, entity and privilege of each journal line that it must have if it was applied.
+    lines: the action, principal, entity and privilege of each journal line that it must have if it was
+    applied.
     """
 
     request_id: str
@@ -34,7 +35,10 @@ class SentChange:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether the console answered that it changed nothing. After a server error or no answer, both are possible."""
+        """Return whether the console answered that it changed nothing.
+
+        After a server error or no answer, both are possible.
+        """
         return 400 <= self.status < 500
 
 
@@ -56,7 +60,10 @@ class Workload:
         self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
-        targets = [lambda number=number: self._write(number) for number in range(self.writers)] + [self._start_runs, self._read]
+        targets = [lambda number=number: self._write(number) for number in range(self.writers)] + [
+            self._start_runs,
+            self._read,
+        ]
         self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
         for thread in self._threads:
             thread.start()
@@ -73,7 +80,9 @@ class Workload:
         if request_id:
             headers["X-Request-ID"] = request_id
         try:
-            connection.request(method, f"/api/v1/{path}", json.dumps(body) if body is not None else None, headers)
+            connection.request(
+                method, f"/api/v1/{path}", json.dumps(body) if body is not None else None, headers
+            )
             response = connection.getresponse()
             status, text = response.status, response.read().decode()
         except (OSError, http.client.HTTPException):
@@ -94,20 +103,30 @@ class Workload:
         revocable: list[Item] = []
         while not self._stop.is_set():
             number += 1
-            grant = [(choose.choice(PRINCIPALS), f"dataset:finance.soak_{writer}_{number}_{part}", choose.choice(PRIVILEGES))
-                     for part in range(choose.randint(1, 4))]
+            grant = [
+                (
+                    choose.choice(PRINCIPALS),
+                    f"dataset:finance.soak_{writer}_{number}_{part}",
+                    choose.choice(PRIVILEGES),
+                )
+                for part in range(choose.randint(1, 4))
+            ]
             change = self.send_change(f"soak-{writer}-{number}", grant, revocable)
             revocable = grant[:2] if change.is_acknowledged and choose.random() < 0.3 else []
             self._stop.wait(self.pause_seconds)
 
     def send_change(self, request_id: str, grant: list[Item], revoke: list[Item]) -> SentChange:
-        lines = frozenset((action, *item) for action, items in (("grant", grant), ("revoke", revoke)) for item in items)
+        lines = frozenset(
+            (action, *item) for action, items in (("grant", grant), ("revoke", revoke)) for item in items
+        )
         change = SentChange(request_id, lines)
         body: dict[str, object] = {"reason": "soak"}
         for name, items in (("grant", grant), ("revoke", revoke)):
             if items:
-                body[name] = [{"principal": principal, "entity": entity, "privileges": [privilege]}
-                              for principal, entity, privilege in items]
+                body[name] = [
+                    {"principal": principal, "entity": entity, "privileges": [privilege]}
+                    for principal, entity, privilege in items
+                ]
         change.status, change.body = self.request("POST", "grants", body, request_id)
         with self._lock:
             self.changes.append(change)
@@ -139,6 +158,10 @@ class Workload:
     def _read(self) -> None:
         """Read the journal and the reports, like the pages do."""
         while not self._stop.wait(0.5):
-            for path in ("journal?limit=20", "grants?limit=20", *(f"runs/{number}" for number in self.started_runs[-1:])):
+            for path in (
+                "journal?limit=20",
+                "grants?limit=20",
+                *(f"runs/{number}" for number in self.started_runs[-1:]),
+            ):
                 self.reads += 1
                 self.request("GET", path)

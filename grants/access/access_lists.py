@@ -1,4 +1,6 @@
-"""List the people who can access one entity, or each entity of a set: a container with its contents, or one kind of them."""
+"""List the people who can access one entity, or each entity of a set: a container with its contents, or one
+kind of them.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,7 +18,8 @@ MAX_ENTITIES_PER_PAGE = 100
 KEYS_PER_QUERY = 100
 USERS_PER_PAGE = 10
 
-# (kind, key, name of the user): the last user of a page. Without a name: the list continues after this entity.
+# (kind, key, name of the user): the last user of a page. Without a name: the list continues after this
+# entity.
 Position = tuple[str, str, str | None]
 # (kind, key, name of the user, operation): the last row of a page of operations
 OperationPosition = tuple[str, str, str | None, str | None]
@@ -44,9 +47,13 @@ class Target:
         rows = subtree_of(container).filter(state=State.LIVE)
         kinds = [kind for kind in kinds_in_byte_order() if self.kind in ("", kind)]
         for kind in kinds[kinds.index(after[0]) if after is not None and after[0] in kinds else 0 :]:
-            last, is_included = ("", False) if after is None or kind != after[0] else (after[1], after[2] is not None)
+            last, is_included = (
+                ("", False) if after is None or kind != after[0] else (after[1], after[2] is not None)
+            )
             keys = rows.filter(kind=kind).order_by("key").values_list("key", flat=True)
-            while chunk := list(keys.filter(**{"key__gte" if is_included else "key__gt": last})[:KEYS_PER_QUERY]):
+            while chunk := list(
+                keys.filter(**{"key__gte" if is_included else "key__gt": last})[:KEYS_PER_QUERY]
+            ):
                 yield from (Address(kind, key) for key in chunk)
                 last, is_included = chunk[-1], False
 
@@ -79,8 +86,11 @@ class AccessList:
     def people(self, address: Address) -> PeopleWithAccess:
         return PeopleWithAccess(address, self.generation, self.where, self.is_descending)
 
-    def page(self, after: Position | None, max_rows: int, known: PeopleWithAccess | None = None) -> AccessPage:
-        """Return the rows after a position, or the first ones. Runs the queries of `PeopleWithAccess.page` for each entity.
+    def page(
+        self, after: Position | None, max_rows: int, known: PeopleWithAccess | None = None
+    ) -> AccessPage:
+        """Return the rows after a position, or the first ones. Runs the queries of `PeopleWithAccess.page`
+        for each entity.
 
         known: the people who can access one of the entities, which the caller also uses.
         """
@@ -112,9 +122,12 @@ class AccessList:
                 return
             position = page.next_position
 
-    def operation_page(self, after: OperationPosition | None,
-                       max_rows: int) -> tuple[list["OperationRow"], OperationPosition | None]:
-        """Return a page with a row for each operation of a user, and the position of the next page; None on the last page."""
+    def operation_page(
+        self, after: OperationPosition | None, max_rows: int
+    ) -> tuple[list["OperationRow"], OperationPosition | None]:
+        """Return a page with a row for each operation of a user, and the position of the next page; None on
+        the last page.
+        """
         rows: list[OperationRow] = []
         position: Position | None = None
         if after is not None:
@@ -122,7 +135,9 @@ class AccessList:
             position = kind, key, user
             if user is not None and operation is not None:
                 people = self.people(Address(kind, key))
-                access = people.matching(access_of_users([user], people.address, self.generation, people.operations)[0])
+                access = people.matching(
+                    access_of_users([user], people.address, self.generation, people.operations)[0]
+                )
                 rows += [row for row in _operation_rows(people.address, access) if row.operation > operation]
         while len(rows) <= max_rows:
             page = self.page(position, max(USERS_PER_PAGE, max_rows // 4))

@@ -1,7 +1,8 @@
 """List the entities on which a principal can do something, page by page and in order, and count them.
 
-A page is computed in one of two ways: from the grants, if they lead to few entities, or by checking the entities in order, if the
-first ones fill the page. The number of grants of the principal decides which way is tried first.
+A page is computed in one of two ways: from the grants, if they lead to few entities, or by checking the
+entities in order, if the first ones fill the page. The number of grants of the principal decides which way is
+tried first.
 """
 
 from bisect import bisect_right
@@ -31,7 +32,8 @@ from grants.validity import at_time
 MAX_COUNTED = 10_000
 # Entities are counted at once for a principal with at most this many effective grants.
 MAX_GRANTS_TO_COUNT = 5_000
-# With at most this many grants, all entities that they lead to are read; limits of keys that are read from grants.
+# With at most this many grants, all entities that they lead to are read; limits of keys that are read from
+# grants.
 FEW_GRANTS, MAX_KEYS_OF_FEW_GRANTS, MAX_KEYS = 400, 5_000, 50_000
 # Entities that are checked in order before another way is tried.
 FEW_ENTITIES, MANY_ENTITIES = 500, 20_000
@@ -45,7 +47,8 @@ ROWS_PER_PAGE = 200
 class EntityFilter:
     """Which entities to list; empty members do not filter.
 
-    text: a part of the key in any case, or a kind with the start of a key. operation: the principal may perform it.
+    text: a part of the key in any case, or a kind with the start of a key. operation: the principal may
+    perform it.
     privilege: the principal holds it on exactly the entity.
     """
 
@@ -76,9 +79,11 @@ class EntityPage:
 class AccessibleEntities:
     """The live entities on which a principal may perform at least one operation, after a filter.
 
-    kinds: in this order. tables: the effective grants; None for an unknown or inactive principal, who can do nothing.
-    visible_in: list only entities that the principal sees in this generation or has a grant on. Some operations are permitted
-    on entities that it does not see, such as deleting all streams of a namespace without streams.
+    kinds: in this order. tables: the effective grants; None for an unknown or inactive principal, who can do
+    nothing.
+    visible_in: list only entities that the principal sees in this generation or has a grant on. Some
+    operations are permitted on entities that it does not see, such as deleting all streams of a namespace
+    without streams.
     """
 
     subject_type: str
@@ -90,11 +95,24 @@ class AccessibleEntities:
     visible_in: Generation | None = None
 
     @classmethod
-    def of(cls, subject_type: str, subject: str, generation: Generation, where: EntityFilter = EntityFilter(),
-           kinds: Sequence[str] | None = None, *, visible_in: Generation | None = None) -> "AccessibleEntities":
-        """Return the entities. Runs one query. kinds: the order of the kinds; by default the one of the vocabulary."""
+    def of(
+        cls,
+        subject_type: str,
+        subject: str,
+        generation: Generation,
+        where: EntityFilter = EntityFilter(),
+        kinds: Sequence[str] | None = None,
+        *,
+        visible_in: Generation | None = None,
+    ) -> "AccessibleEntities":
+        """Return the entities.
+
+        Runs one query. kinds: the order of the kinds; by default the one of the vocabulary.
+        """
         ordered = [kind for kind in (KINDS if kinds is None else kinds) if where.kind in ("", kind)]
-        return cls(subject_type, subject, generation, where, ordered, grant_tables(subject_type, subject), visible_in)
+        return cls(
+            subject_type, subject, generation, where, ordered, grant_tables(subject_type, subject), visible_in
+        )
 
     def page(self, after: Address | None, max_rows: int) -> EntityPage:
         """Return the entities after an address, or the first ones.
@@ -110,7 +128,9 @@ class AccessibleEntities:
         return EntityPage(self.access_to(page), len(addresses) > max_rows)
 
     def all_rows(self, after: Address | None = None, max_rows: int = ROWS_PER_PAGE) -> Iterator[EntityAccess]:
-        """Yield all entities after an address, read in pages of `max_rows`, so that memory does not grow with their number."""
+        """Yield all entities after an address, read in pages of `max_rows`, so that memory does not grow with
+        their number.
+        """
         while True:
             page = self.page(after, max_rows)
             yield from page.rows
@@ -120,15 +140,26 @@ class AccessibleEntities:
 
     def access_to(self, addresses: Sequence[Address]) -> list[EntityAccess]:
         """Return what the principal can do with each of these entities. Runs the queries of `ways_of`."""
-        grouped = {kind: operations_by_requirement(self.generation, kind) for kind in {address.kind for address in addresses}}
-        questions = [Question(self.subject_type, self.subject, same[0], address, self.generation.name)
-                     for address in addresses for same in grouped[address.kind].values()]
+        grouped = {
+            kind: operations_by_requirement(self.generation, kind)
+            for kind in {address.kind for address in addresses}
+        }
+        questions = [
+            Question(self.subject_type, self.subject, same[0], address, self.generation.name)
+            for address in addresses
+            for same in grouped[address.kind].values()
+        ]
         with at_time(self._at):
             found = iter(ways_of(questions, paths_per_holder=PATHS_PER_HOLDER))
         rows = []
         for address in addresses:
-            ways = {operation: way for same in grouped[address.kind].values() for way in [next(found)] if way is not None
-                    for operation in same}
+            ways = {
+                operation: way
+                for same in grouped[address.kind].values()
+                for way in [next(found)]
+                if way is not None
+                for operation in same
+            }
             rows.append(EntityAccess(address, {operation: ways[operation] for operation in sorted(ways)}))
         return rows
 
@@ -139,11 +170,17 @@ class AccessibleEntities:
 
     @cached_property
     def is_quickly_counted(self) -> bool:
-        """Whether the principal has so few grants that counting takes milliseconds. Runs at most one query."""
+        """Whether the principal has so few grants that counting takes milliseconds.
+
+        Runs at most one query.
+        """
         return self.tables is None or has_at_most(MAX_GRANTS_TO_COUNT, self.tables)
 
     def counts(self, max_counted: int | None = MAX_COUNTED) -> dict[str, int]:
-        """Return the number of entities of each kind that has any, up to `max_counted` + 1. Runs one query for each kind."""
+        """Return the number of entities of each kind that has any, up to `max_counted` + 1.
+
+        Runs one query for each kind.
+        """
         counts = {}
         for kind in self.kinds if self.tables else ():
             if count := self._count(kind, max_counted):
@@ -151,7 +188,10 @@ class AccessibleEntities:
         return counts
 
     def count_of(self, kind: str, operation: str, max_counted: int | None = MAX_COUNTED) -> int:
-        """Return the number of entities of this kind on which the operation is permitted, as in `counts`. Runs one query."""
+        """Return the number of entities of this kind on which the operation is permitted, as in `counts`.
+
+        Runs one query.
+        """
         return replace(self, where=replace(self.where, operation=operation))._count(kind, max_counted)
 
     def _count(self, kind: str, max_counted: int | None) -> int:
@@ -186,12 +226,19 @@ class AccessibleEntities:
         if self._has_few_grants:
             attempts = [lambda: search.keys_from_entities(None)]
         elif self.is_quickly_counted:
-            attempts = [lambda: search.keys_from_entities(FEW_ENTITIES), lambda: search.keys_from_grants(MAX_KEYS),
-                        lambda: search.keys_from_entities(None)]
+            attempts = [
+                lambda: search.keys_from_entities(FEW_ENTITIES),
+                lambda: search.keys_from_grants(MAX_KEYS),
+                lambda: search.keys_from_entities(None),
+            ]
         else:
-            attempts = [lambda: search.keys_from_entities(FEW_ENTITIES), lambda: [] if self._is_empty(kind) else None,
-                        lambda: search.keys_from_entities(MANY_ENTITIES), lambda: search.keys_from_grants(MAX_KEYS),
-                        lambda: search.keys_from_entities(None)]
+            attempts = [
+                lambda: search.keys_from_entities(FEW_ENTITIES),
+                lambda: [] if self._is_empty(kind) else None,
+                lambda: search.keys_from_entities(MANY_ENTITIES),
+                lambda: search.keys_from_grants(MAX_KEYS),
+                lambda: search.keys_from_entities(None),
+            ]
         return next(keys for attempt in attempts if (keys := attempt()) is not None)
 
     @cached_property
@@ -202,7 +249,8 @@ class AccessibleEntities:
     def _few_keys(self) -> dict[str, list[str]]:
         """All keys of each kind, sorted, if there are few grants and these lead to few entities.
 
-        Kinds of which the entities cannot be found from the grants are absent. Runs one query, and one for each `KEYS_PER_QUERY`.
+        Kinds of which the entities cannot be found from the grants are absent. Runs one query, and one for
+        each `KEYS_PER_QUERY`.
         """
         if not self._has_few_grants:
             return {}
@@ -213,17 +261,25 @@ class AccessibleEntities:
             found = requirement and candidate_queries(requirement, FilterContext(self.tables or (), [kind]))
             if found is not None:
                 keys[kind] = []
-                queries += [rows.annotate(of_kind=Value(kind, CharField())).values_list(
-                    "key" if rows.model is Entity else f"{kind}__key", "of_kind") for rows in found]
+                queries += [
+                    rows.annotate(of_kind=Value(kind, CharField())).values_list(
+                        "key" if rows.model is Entity else f"{kind}__key", "of_kind"
+                    )
+                    for rows in found
+                ]
         if not queries:
             return {}
-        candidates = list((queries[0].union(*queries[1:]) if len(queries) > 1 else queries[0])[: MAX_KEYS_OF_FEW_GRANTS + 1])
+        candidates = list(
+            (queries[0].union(*queries[1:]) if len(queries) > 1 else queries[0])[: MAX_KEYS_OF_FEW_GRANTS + 1]
+        )
         if len(candidates) > MAX_KEYS_OF_FEW_GRANTS:
             return {}
         addresses = {Address(kind, key) for key, kind in candidates}
         for start in range(0, len(candidates), KEYS_PER_QUERY):
             chunk = candidates[start : start + KEYS_PER_QUERY]
-            rows = self.live_entities().filter(kind__in={kind for _, kind in chunk}, key__among=[key for key, _ in chunk])
+            rows = self.live_entities().filter(
+                kind__in={kind for _, kind in chunk}, key__among=[key for key, _ in chunk]
+            )
             for kind, key in rows.values_list("kind", "key"):
                 if Address(kind, key) in addresses and kind in keys:
                     addresses.discard(Address(kind, key))
@@ -240,7 +296,9 @@ class AccessibleEntities:
         return queries is not None and not any(rows[:1] for rows in queries)
 
     def requirement(self, kind: str) -> Expression | None:
-        """Return the requirement that an entity of this kind must meet to be listed; None if no operation has a rule."""
+        """Return the requirement that an entity of this kind must meet to be listed; None if no operation has
+        a rule.
+        """
         operations = [self.where.operation] if self.where.operation else None
         combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
         if combined == AnyOf(()):
@@ -254,7 +312,10 @@ class AccessibleEntities:
         return AllOf(tuple(parts)) if len(parts) > 1 else combined
 
     def entities(self, kind: str) -> QuerySet[Entity]:
-        """Return the live entities of this kind that match the filter. The grants of the principal do not matter."""
+        """Return the live entities of this kind that match the filter.
+
+        The grants of the principal do not matter.
+        """
         return self.live_entities().filter(kind=kind)
 
     def live_entities(self) -> QuerySet[Entity]:
@@ -268,7 +329,11 @@ class AccessibleEntities:
     @cached_property
     def _namespace_id(self) -> int:
         """The primary key of the namespace of the filter; 0 if there is none. Runs one query."""
-        namespace = Entity.objects.filter(kind="namespace", key=self.where.namespace).values_list("pk", flat=True).first()
+        namespace = (
+            Entity.objects.filter(kind="namespace", key=self.where.namespace)
+            .values_list("pk", flat=True)
+            .first()
+        )
         return namespace or 0
 
     def _rows(self, kind: str, *, row_by_row: bool) -> QuerySet[Entity] | None:
@@ -280,7 +345,11 @@ class AccessibleEntities:
         if queries is not None:
             keys = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
             return rows.filter(key__in=keys)
-        return rows.filter(requirement_condition(requirement, FilterContext(self.tables or (), [kind], row_by_row=row_by_row)))
+        return rows.filter(
+            requirement_condition(
+                requirement, FilterContext(self.tables or (), [kind], row_by_row=row_by_row)
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +363,9 @@ class _KindSearch:
     max_rows: int
 
     def keys_from_grants(self, max_keys: int) -> list[str] | None:
-        queries = candidate_queries(self.requirement, FilterContext(self.accessible.tables or (), [self.kind]))
+        queries = candidate_queries(
+            self.requirement, FilterContext(self.accessible.tables or (), [self.kind])
+        )
         if queries is None:
             return None
         rows = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
@@ -304,14 +375,21 @@ class _KindSearch:
         following = sorted(key for key in set(candidates) if key > self.after)
         keys: list[str] = []
         for start in range(0, len(following), KEYS_PER_QUERY):
-            chunk = self.accessible.entities(self.kind).filter(key__among=following[start : start + KEYS_PER_QUERY])
+            chunk = self.accessible.entities(self.kind).filter(
+                key__among=following[start : start + KEYS_PER_QUERY]
+            )
             keys += chunk.order_by("key").values_list("key", flat=True)
             if len(keys) >= self.max_rows:
                 break
         return keys[: self.max_rows]
 
     def keys_from_entities(self, max_entities: int | None) -> list[str] | None:
-        rows = self.accessible.entities(self.kind).filter(key__gt=self.after).order_by("key").values_list("key", flat=True)
+        rows = (
+            self.accessible.entities(self.kind)
+            .filter(key__gt=self.after)
+            .order_by("key")
+            .values_list("key", flat=True)
+        )
         end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)

@@ -10,7 +10,14 @@ from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
 from entities.vocabulary import CONTAINER_KINDS, Privilege
-from grants.access.inside import GrantsInside, HolderKey, InsideLookup, PathsInside, grants_inside, paths_inside
+from grants.access.inside import (
+    GrantsInside,
+    HolderKey,
+    InsideLookup,
+    PathsInside,
+    grants_inside,
+    paths_inside,
+)
 from grants.access.paths import Path, Ways, ways_to_meet
 from grants.evaluation.facts import gather_facts
 from grants.models import GroupGrant, User, UserGrant, privilege_of
@@ -27,9 +34,11 @@ AllLive = tuple[str, Address, Privilege, str | None]
 
 
 def ways_of(questions: Sequence[Question], *, paths_per_holder: int = PATHS_PER_HOLDER) -> list[Ways | None]:
-    """Return how each question is permitted, in order; None for a denial. All subjects must have the same type.
+    """Return how each question is permitted, in order; None for a denial. All subjects must have the same
+    type.
 
-    Runs four queries for requirements about single entities, and up to six more for requirements about containers.
+    Runs four queries for requirements about single entities, and up to six more for requirements about
+    containers.
     """
     if not questions:
         return []
@@ -64,16 +73,24 @@ class _Loaded:
 
     @classmethod
     def of(cls, questions: Sequence[Question]) -> "_Loaded":
-        """Load the subjects, the entities and the grants on exactly these entities. Runs four queries; three for groups."""
+        """Load the subjects, the entities and the grants on exactly these entities.
+
+        Runs four queries; three for groups.
+        """
         addresses = {address for question in questions for address in _addresses(question)}
         subjects = _subjects(questions[0].subject_type, {question.subject for question in questions})
         entities = entities_at(addresses)
         return cls(subjects, entities, _paths_on(subjects, entities))
 
-    def lookups(self, subject: str, address: Address, privilege: Privilege | None = None,
-                kind: str | None = None) -> list[InsideLookup]:
+    def lookups(
+        self, subject: str, address: Address, privilege: Privilege | None = None, kind: str | None = None
+    ) -> list[InsideLookup]:
         container = self.entities.get(address)
-        return [] if container is None else [InsideLookup(holder, container, privilege, kind) for holder in self.holders[subject]]
+        return (
+            []
+            if container is None
+            else [InsideLookup(holder, container, privilege, kind) for holder in self.holders[subject]]
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +109,13 @@ class _SubjectFacts:
         if entity is None:
             return ()
         names = {str(privilege) for privilege in privileges}
-        return tuple(sorted(path for path in self.loaded.held.get((self.subject.pk, entity.pk), ()) if path.privilege in names))
+        return tuple(
+            sorted(
+                path
+                for path in self.loaded.held.get((self.subject.pk, entity.pk), ())
+                if path.privilege in names
+            )
+        )
 
     def grants_at_or_below(self, address: Address) -> PathsInside:
         return self._paths_inside(self.loaded.lookups(self.subject.name, address))
@@ -119,8 +142,10 @@ def _ways(loaded: _Loaded, question: Question, *, assumes_all_live: bool = False
 
 def _addresses(question: Question) -> list[Address]:
     requirement = requirement_of(question)
-    found = [question.address_at(leaf.scope) if isinstance(leaf, Has) else question.target
-             for leaf in (leaves(requirement) if requirement else ())]
+    found = [
+        question.address_at(leaf.scope) if isinstance(leaf, Has) else question.target
+        for leaf in (leaves(requirement) if requirement else ())
+    ]
     return [address for address in found if address is not None]
 
 
@@ -133,21 +158,37 @@ def _subjects(subject_type: str, names: set[str]) -> dict[str, HolderKey]:
     return {name: HolderKey(subject_type, pk, name) for pk, name in rows}
 
 
-def _paths_on(subjects: Mapping[str, HolderKey], entities: Mapping[Address, Entity]) -> dict[tuple[int, int], list[Path]]:
+def _paths_on(
+    subjects: Mapping[str, HolderKey], entities: Mapping[Address, Entity]
+) -> dict[tuple[int, int], list[Path]]:
     """Return the paths on exactly these entities. Runs two queries; one for groups."""
-    ids, texts = [subject.pk for subject in subjects.values()], {row.pk: str(address) for address, row in entities.items()}
+    ids, texts = (
+        [subject.pk for subject in subjects.values()],
+        {row.pk: str(address) for address, row in entities.items()},
+    )
     names = {subject.pk: str(subject) for subject in subjects.values()}
     on_entities = {"content_object__in": list(texts), **in_force()}
     if any(subject.type == "group" for subject in subjects.values()):
         rows = GroupGrant.objects.filter(group__pk__among=ids, **on_entities)
-        found = [(pk, names[pk], *rest) for pk, *rest in rows.values_list("group_id", "content_object_id", "permission_id")]
+        found = [
+            (pk, names[pk], *rest)
+            for pk, *rest in rows.values_list("group_id", "content_object_id", "permission_id")
+        ]
     else:
         rows = UserGrant.objects.filter(user__pk__among=ids, **on_entities)
-        found = [(pk, names[pk], *rest) for pk, *rest in rows.values_list("user_id", "content_object_id", "permission_id")]
-        through_groups = GroupGrant.objects.filter(group__memberships__user__pk__among=ids, **in_force("group__memberships__"),
-                                                   **on_entities)
-        found += [(pk, f"group:{name}", *rest) for pk, name, *rest in through_groups.values_list(
-            "group__memberships__user", "group__name", "content_object_id", "permission_id")]
+        found = [
+            (pk, names[pk], *rest)
+            for pk, *rest in rows.values_list("user_id", "content_object_id", "permission_id")
+        ]
+        through_groups = GroupGrant.objects.filter(
+            group__memberships__user__pk__among=ids, **in_force("group__memberships__"), **on_entities
+        )
+        found += [
+            (pk, f"group:{name}", *rest)
+            for pk, name, *rest in through_groups.values_list(
+                "group__memberships__user", "group__name", "content_object_id", "permission_id"
+            )
+        ]
     held = defaultdict(list)
     for pk, principal, entity_id, permission in found:
         held[pk, entity_id].append(Path(principal, texts[entity_id], str(privilege_of(permission))))
@@ -161,30 +202,52 @@ def _load_holders(loaded: _Loaded) -> None:
     loaded.holders = {name: [subject] for name, subject in loaded.subjects.items()}
     users = {subject.pk: subject.name for subject in loaded.subjects.values() if subject.type == "user"}
     if users:
-        for user_id, group_id, name in memberships_in_force().filter(user__pk__among=list(users)).values_list(
-                "user_id", "group_id", "group__name"):
+        for user_id, group_id, name in (
+            memberships_in_force()
+            .filter(user__pk__among=list(users))
+            .values_list("user_id", "group_id", "group__name")
+        ):
             loaded.holders[users[user_id]].append(HolderKey("group", group_id, name))
 
 
 def _load_below(loaded: _Loaded, questions: Sequence[Question], paths_per_holder: int) -> None:
     """Load the first grants for `HasAtOrBelow` on containers. Runs up to three queries."""
-    needed = {(question.subject, question.target) for question in questions
-              if question.subject in loaded.subjects and question.target is not None and question.target.kind in CONTAINER_KINDS
-              and _has_leaf(question, HasAtOrBelow)}
+    needed = {
+        (question.subject, question.target)
+        for question in questions
+        if question.subject in loaded.subjects
+        and question.target is not None
+        and question.target.kind in CONTAINER_KINDS
+        and _has_leaf(question, HasAtOrBelow)
+    }
     if needed:
         _load_holders(loaded)
-        lookups = [lookup for subject, target in sorted(needed, key=str) for lookup in loaded.lookups(subject, target)]
+        lookups = [
+            lookup
+            for subject, target in sorted(needed, key=str)
+            for lookup in loaded.lookups(subject, target)
+        ]
         loaded.inside |= grants_inside(lookups, paths_per_holder)
 
 
 def _load_all_live(loaded: _Loaded, questions: Sequence[Question], paths_per_holder: int) -> None:
-    """Decide the leaves `HasOnAllLive` on which a decision depends, and load their grants. Runs up to four queries."""
-    open_questions = [question for question in questions if _has_leaf(question, HasOnAllLive)
-                      and _ways(loaded, question, assumes_all_live=True) is not None]
+    """Decide the leaves `HasOnAllLive` on which a decision depends, and load their grants.
+
+    Runs up to four queries.
+    """
+    open_questions = [
+        question
+        for question in questions
+        if _has_leaf(question, HasOnAllLive) and _ways(loaded, question, assumes_all_live=True) is not None
+    ]
     for question, facts in zip(open_questions, gather_facts(open_questions), strict=True):
         for leaf in leaves(requirement_of(question)):
-            if isinstance(leaf, HasOnAllLive) and facts.entities_without_privilege(
-                    question.known_target, leaf.privilege, leaf.kind).is_empty:
+            if (
+                isinstance(leaf, HasOnAllLive)
+                and facts.entities_without_privilege(
+                    question.known_target, leaf.privilege, leaf.kind
+                ).is_empty
+            ):
                 loaded.all_live.add((question.subject, question.known_target, leaf.privilege, leaf.kind))
     if loaded.all_live:
         _load_holders(loaded)

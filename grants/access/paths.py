@@ -37,7 +37,8 @@ class Path:
 class PathSource(Protocol):
     """The paths of one leaf of a requirement, sorted.
 
-    listed_paths: all paths, or the first ones that were loaded if `is_complete` is false. Iteration yields all paths.
+    listed_paths: all paths, or the first ones that were loaded if `is_complete` is false. Iteration yields
+    all paths.
     """
 
     @property
@@ -64,8 +65,8 @@ class LoadedPaths:
 class Ways:
     """How a permitted operation is permitted.
 
-    sources: the paths of each leaf that is met; empty if no grant is needed. only: the listed paths without which the operation
-    would be denied.
+    sources: the paths of each leaf that is met; empty if no grant is needed. only: the listed paths without
+    which the operation would be denied.
     """
 
     sources: tuple[PathSource, ...] = ()
@@ -100,7 +101,8 @@ class AccessFacts(Protocol):
         """Return the grants on the container `address` or on an address inside it."""
 
     def grants_on_all_live(self, address: Address, privilege: Privilege, kind: str | None) -> Ways | None:
-        """Return the grants of the privilege on the live entities inside `address`; None if one of them has no such grant.
+        """Return the grants of the privilege on the live entities inside `address`; None if one of them has
+        no such grant.
 
         kind: only entities of this kind; None for every kind.
         """
@@ -151,10 +153,15 @@ def _all_ways(parts: list[Ways | None]) -> Ways | None:
     met = [part for part in parts if part is not None]
     if len(met) < len(parts):
         return None
-    return Ways(tuple(source for part in met for source in part.sources), frozenset().union(*(part.only for part in met)))
+    return Ways(
+        tuple(source for part in met for source in part.sources),
+        frozenset().union(*(part.only for part in met)),
+    )
 
 
 def _any_ways(met: list[Ways]) -> Ways:
     """Return the ways of `AnyOf`: it is no longer met if all its met parts are no longer met."""
-    return Ways(tuple(source for part in met for source in part.sources),
-                frozenset.intersection(*(part.only for part in met)))
+    return Ways(
+        tuple(source for part in met for source in part.sources),
+        frozenset.intersection(*(part.only for part in met)),
+    )

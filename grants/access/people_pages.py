@@ -20,9 +20,11 @@ from grants.policies.question import Question
 from grants.querysets import memberships_in_force
 from grants.validity import in_force
 
-# With a filter that is decided for each user after their paths are loaded, a page checks at most this many users.
+# With a filter that is decided for each user after their paths are loaded, a page checks at most this many
+# users.
 MAX_CHECKED = 1_000
-# In a container with more entities, each user is checked separately, which finds the first users early, but counts slowly.
+# In a container with more entities, each user is checked separately, which finds the first users early, but
+# counts slowly.
 MAX_INSIDE = 2_000
 # In a container with more entities, a page counts the people in a later request.
 MAX_INSIDE_COUNTED_AT_ONCE = 200
@@ -33,10 +35,12 @@ PATH_KINDS = ("direct", "group")
 class PeopleFilter:
     """Which people to list; empty members do not filter.
 
-    text: a part of the name, in any case. group: only members of this group. privilege: the user holds it on exactly the entity.
-    operation: only this operation. path_kind: only operations with a `direct` path, or with one through a `group`.
-    group_namespace: the namespace of a reader that sees nothing else. A group without a grant in it then looks empty, because the
-    reader would learn who its members are.
+    text: a part of the name, in any case. group: only members of this group. privilege: the user holds it on
+    exactly the entity.
+    operation: only this operation. path_kind: only operations with a `direct` path, or with one through a
+    `group`.
+    group_namespace: the namespace of a reader that sees nothing else. A group without a grant in it then
+    looks empty, because the reader would learn who its members are.
     """
 
     text: str = ""
@@ -67,7 +71,8 @@ class PeopleCounts:
 class PeopleWithAccess:
     """The active users who may perform at least one operation on an entity, after a filter, sorted by name.
 
-    is_summarized: the caller also counts users and groups. The rows that several statements need are then read once.
+    is_summarized: the caller also counts users and groups. The rows that several statements need are then
+    read once.
     contents: the container and the number of entities inside it, if the caller has read them.
     """
 
@@ -85,8 +90,8 @@ class PeopleWithAccess:
     def page(self, after: str | None, max_rows: int) -> PeoplePage:
         """Return the users after a name, or the first ones.
 
-        Runs one query for the names, those of `_context` for a container, and those of `ways_of`; more only if a filter of paths
-        removes many users.
+        Runs one query for the names, those of `_context` for a container, and those of `ways_of`; more only
+        if a filter of paths removes many users.
         """
         rows: list[UserAccess] = []
         checked = 0
@@ -106,26 +111,44 @@ class PeopleWithAccess:
                 return PeoplePage(rows, after)
 
     def counts(self) -> PeopleCounts:
-        """Return the numbers of users after the filter. Runs one query, and those of `_context` for a container.
+        """Return the numbers of users after the filter. Runs one query, and those of `_context` for a
+        container.
 
         A filter of paths counts the users with a grant of this kind, whether or not it permits the operation.
         """
         grouped = self._operations_by_requirement
         if not grouped:
             return PeopleCounts(0, {})
-        # many operations have rules that mean the same here, such as rules that differ only in their parameters
-        parts = {requirement: any_of_requirements([requirement], self.address.kind) for requirement in grouped}
+        # many operations have rules that mean the same here, such as rules that differ only in their
+        # parameters
+        parts = {
+            requirement: any_of_requirements([requirement], self.address.kind) for requirement in grouped
+        }
         distinct = list(dict.fromkeys([self._any_requirement, *parts.values()]))
         queries = [self._users_meeting(requirement) for requirement in distinct]
-        totals = [rows.order_by().annotate(part=Value(part)).values("part").annotate(total=Count("pk"))
-                  .values_list("part", "total") for part, rows in enumerate(queries)]
+        totals = [
+            rows.order_by()
+            .annotate(part=Value(part))
+            .values("part")
+            .annotate(total=Count("pk"))
+            .values_list("part", "total")
+            for part, rows in enumerate(queries)
+        ]
         counts = dict(totals[0].union(*totals[1:], all=True))
-        return PeopleCounts(counts.get(0, 0), {
-            operation: counts.get(distinct.index(parts[requirement]), 0)
-            for requirement, operations in grouped.items() for operation in operations})
+        return PeopleCounts(
+            counts.get(0, 0),
+            {
+                operation: counts.get(distinct.index(parts[requirement]), 0)
+                for requirement, operations in grouped.items()
+                for operation in operations
+            },
+        )
 
     def groups(self) -> QuerySet[Group]:
-        """Return the groups through which their members are permitted an operation. Only the filter of operations applies."""
+        """Return the groups through which their members are permitted an operation.
+
+        Only the filter of operations applies.
+        """
         if self._any_requirement in (AnyOf(()), Always()):
             return Group.objects.none()
         question = replace(self._question, subject_type="group")
@@ -137,8 +160,11 @@ class PeopleWithAccess:
         ways = access.ways
         if self.where.path_kind:
             prefix = "user:" if self.where.path_kind == "direct" else "group:"
-            ways = {operation: way for operation, way in ways.items()
-                    if any(path.principal.startswith(prefix) for path in way.listed_paths)}
+            ways = {
+                operation: way
+                for operation, way in ways.items()
+                if any(path.principal.startswith(prefix) for path in way.listed_paths)
+            }
         return UserAccess(access.user, ways) if ways else None
 
     def _names(self, after: str | None, max_rows: int) -> list[str]:
@@ -157,7 +183,11 @@ class PeopleWithAccess:
 
     @cached_property
     def _users(self) -> QuerySet[User]:
-        return User.objects.none() if self._any_requirement == AnyOf(()) else self._users_meeting(self._any_requirement)
+        return (
+            User.objects.none()
+            if self._any_requirement == AnyOf(())
+            else self._users_meeting(self._any_requirement)
+        )
 
     @cached_property
     def _question(self) -> Question:
@@ -176,11 +206,16 @@ class PeopleWithAccess:
 
     @cached_property
     def _container(self) -> tuple[Entity | None, int]:
-        """Return the container and the number of entities inside it, at most MAX_INSIDE + 1. Runs two queries for a container."""
+        """Return the container and the number of entities inside it, at most MAX_INSIDE + 1.
+
+        Runs two queries for a container.
+        """
         if self.contents is not None:
             return self.contents
         container = entity_at(self.address) if self.address.kind in CONTAINER_KINDS else None
-        return container, 0 if container is None else subtree_of(container).order_by()[: MAX_INSIDE + 1].count()
+        return container, 0 if container is None else subtree_of(container).order_by()[
+            : MAX_INSIDE + 1
+        ].count()
 
     def with_summary(self) -> "PeopleWithAccess":
         """Return the same people, with `is_summarized`."""
@@ -212,18 +247,26 @@ class PeopleWithAccess:
     @property
     def _memberships_in_group(self) -> QuerySet:
         """The memberships in the group of the filter."""
-        rows, namespace = memberships_in_force().filter(group__name=self.where.group), self.where.group_namespace
+        rows, namespace = (
+            memberships_in_force().filter(group__name=self.where.group),
+            self.where.group_namespace,
+        )
         if not namespace:
             return rows
-        is_inside = Q(content_object__namespace__key=namespace) | Q(content_object__kind="namespace",
-                                                                    content_object__key=namespace)
+        is_inside = Q(content_object__namespace__key=namespace) | Q(
+            content_object__kind="namespace", content_object__key=namespace
+        )
         return rows.filter(group__in=GroupGrant.objects.filter(is_inside).values("group"))
 
     @cached_property
     def _has_grant_in_reach(self) -> Q:
-        """The condition that a user has a grant of the filtered kind on the entity, on its containers or inside it."""
+        """The condition that a user has a grant of the filtered kind on the entity, on its containers or
+        inside it.
+        """
         addresses = [self.address, *self.address.ancestors]
-        ids = Entity.objects.filter(kind__in={a.kind for a in addresses}, key__in={a.key for a in addresses}).values("pk")
+        ids = Entity.objects.filter(
+            kind__in={a.kind for a in addresses}, key__in={a.key for a in addresses}
+        ).values("pk")
         on_entity = Q(content_object__in=ids)
         container = entity_at(self.address) if self.address.kind in CONTAINER_KINDS else None
         if container is not None and container.kind != "instance":

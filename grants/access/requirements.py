@@ -13,11 +13,13 @@ class UnknownOperation(ValueError):
     """The kind has no such operation. The message lists its operations."""
 
 
-def operations_by_requirement(generation: Generation, kind: str,
-                              operations: Iterable[str] | None = None) -> OperationsByRequirement:
+def operations_by_requirement(
+    generation: Generation, kind: str, operations: Iterable[str] | None = None
+) -> OperationsByRequirement:
     """Return the operations of a kind that have a rule, by requirement, in the order of the vocabulary.
 
-    operations: limits the result to these operations or bare privileges; by default, all operations of the kind.
+    operations: limits the result to these operations or bare privileges; by default, all operations of the
+    kind.
     """
     grouped: OperationsByRequirement = {}
     for operation in KINDS[kind].operations if operations is None else operations:
@@ -32,13 +34,16 @@ def check_operation(kind: str, operation: str) -> str:
     if operation in KINDS[kind].operations or operation in Privilege.__members__:
         return operation
     operations = ", ".join(KINDS[kind].operations) or "none"
-    raise UnknownOperation(f"`{clip(operation)}` is not an operation of {KINDS[kind].plural}; their operations are {operations}")
+    raise UnknownOperation(
+        f"`{clip(operation)}` is not an operation of {KINDS[kind].plural}; their operations are {operations}"
+    )
 
 
 def any_of_requirements(requirements: Iterable[Expression], kind: str) -> Expression:
     """Return one requirement that is met if any of these is met, with as few parts as possible.
 
-    The database then reads the grants on an address once, and not once for each operation. Only for questions without parameters.
+    The database then reads the grants on an address once, and not once for each operation. Only for questions
+    without parameters.
     """
     privileges: dict[Scope, set[Privilege]] = {}
     others: list[Expression] = []
@@ -57,7 +62,10 @@ def any_of_requirements(requirements: Iterable[Expression], kind: str) -> Expres
     if HasAtOrBelow() in others:
         # a grant on the container itself is also at or below it
         privileges.pop(Scope.SELF, None)
-    has = [Has(tuple(privilege for privilege in Privilege if privilege in names), scope) for scope, names in privileges.items()]
+    has = [
+        Has(tuple(privilege for privilege in Privilege if privilege in names), scope)
+        for scope, names in privileges.items()
+    ]
     parts = (*has, *(part for part in others if not _is_implied(part, has, others)))
     return parts[0] if len(parts) == 1 else AnyOf(parts)
 
@@ -66,7 +74,11 @@ def _alternatives(requirements: Iterable[Expression]) -> Sequence[Expression]:
     """Return the parts of nested `AnyOf` nodes and all other nodes, as one list."""
     found: list[Expression] = []
     for requirement in requirements:
-        found += _alternatives(requirement.parts) if isinstance(requirement, AnyOf) else [_without_parameters(requirement)]
+        found += (
+            _alternatives(requirement.parts)
+            if isinstance(requirement, AnyOf)
+            else [_without_parameters(requirement)]
+        )
     return found
 
 
@@ -76,7 +88,9 @@ def _without_parameters(requirement: Expression) -> Expression:
         return Always()
     if not isinstance(requirement, AllOf):
         return requirement
-    parts = tuple(part for part in map(_without_parameters, requirement.parts) if not isinstance(part, Always))
+    parts = tuple(
+        part for part in map(_without_parameters, requirement.parts) if not isinstance(part, Always)
+    )
     return parts[0] if len(parts) == 1 else AllOf(parts) if parts else Always()
 
 
@@ -86,7 +100,9 @@ def _is_implied(part: Expression, has: Sequence[Has], others: Sequence[Expressio
         return False
     for needed in part.parts:
         if isinstance(needed, Has):
-            if any(needed.scope == wide.scope and set(needed.privileges) <= set(wide.privileges) for wide in has):
+            if any(
+                needed.scope == wide.scope and set(needed.privileges) <= set(wide.privileges) for wide in has
+            ):
                 return True
             if needed.scope == Scope.SELF and HasAtOrBelow() in others:
                 return True

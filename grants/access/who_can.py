@@ -30,8 +30,11 @@ class UserAccess:
     ways: dict[str, Ways]
 
 
-def permitted_users(address: Address, generation: Generation, operations: Iterable[str] | None = None) -> QuerySet[User]:
-    """Return the active users who may perform at least one of the operations on the entity; all operations by default.
+def permitted_users(
+    address: Address, generation: Generation, operations: Iterable[str] | None = None
+) -> QuerySet[User]:
+    """Return the active users who may perform at least one of the operations on the entity; all operations by
+    default.
 
     Runs at most two queries, to read a container.
     """
@@ -44,33 +47,61 @@ def permitted_users(address: Address, generation: Generation, operations: Iterab
     return rows
 
 
-def access_of_users(users: Sequence[str], address: Address, generation: Generation,
-                    operations: Iterable[str] | None = None, **options: int) -> list[UserAccess]:
+def access_of_users(
+    users: Sequence[str],
+    address: Address,
+    generation: Generation,
+    operations: Iterable[str] | None = None,
+    **options: int,
+) -> list[UserAccess]:
     """Return what each of these users can do with the entity, in order. Runs the queries of `ways_of`."""
     return access_of_subjects("user", users, address, generation, operations, **options)
 
 
-def access_of_subjects(subject_type: str, names: Sequence[str], address: Address, generation: Generation,
-                       operations: Iterable[str] | None = None, **options: int) -> list[UserAccess]:
+def access_of_subjects(
+    subject_type: str,
+    names: Sequence[str],
+    address: Address,
+    generation: Generation,
+    operations: Iterable[str] | None = None,
+    **options: int,
+) -> list[UserAccess]:
     grouped = operations_by_requirement(generation, address.kind, operations)
-    questions = [Question(subject_type, name, same[0], address, generation.name) for name in names for same in grouped.values()]
+    questions = [
+        Question(subject_type, name, same[0], address, generation.name)
+        for name in names
+        for same in grouped.values()
+    ]
     found = iter(ways_of(questions, **options))
     access = []
     for name in names:
-        ways = {operation: way for same in grouped.values() for way in [next(found)] if way is not None for operation in same}
+        ways = {
+            operation: way
+            for same in grouped.values()
+            for way in [next(found)]
+            if way is not None
+            for operation in same
+        }
         access.append(UserAccess(name, {operation: ways[operation] for operation in sorted(ways)}))
     return access
 
 
-def all_access(address: Address, generation: Generation, operations: Iterable[str] | None = None) -> Iterator[UserAccess]:
-    """Yield the access of every active user who can do anything with the entity, sorted by code points of the name.
+def all_access(
+    address: Address, generation: Generation, operations: Iterable[str] | None = None
+) -> Iterator[UserAccess]:
+    """Yield the access of every active user who can do anything with the entity, sorted by code points of the
+    name.
 
-    The users are read in batches, so memory does not grow with their number. Paths that are not loaded are read when the caller
-    iterates over them.
+    The users are read in batches, so memory does not grow with their number. Paths that are not loaded are
+    read when the caller iterates over them.
     """
     operations = None if operations is None else list(operations)
-    rows = permitted_users(address, generation, operations).annotate(byte_name=Collate(F("username"), byte_order()))
-    names = iter(rows.order_by("byte_name").values_list("username", flat=True).iterator(chunk_size=USERS_PER_BATCH))
+    rows = permitted_users(address, generation, operations).annotate(
+        byte_name=Collate(F("username"), byte_order())
+    )
+    names = iter(
+        rows.order_by("byte_name").values_list("username", flat=True).iterator(chunk_size=USERS_PER_BATCH)
+    )
     while batch := list(islice(names, USERS_PER_BATCH)):
         for access in access_of_users(batch, address, generation, operations):
             if access.ways:

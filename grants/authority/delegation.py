@@ -1,11 +1,14 @@
-"""Delegation: an account that holds ADMIN on an entity changes grants on it and inside it, if DELEGATION is on.
+"""Delegation: an account that holds ADMIN on an entity changes grants on it and inside it, if DELEGATION is
+on.
 
-The source documents let only administrators of the authorization backend grant and revoke. Delegation is therefore a choice of
-the deployment, and no rule of a generation decides about it. An account is a delegate for an address if it holds ADMIN, in force
-now and directly or through a group, on the address or on a container of it, and if the entity with the grant is live. Roles that
-must not change grants cannot be delegates (`DELEGATE_ROLES`). What they change is limited (`grants.authority.limits`).
+The source documents let only administrators of the authorization backend grant and revoke. Delegation is
+therefore a choice of the deployment, and no rule of a generation decides about it. An account is a delegate
+for an address if it holds ADMIN, in force now and directly or through a group, on the address or on a
+container of it, and if the entity with the grant is live. Roles that must not change grants cannot be
+delegates (`DELEGATE_ROLES`). What they change is limited (`grants.authority.limits`).
 
-INVARIANT: a delegate gives nothing to itself, neither directly nor through a group in which it is or will be a member.
+INVARIANT: a delegate gives nothing to itself, neither directly nor through a group in which it is or will be
+a member.
 """
 
 from collections.abc import Iterable
@@ -27,12 +30,18 @@ BY_DELEGATION = "by delegation"
 
 
 def is_delegate(account: User, address: Address) -> bool:
-    """Return whether the account is a delegate for the address, whatever its limits. Runs one query if delegation is on."""
+    """Return whether the account is a delegate for the address, whatever its limits.
+
+    Runs one query if delegation is on.
+    """
     return address in delegated_addresses(account, [address])
 
 
 def delegated_addresses(account: User, addresses: Iterable[Address]) -> set[Address]:
-    """Return the addresses for which the account is a delegate. Runs one query for each ROWS_PER_STATEMENT addresses."""
+    """Return the addresses for which the account is a delegate.
+
+    Runs one query for each ROWS_PER_STATEMENT addresses.
+    """
     if not (settings.DELEGATION and account.is_active_principal and account.role in DELEGATE_ROLES):
         return set()
     scopes = {address: _scope(address) for address in addresses}
@@ -50,22 +59,37 @@ def delegates_of(address: Address) -> QuerySet[User]:
     groups = GroupGrant.objects.filter(on_scope, in_force_condition(at=now)).values("group")
     members = Membership.objects.filter(in_force_condition(at=now), group__in=groups).values("user")
     holders = UserGrant.objects.filter(on_scope, in_force_condition(at=now)).values("user")
-    return User.objects.active_principals().filter(role__in=DELEGATE_ROLES).filter(Q(pk__in=holders) | Q(pk__in=members))
+    return (
+        User.objects.active_principals()
+        .filter(role__in=DELEGATE_ROLES)
+        .filter(Q(pk__in=holders) | Q(pk__in=members))
+    )
 
 
 def own_principals(account: User) -> set[str]:
-    """Return the written names of the account and of its groups, including memberships that begin later. Runs one query."""
+    """Return the written names of the account and of its groups, including memberships that begin later.
+
+    Runs one query.
+    """
     groups = Membership.objects.filter(user=account).values_list("group__name", flat=True)
     return {f"user:{account.username}", *(f"group:{name}" for name in groups)}
 
 
 def _administered_addresses(account: User, addresses: Iterable[Address]) -> QuerySet:
-    """Return (kind, key) of each of the addresses on which the account holds ADMIN, as a union of two queries."""
+    """Return (kind, key) of each of the addresses on which the account holds ADMIN, as a union of two
+    queries.
+    """
     on_scope, now = _on(addresses), timezone.now()
     groups = Membership.objects.filter(in_force_condition(at=now), user=account).values("group")
     columns = ("content_object__kind", "content_object__key")
-    direct = UserGrant.objects.filter(on_scope, in_force_condition(at=now), user=account).values_list(*columns)
-    return direct.union(GroupGrant.objects.filter(on_scope, in_force_condition(at=now), group__in=groups).values_list(*columns))
+    direct = UserGrant.objects.filter(on_scope, in_force_condition(at=now), user=account).values_list(
+        *columns
+    )
+    return direct.union(
+        GroupGrant.objects.filter(on_scope, in_force_condition(at=now), group__in=groups).values_list(
+            *columns
+        )
+    )
 
 
 def _on(addresses: Iterable[Address]) -> Q:

@@ -27,8 +27,9 @@ DelegatedChange = tuple[str | User | Group, Address, Privilege, Validity | None]
 def can_change_some_grants(account: User, entity: Entity | Address) -> bool:
     """Return whether the account may change grants of some principal on the entity."""
     address = _address(entity)
-    return account.can_administer or (DelegationLimits.for_account(account).allows(address, None)
-                                      and is_delegate(account, address))
+    return account.can_administer or (
+        DelegationLimits.for_account(account).allows(address, None) and is_delegate(account, address)
+    )
 
 
 def grantable_privileges(account: User) -> list[Privilege]:
@@ -38,7 +39,9 @@ def grantable_privileges(account: User) -> list[Privilege]:
     """
     if account.can_administer:
         return list(Privilege)
-    return [privilege for privilege in Privilege if privilege in DelegationLimits.for_account(account).privileges]
+    return [
+        privilege for privilege in Privilege if privilege in DelegationLimits.for_account(account).privileges
+    ]
 
 
 def can_see_holders(account: User, entity: Entity | Address) -> bool:
@@ -51,8 +54,9 @@ def can_read_history(account: User, entity: Entity | Address) -> bool:
     return account.can_read_journal or is_steward(account, entity)
 
 
-def approvers_of(entity: Entity | Address, privilege: Privilege | None = None,
-                 limits: DelegationLimits | None = None) -> QuerySet[User]:
+def approvers_of(
+    entity: Entity | Address, privilege: Privilege | None = None, limits: DelegationLimits | None = None
+) -> QuerySet[User]:
     """Return the active accounts that may approve a request for this privilege on the entity.
 
     privilege: None for any. limits: those of delegation, read from the database by default.
@@ -66,25 +70,32 @@ def approvers_of(entity: Entity | Address, privilege: Privilege | None = None,
 
 def is_approver(account: User, entity: Entity | Address, privilege: Privilege | None = None) -> bool:
     """Return whether the account is one of `approvers_of` the entity."""
-    return approvers_of(entity, privilege, DelegationLimits.for_account(account)).filter(pk=account.pk).exists()
+    return (
+        approvers_of(entity, privilege, DelegationLimits.for_account(account)).filter(pk=account.pk).exists()
+    )
 
 
 def check_delegated_changes(account: User, changes: Iterable[DelegatedChange]) -> None:
     """Raise NotAdministrator unless the account may make all these changes by delegation.
 
-    The error depends only on the changes and on the account, not on what exists. Runs three queries for few addresses.
+    The error depends only on the changes and on the account, not on what exists. Runs three queries for few
+    addresses.
     """
     changes, limits = list(changes), DelegationLimits.current()
     delegated = delegated_addresses(account, {address for _, address, _, _ in changes})
     own = own_principals(account)
     for principal, address, privilege, period in changes:
         if address not in delegated:
-            raise NotAdministrator(f"`{account.username}` is not an active administrator of this console, and cannot change "
-                                   f"grants on {address}: ask an administrator")
+            raise NotAdministrator(
+                f"`{account.username}` is not an active administrator of this console, and cannot change "
+                f"grants on {address}: ask an administrator"
+            )
         if fault := limits.fault(address, privilege, period):
             raise NotAdministrator(fault)
         if period is not None and format_principal(principal) in own:
-            raise NotAdministrator(f"`{account.username}` cannot grant anything to itself or to its groups: ask an administrator")
+            raise NotAdministrator(
+                f"`{account.username}` cannot grant anything to itself or to its groups: ask an administrator"
+            )
 
 
 def _address(entity: Entity | Address) -> Address:

@@ -1,6 +1,8 @@
-"""Data stewards: accounts that see everything in a namespace and approve requests for it, without changing anything.
+"""Data stewards: accounts that see everything in a namespace and approve requests for it, without changing
+anything.
 
-An account is a steward of a namespace itself, or through its current membership in a group. It must be active.
+An account is a steward of a namespace itself, or through its current membership in a group. It must be
+active.
 """
 
 from django.db.models import Q, QuerySet
@@ -14,10 +16,15 @@ _CACHE = "_stewarded_namespaces"
 
 
 def stewarded_namespaces(account: User) -> frozenset[str]:
-    """Return the keys of the namespaces that the account is a steward of. Runs one query for each object of an account."""
+    """Return the keys of the namespaces that the account is a steward of.
+
+    Runs one query for each object of an account.
+    """
     if _CACHE not in account.__dict__:
         groups = Membership.objects.filter(in_force_condition(), user=account).values("group")
-        rows = NamespaceSteward.objects.filter(Q(user=account) | Q(group__in=groups)).values_list("namespace", flat=True)
+        rows = NamespaceSteward.objects.filter(Q(user=account) | Q(group__in=groups)).values_list(
+            "namespace", flat=True
+        )
         account.__dict__[_CACHE] = frozenset(rows) if account.is_active else frozenset()
     return account.__dict__[_CACHE]
 
@@ -35,7 +42,9 @@ def sees_everything_in(account: User, entity: Entity | Address) -> bool:
 
 
 def only_namespace(account: User, address: Address) -> str:
-    """Return the namespace of the address if the account sees the address only as its steward; empty if it sees everything."""
+    """Return the namespace of the address if the account sees the address only as its steward; empty if it
+    sees everything.
+    """
     namespace = address.namespace
     return "" if account.can_see_all or namespace is None else namespace.key
 
@@ -43,7 +52,8 @@ def only_namespace(account: User, address: Address) -> str:
 def stewarded_condition(account: User) -> Q:
     """Return the condition that an entity is in a namespace that the account is a steward of.
 
-    Runs at most one query; none for accounts that see everything anyway, and the condition then selects nothing.
+    Runs at most one query; none for accounts that see everything anyway, and the condition then selects
+    nothing.
     """
     names = frozenset() if account.can_see_all else stewarded_namespaces(account)
     return Q(namespace__key__in=names) if names else Q(pk__in=[])

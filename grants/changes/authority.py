@@ -2,8 +2,8 @@
 
 A provisioning service may also add users and groups, and change memberships.
 
-INVARIANT: grants, principals, states and settings are written only inside `administrator_transaction`. Every write is therefore a
-single transaction, in the order of the journal, by an author who may write.
+INVARIANT: grants, principals, states and settings are written only inside `administrator_transaction`. Every
+write is therefore a single transaction, in the order of the journal, by an author who may write.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,9 @@ from grants.roles.capabilities import Capability, capabilities_of, role_includes
 
 
 @contextmanager
-def administrator_transaction(author: Author, *, allows_provisioner: bool = False,
-                              capability: Capability = Capability.CHANGE_GRANTS) -> Iterator[JournalHead]:
+def administrator_transaction(
+    author: Author, *, allows_provisioner: bool = False, capability: Capability = Capability.CHANGE_GRANTS
+) -> Iterator[JournalHead]:
     """Open a transaction, lock the journal, check the author, and yield the locked head of the journal.
 
     capability: what the account of the author must be able to do.
@@ -38,9 +39,11 @@ def administrator_transaction(author: Author, *, allows_provisioner: bool = Fals
 
 @contextmanager
 def grant_transaction(author: Author) -> Iterator[tuple[JournalHead, User | None]]:
-    """Open a transaction for a change set, like `administrator_transaction`. Yield the head, and the account of a delegate.
+    """Open a transaction for a change set, like `administrator_transaction`. Yield the head, and the account
+    of a delegate.
 
-    The account is None if the author may change all grants. Otherwise the caller must call `check_delegated_changes`.
+    The account is None if the author may change all grants. Otherwise the caller must call
+    `check_delegated_changes`.
     """
     with _locked_journal(author) as head:
         account = None
@@ -60,38 +63,55 @@ def _locked_journal(author: Author) -> Iterator[JournalHead]:
 
 
 def check_administrator(author: Author) -> None:
-    """Raise NotAdministrator unless the author may change grants, or is a command (an author without `user_id`)."""
+    """Raise NotAdministrator unless the author may change grants, or is a command (an author without
+    `user_id`).
+    """
     check_capability(author, Capability.CHANGE_GRANTS)
 
 
 def check_capability(author: Author, capability: Capability) -> None:
-    """Raise NotAdministrator unless the author is an active account with the capability, or a command. Runs one query."""
+    """Raise NotAdministrator unless the author is an active account with the capability, or a command.
+
+    Runs one query.
+    """
     roles = roles_with(capability)
-    if author.user_id is not None and not User.objects.filter(pk=author.user_id, role__in=roles, is_active=True).exists():
+    if (
+        author.user_id is not None
+        and not User.objects.filter(pk=author.user_id, role__in=roles, is_active=True).exists()
+    ):
         if capability == Capability.CHANGE_GRANTS:
-            raise NotAdministrator(f"`{author.name}` is not an active administrator of this console: only administrators "
-                                   f"can change permissions; ask one of them")
-        raise NotAdministrator(f"`{author.name}` cannot do this in this console: only {role_names(capability)} can")
+            raise NotAdministrator(
+                f"`{author.name}` is not an active administrator of this console: only administrators "
+                f"can change permissions; ask one of them"
+            )
+        raise NotAdministrator(
+            f"`{author.name}` cannot do this in this console: only {role_names(capability)} can"
+        )
 
 
 def check_can_manage(author: Author, *roles: str) -> None:
     """Raise NotAdministrator unless the author's role has every capability of these roles.
 
-    roles: the current and the new role of an account that the author changes. With more capabilities than its own, the author
-    could use this account to do more than its own role allows. Commands and provisioning services pass.
-    Runs one query if a role has capabilities.
+    roles: the current and the new role of an account that the author changes. With more capabilities than its
+    own, the author could use this account to do more than its own role allows. Commands and provisioning
+    services pass. Runs one query if a role has capabilities.
     """
     if author.user_id is None or author.is_provisioner or not any(map(capabilities_of, roles)):
         return
-    own_role = User.objects.filter(pk=author.user_id, is_active=True).values_list("role", flat=True).first() or ""
+    own_role = (
+        User.objects.filter(pk=author.user_id, is_active=True).values_list("role", flat=True).first() or ""
+    )
     for role in roles:
         if not role_includes(own_role, role):
-            raise NotAdministrator(f"`{author.name}` cannot manage accounts with the role {role}, or give this role: it can do "
-                                   f"more than the role {own_role}; ask an administrator")
+            raise NotAdministrator(
+                f"`{author.name}` cannot manage accounts with the role {role}, or give this role: it can do "
+                f"more than the role {own_role}; ask an administrator"
+            )
 
 
 def check_can_manage_account(author: Author, user: User) -> None:
-    """Raise NotAdministrator if the author's role does not include the role of an account, or if the account is a data steward.
+    """Raise NotAdministrator if the author's role does not include the role of an account, or if the account
+    is a data steward.
 
     Only accounts that can assign data stewards manage their accounts. Runs at most three queries.
     """

@@ -1,7 +1,9 @@
-"""Break-glass access: an account in BREAK_GLASS_ACCOUNTS may act alone for one hour, and another person reviews it afterwards.
+"""Break-glass access: an account in BREAK_GLASS_ACCOUNTS may act alone for one hour, and another person
+reviews it afterwards.
 
-During this time, the rules of `grants.changes.four_eyes` do not apply to the account. It still needs the capability for each
-change. Each start, end and review is a line of the journal, so webhooks and security events announce it.
+During this time, the rules of `grants.changes.four_eyes` do not apply to the account. It still needs the
+capability for each change. Each start, end and review is a line of the journal, so webhooks and security
+events announce it.
 """
 
 from datetime import timedelta
@@ -35,10 +37,11 @@ def can_break_glass(user: User) -> bool:
 
 
 def has_break_glass_access(user_id: int) -> bool:
-    """Return whether the account has break-glass access now. Runs one query, or none without BREAK_GLASS_ACCOUNTS.
+    """Return whether the account has break-glass access now. Runs one query, or none without
+    BREAK_GLASS_ACCOUNTS.
 
-    A clock that was set back does not extend the access: see `BreakGlassUse.is_active`. On all machines, it has also ended if a
-    journal line was written after its end.
+    A clock that was set back does not extend the access: see `BreakGlassUse.is_active`. On all machines, it
+    has also ended if a journal line was written after its end.
     """
     if not settings.BREAK_GLASS_ACCOUNTS:
         return False
@@ -50,30 +53,53 @@ def has_break_glass_access(user_id: int) -> bool:
 def start_break_glass(*, author: Author) -> BreakGlassUse:
     """Start break-glass access of the author's account, for the author's reason.
 
-    Raise BreakGlassError if the account is not in BREAK_GLASS_ACCOUNTS, has access already, has MAX_UNREVIEWED uses without a
-    review or gives no reason, and for requests with an API token: break-glass access is for a person who signed in.
+    Raise BreakGlassError if the account is not in BREAK_GLASS_ACCOUNTS, has access already, has
+    MAX_UNREVIEWED uses without a review or gives no reason, and for requests with an API token: break-glass
+    access is for a person who signed in.
     """
     if author.name not in settings.BREAK_GLASS_ACCOUNTS or author.user_id is None or author.token is not None:
-        raise BreakGlassError(f"`{clip(author.name)}` cannot use break-glass access: only an account in "
-                              "BREAK_GLASS_ACCOUNTS can, after signing in")
+        raise BreakGlassError(
+            f"`{clip(author.name)}` cannot use break-glass access: only an account in "
+            "BREAK_GLASS_ACCOUNTS can, after signing in"
+        )
     if not author.reason.strip():
         raise BreakGlassError("the reason is missing: the person who reviews the access reads it")
     with administrator_transaction(author) as head:
         if has_break_glass_access(author.user_id):
             raise BreakGlassError("the account has break-glass access already")
         if _unreviewed_count(author) >= MAX_UNREVIEWED:
-            raise BreakGlassError(f"{MAX_UNREVIEWED} uses of break-glass access by you wait for a review: another person must "
-                                  "review one first")
+            raise BreakGlassError(
+                f"{MAX_UNREVIEWED} uses of break-glass access by you wait for a review: another person must "
+                "review one first"
+            )
         now = timezone.now()
         ends_at = now + DURATION
         if head.at is not None and head.at >= ends_at:
-            raise BreakGlassError("the newest journal line is more than an hour in the future: correct the clock of the console")
+            raise BreakGlassError(
+                "the newest journal line is more than an hour in the future: correct the clock of the console"
+            )
         boot, seconds = uptime()
-        revision = append_to_journal(head, [Change("break-glass-start", principal=f"user:{author.name}",
-                                                   detail=f"until {ends_at:%Y-%m-%d %H:%M} UTC")], author=author)
+        revision = append_to_journal(
+            head,
+            [
+                Change(
+                    "break-glass-start",
+                    principal=f"user:{author.name}",
+                    detail=f"until {ends_at:%Y-%m-%d %H:%M} UTC",
+                )
+            ],
+            author=author,
+        )
         return BreakGlassUse.objects.create(
-            account_id=author.user_id, account_name=author.name, reason=author.reason, started_at=now, ends_at=ends_at,
-            boot=boot, uptime_at_end=seconds + DURATION.total_seconds(), first_revision=revision)
+            account_id=author.user_id,
+            account_name=author.name,
+            reason=author.reason,
+            started_at=now,
+            ends_at=ends_at,
+            boot=boot,
+            uptime_at_end=seconds + DURATION.total_seconds(),
+            first_revision=revision,
+        )
 
 
 def end_break_glass(*, author: Author, number: int) -> BreakGlassUse:
@@ -91,8 +117,8 @@ def end_break_glass(*, author: Author, number: int) -> BreakGlassUse:
 def review_break_glass(*, author: Author, number: int, comment: str) -> BreakGlassUse:
     """Close the review of an ended break-glass access with a comment.
 
-    Raise SecondPersonRequired if it is the author's own access, BreakGlassError if it has not ended, was reviewed, or the comment
-    is missing.
+    Raise SecondPersonRequired if it is the author's own access, BreakGlassError if it has not ended, was
+    reviewed, or the comment is missing.
     """
     comment = comment.strip()
     if not comment:
@@ -105,7 +131,11 @@ def review_break_glass(*, author: Author, number: int, comment: str) -> BreakGla
             raise BreakGlassError(f"{use} was already reviewed by {use.reviewed_by}")
         if use.is_active:
             raise BreakGlassError(f"{use} has not ended: review it afterwards, or end it")
-        if author.user_id is not None and use.account_id and are_one_person(accounts_of(author), {use.account_id}):
+        if (
+            author.user_id is not None
+            and use.account_id
+            and are_one_person(accounts_of(author), {use.account_id})
+        ):
             raise SecondPersonRequired(f"another person must review {use}: it is your own")
         use.reviewed_by, use.reviewed_at, use.comment = author.name, timezone.now(), comment
         use.save(update_fields=["reviewed_by", "reviewed_at", "comment"])
@@ -125,8 +155,10 @@ def _unreviewed_count(author: Author) -> int:
     """Return how many uses by the person of the author have no review."""
     accounts = accounts_of(author)
     uses = BreakGlassUse.objects.filter(reviewed_at__isnull=True).values_list("account_id", "account_name")
-    return sum(name == author.name or account is not None and are_one_person(accounts, {account})
-               for account, name in uses[:MAX_UNREVIEWED * len(settings.BREAK_GLASS_ACCOUNTS) + MAX_UNREVIEWED])
+    return sum(
+        name == author.name or account is not None and are_one_person(accounts, {account})
+        for account, name in uses[: MAX_UNREVIEWED * len(settings.BREAK_GLASS_ACCOUNTS) + MAX_UNREVIEWED]
+    )
 
 
 def _change(action: str, use: BreakGlassUse, reason: str = "") -> Change:

@@ -1,18 +1,19 @@
-"""Four eyes: the changes that one person may not make alone (FOUR_EYES), and the reason that changes need (REASON_REQUIRED).
+"""Four eyes: the changes that one person may not make alone (FOUR_EYES), and the reason that changes need
+(REASON_REQUIRED).
 
 A change needs a second person if it
 
-- has more than FOUR_EYES_MAX_ITEMS items, alone or together with the other changes that the same person made alone within the
-  last hour,
+- has more than FOUR_EYES_MAX_ITEMS items, alone or together with the other changes that the same person made
+  alone within the last hour,
 - changes grants in a namespace of PROTECTED_NAMESPACES,
 - grants ADMIN, or
 - concerns the person who makes it.
 
-Such a change is only possible with a plan that another person applies. The services call these checks, so pages, REST and
-provisioning obey them.
+Such a change is only possible with a plan that another person applies. The services call these checks, so
+pages, REST and provisioning obey them.
 
-Management commands are exempt, because a person who can start them can also write to the database. So is an account with
-break-glass access.
+Management commands are exempt, because a person who can start them can also write to the database. So is an
+account with break-glass access.
 """
 
 from collections.abc import Collection, Iterable
@@ -25,7 +26,13 @@ from django.db.models import Q, QuerySet
 from entities.vocabulary import Privilege, join_words
 from grants.changes.break_glass import has_break_glass_access
 from grants.changes.outcomes import ChangeItem
-from grants.changes.persons import accounts_of, are_one_person, controlling_line, makers_of_plan, with_service_accounts
+from grants.changes.persons import (
+    accounts_of,
+    are_one_person,
+    controlling_line,
+    makers_of_plan,
+    with_service_accounts,
+)
 from grants.changes.recent_changes import recent_change_count
 from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
@@ -37,19 +44,33 @@ Names = Collection[str] | QuerySet
 
 def check_reason(author: Author) -> None:
     """Raise ReasonMissing if the change of an account needs a reason. Provisioning services send none."""
-    if settings.REASON_REQUIRED and author.user_id is not None and not author.is_provisioner and not author.reason.strip():
-        raise ReasonMissing("the reason is missing: this console requires one for every change of grants and memberships")
+    if (
+        settings.REASON_REQUIRED
+        and author.user_id is not None
+        and not author.is_provisioner
+        and not author.reason.strip()
+    ):
+        raise ReasonMissing(
+            "the reason is missing: this console requires one for every change of grants and memberships"
+        )
 
 
-def check_direct_change(author: Author, *, granted: Collection[ChangeItem] = (), revoked: Collection[ChangeItem] = (),
-                        joined: Collection[tuple] = (), left: Collection[tuple] = (),
-                        activated: Collection[str] = (), is_written: bool = False) -> None:
+def check_direct_change(
+    author: Author,
+    *,
+    granted: Collection[ChangeItem] = (),
+    revoked: Collection[ChangeItem] = (),
+    joined: Collection[tuple] = (),
+    left: Collection[tuple] = (),
+    activated: Collection[str] = (),
+    is_written: bool = False,
+) -> None:
     """Raise ReasonMissing, or SecondPersonRequired if one person may not make this change without a plan.
 
     Call it in the transaction of the change, with the items that change something: the error rolls them back.
-    granted, joined: including those with a changed period. joined, left: tuples that start with the names of the user and
-    the group. activated: names of users. is_written: whether the journal has the lines of this change already.
-    Runs no query unless FOUR_EYES is on.
+    granted, joined: including those with a changed period. joined, left: tuples that start with the names of
+    the user and the group. activated: names of users. is_written: whether the journal has the lines of this
+    change already. Runs no query unless FOUR_EYES is on.
     """
     items = [*granted, *revoked]
     if not (items or joined or left or activated):
@@ -61,14 +82,21 @@ def check_direct_change(author: Author, *, granted: Collection[ChangeItem] = (),
         count=len(items) + len(joined) + len(left) + len(activated),
         grants_admin=any(item.privilege == Privilege.ADMIN for item in granted),
         namespaces={namespace.key for item in items if (namespace := item.address.namespace)},
-        users={name for item in items if (name := _name(item, "user"))} | {user for user, *_ in (*joined, *left)} | {*activated},
+        users={name for item in items if (name := _name(item, "user"))}
+        | {user for user, *_ in (*joined, *left)}
+        | {*activated},
         groups={name for item in items if (name := _name(item, "group"))},
-        receiving_users=activated, receiving_groups={group for _, group, *_ in joined},
+        receiving_users=activated,
+        receiving_groups={group for _, group, *_ in joined},
         changed_groups={group for _, group, *_ in (*joined, *left)},
-        counts_hour=not author.is_provisioner, is_written=is_written)
+        counts_hour=not author.is_provisioner,
+        is_written=is_written,
+    )
     if reasons := content.reasons(accounts_of(author)):
-        raise SecondPersonRequired(f"one person cannot make this change, because it {join_words(reasons)}: create a plan, and "
-                                   "let another administrator apply it")
+        raise SecondPersonRequired(
+            f"one person cannot make this change, because it {join_words(reasons)}: create a plan, and "
+            "let another administrator apply it"
+        )
 
 
 def check_application(author: Author, plan: Plan) -> None:
@@ -78,7 +106,10 @@ def check_application(author: Author, plan: Plan) -> None:
 
 
 def application_fault(author: Author, plan: Plan) -> str:
-    """Return why the person of the author may not apply the plan; empty if it may. Runs no query unless FOUR_EYES is on."""
+    """Return why the person of the author may not apply the plan; empty if it may.
+
+    Runs no query unless FOUR_EYES is on.
+    """
     if not is_restricted(author):
         return ""
     accounts, makers = accounts_of(author), makers_of_plan(plan.maker_ids, plan.made_by)
@@ -90,32 +121,44 @@ def application_fault(author: Author, plan: Plan) -> str:
 
 
 def check_approval(author: Author, requesters: Collection[int]) -> None:
-    """Raise SecondPersonRequired if the author and one of the requesters are the same person, whatever they request.
+    """Raise SecondPersonRequired if the author and one of the requesters are the same person, whatever they
+    request.
 
-    This applies without FOUR_EYES too. Only with FOUR_EYES, accounts that the author controls count as the same person.
+    This applies without FOUR_EYES too. Only with FOUR_EYES, accounts that the author controls count as the
+    same person.
 
-    requesters: the keys of the accounts of the person who made the request, and of the account for which it was made.
-    Runs at most three queries for accounts and tokens, and three more unless the author signed in.
+    requesters: the keys of the accounts of the person who made the request, and of the account for which it
+    was made. Runs at most three queries for accounts and tokens, and three more unless the author signed in.
     """
     accounts = with_service_accounts(accounts_of(author))
-    is_own = are_one_person(accounts, requesters) if is_restricted(author) else not accounts.isdisjoint(requesters)
+    is_own = (
+        are_one_person(accounts, requesters) if is_restricted(author) else not accounts.isdisjoint(requesters)
+    )
     if is_own:
-        raise SecondPersonRequired("another person must approve this request: a person cannot approve their own request")
+        raise SecondPersonRequired(
+            "another person must approve this request: a person cannot approve their own request"
+        )
 
 
 def is_restricted(author: Author) -> bool:
-    """Return whether the rules apply to this author. Runs no query unless FOUR_EYES is on, otherwise at most one."""
-    return settings.FOUR_EYES and author.user_id is not None and not (
-        author.token is None and has_break_glass_access(author.user_id))
+    """Return whether the rules apply to this author.
+
+    Runs no query unless FOUR_EYES is on, otherwise at most one.
+    """
+    return (
+        settings.FOUR_EYES
+        and author.user_id is not None
+        and not (author.token is None and has_break_glass_access(author.user_id))
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Content:
     """What a change contains. users, groups: the principals that it changes.
 
-    receiving_users, receiving_groups: the activated users and the groups with new members, because their grants take effect
-    for more users. changed_groups: groups that get or lose members. counts_hour: also count the other changes of the last
-    hour.
+    receiving_users, receiving_groups: the activated users and the groups with new members, because their
+    grants take effect for more users. changed_groups: groups that get or lose members. counts_hour: also
+    count the other changes of the last hour.
     is_written: whether the journal has the lines of this change already.
     """
 
@@ -131,15 +174,20 @@ class _Content:
     is_written: bool = False
 
     def reasons(self, accounts: Collection[int]) -> list[str]:
-        """Return why the change needs a second person, as verbs with objects. Runs a fixed number of queries."""
+        """Return why the change needs a second person, as verbs with objects.
+
+        Runs a fixed number of queries.
+        """
         return list(self._reasons(accounts))
 
     def _reasons(self, accounts: Collection[int]) -> Iterable[str]:
         if self.count > settings.FOUR_EYES_MAX_ITEMS:
             yield f"has more than {settings.FOUR_EYES_MAX_ITEMS:,} items"
         elif self.counts_hour and self._exceeds_hour(accounts):
-            yield (f"has, together with the other changes of this person in the last hour, more than "
-                   f"{settings.FOUR_EYES_MAX_ITEMS:,} items")
+            yield (
+                f"has, together with the other changes of this person in the last hour, more than "
+                f"{settings.FOUR_EYES_MAX_ITEMS:,} items"
+            )
         if self.grants_admin or self._gives_admin():
             yield "grants ADMIN"
         if name := self._protected_namespace():
@@ -153,20 +201,29 @@ class _Content:
 
     def _gives_admin(self) -> bool:
         admin = permission_ids()[Privilege.ADMIN]
-        return (GroupGrant.objects.filter(group__name__in=self.receiving_groups, permission_id=admin).exists()
-                or UserGrant.objects.filter(user__username__in=self.receiving_users, permission_id=admin).exists()
-                or GroupGrant.objects.filter(group__user__username__in=self.receiving_users, permission_id=admin).exists())
+        return (
+            GroupGrant.objects.filter(group__name__in=self.receiving_groups, permission_id=admin).exists()
+            or UserGrant.objects.filter(user__username__in=self.receiving_users, permission_id=admin).exists()
+            or GroupGrant.objects.filter(
+                group__user__username__in=self.receiving_users, permission_id=admin
+            ).exists()
+        )
 
     def _protected_namespace(self) -> str:
-        """Return the name of a protected namespace in which the change adds or removes access; empty if there is none."""
+        """Return the name of a protected namespace in which the change adds or removes access; empty if there
+        is none.
+        """
         if not (protected := set(settings.PROTECTED_NAMESPACES)):
             return ""
         if names := protected.intersection(self.namespaces):
             return min(names)
-        where = Q(content_object__namespace__key__in=protected) | Q(content_object__kind="namespace",
-                                                                    content_object__key__in=protected)
-        for rows in (GroupGrant.objects.filter(where, group__name__in=self.changed_groups),
-                     UserGrant.objects.filter(where, user__username__in=self.receiving_users)):
+        where = Q(content_object__namespace__key__in=protected) | Q(
+            content_object__kind="namespace", content_object__key__in=protected
+        )
+        for rows in (
+            GroupGrant.objects.filter(where, group__name__in=self.changed_groups),
+            UserGrant.objects.filter(where, user__username__in=self.receiving_users),
+        ):
             if grant := rows.select_related("content_object").first():
                 namespace = grant.content_object.address.namespace
                 return namespace.key if namespace else ""
@@ -174,22 +231,32 @@ class _Content:
 
     def _concerns(self, accounts: Collection[int]) -> bool:
         own = User.objects.filter(pk__in=with_service_accounts(accounts))
-        return (own.filter(username__in=self.users).exists()
-                or Group.objects.filter(user__in=own, name__in=self.groups).exists())
+        return (
+            own.filter(username__in=self.users).exists()
+            or Group.objects.filter(user__in=own, name__in=self.groups).exists()
+        )
 
 
 def _content_of_plan(plan: Plan) -> _Content:
     items = plan.items.order_by()
-    namespaces = items.filter(namespace__in=settings.PROTECTED_NAMESPACES).values_list("namespace", flat=True).distinct()
+    namespaces = (
+        items.filter(namespace__in=settings.PROTECTED_NAMESPACES)
+        .values_list("namespace", flat=True)
+        .distinct()
+    )
     joins = items.filter(verb=PlanVerb.JOIN).values("group_name")
     return _Content(
         count=items.count(),
-        grants_admin=items.filter(verb=PlanVerb.GRANT, permission_id=permission_ids()[Privilege.ADMIN]).exists(),
+        grants_admin=items.filter(
+            verb=PlanVerb.GRANT, permission_id=permission_ids()[Privilege.ADMIN]
+        ).exists(),
         namespaces=set(namespaces) if settings.PROTECTED_NAMESPACES else (),
         users=items.filter(principal_type="user").values("principal_name"),
         groups=items.filter(principal_type="group").values("principal_name"),
-        receiving_users=items.filter(verb=ACTIVATION_VERBS[0]).values("principal_name"), receiving_groups=joins,
-        changed_groups=items.exclude(group_name="").values("group_name"))
+        receiving_users=items.filter(verb=ACTIVATION_VERBS[0]).values("principal_name"),
+        receiving_groups=joins,
+        changed_groups=items.exclude(group_name="").values("group_name"),
+    )
 
 
 def _sameness(accounts: Collection[int], makers: Collection[int]) -> str:
@@ -198,8 +265,10 @@ def _sameness(accounts: Collection[int], makers: Collection[int]) -> str:
         return "you made it"
     line = controlling_line(accounts, makers)
     account = line.principal if line else "your account"
-    return (f"your account and the one that made it count as one person until {settings.FOUR_EYES_ACCOUNT_HOURS} hours after "
-            f"one changed the password, the role or the second factor of the other ({account})")
+    return (
+        f"your account and the one that made it count as one person until {settings.FOUR_EYES_ACCOUNT_HOURS} hours after "
+        f"one changed the password, the role or the second factor of the other ({account})"
+    )
 
 
 def _name(item: ChangeItem, kind: str) -> str:

@@ -33,7 +33,9 @@ class ChangeItem(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one change. revision: the newest revision of the journal, whether or not anything changed."""
+    """The result of one change. revision: the newest revision of the journal, whether or not anything
+    changed.
+    """
 
     has_changed: bool
     sentence: str
@@ -44,8 +46,8 @@ class Outcome:
 class ChangeOutcome:
     """The result of one change set.
 
-    changed: existing grants that got another period; items have the new one. periods_before: the periods of the changed and the
-    revoked grants before. unchanged: a sentence for each item that had no effect.
+    changed: existing grants that got another period; items have the new one. periods_before: the periods of
+    the changed and the revoked grants before. unchanged: a sentence for each item that had no effect.
     planned: addresses that were registered for a grant.
     principals: accounts of the console that became principals because they received a grant.
     notices: for each grant that has no effect yet, the reason: the state of its address or principal.
@@ -67,24 +69,45 @@ class ChangeOutcome:
 
     @property
     def sentence(self) -> str:
-        return self._sentence("nothing changed", "granted", "changed the period of", "revoked", "unchanged",
-                              ("is only planned", "are only planned"))
+        return self._sentence(
+            "nothing changed",
+            "granted",
+            "changed the period of",
+            "revoked",
+            "unchanged",
+            ("is only planned", "are only planned"),
+        )
 
     @property
     def forecast_sentence(self) -> str:
         """The sentence of a dry run."""
         planned = "would be registered as planned"
-        return self._sentence("nothing would change", "would grant", "would change the period of", "would revoke",
-                              "would stay as it is", (planned, planned))
+        return self._sentence(
+            "nothing would change",
+            "would grant",
+            "would change the period of",
+            "would revoke",
+            "would stay as it is",
+            (planned, planned),
+        )
 
-    def _sentence(self, nothing: str, granted: str, changed: str, revoked: str, unchanged: str,
-                  planned_words: tuple[str, str]) -> str:
+    def _sentence(
+        self,
+        nothing: str,
+        granted: str,
+        changed: str,
+        revoked: str,
+        unchanged: str,
+        planned_words: tuple[str, str],
+    ) -> str:
         if not self.has_changed:
             return nothing
-        counts = [f"{granted} {len(self.granted):,}" if self.granted else "",
-                  f"{changed} {len(self.changed):,}" if self.changed else "",
-                  f"{revoked} {len(self.revoked):,}" if self.revoked else "",
-                  f"{len(self.unchanged):,} {unchanged}" if self.unchanged else ""]
+        counts = [
+            f"{granted} {len(self.granted):,}" if self.granted else "",
+            f"{changed} {len(self.changed):,}" if self.changed else "",
+            f"{revoked} {len(self.revoked):,}" if self.revoked else "",
+            f"{len(self.unchanged):,} {unchanged}" if self.unchanged else "",
+        ]
         parts = [", ".join(filter(None, counts)), self._planned_addresses(*planned_words)]
         return "; ".join(filter(None, parts))
 

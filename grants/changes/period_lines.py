@@ -1,10 +1,10 @@
 """Write one journal line for each grant and membership whose period began or ended.
 
-Periods take effect to the second without these lines, which change no stored state: rows stay until they are revoked. The lines
-are the record and the notification (webhooks) of what time alone changed.
+Periods take effect to the second without these lines, which change no stored state: rows stay until they are
+revoked. The lines are the record and the notification (webhooks) of what time alone changed.
 
-INVARIANT: the position of a source only moves forward. So no line is written twice, also if the clock is set back; the journal
-gives no line an earlier time than the line before.
+INVARIANT: the position of a source only moves forward. So no line is written twice, also if the clock is set
+back; the journal gives no line an earlier time than the line before.
 """
 
 from datetime import datetime
@@ -33,7 +33,9 @@ _LAST_ROW = 2**63 - 1
 
 
 class PeriodColumn(NamedTuple):
-    """A column of a table: `valid_from` or `valid_until` of the grants of users, those of groups, or the memberships."""
+    """A column of a table: `valid_from` or `valid_until` of the grants of users, those of groups, or the
+    memberships.
+    """
 
     model: type[models.Model]
     column: str
@@ -45,15 +47,19 @@ class PeriodColumn(NamedTuple):
 
 
 _GRANT_COLUMNS = ("content_object__kind", "content_object__key", "permission_id")
-_TABLES = [*((model, (NAME_COLUMNS[kind], *_GRANT_COLUMNS)) for kind, (model, _) in GRANT_TABLES.items()),
-           (Membership, ("user__username", "group__name"))]
+_TABLES = [
+    *((model, (NAME_COLUMNS[kind], *_GRANT_COLUMNS)) for kind, (model, _) in GRANT_TABLES.items()),
+    (Membership, ("user__username", "group__name")),
+]
 SOURCES = [PeriodColumn(model, column, names) for model, names in _TABLES for column in VALIDITY_COLUMNS]
 
 
 def write_period_lines() -> int:
-    """Write the lines that are due, in transactions of LINES_PER_TRANSACTION lines, for MAX_SECONDS. Return their number.
+    """Write the lines that are due, in transactions of LINES_PER_TRANSACTION lines, for MAX_SECONDS. Return
+    their number.
 
-    Runs two queries, and takes no lock, if nothing is due. Raise JournalReadOnly if the journal cannot be written.
+    Runs two queries, and takes no lock, if nothing is due. Raise JournalReadOnly if the journal cannot be
+    written.
     """
     total, deadline = 0, monotonic() + MAX_SECONDS
     while monotonic() < deadline and _is_due(timezone.now()):
@@ -72,16 +78,25 @@ def _is_due(now: datetime) -> bool:
 def _write_batch() -> int:
     """Write the first lines that are due, in the order of their times. Return their number."""
     with administrator_transaction(AUTHOR) as head:
-        # under the lock of the journal, so that no period changes after it was read and before its line is written
+        # under the lock of the journal, so that no period changes after it was read and before its line is
+        # written
         now = timezone.now()
         positions = {position.source: position for position in PeriodPosition.objects.all()}
-        due_by_source = {source: _due_rows(source, positions[source.name], now) for source in SOURCES if source.name in positions}
-        due = sorted(((at, source, pk, change) for source, rows in due_by_source.items() for at, pk, change in rows),
-                     key=itemgetter(0))
+        due_by_source = {
+            source: _due_rows(source, positions[source.name], now)
+            for source in SOURCES
+            if source.name in positions
+        }
+        due = sorted(
+            ((at, source, pk, change) for source, rows in due_by_source.items() for at, pk, change in rows),
+            key=itemgetter(0),
+        )
         written = due[:LINES_PER_TRANSACTION]
         if changes := [change for *_, change in written if change is not None]:
             append_to_journal(head, changes, author=AUTHOR)
-        is_done = len(due) == len(written) and all(len(rows) < LINES_PER_TRANSACTION for rows in due_by_source.values())
+        is_done = len(due) == len(written) and all(
+            len(rows) < LINES_PER_TRANSACTION for rows in due_by_source.values()
+        )
         if is_done:
             for source in SOURCES:
                 at = max(now, positions[source.name].at) if source.name in positions else now
@@ -97,20 +112,26 @@ def _move(source: PeriodColumn, at: datetime, row: int) -> None:
     PeriodPosition.objects.update_or_create(source=source.name, defaults={"at": at, "row": row})
 
 
-def _due_rows(source: PeriodColumn, position: PeriodPosition, now: datetime) -> list[tuple[datetime, int, Change | None]]:
+def _due_rows(
+    source: PeriodColumn, position: PeriodPosition, now: datetime
+) -> list[tuple[datetime, int, Change | None]]:
     """Return time, primary key and change of the next rows after the position, at most LINES_PER_TRANSACTION.
 
-    For a grant that was made after its beginning or end, the change is None, because the line of the grant says when it
-    counts.
+    For a grant that was made after its beginning or end, the change is None, because the line of the grant
+    says when it counts.
     """
     column = source.column
     # the first condition uses the index of the column
-    rows = source.model._default_manager.filter(Q(**{f"{column}__gt": position.at}) | Q(pk__gt=position.row), **{
-        f"{column}__gte": position.at, f"{column}__lte": now}).order_by(column, "pk")
+    rows = source.model._default_manager.filter(
+        Q(**{f"{column}__gt": position.at}) | Q(pk__gt=position.row),
+        **{f"{column}__gte": position.at, f"{column}__lte": now},
+    ).order_by(column, "pk")
     granted_at = "granted_at" if source.model is not Membership else column
     values = rows.values_list(column, "pk", F(granted_at), *VALIDITY_COLUMNS, *source.names)
-    return [(at, pk, None if granted_at > at else _change(source, Validity(valid_from, valid_until), names))
-            for at, pk, granted_at, valid_from, valid_until, *names in values[:LINES_PER_TRANSACTION]]
+    return [
+        (at, pk, None if granted_at > at else _change(source, Validity(valid_from, valid_until), names))
+        for at, pk, granted_at, valid_from, valid_until, *names in values[:LINES_PER_TRANSACTION]
+    ]
 
 
 def _change(source: PeriodColumn, period: Validity, names: list) -> Change:
@@ -120,4 +141,10 @@ def _change(source: PeriodColumn, period: Validity, names: list) -> Change:
         return Change(action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}"))
     name, kind, key, permission = names
     principal_type = next(type_ for type_, (model, _) in GRANT_TABLES.items() if model is source.model)
-    return Change(action, f"{principal_type}:{name}", f"{kind}:{key}", privilege_of(permission).value, period_detail(period))
+    return Change(
+        action,
+        f"{principal_type}:{name}",
+        f"{kind}:{key}",
+        privilege_of(permission).value,
+        period_detail(period),
+    )

@@ -1,7 +1,8 @@
 """Determine whether two accounts belong to the same person, for the rules of four eyes.
 
-A person uses an account and the API tokens that this account created, also those of service accounts. A person also controls
-another account for a while after setting its password, its console role or its second factor.
+A person uses an account and the API tokens that this account created, also those of service accounts. A
+person also controls another account for a while after setting its password, its console role or its second
+factor.
 """
 
 from collections.abc import Callable, Collection
@@ -37,11 +38,14 @@ def accounts_of(author: Author) -> set[int]:
     """
     if author.user_id is None:
         return set()
-    return {author.user_id}.union(*(creators(author.token) for creators, _ in _lookups if author.token is not None))
+    return {author.user_id}.union(
+        *(creators(author.token) for creators, _ in _lookups if author.token is not None)
+    )
 
 
 def makers_of_plan(maker_ids: Collection[int], made_by: str) -> set[int]:
-    """Return the keys of the accounts of the person who made a plan with these fields; empty if a command made it.
+    """Return the keys of the accounts of the person who made a plan with these fields; empty if a command
+    made it.
 
     Plans of earlier versions have no `maker_ids`, so the name in `made_by` counts. Runs at most one query.
     """
@@ -59,13 +63,16 @@ def are_one_person(accounts: Collection[int], others: Collection[int]) -> bool:
 
 
 def controlling_line(accounts: Collection[int], others: Collection[int]) -> JournalLine | None:
-    """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS that gave one side control over an account of the other side.
+    """Return a journal line of the last FOUR_EYES_ACCOUNT_HOURS that gave one side control over an account of
+    the other side.
 
     Runs four queries.
     """
     if not settings.FOUR_EYES_ACCOUNT_HOURS:
         return None
-    lines = JournalLine.objects.filter(at__gte=timezone.now() - timedelta(hours=settings.FOUR_EYES_ACCOUNT_HOURS))
+    lines = JournalLine.objects.filter(
+        at__gte=timezone.now() - timedelta(hours=settings.FOUR_EYES_ACCOUNT_HOURS)
+    )
     renames = _renames(lines)
     names, other_names = (_names(keys, renames) for keys in (accounts, others))
     condition = _is_change_of(names, other_names) | _is_change_of(other_names, names)
@@ -73,7 +80,10 @@ def controlling_line(accounts: Collection[int], others: Collection[int]) -> Jour
 
 
 def names_of(accounts: Collection[int]) -> set[str]:
-    """Return the names that the accounts have now, and those that they had within the last day. Runs two queries."""
+    """Return the names that the accounts have now, and those that they had within the last day.
+
+    Runs two queries.
+    """
     return _names(accounts, _renames(JournalLine.objects.filter(at__gte=timezone.now() - timedelta(days=1))))
 
 
@@ -97,4 +107,6 @@ def _names(accounts: Collection[int], renames: list[tuple[str, str]]) -> set[str
 
 def _is_change_of(actors: set[str], names: set[str]) -> Q:
     """Return the condition that a line is a change of one of these accounts by one of the actors."""
-    return (Q(actor__in=written_names(actors)) | Q(issuer__in=actors)) & Q(principal__in={f"user:{name}" for name in names})
+    return (Q(actor__in=written_names(actors)) | Q(issuer__in=actors)) & Q(
+        principal__in={f"user:{name}" for name in names}
+    )

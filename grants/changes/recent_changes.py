@@ -20,12 +20,13 @@ _COUNTS = ("grants", "revokes", "joins", "leaves", "activations")
 def recent_change_count(accounts: Collection[int]) -> int:
     """Return the number of changes of the last hour by the person with these accounts.
 
-    Plans that the person applied count only if the same person made them. Runs three queries, and four for each other person
-    who made such a plan.
+    Plans that the person applied count only if the same person made them. Runs three queries, and four for
+    each other person who made such a plan.
     """
     since = timezone.now() - PERIOD
     names = names_of(accounts)
-    # services that only provision users, and that others may have set up with a token of this person, are no administrators
+    # services that only provision users, and that others may have set up with a token of this person, are no
+    # administrators
     administrators = User.objects.filter(role__in=roles_with(Capability.CHANGE_GRANTS)).values("username")
     by_person = Q(actor__in=written_names(names)) | Q(issuer__in=names, actor__in=administrators)
     lines = JournalLine.objects.filter(by_person, at__gte=since, action__in=ACTIONS)
@@ -34,12 +35,14 @@ def recent_change_count(accounts: Collection[int]) -> int:
 
 
 def _changes_for_others(accounts: Collection[int], actors: set[str], since: datetime) -> int:
-    """Return the number of changes in the plans of others that the person applied. Two people were involved in these
-    changes."""
+    """Return the number of changes in the plans of others that the person applied. Two people were involved
+    in these changes."""
     plans = Plan.objects.filter(state=PlanState.APPLIED, decided_at__gte=since, decided_by__in=actors)
     is_own: dict[tuple, bool] = {}
     total = 0
-    for made_by, maker_ids, effect in plans.values_list("made_by", "maker_ids", "effect").iterator(chunk_size=500):
+    for made_by, maker_ids, effect in plans.values_list("made_by", "maker_ids", "effect").iterator(
+        chunk_size=500
+    ):
         maker = made_by, tuple(maker_ids)
         if maker not in is_own:
             makers = makers_of_plan(maker_ids, made_by)

@@ -1,8 +1,8 @@
 """Insert grant rows, each with the containers and the kind of its entity.
 
-INVARIANT: `namespace` and `application` of a grant equal those of its entity, which never change, and `entity_kind` its kind.
-Therefore, one index lookup answers whether a principal holds any grant inside a container of any size, or on any entity of a
-kind. `first_misplaced_grant` verifies the invariant.
+INVARIANT: `namespace` and `application` of a grant equal those of its entity, which never change, and
+`entity_kind` its kind. Therefore, one index lookup answers whether a principal holds any grant inside a
+container of any size, or on any entity of a kind. `first_misplaced_grant` verifies the invariant.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,31 @@ def insert_grant_rows(kind: str, rows: Sequence[tuple]) -> None:
     Runs one statement, and one query for every `ROWS_PER_STATEMENT` entities.
     """
     model, principal_column = GRANT_TABLES[kind]
-    columns = (principal_column, "content_object_id", "permission_id", "granted_by_id", "granted_at",
-               *GrantAttributes._fields, *VALIDITY_COLUMNS, "namespace_id", "application_id", "entity_kind")
+    columns = (
+        principal_column,
+        "content_object_id",
+        "permission_id",
+        "granted_by_id",
+        "granted_at",
+        *GrantAttributes._fields,
+        *VALIDITY_COLUMNS,
+        "namespace_id",
+        "application_id",
+        "entity_kind",
+    )
     containers_by_entity = {}
     for chunk in chunks({row[1] for row in rows}):
-        entities = Entity.objects.filter(pk__in=chunk).values_list("pk", "namespace_id", "application_id", "kind")
+        entities = Entity.objects.filter(pk__in=chunk).values_list(
+            "pk", "namespace_id", "application_id", "kind"
+        )
         containers_by_entity.update((pk, containers) for pk, *containers in entities)
     insert_rows(model, columns, [(*row, *containers_by_entity[row[1]]) for row in rows])
 
 
 def first_misplaced_grant() -> UserGrant | GroupGrant | None:
-    """Return a grant with other containers or another kind than its entity, or None if there is no such grant."""
+    """Return a grant with other containers or another kind than its entity, or None if there is no such
+    grant.
+    """
     for model, _ in GRANT_TABLES.values():
         rows = model.objects.select_related("content_object")
         # an earlier version that is still running during an upgrade stores no kind
@@ -42,7 +56,8 @@ def first_misplaced_grant() -> UserGrant | GroupGrant | None:
         if wrong_kind is not None:
             return wrong_kind
         for column in ("namespace_id", "application_id"):
-            # In SQL a comparison with NULL is never true, so there is a separate condition for NULL on only one side.
+            # In SQL a comparison with NULL is never true, so there is a separate condition for NULL on only
+            # one side.
             actual = f"content_object__{column}"
             misplaced = rows.filter(
                 ~Q(**{column: F(actual)}, **{f"{column}__isnull": False, f"{actual}__isnull": False})

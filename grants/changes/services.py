@@ -1,7 +1,8 @@
-"""Grant and revoke privileges: a change set is applied completely or not at all, in one transaction with its journal lines.
+"""Grant and revoke privileges: a change set is applied completely or not at all, in one transaction with its
+journal lines.
 
-Existing grants and revocations without a grant are skipped: they change nothing and write no journal line. A grant that exists
-with another period gets the new period, and the author, time and reason of the change.
+Existing grants and revocations without a grant are skipped: they change nothing and write no journal line. A
+grant that exists with another period gets the new period, and the author, time and reason of the change.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -44,14 +45,21 @@ class StoredGrant(NamedTuple):
     validity: Validity
 
 
-def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
-                  base_revision: int | None = None, attributes: Mapping[str, Any] | None = None) -> ChangeOutcome:
-    """Apply a change set completely or not at all. Register the addresses of grants as planned if they are not registered.
+def change_grants(
+    *,
+    author: Author,
+    grant: Iterable[GrantSpec] = (),
+    revoke: Iterable[GrantSpec] = (),
+    base_revision: int | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> ChangeOutcome:
+    """Apply a change set completely or not at all. Register the addresses of grants as planned if they are
+    not registered.
 
     attributes: values of GrantAttributes for the new grants; the default for `reason` is the author's reason.
-    The author is an administrator, or a delegate for all addresses (grants.authority.delegation).
-    The number of statements does not grow with the number of items, up to `ROWS_PER_STATEMENT`.
-    Raise StaleBase if `base_revision` is not the newest revision, ChangeRefused if an item is invalid, ReasonMissing, or
+    The author is an administrator, or a delegate for all addresses (grants.authority.delegation). The number
+    of statements does not grow with the number of items, up to `ROWS_PER_STATEMENT`. Raise StaleBase if
+    `base_revision` is not the newest revision, ChangeRefused if an item is invalid, ReasonMissing, or
     SecondPersonRequired if one person may not make the change alone.
     """
     grant, revoke = list(grant), list(revoke)
@@ -61,9 +69,17 @@ def change_grants(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: It
             check_delegated_changes(delegate, _delegated_changes(grant, revoke))
         if base_revision not in (None, head.revision):
             raise StaleBase(base_revision, head.revision)
-        outcome = write_changes(head, author, grant=grant, revoke=revoke, attributes=attributes,
-                                detail=BY_DELEGATION if delegate else "")
-        check_direct_change(author, granted=[*outcome.granted, *outcome.changed], revoked=outcome.revoked, is_written=True)
+        outcome = write_changes(
+            head,
+            author,
+            grant=grant,
+            revoke=revoke,
+            attributes=attributes,
+            detail=BY_DELEGATION if delegate else "",
+        )
+        check_direct_change(
+            author, granted=[*outcome.granted, *outcome.changed], revoked=outcome.revoked, is_written=True
+        )
         return outcome
 
 
@@ -78,44 +94,84 @@ def _delegated_changes(grant: Iterable[GrantSpec], revoke: Iterable[GrantSpec]) 
             yield item.principal, item.address, item.privilege, item.validity if verb == "grant" else None
 
 
-def write_changes(head: JournalHead, author: Author, *, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
-                  detail: str = "", attributes: Mapping[str, Any] | None = None, allows_past_end: bool = False) -> ChangeOutcome:
+def write_changes(
+    head: JournalHead,
+    author: Author,
+    *,
+    grant: Iterable[GrantSpec] = (),
+    revoke: Iterable[GrantSpec] = (),
+    detail: str = "",
+    attributes: Mapping[str, Any] | None = None,
+    allows_past_end: bool = False,
+) -> ChangeOutcome:
     """Apply a change set like `change_grants`, inside an `administrator_transaction` of the caller.
 
-    detail: the detail of the journal lines of the items. allows_past_end: accept periods that have ended, to restore a state.
+    detail: the detail of the journal lines of the items. allows_past_end: accept periods that have ended, to
+    restore a state.
     """
     new_attributes = GrantAttributes(**{"reason": author.reason, **(attributes or {})})
-    items, principals = validated_items({"grant": list(grant), "revoke": list(revoke)}, allows_past_end=allows_past_end)
+    items, principals = validated_items(
+        {"grant": list(grant), "revoke": list(revoke)}, allows_past_end=allows_past_end
+    )
     entities = entities_at(item.address for verb_items in items.values() for item in verb_items)
     existing = _existing_grants([*items["grant"], *items["revoke"]], principals, entities)
     revoked = [item for item in items["revoke"] if item.key in existing]
     granted = [item for item in items["grant"] if item.key not in existing]
-    changed = [item for item in items["grant"] if item.key in existing and existing[item.key].validity != item.validity]
+    changed = [
+        item
+        for item in items["grant"]
+        if item.key in existing and existing[item.key].validity != item.validity
+    ]
     _delete_grants(revoked, existing)
     _update_periods(changed, existing, author, new_attributes)
     ensured = ensure_entities(states={item.address: State.PLANNED for item in granted})
     new_principals = _mark_as_principals(granted, principals)
     _insert_grants(granted, principals, ensured.rows, author, new_attributes)
     grant_detail, reason = "; ".join(filter(None, (detail, new_attributes.detail))), new_attributes.reason
-    revision = append_to_journal(head, [
-        *(_journal_change("revoke", item, detail) for item in revoked),
-        *(Change("plan", entity=str(address)) for address in ensured.created),
-        *(Change("principal-add", principal=principal) for principal in new_principals),
-        *(_journal_change("grant", item, period_detail(item.validity, grant_detail), reason) for item in granted),
-        *(_journal_change("grant", item, period_detail(item.validity, grant_detail, before=existing[item.key].validity),
-                          reason or existing[item.key].reason) for item in changed),
-    ], author=author)
+    revision = append_to_journal(
+        head,
+        [
+            *(_journal_change("revoke", item, detail) for item in revoked),
+            *(Change("plan", entity=str(address)) for address in ensured.created),
+            *(Change("principal-add", principal=principal) for principal in new_principals),
+            *(
+                _journal_change("grant", item, period_detail(item.validity, grant_detail), reason)
+                for item in granted
+            ),
+            *(
+                _journal_change(
+                    "grant",
+                    item,
+                    period_detail(item.validity, grant_detail, before=existing[item.key].validity),
+                    reason or existing[item.key].reason,
+                )
+                for item in changed
+            ),
+        ],
+        author=author,
+    )
     return ChangeOutcome(
-        revision, tuple(granted), tuple(revoked), tuple(changed),
+        revision,
+        tuple(granted),
+        tuple(revoked),
+        tuple(changed),
         {item.key: existing[item.key].validity for item in (*changed, *revoked)},
         unchanged=tuple(_unchanged_sentences(items, existing)),
-        planned=ensured.created, principals=new_principals, notices=tuple(_notices(items["grant"], entities, principals)))
+        planned=ensured.created,
+        principals=new_principals,
+        notices=tuple(_notices(items["grant"], entities, principals)),
+    )
 
 
 def validated_items(
-    specs_by_verb: Mapping[str, list[GrantSpec]], *, allows_past_end: bool = False,
+    specs_by_verb: Mapping[str, list[GrantSpec]],
+    *,
+    allows_past_end: bool = False,
 ) -> tuple[dict[str, list[ChangeItem]], dict[str, User | Group]]:
-    """Return the items of each verb, and their principals by written name. Raise ChangeRefused with all invalid items."""
+    """Return the items of each verb, and their principals by written name.
+
+    Raise ChangeRefused with all invalid items.
+    """
     positions: dict[GrantKey, tuple[str, int]] = {}
     items: dict[str, list[ChangeItem]] = {verb: [] for verb in specs_by_verb}
     errors, now = [], timezone.now()
@@ -135,10 +191,15 @@ def validated_items(
             if (first_verb, first_index) == (verb, index):
                 items[verb].append(item)
             else:
-                errors.append((index, verb, f"{item} repeats {first_verb}[{first_index}]: keep one of the two"))
+                errors.append(
+                    (index, verb, f"{item} repeats {first_verb}[{first_index}]: keep one of the two")
+                )
     principals = principals_by_name({principal for principal, *_ in positions})
-    errors += [(index, verb, f"{principal} does not exist: add it first, or correct the name")
-               for (principal, *_), (verb, index) in positions.items() if principal not in principals]
+    errors += [
+        (index, verb, f"{principal} does not exist: add it first, or correct the name")
+        for (principal, *_), (verb, index) in positions.items()
+        if principal not in principals
+    ]
     if errors:
         # all grants before all revocations, each in the order of the request
         raise ChangeRefused(sorted(errors, key=lambda error: (error[1], error[0])))
@@ -154,18 +215,30 @@ def _parse_item(spec: GrantSpec) -> ChangeItem:
     return ChangeItem(format_principal(principal), address, privilege_by_name(privilege), *validity)
 
 
-def _existing_grants(items: list[ChangeItem], principals: Mapping[str, User | Group],
-                     entities: Mapping[Address, Entity]) -> dict[GrantKey, StoredGrant]:
+def _existing_grants(
+    items: list[ChangeItem], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity]
+) -> dict[GrantKey, StoredGrant]:
     """Return the grants that exist, by the keys of the items."""
     permissions, existing = permission_ids(), {}
     for kind, (model, principal_column) in GRANT_TABLES.items():
         registered = [item for item in items if _is_of_type(item, kind) and item.address in entities]
         for chunk in chunks(registered):
-            items_by_key = {(principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege]): item
-                            for item in chunk}
-            rows = model.objects.filter(**{f"{principal_column}__in": {key[0] for key in items_by_key}},
-                                        content_object_id__in={key[1] for key in items_by_key})
-            columns = ("pk", "reason", *VALIDITY_COLUMNS, principal_column, "content_object_id", "permission_id")
+            items_by_key = {
+                (principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege]): item
+                for item in chunk
+            }
+            rows = model.objects.filter(
+                **{f"{principal_column}__in": {key[0] for key in items_by_key}},
+                content_object_id__in={key[1] for key in items_by_key},
+            )
+            columns = (
+                "pk",
+                "reason",
+                *VALIDITY_COLUMNS,
+                principal_column,
+                "content_object_id",
+                "permission_id",
+            )
             for pk, reason, valid_from, valid_until, *key in rows.values_list(*columns):
                 if item := items_by_key.get(tuple(key)):
                     existing[item.key] = StoredGrant(pk, reason, Validity(valid_from, valid_until))
@@ -176,14 +249,33 @@ def _is_of_type(item: ChangeItem, kind: str) -> bool:
     return item.principal.startswith(f"{kind}:")
 
 
-def _update_periods(items: list[ChangeItem], existing: Mapping[GrantKey, StoredGrant], author: Author,
-                    attributes: GrantAttributes) -> None:
-    """Write the period, author, time and reason of the items to their grants. A grant keeps its reason if there is no new one."""
+def _update_periods(
+    items: list[ChangeItem],
+    existing: Mapping[GrantKey, StoredGrant],
+    author: Author,
+    attributes: GrantAttributes,
+) -> None:
+    """Write the period, author, time and reason of the items to their grants.
+
+    A grant keeps its reason if there is no new one.
+    """
     now = database_time(timezone.now())
     for kind, (model, _) in GRANT_TABLES.items():
-        update_rows(model, (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"), [
-            (*map(database_time, item.validity), author.user_id, now, attributes.reason or existing[item.key].reason,
-             existing[item.key].pk) for item in items if _is_of_type(item, kind)])
+        update_rows(
+            model,
+            (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"),
+            [
+                (
+                    *map(database_time, item.validity),
+                    author.user_id,
+                    now,
+                    attributes.reason or existing[item.key].reason,
+                    existing[item.key].pk,
+                )
+                for item in items
+                if _is_of_type(item, kind)
+            ],
+        )
 
 
 def _delete_grants(items: list[ChangeItem], existing: Mapping[GrantKey, StoredGrant]) -> None:
@@ -192,18 +284,38 @@ def _delete_grants(items: list[ChangeItem], existing: Mapping[GrantKey, StoredGr
             model.objects.filter(pk__in=chunk).delete()
 
 
-def _insert_grants(items: list[ChangeItem], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity],
-                   author: Author, attributes: GrantAttributes) -> None:
+def _insert_grants(
+    items: list[ChangeItem],
+    principals: Mapping[str, User | Group],
+    entities: Mapping[Address, Entity],
+    author: Author,
+    attributes: GrantAttributes,
+) -> None:
     permissions, now = permission_ids(), database_time(timezone.now())
     for kind in GRANT_TABLES:
-        insert_grant_rows(kind, [
-            (principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege], author.user_id, now,
-             *attributes, *map(database_time, item.validity)) for item in items if _is_of_type(item, kind)
-        ])
+        insert_grant_rows(
+            kind,
+            [
+                (
+                    principals[item.principal].pk,
+                    entities[item.address].pk,
+                    permissions[item.privilege],
+                    author.user_id,
+                    now,
+                    *attributes,
+                    *map(database_time, item.validity),
+                )
+                for item in items
+                if _is_of_type(item, kind)
+            ],
+        )
 
 
 def _mark_as_principals(granted: list[ChangeItem], principals: Mapping[str, User | Group]) -> tuple[str, ...]:
-    """Mark the accounts that receive a grant and are not principals yet as principals. Return their written names."""
+    """Mark the accounts that receive a grant and are not principals yet as principals.
+
+    Return their written names.
+    """
     users = {item.principal: principals[item.principal] for item in granted if _is_of_type(item, "user")}
     new_principals = {name: user.pk for name, user in users.items() if not user.is_principal}
     for chunk in chunks(new_principals.values()):
@@ -215,8 +327,9 @@ def _journal_change(action: str, item: ChangeItem, detail: str, reason: str = ""
     return Change(action, item.principal, str(item.address), item.privilege.value, detail, reason)
 
 
-def _unchanged_sentences(items: Mapping[str, list[ChangeItem]],
-                         existing: Mapping[GrantKey, StoredGrant]) -> Iterable[str]:
+def _unchanged_sentences(
+    items: Mapping[str, list[ChangeItem]], existing: Mapping[GrantKey, StoredGrant]
+) -> Iterable[str]:
     for item in items["grant"]:
         if item.key in existing and existing[item.key].validity == item.validity:
             yield f"{item.principal} already holds {item.privilege} on {item.address}: nothing changed"
@@ -225,9 +338,12 @@ def _unchanged_sentences(items: Mapping[str, list[ChangeItem]],
             yield f"{item.principal} does not hold {item.privilege} on {item.address}: nothing changed"
 
 
-def _notices(granted: list[ChangeItem], entities: Mapping[Address, Entity],
-             principals: Mapping[str, User | Group]) -> Iterable[str]:
-    """Yield why a grant has no effect yet: its address is registered already and is not live, or its user is inactive."""
+def _notices(
+    granted: list[ChangeItem], entities: Mapping[Address, Entity], principals: Mapping[str, User | Group]
+) -> Iterable[str]:
+    """Yield why a grant has no effect yet: its address is registered already and is not live, or its user is
+    inactive.
+    """
     for address in dict.fromkeys(item.address for item in granted):
         state = entities[address].state if address in entities else State.LIVE
         if state == State.DELETED:

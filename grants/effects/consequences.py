@@ -32,8 +32,8 @@ class Consequences(NamedTuple):
 def consequences_of(changes: Iterable[SingleChange]) -> Consequences:
     """Return the consequences of changes that are not made yet.
 
-    All grants together run up to three queries. Each deletion runs up to seven, each removal two and each registration up to
-    three. All users whose access ends run three together.
+    All grants together run up to three queries. Each deletion runs up to seven, each removal two and each
+    registration up to three. All users whose access ends run three together.
     """
     changes = list(changes)
     created, removed = _leftovers_by_grants([change for change in changes if isinstance(change, GrantChange)])
@@ -49,25 +49,38 @@ def consequences_of(changes: Iterable[SingleChange]) -> Consequences:
                 principal_type, name = parse_principal(principal)
                 model, _ = GRANT_TABLES[principal_type]
                 removed += model.objects.filter(
-                    **{NAME_COLUMNS[principal_type]: name, "content_object__state": State.DELETED}).count()
+                    **{NAME_COLUMNS[principal_type]: name, "content_object__state": State.DELETED}
+                ).count()
                 leaving |= {name} if principal_type == "user" else set()
             case ActivationChange(user, is_active) if not is_active:
                 leaving.add(user)
-    active = User.objects.filter(username__among=list(leaving), is_active=True) if leaving else User.objects.none()
+    active = (
+        User.objects.filter(username__among=list(leaving), is_active=True) if leaving else User.objects.none()
+    )
     return Consequences(created, removed, *count_access(list(active.values_list("username", flat=True))))
 
 
 def _leftovers_by_grants(changes: list[GrantChange]) -> tuple[int, int]:
     """Return how many leftover grants the grants and revocations create and remove."""
-    deleted = entities_at({change.address for change in changes}, Entity.objects.filter(state=State.DELETED)) if changes else {}
+    deleted = (
+        entities_at({change.address for change in changes}, Entity.objects.filter(state=State.DELETED))
+        if changes
+        else {}
+    )
     if not deleted:
         return 0, 0
     stored = set()
     for principal_type, (model, _) in GRANT_TABLES.items():
         rows = model.objects.filter(content_object__in=[row.pk for row in deleted.values()]).order_by()
-        names = {change.principal.partition(":")[2] for change in changes if change.principal.startswith(f"{principal_type}:")}
+        names = {
+            change.principal.partition(":")[2]
+            for change in changes
+            if change.principal.startswith(f"{principal_type}:")
+        }
         columns = (NAME_COLUMNS[principal_type], "content_object_id", "permission_id")
-        for name, pk, permission in rows.filter(**{f"{NAME_COLUMNS[principal_type]}__among": list(names)}).values_list(*columns):
+        for name, pk, permission in rows.filter(
+            **{f"{NAME_COLUMNS[principal_type]}__among": list(names)}
+        ).values_list(*columns):
             stored.add((f"{principal_type}:{name}", pk, privilege_of(permission)))
     counts = {True: 0, False: 0}
     for change in {change for change in changes if change.address in deleted}:

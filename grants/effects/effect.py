@@ -1,7 +1,8 @@
-"""The effect of changes on permissions: totals, people, entities and rows, divided into intended changes and those beyond.
+"""The effect of changes on permissions: totals, people, entities and rows, divided into intended changes and
+those beyond.
 
-A permission is one operation on one live entity for one user. A change of a decision is `gained` or `lost`, and it is `for` the
-purpose of the changes or `beyond` it.
+A permission is one operation on one live entity for one user. A change of a decision is `gained` or `lost`,
+and it is `for` the purpose of the changes or `beyond` it.
 """
 
 import hashlib
@@ -70,7 +71,8 @@ class EffectRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RowFilter:
-    """Which rows to select. user, entity: parts of the names. operation: a name. change: `gained`, `lost` or empty for both.
+    """Which rows to select. user, entity: parts of the names. operation: a name. change: `gained`, `lost` or
+    empty for both.
     purpose: `for`, `beyond` or empty for both."""
 
     user: str = ""
@@ -83,8 +85,10 @@ class RowFilter:
         """Return the masks of a cell without the changes that are not selected."""
         wanted = (self.change in ("", change) for change in ("gained", "lost", "gained", "lost"))
         purposes = ("for", "for", "beyond", "beyond")
-        kept = [mask if is_wanted and self.purpose in ("", purpose) else 0
-                for mask, is_wanted, purpose in zip(cell.masks, wanted, purposes, strict=True)]
+        kept = [
+            mask if is_wanted and self.purpose in ("", purpose) else 0
+            for mask, is_wanted, purpose in zip(cell.masks, wanted, purposes, strict=True)
+        ]
         return kept[0], kept[1], kept[2], kept[3]
 
     def selects(self, cell: Cell) -> bool:
@@ -98,10 +102,13 @@ NO_FILTER = RowFilter()
 class Effect:
     """The effect of changes in one generation.
 
-    names: the affected users; user number i has bit i in the masks of the cells. cells: by entity and operation.
+    names: the affected users; user number i has bit i in the masks of the cells. cells: by entity and
+    operation.
     at: the time of the decisions. losses: the entities that the changes can strand.
-    times: the effects now and at later beginnings, by time, among them this one; empty if nothing begins later.
-    other_beginnings: the number of later beginnings at which the effect was not evaluated. last_beginning: the last of them.
+    times: the effects now and at later beginnings, by time, among them this one; empty if nothing begins
+    later.
+    other_beginnings: the number of later beginnings at which the effect was not evaluated. last_beginning:
+    the last of them.
     """
 
     generation: str
@@ -115,7 +122,10 @@ class Effect:
 
     @cached_property
     def strandings(self) -> Strandings:
-        """The entities that the changes strand. Read this before the changes are made. Runs at most three queries."""
+        """The entities that the changes strand.
+
+        Read this before the changes are made. Runs at most three queries.
+        """
         with at_time(self.at):
             return self.losses.strandings()
 
@@ -140,18 +150,25 @@ class Effect:
                 if mask:
                     counter.add(mask)
         changed = counters[0].any | counters[1].any | counters[2].any | counters[3].any
-        rows = [(self.names[bit], Tally(*(counter.count(bit) for counter in counters))) for bit in bits_of(changed)]
+        rows = [
+            (self.names[bit], Tally(*(counter.count(bit) for counter in counters)))
+            for bit in bits_of(changed)
+        ]
         return sorted(rows, key=lambda row: (-row[1].beyond, -row[1].total, row[0]))
 
     @cached_property
     def operations(self) -> list[tuple[str, str, Tally]]:
         """The tally of each kind and operation, most changes first."""
         tallies = self._tallies(lambda cell: (cell.address.kind, cell.operation))
-        return sorted(((*key, tally) for key, tally in tallies.items()), key=lambda row: (-row[2].total, row[:2]))
+        return sorted(
+            ((*key, tally) for key, tally in tallies.items()), key=lambda row: (-row[2].total, row[:2])
+        )
 
     @cached_property
     def entities(self) -> list[tuple[Address, Tally]]:
-        """The tally of each entity: most changes beyond the purpose first, then most changes, then by address."""
+        """The tally of each entity: most changes beyond the purpose first, then most changes, then by
+        address.
+        """
         tallies = self._tallies(lambda cell: cell.address)
         return sorted(tallies.items(), key=lambda row: (-row[1].beyond, -row[1].total, str(row[0])))
 
@@ -191,7 +208,9 @@ class Effect:
         """A hash of all changed decisions, at all times. Two effects with the same digest are the same."""
         if not self.times:
             return self._own_digest
-        return hashlib.sha256("\n".join(effect._own_digest for effect in self.times).encode()).hexdigest()[:32]
+        return hashlib.sha256("\n".join(effect._own_digest for effect in self.times).encode()).hexdigest()[
+            :32
+        ]
 
     @cached_property
     def _own_digest(self) -> str:
@@ -210,8 +229,12 @@ class Effect:
             for mask in cell.masks:
                 if mask not in hashes:
                     digits = f"{mask:0{width}b}"
-                    hashes[mask] = hashlib.sha256("".join(compress(digits, kept) if kept else digits).encode()).hexdigest()[:32]
-            content.update(f"\n{cell.address} {cell.operation} {' '.join(hashes[mask] for mask in cell.masks)}".encode())
+                    hashes[mask] = hashlib.sha256(
+                        "".join(compress(digits, kept) if kept else digits).encode()
+                    ).hexdigest()[:32]
+            content.update(
+                f"\n{cell.address} {cell.operation} {' '.join(hashes[mask] for mask in cell.masks)}".encode()
+            )
         return content.hexdigest()[:32]
 
     def rows(self, where: RowFilter = NO_FILTER, first_row: int = 0) -> Iterator[EffectRow]:
@@ -230,21 +253,29 @@ class Effect:
     def filtered_effect(self, where: RowFilter) -> "Effect":
         """Return the effect at this time with only the changes that the filter selects."""
         users = sum(1 << bit for bit, name in enumerate(self.names) if where.user.lower() in name.lower())
-        cells = (Cell(cell.address, cell.operation, *(mask & users for mask in masks))
-                 for cell, masks in self._selected_cells(where))
+        cells = (
+            Cell(cell.address, cell.operation, *(mask & users for mask in masks))
+            for cell, masks in self._selected_cells(where)
+        )
         return replace(self, cells=[cell for cell in cells if any(cell.masks)], times=())
 
     def row_count(self, where: RowFilter = NO_FILTER) -> int:
         """Return the number of rows that the filter selects."""
         counts = _counts(masks for _, masks in self._selected_cells(where))
-        return sum(counts.count(bit) for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower())
+        return sum(
+            counts.count(bit) for bit in bits_of(counts.any) if where.user.lower() in self.names[bit].lower()
+        )
 
     def _selected_cells(self, where: RowFilter) -> list[tuple[Cell, tuple[int, int, int, int]]]:
         """Return the selected cells by address as text, with their selected masks."""
         cells = [(cell, where.masks(cell)) for cell in self.cells if where.selects(cell)]
-        return sorted((row for row in cells if any(row[1])), key=lambda row: (str(row[0].address), row[0].operation))
+        return sorted(
+            (row for row in cells if any(row[1])), key=lambda row: (str(row[0].address), row[0].operation)
+        )
 
-    def _rows_of_user(self, bit: int, cells: Iterable[tuple[Cell, tuple[int, int, int, int]]]) -> Iterator[EffectRow]:
+    def _rows_of_user(
+        self, bit: int, cells: Iterable[tuple[Cell, tuple[int, int, int, int]]]
+    ) -> Iterator[EffectRow]:
         name, mask = self.names[bit], 1 << bit
         for cell, (gained_for, lost_for, gained_beyond, lost_beyond) in cells:
             if (gained_for | gained_beyond) & mask:
@@ -255,46 +286,73 @@ class Effect:
 
 def summary_of(tally: Tally) -> dict[str, dict[str, int]]:
     """Return a tally as in the API."""
-    return {"for": {"gained": tally.gained_for, "lost": tally.lost_for},
-            "beyond": {"gained": tally.gained_beyond, "lost": tally.lost_beyond}}
+    return {
+        "for": {"gained": tally.gained_for, "lost": tally.lost_for},
+        "beyond": {"gained": tally.gained_beyond, "lost": tally.lost_beyond},
+    }
 
 
-def effect_of(changes: Iterable[EffectChange], generation: Generation, purpose: Purpose | None = None,
-              at: datetime | None = None) -> Effect:
+def effect_of(
+    changes: Iterable[EffectChange],
+    generation: Generation,
+    purpose: Purpose | None = None,
+    at: datetime | None = None,
+) -> Effect:
     """Return the effect of changes that are not made yet.
 
-    purpose: by default, the changed grants themselves. at: evaluate the effect at this time only.
-    By default, evaluate it now and at later beginnings, MAX_TIMES times in all, and return the effect now.
-    If there is none now, return the one at the first beginning with an effect. If there is none at any time, return the
+    purpose: by default, the changed grants themselves. at: evaluate the effect at this time only. By default,
+    evaluate it now and at later beginnings, MAX_TIMES times in all, and return the effect now. If there is
+    none now, return the one at the first beginning with an effect. If there is none at any time, return the
     one at the first time at which entities can be stranded. The `times` of the result contains all of them.
     Raise EffectTooLarge. Runs the queries of `evaluate_changes` for each time.
     """
     changes = list(changes)
     times = [at] if at else effect_times(changes)
     effects = [_effect_at(changes, generation, purpose, time) for time in times[:MAX_TIMES]]
-    relevant = [effect for effect in effects if effect.has_effect] or [effect for effect in effects if effect.losses.losses]
+    relevant = [effect for effect in effects if effect.has_effect] or [
+        effect for effect in effects if effect.losses.losses
+    ]
     effect, others = (relevant or effects)[0], times[MAX_TIMES:]
     if len(effects) > 1:
-        effect.times, effect.other_beginnings, effect.last_beginning = effects, len(others), others[-1] if others else None
+        effect.times, effect.other_beginnings, effect.last_beginning = (
+            effects,
+            len(others),
+            others[-1] if others else None,
+        )
     return effect
 
 
-def _effect_at(changes: list[EffectChange], generation: Generation, purpose: Purpose | None, at: datetime) -> Effect:
+def _effect_at(
+    changes: list[EffectChange], generation: Generation, purpose: Purpose | None, at: datetime
+) -> Effect:
     # the masks of named changes are those of one time
     purpose = purpose or NamedChanges(changes)
     evaluation = evaluate_changes(changes, generation, purpose.reference, at)
-    return Effect(generation.name, evaluation.affected.names, list(cells_of(evaluation, purpose)), evaluation.at,
-                  StrandingCandidates(evaluation.losses, evaluation.affected.ids("user")))
+    return Effect(
+        generation.name,
+        evaluation.affected.names,
+        list(cells_of(evaluation, purpose)),
+        evaluation.at,
+        StrandingCandidates(evaluation.losses, evaluation.affected.ids("user")),
+    )
 
 
 def cells_of(evaluation: EffectEvaluation, purpose: Purpose) -> Iterator[Cell]:
-    """Yield the changed decisions by entity and operation, divided into intended changes and those beyond the purpose."""
+    """Yield the changed decisions by entity and operation, divided into intended changes and those beyond the
+    purpose.
+    """
     for entity in evaluation.entities:
         for of_rule in entity.operations:
             for operation in of_rule.operations:
                 intended = purpose.intended_users(evaluation.affected, entity.address, operation, of_rule)
-                yield Cell(entity.address, operation, of_rule.gained & intended, of_rule.lost & intended,
-                           of_rule.gained & ~intended, of_rule.lost & ~intended)
+                yield Cell(
+                    entity.address,
+                    operation,
+                    of_rule.gained & intended,
+                    of_rule.lost & intended,
+                    of_rule.gained & ~intended,
+                    of_rule.lost & ~intended,
+                )
 
 
 def _counts(cells: Iterable[tuple[int, int, int, int]]) -> BitCounter:

@@ -1,9 +1,10 @@
 """Evaluate the decisions that changes can change, before and after them.
 
 1. Number the affected users (`situations`).
-2. Find the affected entities: the changed entities, the entities whose rules read the grants on a changed container, and the
-   containers whose rules read the grants inside them.
-3. Load the grants of the affected users on these entities and their containers, as masks of users (`holders`).
+2. Find the affected entities: the changed entities, the entities whose rules read the grants on a changed
+   container, and the containers whose rules read the grants inside them.
+3. Load the grants of the affected users on these entities and their containers, as masks of users
+(`holders`).
 4. Evaluate each requirement once for all users (`masks`). Entities with the same holders share the result.
 """
 
@@ -53,7 +54,8 @@ class EntityEffect:
 
 @dataclass(frozen=True, slots=True)
 class AdminLoss:
-    """An entity that has fewer administrators among the affected users afterwards, or becomes live with fewer than two.
+    """An entity that has fewer administrators among the affected users afterwards, or becomes live with fewer
+    than two.
 
     pk: of the entity. remaining: how many of the affected users are administrators afterwards: 0 or 1.
     """
@@ -67,7 +69,8 @@ class AdminLoss:
 class EffectEvaluation:
     """The result of `evaluate_changes`. entities: by kind and key. at: the time of the decisions.
 
-    losses: entities that the changes can strand; `grants.effects.strandings` counts their other administrators.
+    losses: entities that the changes can strand; `grants.effects.strandings` counts their other
+    administrators.
     """
 
     affected: AffectedUsers
@@ -76,16 +79,20 @@ class EffectEvaluation:
     losses: Sequence[AdminLoss] = ()
 
 
-def evaluate_changes(changes: Iterable[EffectChange], generation: Generation,
-                     reference: Generation | None = None, at: datetime | None = None) -> EffectEvaluation:
+def evaluate_changes(
+    changes: Iterable[EffectChange],
+    generation: Generation,
+    reference: Generation | None = None,
+    at: datetime | None = None,
+) -> EffectEvaluation:
     """Return the decisions about live entities that are different after the changes, in a generation.
 
     reference: also return what this generation permits before the changes.
-    at: the time of the decisions. By default, this is the time of the question or, if nothing changes at that time, the first
-    later time at which a change begins.
-    An entity that is not live counts as denied. The number of queries depends on the number of affected entities in steps of
-    `nodes.ROWS_PER_STATEMENT`, and on the number of requirements over all live entities.
-    Raise EffectTooLarge above the limits of the settings.
+    at: the time of the decisions. By default, this is the time of the question or, if nothing changes at that
+    time, the first later time at which a change begins. An entity that is not live counts as denied. The
+    number of queries depends on the number of affected entities in steps of `nodes.ROWS_PER_STATEMENT`, and
+    on the number of requirements over all live entities. Raise EffectTooLarge above the limits of the
+    settings.
     """
     changes = list(changes)
     times = [at] if at else effect_times(changes)[:2]
@@ -94,8 +101,9 @@ def evaluate_changes(changes: Iterable[EffectChange], generation: Generation,
     return evaluation if evaluation.entities or evaluation.losses else next(evaluations, evaluation)
 
 
-def _evaluate(changes: Iterable[EffectChange], generation: Generation, reference: Generation | None,
-              at: datetime) -> EffectEvaluation:
+def _evaluate(
+    changes: Iterable[EffectChange], generation: Generation, reference: Generation | None, at: datetime
+) -> EffectEvaluation:
     with at_time(at):
         changes = changes_at(changes, at)
         affected = affected_users(changes)
@@ -111,16 +119,27 @@ def _evaluate(changes: Iterable[EffectChange], generation: Generation, reference
 
 
 class _Evaluator:
-    """Evaluate the decisions about all affected entities. rules_after: the rules after the changes, if they change the
-    generation."""
+    """Evaluate the decisions about all affected entities. rules_after: the rules after the changes, if they
+    change the generation."""
 
-    def __init__(self, affected: AffectedUsers, rules: dict[str, KindRules], reference: dict[str, KindRules] | None,
-                 rules_after: dict[str, KindRules] | None):
+    def __init__(
+        self,
+        affected: AffectedUsers,
+        rules: dict[str, KindRules],
+        reference: dict[str, KindRules] | None,
+        rules_after: dict[str, KindRules] | None,
+    ):
         self.affected, self.rules, self.reference, self.rules_after = affected, rules, reference, rules_after
-        self.rule_pairs = {kind: _rule_pairs(of_kind, rules_after[kind] if rules_after else of_kind)
-                           for kind, of_kind in rules.items()}
+        self.rule_pairs = {
+            kind: _rule_pairs(of_kind, rules_after[kind] if rules_after else of_kind)
+            for kind, of_kind in rules.items()
+        }
         self.nodes = NodeTable(SizeLimit(len(affected.names)))
-        changed = {address for situation in affected.situations for _, address, _ in situation.added | situation.removed}
+        changed = {
+            address
+            for situation in affected.situations
+            for _, address, _ in situation.added | situation.removed
+        }
         self.nodes.limit.add_entities(len(changed | affected.after.states.keys()))
         self.nodes.load_addresses(changed | affected.after.states.keys())
         self.holders = AffectedHolders(affected, self.nodes)
@@ -147,13 +166,20 @@ class _Evaluator:
     def _affected_pks(self) -> set[int]:
         """Return the entities about which a decision can change."""
         if self.rules_after is not None:
-            return {node.pk for node in self.nodes.load_rows(kind__in=self._kinds_with_other_rules(), state=State.LIVE)}
+            return {
+                node.pk
+                for node in self.nodes.load_rows(kind__in=self._kinds_with_other_rules(), state=State.LIVE)
+            }
         changed = {node.pk: node for node in self._changed}
         changed |= {node.pk: node for node in self._nodes_of_changed_principals()}
         self.nodes.load_pks(self._container_pks(changed.values()))
         pks = set(changed)
         for node in changed.values():
-            pks |= {pk for pk in self._container_pks([node]) if self.rules[self.nodes.by_pk[pk].kind].depends_on_inside}
+            pks |= {
+                pk
+                for pk in self._container_pks([node])
+                if self.rules[self.nodes.by_pk[pk].kind].depends_on_inside
+            }
         for kind in CONTAINER_KINDS:
             dependents = dependent_kinds(kind, self.rules.values())
             containers = [node.pk for node in changed.values() if node.kind == kind]
@@ -166,13 +192,19 @@ class _Evaluator:
         return pks
 
     def _kinds_with_other_rules(self) -> list[str]:
-        return [kind for kind, pairs in self.rule_pairs.items() if any(before != after for before, after, _ in pairs)]
+        return [
+            kind
+            for kind, pairs in self.rule_pairs.items()
+            if any(before != after for before, after, _ in pairs)
+        ]
 
     def _live_rows(self, **where) -> list[Node]:
         return self.nodes.load_rows(state=State.LIVE, **where)
 
     def _nodes_of_changed_principals(self) -> Iterator[Node]:
-        """Yield the entities with a grant of a group with changed members, or of an activated or deactivated user."""
+        """Yield the entities with a grant of a group with changed members, or of an activated or deactivated
+        user.
+        """
         for principal_type, (model, _) in GRANT_TABLES.items():
             principals = [pk for type_, pk in self.affected.changed if type_ == principal_type]
             if principals:
@@ -186,14 +218,19 @@ class _Evaluator:
         return {pk for pk in (*pks, self.nodes.instance) if pk is not None}
 
     def _load_containers(self, nodes: Sequence[Node]) -> None:
-        """Load the data about the entities inside these containers that decisions about the containers depend on."""
+        """Load the data about the entities inside these containers that decisions about the containers depend
+        on.
+        """
         containers = [node for node in nodes if node.kind in CONTAINER_KINDS and node.pk > 0]
         for rules in filter(None, (self.rules, self.reference, self.rules_after)):
-            self.inside |= self.holders.held_inside([
-                node for node in containers if rules[node.kind].is_below and node.pk not in self.inside])
+            self.inside |= self.holders.held_inside(
+                [node for node in containers if rules[node.kind].is_below and node.pk not in self.inside]
+            )
             for leaf in {leaf for node in containers for leaf in rules[node.kind].all_live}:
                 depending = [node for node in containers if leaf in rules[node.kind].all_live]
-                masks = self.holders.held_on_all_live([node for node in depending if (node.pk, leaf) not in self.all_live], leaf)
+                masks = self.holders.held_on_all_live(
+                    [node for node in depending if (node.pk, leaf) not in self.all_live], leaf
+                )
                 self.all_live |= {(pk, leaf): of_container for pk, of_container in masks.items()}
 
     def _operations(self, node: Node) -> tuple[OperationEffect, ...]:
@@ -206,26 +243,40 @@ class _Evaluator:
             self._results[key] = self._evaluate_operations(node, live, held)
         return self._results[key]
 
-    def _evaluate_operations(self, node: Node, live: tuple[bool, ...], held: HeldMasks) -> tuple[OperationEffect, ...]:
+    def _evaluate_operations(
+        self, node: Node, live: tuple[bool, ...], held: HeldMasks
+    ) -> tuple[OperationEffect, ...]:
         results = []
         sources = [_Source(self, node, position, of_situation) for position, of_situation in enumerate(held)]
         for before, after, operations in self.rule_pairs[node.kind]:
             requirements = (before, after, after)
-            masks = [users_meeting(requirement, source) & situation.known if is_in_situation else 0 for requirement, source,
-                     situation, is_in_situation in zip(requirements, sources, self.affected.situations, live, strict=False)]
+            masks = [
+                users_meeting(requirement, source) & situation.known if is_in_situation else 0
+                for requirement, source, situation, is_in_situation in zip(
+                    requirements, sources, self.affected.situations, live, strict=False
+                )
+            ]
             gained, lost = masks[1] & ~masks[0], masks[0] & ~masks[1]
             if gained or lost:
                 personal = (gained & masks[2] | lost & ~masks[2]) if len(masks) > 2 else 0
-                results += [OperationEffect(names, gained, lost, personal, reference)
-                            for reference, names in self._by_reference(node, operations, sources[0])]
+                results += [
+                    OperationEffect(names, gained, lost, personal, reference)
+                    for reference, names in self._by_reference(node, operations, sources[0])
+                ]
         return tuple(results)
 
-    def _by_reference(self, node: Node, operations: tuple[str, ...], source: "_Source") -> list[tuple[int, tuple[str, ...]]]:
+    def _by_reference(
+        self, node: Node, operations: tuple[str, ...], source: "_Source"
+    ) -> list[tuple[int, tuple[str, ...]]]:
         """Group operations by the users to whom the reference generation permits them before the changes."""
         if self.reference is None:
             return [(0, operations)]
-        masks = {operation: users_meeting(requirement, source) & self.affected.before.known
-                 for requirement, names in self.reference[node.kind].rules for operation in names if operation in operations}
+        masks = {
+            operation: users_meeting(requirement, source) & self.affected.before.known
+            for requirement, names in self.reference[node.kind].rules
+            for operation in names
+            if operation in operations
+        }
         by_mask: dict[int, list[str]] = {}
         for operation in operations:
             by_mask.setdefault(masks.get(operation, 0), []).append(operation)
@@ -233,20 +284,24 @@ class _Evaluator:
 
 
 def admin_loss(node: Node, holders: AffectedHolders, affected: AffectedUsers) -> AdminLoss | None:
-    """Return the loss of administrators if the changes can strand the entity. holders: with those on this entity."""
+    """Return the loss of administrators if the changes can strand the entity. holders: with those on this
+    entity.
+    """
     is_live_before, is_live_after = (is_live(node, situation.states) for situation in affected.situations[:2])
     if not is_live_after:
         return None
-    before, after = ((held[NUMBERS[Privilege.ADMIN]] & situation.known).bit_count() for held, situation
-                     in zip(holders.holders_on(node.pk), affected.situations[:2], strict=False))
+    before, after = (
+        (held[NUMBERS[Privilege.ADMIN]] & situation.known).bit_count()
+        for held, situation in zip(holders.holders_on(node.pk), affected.situations[:2], strict=False)
+    )
     if after < MIN_ADMINISTRATORS and (after < before or not is_live_before):
         return AdminLoss(node.address, node.pk, after)
     return None
 
 
 def _rule_pairs(before: KindRules, after: KindRules) -> list[tuple[Expression, Expression, tuple[str, ...]]]:
-    """Return the requirements of operations before and after the changes. Operations without a rule in one of the states are
-    left out."""
+    """Return the requirements of operations before and after the changes. Operations without a rule in one of
+    the states are left out."""
     operations: dict[tuple[Expression, Expression], list[str]] = {}
     requirements = {name: requirement for requirement, names in after.rules for name in names}
     for requirement, names in before.rules:
@@ -277,13 +332,21 @@ class _Source:
         return mask
 
     def _held_at(self, scope: Scope) -> tuple[int, ...]:
-        pks = {Scope.PARENT: self.node.parent, Scope.NAMESPACE: self.node.namespace, Scope.APPLICATION: self.node.application,
-               Scope.INSTANCE: self.evaluator.nodes.instance}
+        pks = {
+            Scope.PARENT: self.node.parent,
+            Scope.NAMESPACE: self.node.namespace,
+            Scope.APPLICATION: self.node.application,
+            Scope.INSTANCE: self.evaluator.nodes.instance,
+        }
         return self.evaluator.holders.holders_on(pks.get(scope))[self.position]
 
     def holders_at_or_below(self) -> int:
         if self.node.kind in CONTAINER_KINDS:
-            return self.evaluator.inside[self.node.pk][self.position] if self.node.pk in self.evaluator.inside else 0
+            return (
+                self.evaluator.inside[self.node.pk][self.position]
+                if self.node.pk in self.evaluator.inside
+                else 0
+            )
         return self.holders(Scope.SELF, tuple(NUMBERS))
 
     def holders_on_all_live(self, privilege: Privilege, kind: str | None) -> int:

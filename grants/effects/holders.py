@@ -19,7 +19,8 @@ from grants.validity import in_force, in_force_sql, question_time
 
 # for each situation: the masks of the holders, in the order of the privileges
 HeldMasks = tuple[tuple[int, ...], ...]
-# the entities of a rule over all live entities are checked in chunks, of which each is longer than the one before
+# the entities of a rule over all live entities are checked in chunks, of which each is longer than the one
+# before
 MIN_CHECKED_PER_STATEMENT, MAX_CHECKED_PER_STATEMENT = 100, 10_000
 NUMBERS: dict[Privilege, int] = {privilege: number for number, privilege in enumerate(ANY)}
 
@@ -69,16 +70,19 @@ class AffectedHolders:
             counts = self._counts_inside(kind, pks)
             for position, situation in enumerate(self.situations):
                 differences = self._differences_inside(kind, position)
-                for (principal, pk), count in (counts | {key: counts[key] + differences[key] for key in differences}).items():
+                for (principal, pk), count in (
+                    counts | {key: counts[key] + differences[key] for key in differences}
+                ).items():
                     if count > 0 and pk in masks:
                         masks[pk][position] |= situation.bits.get(principal, 0)
         return masks
 
     def held_on_all_live(self, containers: Sequence[Node], leaf: HasOnAllLive) -> dict[int, list[int]]:
-        """Return, for each container and situation, the users with the privilege on all live entities of the kind inside it.
+        """Return, for each container and situation, the users with the privilege on all live entities of the
+        kind inside it.
 
-        A user who holds it on all of them holds it on any two, so two entities of each container are checked first. Runs three
-        queries, and a few more for each container in which a user passes this check.
+        A user who holds it on all of them holds it on any two, so two entities of each container are checked
+        first. Runs three queries, and a few more for each container in which a user passes this check.
         """
         masks, number = {}, NUMBERS[leaf.privilege]
         samples = self._live_samples(containers, leaf.kind)
@@ -87,18 +91,37 @@ class AffectedHolders:
         for node in containers:
             masks[node.pk] = [-1] * len(self.situations)
             for pk in samples.get(node.pk, ()):
-                masks[node.pk] = [mask & held[number] for mask, held in zip(masks[node.pk], self.holders_on(pk), strict=True)]
+                masks[node.pk] = [
+                    mask & held[number]
+                    for mask, held in zip(masks[node.pk], self.holders_on(pk), strict=True)
+                ]
             if any(masks[node.pk]):
                 self._check_all(node, leaf, masks[node.pk], number)
         return masks
 
     def _check_all(self, container: Node, leaf: HasOnAllLive, masks: list[int], number: int) -> None:
-        """Remove from the masks the users who lack the privilege on some live entity. Stop when no user is left."""
+        """Remove from the masks the users who lack the privilege on some live entity.
+
+        Stop when no user is left.
+        """
         # an entity with a changed state is inside in some situations only
-        changed = {node.pk: node for situation in self.situations for address in situation.states
-                   if (node := self._nodes.by_address[address])}
-        inside = [pk for pk, node in changed.items() if _is_inside(node, container) and leaf.kind in (None, node.kind)]
-        rows = self._live_inside(container, leaf.kind).exclude(pk__among=list(changed)).order_by().values_list("pk", flat=True)
+        changed = {
+            node.pk: node
+            for situation in self.situations
+            for address in situation.states
+            if (node := self._nodes.by_address[address])
+        }
+        inside = [
+            pk
+            for pk, node in changed.items()
+            if _is_inside(node, container) and leaf.kind in (None, node.kind)
+        ]
+        rows = (
+            self._live_inside(container, leaf.kind)
+            .exclude(pk__among=list(changed))
+            .order_by()
+            .values_list("pk", flat=True)
+        )
         for chunk in chain([inside], _growing_chunks(rows.iterator(chunk_size=MAX_CHECKED_PER_STATEMENT))):
             self._nodes.limit.add_entities(len(chunk))
             self.load(chunk)
@@ -111,8 +134,14 @@ class AffectedHolders:
                 return
 
     def _live_samples(self, containers: Sequence[Node], kind: str | None) -> dict[int, tuple[int, ...]]:
-        """Return two entities inside each container that are live in every situation; none for a container without any."""
-        changed = [self._nodes.by_address[address].pk for situation in self.situations for address in situation.states]
+        """Return two entities inside each container that are live in every situation; none for a container
+        without any.
+        """
+        changed = [
+            self._nodes.by_address[address].pk
+            for situation in self.situations
+            for address in situation.states
+        ]
         samples: dict[int, tuple[int, ...]] = {}
         for container_kind in {node.kind for node in containers}:
             pks = [node.pk for node in containers if node.kind == container_kind]
@@ -120,27 +149,40 @@ class AffectedHolders:
             rows = rows.exclude(kind=container_kind).exclude(pk__among=list(changed)).order_by()
             if container_kind == "instance":
                 values = rows.aggregate(first=Min("pk"), last=Max("pk"))
-                samples |= {pk: (values["first"], values["last"]) for pk in pks if values["first"] is not None}
+                samples |= {
+                    pk: (values["first"], values["last"]) for pk in pks if values["first"] is not None
+                }
             else:
                 # lookups in the index of each container, because an aggregate would read all of its entities
                 inside = rows.filter(**{f"{container_kind}_id": OuterRef("pk")}).values("pk")
                 containers_of_kind = Entity.objects.filter(pk__among=pks).annotate(
-                    first=Subquery(inside.order_by("kind", "pk")[:1]), last=Subquery(inside.order_by("-kind", "-pk")[:1]))
-                samples |= {pk: (first, last) for pk, first, last in containers_of_kind.values_list("pk", "first", "last")
-                            if first is not None}
+                    first=Subquery(inside.order_by("kind", "pk")[:1]),
+                    last=Subquery(inside.order_by("-kind", "-pk")[:1]),
+                )
+                samples |= {
+                    pk: (first, last)
+                    for pk, first, last in containers_of_kind.values_list("pk", "first", "last")
+                    if first is not None
+                }
         return samples
 
     def _live_inside(self, container: Node, kind: str | None) -> QuerySet[Entity]:
-        rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {})).exclude(kind=container.kind)
+        rows = Entity.objects.filter(state=State.LIVE, **({"kind": kind} if kind else {})).exclude(
+            kind=container.kind
+        )
         return rows if container.kind == "instance" else rows.filter(**{f"{container.kind}_id": container.pk})
 
     def _load(self, pks: list[int]) -> dict[int, list[list[int]]]:
         masks: dict[int, list[list[int]]] = {}
         bits = [situation.bits for situation in self.situations]
         for principal_type, (model, column) in GRANT_TABLES.items():
-            rows = model.objects.filter(content_object__pk__among=pks, **self._of_principals(principal_type)).order_by()
+            rows = model.objects.filter(
+                content_object__pk__among=pks, **self._of_principals(principal_type)
+            ).order_by()
             count = 0
-            for pk, permission, principal_pk in rows.values_list("content_object_id", "permission_id", column).iterator():
+            for pk, permission, principal_pk in rows.values_list(
+                "content_object_id", "permission_id", column
+            ).iterator():
                 count += 1
                 number, principal = self._numbers[permission], (principal_type, principal_pk)
                 held = masks.get(pk)
@@ -171,14 +213,27 @@ class AffectedHolders:
         for principal_type, (model, column) in GRANT_TABLES.items():
             principals = self._principals[principal_type]
             if kind == "instance":
-                rows = model.objects.filter(**self._of_principals(principal_type)).order_by().values_list(column)
-                counts.update({((principal_type, principal), self._nodes.instance): count
-                               for principal, count in rows.annotate(Count("pk"))})
+                rows = (
+                    model.objects.filter(**self._of_principals(principal_type)).order_by().values_list(column)
+                )
+                counts.update(
+                    {
+                        ((principal_type, principal), self._nodes.instance): count
+                        for principal, count in rows.annotate(Count("pk"))
+                    }
+                )
                 continue
             if principal_type == "group":
-                # a group has so many grants that looking for one in each container is faster than counting them
-                counts.update({((principal_type, principal), pk): 1 for principal, pk in _existing_pairs(
-                    model._meta.db_table, column, f"{kind}_id", principals, pks)})
+                # a group has so many grants that looking for one in each container is faster than counting
+                # them
+                counts.update(
+                    {
+                        ((principal_type, principal), pk): 1
+                        for principal, pk in _existing_pairs(
+                            model._meta.db_table, column, f"{kind}_id", principals, pks
+                        )
+                    }
+                )
                 principals = [pk for type_, pk in exact if type_ == principal_type]
             inside = {f"{principal_type}__pk__among": principals, f"{kind}__pk__among": pks, **in_force()}
             rows = model.objects.filter(**inside).order_by()
@@ -187,7 +242,9 @@ class AffectedHolders:
         return counts
 
     def _differences_inside(self, kind: str, position: int) -> Counter:
-        """Return by how much the number of grants of each principal inside each container changes in a situation."""
+        """Return by how much the number of grants of each principal inside each container changes in a
+        situation.
+        """
         differences: Counter = Counter()
         added, removed = self._added[position], self._removed[position]
         if not added and not removed:
@@ -195,7 +252,9 @@ class AffectedHolders:
         existing = self._stored_changes()
         for keys, step in ((added - existing, 1), (removed & existing, -1)):
             for pk, _, principal in keys:
-                container = self._nodes.instance if kind == "instance" else self._nodes.by_pk[pk].container(kind)
+                container = (
+                    self._nodes.instance if kind == "instance" else self._nodes.by_pk[pk].container(kind)
+                )
                 if container is not None:
                     differences[principal, container] += step
         return differences
@@ -212,16 +271,24 @@ class AffectedHolders:
             for principal_type, (model, column) in GRANT_TABLES.items():
                 of_type = [pk for type_, pk in principals if type_ == principal_type]
                 for chunk in batches(pks):
-                    rows = model.objects.filter(content_object__pk__among=chunk, **{f"{principal_type}__pk__among": of_type},
-                                                **in_force())
+                    rows = model.objects.filter(
+                        content_object__pk__among=chunk,
+                        **{f"{principal_type}__pk__among": of_type},
+                        **in_force(),
+                    )
                     self._existing |= {
-                        (pk, self._numbers[permission], (principal_type, principal)) for pk, permission, principal
-                        in rows.order_by().values_list("content_object_id", "permission_id", column)} & changed
+                        (pk, self._numbers[permission], (principal_type, principal))
+                        for pk, permission, principal in rows.order_by().values_list(
+                            "content_object_id", "permission_id", column
+                        )
+                    } & changed
         return self._existing
 
     def _keys(self, grants: Iterable) -> frozenset[tuple[int, int, Principal]]:
-        return frozenset((self._nodes.by_address[address].pk, NUMBERS[privilege], principal)
-                         for principal, address, privilege in grants)
+        return frozenset(
+            (self._nodes.by_address[address].pk, NUMBERS[privilege], principal)
+            for principal, address, privilege in grants
+        )
 
     @staticmethod
     def _by_entity(keys: Iterable[tuple[int, int, Principal]]) -> dict[int, list[tuple[int, Principal]]]:
@@ -231,17 +298,26 @@ class AffectedHolders:
         return by_entity
 
 
-def _existing_pairs(table: str, principal: str, container: str, principals: list[int], containers: list[int]) -> list[tuple]:
-    """Return (principal, container) for each pair with a grant in the table. The arguments before `principals` are columns."""
+def _existing_pairs(
+    table: str, principal: str, container: str, principals: list[int], containers: list[int]
+) -> list[tuple]:
+    """Return (principal, container) for each pair with a grant in the table.
+
+    The arguments before `principals` are columns.
+    """
     if connection.vendor == "postgresql":
         ids, parameters = "SELECT id FROM unnest(%s::bigint[]) AS ids(id)", [principals, containers]
     else:
-        ids, parameters = "SELECT value AS id FROM json_each(%s)", [json.dumps(principals), json.dumps(containers)]
+        ids, parameters = (
+            "SELECT value AS id FROM json_each(%s)",
+            [json.dumps(principals), json.dumps(containers)],
+        )
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT p.id, c.id FROM ({ids}) p CROSS JOIN ({ids}) c WHERE (SELECT 1 FROM {table} g WHERE g.{principal} = p.id "
             f"AND g.{container} = c.id AND {in_force_sql('g', '%s')} LIMIT 1) IS NOT NULL",
-            [*parameters, *[database_time(question_time())] * 2])
+            [*parameters, *[database_time(question_time())] * 2],
+        )
         return cursor.fetchall()
 
 

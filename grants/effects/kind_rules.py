@@ -19,7 +19,8 @@ class KindRules:
 
     rules: each requirement once, with its operations. is_below: whether grants inside the entity count.
     container_kinds: grants on containers of these kinds count for an entity of the kind.
-    all_live: the requirements over all live entities inside it. is_open: whether some requirement can be met without grants.
+    all_live: the requirements over all live entities inside it. is_open: whether some requirement can be met
+    without grants.
     """
 
     kind: str
@@ -36,7 +37,9 @@ class KindRules:
 
 
 def rules_by_kind(generation: Generation, others: Iterable[Generation] = ()) -> dict[str, KindRules]:
-    """Return the rules of all kinds. others: leave out the operations without a rule in one of these generations."""
+    """Return the rules of all kinds. others: leave out the operations without a rule in one of these
+    generations.
+    """
     others = tuple(others)
     return {kind: _kind_rules(kind, generation, others) for kind in KINDS}
 
@@ -50,15 +53,20 @@ def _kind_rules(kind: str, generation: Generation, others: tuple[Generation, ...
     operations: dict[Expression, list[str]] = {}
     for operation in KINDS[kind].operations:
         requirement = _requirement(kind, operation, generation)
-        if requirement is not None and all(_requirement(kind, operation, other) is not None for other in others):
+        if requirement is not None and all(
+            _requirement(kind, operation, other) is not None for other in others
+        ):
             operations.setdefault(requirement, []).append(operation)
     nodes = [leaf for requirement in operations for leaf in leaves(requirement)]
     scopes = {_scope_kind(kind, leaf.scope) for leaf in nodes if isinstance(leaf, Has)}
     return KindRules(
-        kind, tuple((requirement, tuple(names)) for requirement, names in operations.items()),
-        frozenset(scope for scope in scopes if scope and scope != kind), any(isinstance(leaf, HasAtOrBelow) for leaf in nodes),
+        kind,
+        tuple((requirement, tuple(names)) for requirement, names in operations.items()),
+        frozenset(scope for scope in scopes if scope and scope != kind),
+        any(isinstance(leaf, HasAtOrBelow) for leaf in nodes),
         frozenset(leaf for leaf in nodes if isinstance(leaf, HasOnAllLive)),
-        any(isinstance(leaf, Always | HasOnAllLive) for leaf in nodes))
+        any(isinstance(leaf, Always | HasOnAllLive) for leaf in nodes),
+    )
 
 
 def _requirement(kind: str, operation: str, generation: Generation) -> Expression | None:
@@ -68,4 +76,8 @@ def _requirement(kind: str, operation: str, generation: Generation) -> Expressio
 
 def _scope_kind(kind: str, scope: Scope) -> str | None:
     """Return the kind of the address at `scope`; None for the addresses that only parameters name."""
-    return KINDS[kind].parent if scope == Scope.PARENT else _SCOPE_KINDS.get(scope, kind if scope == Scope.SELF else None)
+    return (
+        KINDS[kind].parent
+        if scope == Scope.PARENT
+        else _SCOPE_KINDS.get(scope, kind if scope == Scope.SELF else None)
+    )

@@ -1,6 +1,7 @@
 """Evaluate a requirement for many users at once.
 
-A mask is an integer with one bit for each user. Questions about effects name no parameters, such as an owner or an artifact.
+A mask is an integer with one bit for each user. Questions about effects name no parameters, such as an owner
+or an artifact.
 """
 
 from typing import Protocol
@@ -26,7 +27,9 @@ class MaskSource(Protocol):
     everyone: int
 
     def holders(self, scope: Scope, privileges: tuple[Privilege, ...]) -> int:
-        """Return the users that hold at least one of `privileges` on the address at `scope`; 0 if there is no such address."""
+        """Return the users that hold at least one of `privileges` on the address at `scope`; 0 if there is no
+        such address.
+        """
 
     def holders_at_or_below(self) -> int:
         """Return the users that hold any privilege on the target or inside it."""
@@ -64,8 +67,8 @@ def users_meeting(expression: Expression, source: MaskSource) -> int:
 class BitCounter:
     """Count, for each bit, how many of the added masks have it.
 
-    The counts are stored as planes: bit i of plane n is binary digit n of the count of bit i. So adding a mask takes only a few
-    operations on integers.
+    The counts are stored as planes: bit i of plane n is binary digit n of the count of bit i. So adding a
+    mask takes only a few operations on integers.
     """
 
     def __init__(self) -> None:

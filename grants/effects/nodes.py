@@ -40,7 +40,8 @@ class Node(NamedTuple):
 class SizeLimit:
     """Count entities and grants, and raise EffectTooLarge above the limits of the settings.
 
-    users: the number of affected users. The masks of an entity have a bit for each, so time and memory grow with the pairs.
+    users: the number of affected users. The masks of an entity have a bit for each, so time and memory grow
+    with the pairs.
     """
 
     users: int = 1
@@ -80,17 +81,37 @@ class NodeTable:
     instance: int | None = None
 
     def load_addresses(self, addresses: Iterable[Address]) -> None:
-        """Load these addresses and their containers. An address that is not registered gets a negative primary key."""
-        wanted = {near for address in addresses for near in (*address.ancestors, address)} | {instance_address()}
+        """Load these addresses and their containers.
+
+        An address that is not registered gets a negative primary key.
+        """
+        wanted = {near for address in addresses for near in (*address.ancestors, address)} | {
+            instance_address()
+        }
         rows = entities_at(wanted, Entity.objects.only(*NODE_COLUMNS))
         for row in rows.values():
-            self._add(Node(row.pk, row.kind, row.key, row.state, row.parent_id, row.namespace_id, row.application_id))
+            self._add(
+                Node(
+                    row.pk, row.kind, row.key, row.state, row.parent_id, row.namespace_id, row.application_id
+                )
+            )
         for address in sorted(wanted - rows.keys(), key=lambda address: len(address.ancestors)):
             pk = -len(self.by_pk) - 1
-            namespace, application = (self._container_pk(address, kind, pk) for kind in ("namespace", "application"))
+            namespace, application = (
+                self._container_pk(address, kind, pk) for kind in ("namespace", "application")
+            )
             parent = address.parent
-            self._add(Node(pk, address.kind, address.key, None, self.by_address[parent].pk if parent else None, namespace,
-                           application))
+            self._add(
+                Node(
+                    pk,
+                    address.kind,
+                    address.key,
+                    None,
+                    self.by_address[parent].pk if parent else None,
+                    namespace,
+                    application,
+                )
+            )
         self.instance = self.by_address[instance_address()].pk
 
     def load_rows(self, **where) -> list[Node]:

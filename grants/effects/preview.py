@@ -1,4 +1,6 @@
-"""Show the effect of changes before they are made, and make them only if their effect is the one that was shown."""
+"""Show the effect of changes before they are made, and make them only if their effect is the one that was
+shown.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterable
@@ -26,7 +28,8 @@ T = TypeVar("T")
 class ChangePreview:
     """Changes with their effect in a generation.
 
-    effect: None if it is not known, because it is too large to be computed at once, and no run computed it for the current data.
+    effect: None if it is not known, because it is too large to be computed at once, and no run computed it
+    for the current data.
     too_large: why it could not be computed at once; None if it was.
     """
 
@@ -56,20 +59,28 @@ class ChangePreview:
 
     @property
     def identity(self) -> str:
-        """A hash of the changes, so that a form can tell whether the shown effect was that of the same changes."""
+        """A hash of the changes, so that a form can tell whether the shown effect was that of the same
+        changes.
+        """
         return hashlib.sha256("\n".join(self.texts).encode()).hexdigest()[:16]
 
     @property
     def is_obvious(self) -> bool:
-        """Whether the changes need no preview: nothing is beyond their purpose, and no new member gains anything."""
+        """Whether the changes need no preview: nothing is beyond their purpose, and no new member gains
+        anything.
+        """
         if self.effect is None or any(effect.tally.beyond for effect in self.effect.times or [self.effect]):
             return False
         return not self.effect.has_effect or not any(
-            isinstance(change, MembershipChange) and change.is_join for change in self.changes)
+            isinstance(change, MembershipChange) and change.is_join for change in self.changes
+        )
 
 
-def preview_changes(changes: Iterable[SingleChange], generation: Generation | None = None,
-                    effect_of_run: EffectOfRun | None = None) -> ChangePreview:
+def preview_changes(
+    changes: Iterable[SingleChange],
+    generation: Generation | None = None,
+    effect_of_run: EffectOfRun | None = None,
+) -> ChangePreview:
     """Return changes that are not made yet with their effect. generation: by default, the active one.
 
     effect_of_run: is called for an effect above the limits.
@@ -79,19 +90,30 @@ def preview_changes(changes: Iterable[SingleChange], generation: Generation | No
     try:
         return ChangePreview(changes, rules.name, effect_of(evaluable_changes(changes), rules))
     except EffectTooLarge as error:
-        effect = effect_of_run([change_as_text(change) for change in changes], rules.name) if effect_of_run else None
+        effect = (
+            effect_of_run([change_as_text(change) for change in changes], rules.name)
+            if effect_of_run
+            else None
+        )
         return ChangePreview(changes, rules.name, effect, error)
 
 
-def make_previewed_change(changes: Iterable[SingleChange], make: Callable[[], T], *, digest: str = "",
-                          shown_changes: str | None = None, requires_preview: bool = True,
-                          effect_of_run: EffectOfRun | None = None) -> T:
+def make_previewed_change(
+    changes: Iterable[SingleChange],
+    make: Callable[[], T],
+    *,
+    digest: str = "",
+    shown_changes: str | None = None,
+    requires_preview: bool = True,
+    effect_of_run: EffectOfRun | None = None,
+) -> T:
     """Call `make` in a transaction in which the effect of the changes is computed again. Return its result.
 
-    digest: of the effect that was shown; empty if none was shown. shown_changes: the identity of the changes for which it was
-    shown; by default, these. requires_preview: without a shown effect, refuse changes with an effect that is not obvious.
-    effect_of_run: see `preview_changes`.
-    Raise EffectChanged if the effect is another one now, EffectNotShown if it must be shown first. Both carry the preview.
+    digest: of the effect that was shown; empty if none was shown. shown_changes: the identity of the changes
+    for which it was shown; by default, these. requires_preview: without a shown effect, refuse changes with
+    an effect that is not obvious.
+    effect_of_run: see `preview_changes`. Raise EffectChanged if the effect is another one now, EffectNotShown
+    if it must be shown first. Both carry the preview.
     """
     with transaction.atomic():
         lock_journal()

@@ -17,20 +17,25 @@ DELETING_OPERATIONS = ("delete", "drop")
 
 
 class Purpose(Protocol):
-    """The purpose of changes. reference: a generation with which the decisions before the changes are compared; usually None."""
+    """The purpose of changes. reference: a generation with which the decisions before the changes are
+    compared; usually None.
+    """
 
     reference: Generation | None
 
-    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(
+        self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
+    ) -> int:
         """Return the mask of the users with an intended change of this decision."""
 
 
 @dataclass
 class NamedChanges:
-    """The intended changes: decisions about the addresses of grants and revocations, for the principals of these.
+    """The intended changes: decisions about the addresses of grants and revocations, for the principals of
+    these.
 
-    Also intended are all decisions that memberships and activations change by themselves, all decisions about an entity with
-    a changed state, and all decisions if the generation changes.
+    Also intended are all decisions that memberships and activations change by themselves, all decisions about
+    an entity with a changed state, and all decisions if the generation changes.
     """
 
     changes: Iterable[EffectChange]
@@ -40,7 +45,9 @@ class NamedChanges:
     def __post_init__(self) -> None:
         self._is_for_all = any(isinstance(change, GenerationChange) for change in self.changes)
 
-    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(
+        self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
+    ) -> int:
         if self._is_for_all:
             return affected.everyone
         if self._masks is None:
@@ -50,24 +57,31 @@ class NamedChanges:
     def _masks_by_address(self, affected: AffectedUsers) -> dict[Address, int]:
         masks: dict[Address, int] = {}
         principals: Iterable[tuple[Principal, Address]] = {
-            (principal, address) for principal, address, _ in affected.after.added | affected.after.removed}
+            (principal, address) for principal, address, _ in affected.after.added | affected.after.removed
+        }
         for principal, address in principals:
             users = affected.before.bits.get(principal, 0) | affected.after.bits.get(principal, 0)
             masks[address] = masks.get(address, 0) | users
-        masks |= {change.address: affected.everyone for change in self.changes if isinstance(change, StateChange)}
+        masks |= {
+            change.address: affected.everyone for change in self.changes if isinstance(change, StateChange)
+        }
         return masks
 
 
 @dataclass(frozen=True)
 class AnswerQuestion:
-    """The intended change: one user may perform one operation on one entity. user: a name; empty if the subject is a group."""
+    """The intended change: one user may perform one operation on one entity. user: a name; empty if the
+    subject is a group.
+    """
 
     user: str
     operation: str
     address: Address
     reference: Generation | None = None
 
-    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(
+        self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
+    ) -> int:
         return _bit(affected, self.user) if (address, operation) == (self.address, self.operation) else 0
 
 
@@ -75,16 +89,20 @@ class AnswerQuestion:
 class AnswerQuestions:
     """The intended changes: one user may perform these operations. user: a name.
 
-    wanted: (address, operation or privilege). A privilege intends every operation on its address. What the user gains by new
-    memberships is intended too.
+    wanted: (address, operation or privilege). A privilege intends every operation on its address. What the
+    user gains by new memberships is intended too.
     """
 
     user: str
     wanted: frozenset[tuple[Address, str]]
     reference: Generation | None = None
 
-    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
-        is_wanted = (address, operation) in self.wanted or any((address, privilege) in self.wanted for privilege in ANY)
+    def intended_users(
+        self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
+    ) -> int:
+        is_wanted = (address, operation) in self.wanted or any(
+            (address, privilege) in self.wanted for privilege in ANY
+        )
         return effect.personal | (_bit(affected, self.user) if is_wanted else 0)
 
 
@@ -96,7 +114,9 @@ class DeleteNamespace:
     namespace: Address
     reference: Generation | None = None
 
-    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(
+        self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
+    ) -> int:
         is_deletion = address.namespace == self.namespace and operation in DELETING_OPERATIONS
         return _bit(affected, self.user) if is_deletion else 0
 
@@ -107,7 +127,9 @@ class KeepPermissions:
 
     reference: Generation | None
 
-    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(
+        self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
+    ) -> int:
         return effect.reference
 
 
@@ -118,7 +140,8 @@ class RestorePermissions:
     The changed grants themselves are intended too, as in `NamedChanges`.
 
     changes: those that undo the plan. names: user number i has bit i in `undone`.
-    undone: by address and operation, two masks: the users that the plan gave the permission, and the users that it took it from.
+    undone: by address and operation, two masks: the users that the plan gave the permission, and the users
+    that it took it from.
     """
 
     changes: Sequence[EffectChange]
@@ -130,7 +153,9 @@ class RestorePermissions:
     _bits: list[int] = field(default_factory=list, init=False)
     _masks: dict[int, int] = field(default_factory=dict, init=False)
 
-    def intended_users(self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect) -> int:
+    def intended_users(
+        self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect
+    ) -> int:
         if affected is not self._affected:
             # another time: the affected users have other bits
             bits = {name: 1 << number for number, name in enumerate(affected.names)}

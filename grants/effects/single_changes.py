@@ -1,6 +1,8 @@
-"""Define the changes of forms and REST requests, divide them into the changes that can be evaluated, and write them as text.
+"""Define the changes of forms and REST requests, divide them into the changes that can be evaluated, and
+write them as text.
 
-A deletion, for example, changes the states of all live entities inside, and in some generations revokes the grants on them.
+A deletion, for example, changes the states of all live entities inside, and in some generations revokes the
+grants on them.
 """
 
 import json
@@ -42,7 +44,9 @@ MAX_CHANGES = 100
 
 @dataclass(frozen=True, slots=True)
 class Registration:
-    """An entity becomes live: it is registered or recreated. creator: `user:NAME` receives the privileges of a creator."""
+    """An entity becomes live: it is registered or recreated. creator: `user:NAME` receives the privileges of
+    a creator.
+    """
 
     address: Address
     creator: str = ""
@@ -62,8 +66,16 @@ class Removal:
     principal: str
 
 
-SingleChange = (GrantChange | MembershipChange | ActivationChange | PrincipalChange | GenerationChange | Registration | Deletion
-                | Removal)
+SingleChange = (
+    GrantChange
+    | MembershipChange
+    | ActivationChange
+    | PrincipalChange
+    | GenerationChange
+    | Registration
+    | Deletion
+    | Removal
+)
 
 
 class UnknownChange(GrantError):
@@ -73,8 +85,8 @@ class UnknownChange(GrantError):
 def evaluable_changes(changes: Iterable[SingleChange]) -> list[EffectChange]:
     """Return the changes that can be evaluated.
 
-    A deletion runs two queries, and four more if the generation removes grants; a removal runs up to three; a registration with
-    a creator runs one. Raise EffectTooLarge above the limits of the settings.
+    A deletion runs two queries, and four more if the generation removes grants; a removal runs up to three; a
+    registration with a creator runs one. Raise EffectTooLarge above the limits of the settings.
     """
     return [part for change in changes for part in _parts(change)]
 
@@ -109,11 +121,12 @@ def can_make(account: User, changes: Iterable[SingleChange]) -> bool:
 
 
 def changes_for_run(changes: Iterable[SingleChange]) -> list[EffectChange]:
-    """Return the changes that a run evaluates. They have the same effect as `evaluable_changes`, but do not list every entity and
-    grant that a deletion or removal reaches.
+    """Return the changes that a run evaluates. They have the same effect as `evaluable_changes`, but do not
+    list every entity and grant that a deletion or removal reaches.
 
-    A removed user is inactive afterwards and a removed group has no members, so it does not matter that their grants are revoked.
-    A deletion, a registration with a creator, and the removal of a group run one query each, and one for the active generation.
+    A removed user is inactive afterwards and a removed group has no members, so it does not matter that their
+    grants are revoked. A deletion, a registration with a creator, and the removal of a group run one query
+    each, and one for the active generation.
     """
     return [part for change in changes for part in _parts_for_run(change)]
 
@@ -139,7 +152,9 @@ def _deletion_parts(address: Address) -> Iterator[EffectChange]:
     if entity is None or not entity.is_live:
         return
     deleted = live_subtree(entity)
-    for number, row in enumerate(deleted.order_by().values_list("kind", "key").iterator(chunk_size=ROWS_PER_READ)):
+    for number, row in enumerate(
+        deleted.order_by().values_list("kind", "key").iterator(chunk_size=ROWS_PER_READ)
+    ):
         if number >= settings.EFFECT_MAX_ENTITIES:
             raise EffectTooLarge("entities", settings.EFFECT_MAX_ENTITIES)
         yield StateChange(Address(*row), State.DELETED)
@@ -157,7 +172,9 @@ def _removal_parts(principal_type: str, name: str) -> Iterator[EffectChange]:
         yield from _revocations("user", UserGrant.objects.filter(user__username=name))
         yield ActivationChange(name, is_active=False)
         groups = Group.objects.filter(user__username=name).order_by("name")
-        yield from (MembershipChange(name, group, is_join=False) for group in groups.values_list("name", flat=True))
+        yield from (
+            MembershipChange(name, group, is_join=False) for group in groups.values_list("name", flat=True)
+        )
     else:
         yield from _revocations("group", GroupGrant.objects.filter(group__name=name))
         yield from _leaving_members(name)
@@ -165,20 +182,34 @@ def _removal_parts(principal_type: str, name: str) -> Iterator[EffectChange]:
 
 def _leaving_members(group: str) -> Iterator[MembershipChange]:
     members = User.objects.filter(groups__name=group).order_by("username")
-    yield from (MembershipChange(user, group, is_join=False) for user in members.values_list("username", flat=True))
+    yield from (
+        MembershipChange(user, group, is_join=False) for user in members.values_list("username", flat=True)
+    )
 
 
 def _revocations(principal_type: str, grants) -> Iterator[GrantChange]:
     columns = (NAME_COLUMNS[principal_type], "permission_id", "content_object__kind", "content_object__key")
-    for name, permission, kind, key in grants.order_by().values_list(*columns).iterator(chunk_size=ROWS_PER_READ):
-        yield GrantChange(f"{principal_type}:{name}", Address(kind, key), privilege_of(permission), is_grant=False)
+    for name, permission, kind, key in (
+        grants.order_by().values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
+    ):
+        yield GrantChange(
+            f"{principal_type}:{name}", Address(kind, key), privilege_of(permission), is_grant=False
+        )
 
 
 def change_as_text(change: SingleChange) -> str:
-    """Return a text that `change_from_text` reads, such as `["revoke","user:alice","dataset:sales.orders","READ"]`."""
+    """Return a text that `change_from_text` reads, such as
+    `["revoke","user:alice","dataset:sales.orders","READ"]`.
+    """
     match change:
         case GrantChange(principal, address, privilege, is_grant):
-            parts = ["grant" if is_grant else "revoke", principal, str(address), str(privilege), *_period_parts(change.validity)]
+            parts = [
+                "grant" if is_grant else "revoke",
+                principal,
+                str(address),
+                str(privilege),
+                *_period_parts(change.validity),
+            ]
         case MembershipChange(user, group, is_join):
             parts = ["join" if is_join else "leave", user, group, *_period_parts(change.validity)]
         case ActivationChange(user, is_active):
@@ -203,19 +234,33 @@ def change_from_text(text: str) -> SingleChange:
         if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
             raise ValueError
         return _change(*parts)
-    except (ValueError, TypeError, AddressError, VocabularyError, PrincipalError, UnknownGeneration,
-            ValidityError):
+    except (
+        ValueError,
+        TypeError,
+        AddressError,
+        VocabularyError,
+        PrincipalError,
+        UnknownGeneration,
+        ValidityError,
+    ):
         raise UnknownChange("this is not a change that can be evaluated") from None
 
 
 def _change(verb: str, *parts: str) -> SingleChange:
     match verb, parts:
-        case ("grant" | "revoke"), (principal, address, privilege, *period) if len(period) in (0, 2):
-            return GrantChange(format_principal(principal), parse_address(address), privilege_by_name(privilege), verb == "grant",
-                               Validity.parse(*period))
-        case ("join" | "leave"), (user, group, *period) if len(period) in (0, 2):
-            return MembershipChange(_name("user", user), _name("group", group), verb == "join", Validity.parse(*period))
-        case ("activate" | "deactivate"), (user,):
+        case (("grant" | "revoke"), (principal, address, privilege, *period)) if len(period) in (0, 2):
+            return GrantChange(
+                format_principal(principal),
+                parse_address(address),
+                privilege_by_name(privilege),
+                verb == "grant",
+                Validity.parse(*period),
+            )
+        case (("join" | "leave"), (user, group, *period)) if len(period) in (0, 2):
+            return MembershipChange(
+                _name("user", user), _name("group", group), verb == "join", Validity.parse(*period)
+            )
+        case (("activate" | "deactivate"), (user,)):
             return ActivationChange(_name("user", user), verb == "activate")
         case "principal", (user,):
             return PrincipalChange(_name("user", user))

@@ -32,9 +32,10 @@ Held = tuple[Principal, Address, Privilege]
 class Situation:
     """The data before the changes, after them, or after some of them.
 
-    known: the mask of the known subjects. bits: for each principal, the mask of the users that its grants apply to.
-    Only grants and memberships in force count.
-    added, removed: the grants that differ from the stored ones. states: the states that differ from the stored ones.
+    known: the mask of the known subjects. bits: for each principal, the mask of the users that its grants
+    apply to. Only grants and memberships in force count.
+    added, removed: the grants that differ from the stored ones. states: the states that differ from the
+    stored ones.
     """
 
     known: int
@@ -50,7 +51,8 @@ class AffectedUsers:
 
     names: sorted. before: without the changes. after: with all changes.
     personal: with the changes of memberships and activations only; None if there are none.
-    changed: the users that are activated, deactivated or become principals, their groups, and the groups with changed members.
+    changed: the users that are activated, deactivated or become principals, their groups, and the groups with
+    changed members.
     is_known_changed: whether a user becomes a known subject, or stops being one.
     """
 
@@ -87,25 +89,45 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
             pair = user_ids[change.user], groups[change.group]
             (pairs_after.add if change.is_join else pairs_after.discard)(pair)
     active = {user.pk: user.is_active for user in users}
-    active_after = active | {user_ids[change.user]: change.is_active for change in changes
-                             if isinstance(change, ActivationChange) and change.user in user_ids}
+    active_after = active | {
+        user_ids[change.user]: change.is_active
+        for change in changes
+        if isinstance(change, ActivationChange) and change.user in user_ids
+    }
     principals = {user.pk for user in users if user.is_principal}
     joined = {user for user, _ in pairs_after - pairs}
-    joined |= {user_ids[change.user] for change in changes if isinstance(change, PrincipalChange) and change.user in user_ids}
+    joined |= {
+        user_ids[change.user]
+        for change in changes
+        if isinstance(change, PrincipalChange) and change.user in user_ids
+    }
     held, removed = _changed_grants(changes, user_ids, groups)
     granted = {pk for (type_, pk), _, _ in held if type_ == "user"}
     all_groups = set(groups.values()) | {group for _, group in pairs | pairs_after}
     before = Situation(_active_mask(bit, active, principals), _bits(bit, pairs, all_groups))
-    personal = Situation(_active_mask(bit, active_after, principals | joined), _bits(bit, pairs_after, all_groups))
+    personal = Situation(
+        _active_mask(bit, active_after, principals | joined), _bits(bit, pairs_after, all_groups)
+    )
     states = {change.address: change.state for change in changes if isinstance(change, StateChange)}
-    after = Situation(_active_mask(bit, active_after, principals | joined | granted), personal.bits, held, removed, states)
-    changed_users = {pk for pk in bit if active[pk] != active_after[pk] or (before.known ^ after.known) & bit[pk]}
-    changed = {("user", pk) for pk in changed_users} | {("group", group) for pk, group in pairs | pairs_after
-                                                       if pk in changed_users}
+    after = Situation(
+        _active_mask(bit, active_after, principals | joined | granted), personal.bits, held, removed, states
+    )
+    changed_users = {
+        pk for pk in bit if active[pk] != active_after[pk] or (before.known ^ after.known) & bit[pk]
+    }
+    changed = {("user", pk) for pk in changed_users} | {
+        ("group", group) for pk, group in pairs | pairs_after if pk in changed_users
+    }
     changed |= {("group", group) for _, group in pairs ^ pairs_after}
     has_personal = pairs != pairs_after or active != active_after or before.known != personal.known
-    return AffectedUsers(names, before, after, personal if has_personal else None, frozenset(changed),
-                         is_known_changed=before.known != after.known)
+    return AffectedUsers(
+        names,
+        before,
+        after,
+        personal if has_personal else None,
+        frozenset(changed),
+        is_known_changed=before.known != after.known,
+    )
 
 
 def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, int]]:
@@ -126,7 +148,9 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
                 users.add(user)
             case StateChange() | SubtreeDeletion() | GenerationChange():
                 is_for_all = True
-    groups = dict(Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk"))
+    groups = dict(
+        Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk")
+    )
     granted_ids = [groups[name] for name in granted_groups if name in groups]
     members = memberships_in_force().filter(group__pk__among=granted_ids).values("user_id")
     rows = User.objects.order_by("username").only("pk", "username", "is_active", "is_principal")
@@ -138,8 +162,9 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
     return sorted(rows, key=lambda user: user.username), groups
 
 
-def _changed_grants(changes: Iterable[EffectChange], users: dict[str, int],
-                    groups: dict[str, int]) -> tuple[frozenset[Held], frozenset[Held]]:
+def _changed_grants(
+    changes: Iterable[EffectChange], users: dict[str, int], groups: dict[str, int]
+) -> tuple[frozenset[Held], frozenset[Held]]:
     """Return the granted and the revoked grants of known principals."""
     granted, revoked = set(), set()
     for change in changes:
@@ -147,7 +172,9 @@ def _changed_grants(changes: Iterable[EffectChange], users: dict[str, int],
             principal_type, name = parse_principal(change.principal)
             pk = (users if principal_type == "user" else groups).get(name)
             if pk is not None:
-                (granted if change.is_grant else revoked).add(((principal_type, pk), change.address, change.privilege))
+                (granted if change.is_grant else revoked).add(
+                    ((principal_type, pk), change.address, change.privilege)
+                )
     return frozenset(granted), frozenset(revoked)
 
 
@@ -155,7 +182,9 @@ def _active_mask(bits: dict[int, int], active: dict[int, bool], principals: set[
     return sum(bit for pk, bit in bits.items() if active[pk] and pk in principals)
 
 
-def _bits(bits: dict[int, int], pairs: Iterable[tuple[int, int]], groups: Iterable[int]) -> dict[Principal, int]:
+def _bits(
+    bits: dict[int, int], pairs: Iterable[tuple[int, int]], groups: Iterable[int]
+) -> dict[Principal, int]:
     """Return for each user and group the mask of the users that its grants apply to."""
     result = {("user", pk): bit for pk, bit in bits.items()} | {("group", group): 0 for group in groups}
     for user, group in pairs:

@@ -1,6 +1,8 @@
-"""Search the entities, principals and operations for which a question is permitted, page by page (AuthZEN searches).
+"""Search the entities, principals and operations for which a question is permitted, page by page (AuthZEN
+searches).
 
-INVARIANT: a search returns exactly the results that `grants.evaluation.engine` permits. Both evaluate the same requirement.
+INVARIANT: a search returns exactly the results that `grants.evaluation.engine` permits. Both evaluate the
+same requirement.
 """
 
 from dataclasses import dataclass
@@ -20,8 +22,9 @@ from grants.policies.decide import is_permitted
 from grants.policies.grammar import AllOf, AnyOf, Expression, has
 from grants.policies.question import Question
 
-# A page of entities is computed in one of two ways: from the grants, if they lead to few entities, or by checking the entities of
-# the kind in order, if the first few fill the page. An attempt with a limit is cheap, so both ways alternate with growing limits.
+# A page of entities is computed in one of two ways: from the grants, if they lead to few entities, or by
+# checking the entities of the kind in order, if the first few fill the page. An attempt with a limit is
+# cheap, so both ways alternate with growing limits.
 FEW_GRANTS = 400
 MAX_COLLECTED = (2_000, 50_000)
 MAX_CHECKED = (400, 5_000)
@@ -29,7 +32,9 @@ MAX_CHECKED = (400, 5_000)
 
 @dataclass(frozen=True, slots=True)
 class SearchPage:
-    """One page of ids in order. has_more: whether more ids follow. total: number of ids on all pages, if it is known."""
+    """One page of ids in order. has_more: whether more ids follow. total: number of ids on all pages, if it
+    is known.
+    """
 
     ids: list[str]
     has_more: bool
@@ -39,11 +44,14 @@ class SearchPage:
 EMPTY_PAGE = SearchPage([], False, 0)
 
 
-def search_entities(question: Question, *, after: str, max_rows: int, visible_in: str | None = None) -> SearchPage:
-    """Return a page of the entities of `question.target.kind`, in any state, on which the question is permitted.
+def search_entities(
+    question: Question, *, after: str, max_rows: int, visible_in: str | None = None
+) -> SearchPage:
+    """Return a page of the entities of `question.target.kind`, in any state, on which the question is
+    permitted.
 
-    after: the page starts after this key. visible_in: return only entities that the subject can see in this generation.
-    Runs three queries; up to nine for a subject with very many grants.
+    after: the page starts after this key. visible_in: return only entities that the subject can see in this
+    generation. Runs three queries; up to nine for a subject with very many grants.
     """
     requirement = _requirement(question, visible_in)
     tables = requirement and grant_tables(question.subject_type, question.subject)
@@ -93,16 +101,23 @@ class _EntitySearch:
         return None if len(keys) > max_keys else _page_of_ids(sorted(set(keys)), self.after, self.max_rows)
 
     def page_from_entities(self, max_entities: int | None) -> SearchPage | None:
-        """Return the page, computed by checking the entities in order; None if the first `max_entities` do not fill it.
+        """Return the page, computed by checking the entities in order; None if the first `max_entities` do
+        not fill it.
 
         max_entities: None for no limit.
         """
-        rows = Entity.objects.filter(kind=self.kind, key__gt=self.after).order_by("key").values_list("key", flat=True)
+        rows = (
+            Entity.objects.filter(kind=self.kind, key__gt=self.after)
+            .order_by("key")
+            .values_list("key", flat=True)
+        )
         end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)
         context = FilterContext(self.tables, [self.kind], self.question, row_by_row=True)
-        page = _page_of_rows(rows.filter(requirement_condition(self.requirement, context)), self.after, self.max_rows)
+        page = _page_of_rows(
+            rows.filter(requirement_condition(self.requirement, context)), self.after, self.max_rows
+        )
         return page if end is None or page.has_more else None
 
 
@@ -118,20 +133,27 @@ def search_principals(question: Question, *, after: str, max_rows: int) -> Searc
     if not max_rows:
         total = rows.count()
         return SearchPage([], total > 0, total)
-    names = rows.filter(**{f"{name_column}__gt": after}).order_by(name_column).values_list(name_column, flat=True)
+    names = (
+        rows.filter(**{f"{name_column}__gt": after}).order_by(name_column).values_list(name_column, flat=True)
+    )
     return _page_of_rows(names, after, max_rows)
 
 
-def search_operations(questions: list[Question], *, after: str, max_rows: int,
-                      known_containers: KnownContainers | None = None) -> SearchPage:
-    """Return a page of the permitted operations among these questions, in the order of the questions. Runs one query.
+def search_operations(
+    questions: list[Question], *, after: str, max_rows: int, known_containers: KnownContainers | None = None
+) -> SearchPage:
+    """Return a page of the permitted operations among these questions, in the order of the questions. Runs
+    one query.
 
-    after: the page starts after this operation. known_containers: see `grants.evaluation.engine.answer_questions`.
+    after: the page starts after this operation. known_containers: see
+    `grants.evaluation.engine.answer_questions`.
     """
     gathered = gather_facts(questions)
     facts_of_all = hide_containers(questions, gathered, known_containers) if known_containers else gathered
-    decisions = {question.operation: is_permitted(question, facts)
-                 for question, facts in zip(questions, facts_of_all, strict=True)}
+    decisions = {
+        question.operation: is_permitted(question, facts)
+        for question, facts in zip(questions, facts_of_all, strict=True)
+    }
     operations = list(decisions)
     start = operations.index(after) + 1 if after in decisions else 0
     following = [operation for operation in operations[start:] if decisions[operation]]

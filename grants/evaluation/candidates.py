@@ -1,7 +1,8 @@
 """Find the entities on which an operation can be permitted, starting from the grants of its subject.
 
-A list of queries covers a requirement if every permitted entity is in the result of at least one query. A requirement that can be
-met without any grant, such as `Always`, cannot be covered: every entity must then be checked.
+A list of queries covers a requirement if every permitted entity is in the result of at least one query. A
+requirement that can be met without any grant, such as `Always`, cannot be covered: every entity must then be
+checked.
 """
 
 from django.db.models import Q, QuerySet
@@ -62,19 +63,25 @@ def _is_exact(expression: Expression) -> bool:
 
 
 def _containers_of_grants(kind: str, context: FilterContext) -> list[QuerySet] | None:
-    """Return queries for the keys of all containers of `kind` that have a grant on or inside them; None for the instance."""
+    """Return queries for the keys of all containers of `kind` that have a grant on or inside them; None for
+    the instance.
+    """
     if kind == "instance":
         return None
     inside = [name for name in KINDS if kind == name or kind in ancestor_kinds(name)]
     # in a namespace are nearly all kinds
     is_by_kind = context.by_kind and kind == "application"
-    return [table.rows(**{f"{kind}__isnull": False}, **(context.on_kinds(inside) if is_by_kind else {}))
-            .order_by(*_order_by_kind(table) if is_by_kind else ()).values_list(f"{kind}__key", flat=True)
-            for table in context.tables]
+    return [
+        table.rows(**{f"{kind}__isnull": False}, **(context.on_kinds(inside) if is_by_kind else {}))
+        .order_by(*_order_by_kind(table) if is_by_kind else ())
+        .values_list(f"{kind}__key", flat=True)
+        for table in context.tables
+    ]
 
 
 def _order_by_kind(table: GrantTable) -> tuple[str, ...]:
-    """Return the order of the index by kind, so that PostgreSQL does not prefer another one to find the first row.
+    """Return the order of the index by kind, so that PostgreSQL does not prefer another one to find the first
+    row.
 
     The rows of several principals are not in this order in the index.
     """
@@ -87,11 +94,17 @@ def _cover(expression: Expression, context: FilterContext) -> list[Q] | None:
         case Has(privileges, scope):
             if scope not in SCOPE_COLUMNS:
                 return None
-            return [_has_grant_at(scope, context, table, with_privileges(privileges)) for table in context.tables]
+            return [
+                _has_grant_at(scope, context, table, with_privileges(privileges)) for table in context.tables
+            ]
         case HasAtOrBelow():
             if (kind := context.kinds[0]) in CONTAINER_KINDS:
-                return None if kind == "instance" else [_contains_grant(kind, table) for table in context.tables]
-            return [_has_grant_at(Scope.SELF, context, table, with_privileges(ANY)) for table in context.tables]
+                return (
+                    None if kind == "instance" else [_contains_grant(kind, table) for table in context.tables]
+                )
+            return [
+                _has_grant_at(Scope.SELF, context, table, with_privileges(ANY)) for table in context.tables
+            ]
         case AllOf(parts):
             covers = [_cover(part, context) for part in parts]
             return next((cover for cover in covers if cover is not None), None)
@@ -112,7 +125,9 @@ def _contains_grant(kind: str, table: GrantTable) -> Q:
 
 
 def _has_grant_at(scope: Scope, context: FilterContext, table: GrantTable, where: dict) -> Q:
-    """Return the condition that an entity, or its container at `scope`, has a grant in `table` that meets `where`."""
+    """Return the condition that an entity, or its container at `scope`, has a grant in `table` that meets
+    `where`.
+    """
     if scope == Scope.SELF:
         return Q(**table.entity_conditions(**where, **context.on_kinds(context.kinds[:1])))
     container = KINDS[context.kinds[0]].parent if scope == Scope.PARENT else scope.value

@@ -20,18 +20,26 @@ class _Entry(NamedTuple):
     until: datetime | None
 
     def is_correct(self, at: datetime | None) -> bool:
-        return at is None or self.since is not None and self.since <= at and (self.until is None or at < self.until)
+        return (
+            at is None
+            or self.since is not None
+            and self.since <= at
+            and (self.until is None or at < self.until)
+        )
 
 
 def cached_count(name: str, count: Callable[[], Counter], *, at: datetime | None) -> Counter:
-    """Return `count()`, or the cached result of an earlier call with this name if the data has not changed since.
+    """Return `count()`, or the cached result of an earlier call with this name if the data has not changed
+    since.
 
-    name: must identify the counted rows and the principal. at: the time at which the counted grants are in force; None if the
-    count does not depend on grants. Runs one query; if the result is not cached, also those of `count` and one more.
+    name: must identify the counted rows and the principal. at: the time at which the counted grants are in
+    force; None if the count does not depend on grants. Runs one query; if the result is not cached, also
+    those of `count` and one more.
 
-    Every change updates the head of the journal in the same transaction (grants.journal), so the hash of the head identifies
-    the state of all counted data. The hash is read before counting, so a cached count is never older than its key. Time alone
-    changes counts too, when a grant or membership begins or ends: the cached count is used only until then (grants.validity).
+    Every change updates the head of the journal in the same transaction (grants.journal), so the hash of the
+    head identifies the state of all counted data. The hash is read before counting, so a cached count is
+    never older than its key. Time alone changes counts too, when a grant or membership begins or ends: the
+    cached count is used only until then (grants.validity).
     """
     if transaction.get_connection().in_atomic_block:
         # changes of this transaction may not be journalled yet, and may be rolled back

@@ -10,7 +10,10 @@ from grants.policies.decide import Facts, HeldGrant
 
 @dataclass(frozen=True, slots=True)
 class DelegatedFacts:
-    """The facts of one question (see `grants.policies.decide.Facts`). Subclasses add `entities_without_privilege`."""
+    """The facts of one question (see `grants.policies.decide.Facts`).
+
+    Subclasses add `entities_without_privilege`.
+    """
 
     facts: Facts
 

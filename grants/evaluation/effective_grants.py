@@ -20,7 +20,8 @@ MAX_LISTED_GROUPS = 500
 MAX_LISTED_IDS = 20
 _MEMBER_COLUMN = "group__memberships__user"
 
-# Every search runs this query first. It is SQL because Django takes three times as long to build it as the database to run it.
+# Every search runs this query first. It is SQL because Django takes three times as long to build it as the
+# database to run it.
 _USER_WITH_GROUPS = f"""
 SELECT u.id, m.group_id FROM {User._meta.db_table} u
 LEFT JOIN {Membership._meta.db_table} m ON m.user_id = u.id AND {in_force_sql("m", "%s")}
@@ -49,7 +50,8 @@ class GrantTable:
             condition |= in_force("group__memberships__", self.at)
         if len(self.ids) <= MAX_LISTED_IDS:
             return condition | {f"{self.column}__in": self.ids}
-        # with hundreds of parameters, Django would take as long for each parameter as the database for its row
+        # with hundreds of parameters, Django would take as long for each parameter as the database for its
+        # row
         return condition | {f"{self.column.removesuffix('_id')}__pk__among": self.ids}
 
     def rows(self, **where) -> QuerySet:
@@ -58,7 +60,9 @@ class GrantTable:
 
     def entity_conditions(self, **where) -> dict:
         """Return the condition that an entity has such a grant, as keyword arguments for `filter`."""
-        return {f"{self.relation}__{name}": value for name, value in (self.principal_condition | where).items()}
+        return {
+            f"{self.relation}__{name}": value for name, value in (self.principal_condition | where).items()
+        }
 
 
 def grant_tables_of_principal(principal: User | Group) -> tuple[GrantTable, ...] | None:
@@ -94,14 +98,22 @@ def grant_tables(subject_type: str, name: str) -> tuple[GrantTable, ...] | None:
 
 
 def has_at_most(limit: int, tables: tuple[GrantTable, ...]) -> bool:
-    """Return whether there are at most `limit` effective grants. Runs one query; none if the groups are too many to list."""
+    """Return whether there are at most `limit` effective grants.
+
+    Runs one query; none if the groups are too many to list.
+    """
     if any(table.column == _MEMBER_COLUMN for table in tables):
         return False
-    selects = [f"SELECT 1 FROM {table.model._meta.db_table} g WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))}) "
-               f"AND {in_force_sql('g', '%s')}" for table in tables]
+    selects = [
+        f"SELECT 1 FROM {table.model._meta.db_table} g WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))}) "
+        f"AND {in_force_sql('g', '%s')}"
+        for table in tables
+    ]
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT COUNT(*) FROM ({' UNION ALL '.join(selects)} LIMIT {limit + 1}) effective",
-                       [parameter for table in tables for parameter in (*table.ids, *[database_time(table.at)] * 2)])
+        cursor.execute(
+            f"SELECT COUNT(*) FROM ({' UNION ALL '.join(selects)} LIMIT {limit + 1}) effective",
+            [parameter for table in tables for parameter in (*table.ids, *[database_time(table.at)] * 2)],
+        )
         return cursor.fetchone()[0] <= limit
 
 

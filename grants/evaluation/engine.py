@@ -1,4 +1,7 @@
-"""Answer questions: gather their facts from the database and decide them. Every page, command and API uses this module."""
+"""Answer questions: gather their facts from the database and decide them.
+
+Every page, command and API uses this module.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,16 +37,22 @@ class ListedEntities:
     def add(self, question: Question, facts: Facts) -> None:
         """Count those of one explanation.
 
-        Raise QuestionError above MAX_LISTED_ENTITIES. The first explanation that lists entities can list any number.
+        Raise QuestionError above MAX_LISTED_ENTITIES. The first explanation that lists entities can list any
+        number.
         """
         target, policy = question.target, question.policy
         if target is None or policy is None or policy.requirement is None:
             return
-        listed = sum(len(facts.entities_without_privilege(target, leaf.privilege, leaf.kind).addresses)
-                     for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive))
+        listed = sum(
+            len(facts.entities_without_privilege(target, leaf.privilege, leaf.kind).addresses)
+            for leaf in leaves(policy.requirement)
+            if isinstance(leaf, HasOnAllLive)
+        )
         if self.count and self.count + listed > MAX_LISTED_ENTITIES:
-            raise QuestionError(f"the explanations would list more than {MAX_LISTED_ENTITIES:,} missing grants together: ask "
-                                "fewer of these questions in one request, or ask without `explain`")
+            raise QuestionError(
+                f"the explanations would list more than {MAX_LISTED_ENTITIES:,} missing grants together: ask "
+                "fewer of these questions in one request, or ask without `explain`"
+            )
         self.count += listed
 
 
@@ -55,8 +64,8 @@ def check(question: Question) -> Decision:
 def check_summary(question: Question, max_listed: int) -> Decision:
     """Decide one question and explain it in bounded memory.
 
-    For a rule over all live entities, list the first `max_listed` entities without the privilege and count the others.
-    Runs one query; five for such a rule.
+    For a rule over all live entities, list the first `max_listed` entities without the privilege and count
+    the others. Runs one query; five for such a rule.
     """
     return explain(question, summary_facts(question, max_listed))
 
@@ -66,33 +75,52 @@ def check_generations_summary(questions: Sequence[Question], max_listed: int) ->
 
     Runs as many queries as `check_summary` for one question.
     """
-    return [explain(question, facts) for question, facts in
-            zip(questions, summary_facts_of_generations(questions, max_listed), strict=True)]
+    return [
+        explain(question, facts)
+        for question, facts in zip(
+            questions, summary_facts_of_generations(questions, max_listed), strict=True
+        )
+    ]
 
 
 def check_many(questions: Sequence[Question]) -> list[Decision]:
     """Decide and explain each question, in order. Runs one query."""
-    return [explain(question, facts) for question, facts in zip(questions, gather_facts(questions, explained=True), strict=True)]
+    return [
+        explain(question, facts)
+        for question, facts in zip(questions, gather_facts(questions, explained=True), strict=True)
+    ]
 
 
 def entity_states(addresses: set[Address]) -> Mapping[Address, str]:
-    """Return the state of each address, or `not registered`. Runs one query per `entities.selectors.BATCH_SIZE` addresses."""
+    """Return the state of each address, or `not registered`.
+
+    Runs one query per `entities.selectors.BATCH_SIZE` addresses.
+    """
     entities = entities_at(addresses)
-    return {address: entities[address].state if address in entities else NOT_REGISTERED for address in addresses}
+    return {
+        address: entities[address].state if address in entities else NOT_REGISTERED for address in addresses
+    }
 
 
-def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redaction | None = None,
-                     states: StateLookup = entity_states,
-                     known_containers: KnownContainers | None = None,
-                     listed: ListedEntities | None = None) -> Iterator[dict]:
-    """Yield the answer to each item as JSON, in order. A question that could not be parsed is denied with its error.
+def answer_questions(
+    items: Iterable[Question | QuestionError],
+    *,
+    redact: Redaction | None = None,
+    states: StateLookup = entity_states,
+    known_containers: KnownContainers | None = None,
+    listed: ListedEntities | None = None,
+) -> Iterator[dict]:
+    """Yield the answer to each item as JSON, in order. A question that could not be parsed is denied with its
+    error.
 
-    redact: removes the parts of an explanation that its reader may not see. states: returns the states of targets that an
-    explanation may disclose. known_containers: returns the containers that the caller knows; all others are treated as empty.
-    With None, the caller knows all containers. listed: limits the explanations; with None, there is no limit.
+    redact: removes the parts of an explanation that its reader may not see. states: returns the states of
+    targets that an explanation may disclose. known_containers: returns the containers that the caller knows;
+    all others are treated as empty. With None, the caller knows all containers. listed: limits the
+    explanations; with None, there is no limit.
 
-    Runs one query for each `BATCH_SIZE` items, those of `states` if an item asks for an explanation, one more if the requirement
-    of such an item is not met, and those of `known_containers` if a rule is about all live entities.
+    Runs one query for each `BATCH_SIZE` items, those of `states` if an item asks for an explanation, one more
+    if the requirement of such an item is not met, and those of `known_containers` if a rule is about all live
+    entities.
     """
     remaining = iter(items)
     while batch := list(islice(remaining, BATCH_SIZE)):
@@ -112,13 +140,22 @@ def answer_questions(items: Iterable[Question | QuestionError], *, redact: Redac
                 yield malformed_as_json(item)
                 continue
             question, its_facts = next(pairs)
-            yield (explained_as_json(next(explained), redact, disclosed.get(question.target, ""))
-                   if question.explain else answer_as_json(question, its_facts))
+            yield (
+                explained_as_json(next(explained), redact, disclosed.get(question.target, ""))
+                if question.explain
+                else answer_as_json(question, its_facts)
+            )
 
 
-def _states_not_live(batch: Sequence[Question | QuestionError], states: StateLookup) -> Mapping[Address | None, str]:
+def _states_not_live(
+    batch: Sequence[Question | QuestionError], states: StateLookup
+) -> Mapping[Address | None, str]:
     """Return the states of the targets that are not live, for questions with `explain`."""
-    targets = {item.target for item in batch if isinstance(item, Question) and item.explain and item.target is not None}
+    targets = {
+        item.target
+        for item in batch
+        if isinstance(item, Question) and item.explain and item.target is not None
+    }
     if not targets:
         return {}
     return {address: str(state) for address, state in states(targets).items() if state != State.LIVE}

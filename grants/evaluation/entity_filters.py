@@ -43,8 +43,12 @@ VISIBILITY_OPERATIONS = ("list", "get")
 KindsByRequirements = dict[frozenset[Expression], list[str]]
 
 # the columns of an entity with the id of the entity at a scope
-SCOPE_COLUMNS = {Scope.SELF: "pk", Scope.PARENT: "parent_id", Scope.NAMESPACE: "namespace_id",
-                 Scope.APPLICATION: "application_id"}
+SCOPE_COLUMNS = {
+    Scope.SELF: "pk",
+    Scope.PARENT: "parent_id",
+    Scope.NAMESPACE: "namespace_id",
+    Scope.APPLICATION: "application_id",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +56,12 @@ class FilterContext:
     """The grants, kinds and parameters for which a condition is built.
 
     question: has the parameters of the requirement, if there are any.
-    row_by_row: look up the grants of each row separately, which finds the first few of very many rows fastest. Otherwise the
-    database may read all grants first, which finds all rows fastest.
-    inside: a container that all rows are inside of, without being one of them. Only the grants in its namespace are then read.
-    by_kind: compare the kind that is stored with each grant, which finds out fastest that there is no grant on a kind.
+    row_by_row: look up the grants of each row separately, which finds the first few of very many rows
+    fastest. Otherwise the database may read all grants first, which finds all rows fastest.
+    inside: a container that all rows are inside of, without being one of them. Only the grants in its
+    namespace are then read.
+    by_kind: compare the kind that is stored with each grant, which finds out fastest that there is no grant
+    on a kind.
     """
 
     tables: tuple[GrantTable, ...]
@@ -70,7 +76,9 @@ class FilterContext:
         return Q(IsNull(Subquery(rows.values("pk")[:1]), False)) if self.row_by_row else Q(Exists(rows))
 
     def on_kinds(self, kinds: Iterable[str]) -> dict:
-        """The condition that a grant is on an entity of these kinds, as far as the kind is stored with the grant."""
+        """The condition that a grant is on an entity of these kinds, as far as the kind is stored with the
+        grant.
+        """
         return {"entity_kind__in": (*kinds, "")} if self.by_kind else {}
 
     @property
@@ -87,9 +95,14 @@ def can_see(principal: User | Group, entity: Entity, generation: Generation) -> 
     return Entity.objects.filter(is_visible, pk=entity.pk).exists()
 
 
-def visibility_condition(principal: User | Group, generation: Generation, *,
-                         operations: Sequence[str] = VISIBILITY_OPERATIONS, kinds: Iterable[str] | None = None,
-                         row_by_row: bool = False) -> Q:
+def visibility_condition(
+    principal: User | Group,
+    generation: Generation,
+    *,
+    operations: Sequence[str] = VISIBILITY_OPERATIONS,
+    kinds: Iterable[str] | None = None,
+    row_by_row: bool = False,
+) -> Q:
     """Return the condition that `principal` may perform one of the operations on an entity.
 
     Entities of a kind without a rule for these operations do not meet it.
@@ -98,23 +111,34 @@ def visibility_condition(principal: User | Group, generation: Generation, *,
     tables = grant_tables_of_principal(principal)
     if tables is None:
         return NONE
-    return condition_for_tables(tables, kinds_by_requirements(generation, operations, kinds), row_by_row=row_by_row)
+    return condition_for_tables(
+        tables, kinds_by_requirements(generation, operations, kinds), row_by_row=row_by_row
+    )
 
 
-def kinds_by_requirements(generation: Generation, operations: Sequence[str],
-                          kinds: Iterable[str] | None = None) -> KindsByRequirements:
-    """Group the kinds by the requirements of these operations. Meeting any requirement of a set permits one of the operations."""
+def kinds_by_requirements(
+    generation: Generation, operations: Sequence[str], kinds: Iterable[str] | None = None
+) -> KindsByRequirements:
+    """Group the kinds by the requirements of these operations.
+
+    Meeting any requirement of a set permits one of the operations.
+    """
     grouped: KindsByRequirements = {}
     for kind in KINDS if kinds is None else kinds:
         policies = [generation.policy(kind, operation) for operation in operations]
-        alternatives = frozenset(_normal_form(policy.requirement, kind) for policy in policies if policy and policy.has_rule)
+        alternatives = frozenset(
+            _normal_form(policy.requirement, kind) for policy in policies if policy and policy.has_rule
+        )
         if alternatives:
             grouped.setdefault(alternatives, []).append(kind)
     return grouped
 
 
 def _normal_form(requirement: Expression, kind: str) -> Expression:
-    """Return the requirement in one form. On kinds that contain nothing, `Has(ANY)` and `HasAtOrBelow` mean the same."""
+    """Return the requirement in one form.
+
+    On kinds that contain nothing, `Has(ANY)` and `HasAtOrBelow` mean the same.
+    """
     return HasAtOrBelow() if kind not in CONTAINER_KINDS and requirement == Has(ANY) else requirement
 
 
@@ -131,12 +155,16 @@ def condition_for_tables(tables: tuple[GrantTable, ...], rules: KindsByRequireme
     return condition
 
 
-def combined_condition(expression: Expression, part_condition: Callable[[Expression], Q],
-                       has_parameter: Callable[[Parameter], bool]) -> Q:
-    """Return the condition of a node with parts, combined from the conditions of its parts. `Always` is always met.
+def combined_condition(
+    expression: Expression,
+    part_condition: Callable[[Expression], Q],
+    has_parameter: Callable[[Parameter], bool],
+) -> Q:
+    """Return the condition of a node with parts, combined from the conditions of its parts. `Always` is
+    always met.
 
-    part_condition: returns the condition of a part. has_parameter: returns whether the question has a parameter; if not, `Given`
-    is met.
+    part_condition: returns the condition of a part. has_parameter: returns whether the question has a
+    parameter; if not, `Given` is met.
     """
     match expression:
         case AllOf(parts):
@@ -155,18 +183,29 @@ def requirement_condition(expression: Expression, context: FilterContext) -> Q:
     """Return the condition that the grants of `context` meet `expression` on an entity of its kinds."""
     match expression:
         case Has(privileges, scope) if scope in SCOPE_COLUMNS:
-            return _has_grant(context, content_object_id=OuterRef(SCOPE_COLUMNS[scope]), **with_privileges(privileges),
-                              **context.in_namespace)
+            return _has_grant(
+                context,
+                content_object_id=OuterRef(SCOPE_COLUMNS[scope]),
+                **with_privileges(privileges),
+                **context.in_namespace,
+            )
         case Has(privileges, scope):
             address = fixed_address(scope, context.question)
-            return NONE if address is None else _has_grant(context, **on_address(address), **with_privileges(privileges))
+            return (
+                NONE
+                if address is None
+                else _has_grant(context, **on_address(address), **with_privileges(privileges))
+            )
         case HasAtOrBelow():
             return _has_grant_at_or_below(context)
         case HasOnAllLive(privilege, kind):
             return ~Q(Exists(_live_entities_without(context, privilege, kind)))
         case _:
-            return combined_condition(expression, lambda part: requirement_condition(part, context),
-                                      lambda parameter: has_parameter(parameter, context.question))
+            return combined_condition(
+                expression,
+                lambda part: requirement_condition(part, context),
+                lambda parameter: has_parameter(parameter, context.question),
+            )
 
 
 def has_parameter(parameter: Parameter, question: Question | None) -> bool:
@@ -175,7 +214,9 @@ def has_parameter(parameter: Parameter, question: Question | None) -> bool:
 
 
 def fixed_address(scope: Scope, question: Question | None) -> Address | None:
-    """Return the address at a scope that does not depend on the row: the instance or a parameter of the question."""
+    """Return the address at a scope that does not depend on the row: the instance or a parameter of the
+    question.
+    """
     if scope == Scope.INSTANCE:
         return instance_address()
     return None if question is None else question.address_at(scope)
@@ -215,8 +256,12 @@ def _has_grant_at_or_below(context: FilterContext) -> Q:
 
 def _live_entities_without(context: FilterContext, privilege: Privilege, kind: str | None) -> QuerySet:
     """Return the live entities inside the outer entity on which `context` has no grant of the privilege."""
-    inside = Entity.objects.filter(Q(namespace_id=OuterRef("pk")) | Q(application_id=OuterRef("pk")), state=State.LIVE)
+    inside = Entity.objects.filter(
+        Q(namespace_id=OuterRef("pk")) | Q(application_id=OuterRef("pk")), state=State.LIVE
+    )
     inside = inside.exclude(pk=OuterRef("pk"))
     if kind is not None:
         inside = inside.filter(kind=kind)
-    return inside.exclude(_has_grant(context, content_object_id=OuterRef("pk"), **with_privileges((privilege,))))
+    return inside.exclude(
+        _has_grant(context, content_object_id=OuterRef("pk"), **with_privileges((privilege,)))
+    )

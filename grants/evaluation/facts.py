@@ -1,8 +1,8 @@
 """Gather the facts of any number of questions with one SQL statement.
 
-The questions are turned into small relations of lookups: subjects, addresses, containers in which any grant counts, and
-containers with live entities. The statement joins these relations to the grants. It contains no rules. The leaves of the
-requirement of a question determine its lookups.
+The questions are turned into small relations of lookups: subjects, addresses, containers in which any grant
+counts, and containers with live entities. The statement joins these relations to the grants. It contains no
+rules. The leaves of the requirement of a question determine its lookups.
 """
 
 import json
@@ -35,8 +35,10 @@ class _Lookups:
 
     subjects: (type, name). held: (subject, address), to find grants on exactly the address.
     below: (subject, container), to find a grant on or inside the container.
-    live: (subject, container, privilege, kind or ""), to find live entities inside the container without the privilege.
-    explained: the numbers of the `live` lookups that need all these entities, and not only whether there is one.
+    live: (subject, container, privilege, kind or ""), to find live entities inside the container without the
+    privilege.
+    explained: the numbers of the `live` lookups that need all these entities, and not only whether there is
+    one.
     """
 
     subjects: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -54,7 +56,8 @@ def _number(relation: dict, row: tuple) -> int:
 class _Results:
     """The result rows of the statement, by the number of their lookup (see `_Lookups`).
 
-    is_explained: whether the texts contain principals and entities. known: the subjects that exist and are active.
+    is_explained: whether the texts contain principals and entities. known: the subjects that exist and are
+    active.
     held: the privileges as text. below: one grant as text.
     missing: the live entities without the privilege. totals: the number of live entities.
     parsed: a cache of parsed texts of `held`.
@@ -69,9 +72,14 @@ class _Results:
     parsed: dict[str, Mapping[Privilege, str]] = field(default_factory=dict)
 
     def privileges(self, text: str) -> Mapping[Privilege, str]:
-        """Parse a list of privileges without principals. Only a few dozen different lists exist, so each is parsed once."""
+        """Parse a list of privileges without principals.
+
+        Only a few dozen different lists exist, so each is parsed once.
+        """
         if (privileges := self.parsed.get(text)) is None:
-            privileges = self.parsed[text] = {privilege_of(int(permission)): "" for permission in text.split()}
+            privileges = self.parsed[text] = {
+                privilege_of(int(permission)): "" for permission in text.split()
+            }
         return privileges
 
 
@@ -88,7 +96,9 @@ class QuestionFacts:
         text = self._results.held.get(self._lookups.held[self._subject, address])
         if text is None:
             return NOTHING_HELD
-        return _principals_by_privilege(text) if self._results.is_explained else self._results.privileges(text)
+        return (
+            _principals_by_privilege(text) if self._results.is_explained else self._results.privileges(text)
+        )
 
     def has_grant_at_or_below(self, address: Address) -> bool:
         if address.kind in CONTAINER_KINDS:
@@ -103,7 +113,9 @@ class QuestionFacts:
             return HeldGrant.of(principal, address, privilege)
         return None
 
-    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+    def entities_without_privilege(
+        self, address: Address, privilege: Privilege, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
         number = self._lookups.live[self._subject, address, privilege, kind or ""]
         total, addresses = self._results.totals.get(number, 0), self._results.missing.get(number)
         if addresses is None:
@@ -111,7 +123,9 @@ class QuestionFacts:
         return EntitiesWithoutPrivilege(False, total, tuple(addresses))
 
 
-def gather_facts(questions: Sequence[Question], *, explained: bool = False, with_live: bool = True) -> list[QuestionFacts]:
+def gather_facts(
+    questions: Sequence[Question], *, explained: bool = False, with_live: bool = True
+) -> list[QuestionFacts]:
     """Return the facts of each question, in order. Runs one query for any number of questions.
 
     explained: gather the facts for an explanation of every question, not only of those with `explain`.
@@ -119,7 +133,10 @@ def gather_facts(questions: Sequence[Question], *, explained: bool = False, with
         `entities_without_privilege`.
     """
     lookups = _Lookups()
-    numbers = [_collect_lookups(lookups, question, explained or question.explain, with_live) for question in questions]
+    numbers = [
+        _collect_lookups(lookups, question, explained or question.explain, with_live)
+        for question in questions
+    ]
     results = _execute_lookups(lookups, explained or any(question.explain for question in questions))
     return [QuestionFacts(lookups, results, number) for number in numbers]
 
@@ -188,7 +205,9 @@ def _principals_by_privilege(text: str) -> Mapping[Privilege, str]:
     for permission, principal, *ends in json.loads(text):
         holder, privilege = HolderName(principal, _first_end(ends)), privilege_of(permission)
         known = principals.setdefault(privilege, holder)
-        if known.valid_until is not None and (holder.valid_until is None or holder.valid_until > known.valid_until):
+        if known.valid_until is not None and (
+            holder.valid_until is None or holder.valid_until > known.valid_until
+        ):
             principals[privilege] = holder
     return principals
 
@@ -241,7 +260,15 @@ def _relation_rows(lookups: _Lookups) -> dict[tuple[str, str], list[tuple]]:
     ids = permission_ids() if lookups.live else {}
     for (subject, address, privilege, kind), number in lookups.live.items():
         subject_type, name = subjects[subject]
-        row = (number, name, address.kind, address.key, ids[privilege], kind, int(number in lookups.explained))
+        row = (
+            number,
+            name,
+            address.kind,
+            address.key,
+            ids[privilege],
+            kind,
+            int(number in lookups.explained),
+        )
         relations.setdefault((subject_type, "live"), []).append(row)
     for subject in sorted(remaining):
         subject_type, name = subjects[subject]

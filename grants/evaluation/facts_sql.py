@@ -1,13 +1,14 @@
 """Write the SQL statement that gathers the facts of questions.
 
-The statement contains subjects, addresses and containers, but no rules. Questions need only a few variants of it, so the database
-prepares each variant once. The input relations are values or one JSON text. The result rows are (name of the lookup, number of
-the lookup, a count, a string).
+The statement contains subjects, addresses and containers, but no rules. Questions need only a few variants of
+it, so the database prepares each variant once. The input relations are values or one JSON text. The result
+rows are (name of the lookup, number of the lookup, a count, a string).
 
-Only grants and memberships that are in force at the time of the question count. Each relation has this time as a column.
+Only grants and memberships that are in force at the time of the question count. Each relation has this time
+as a column.
 
-Each lookup is a subquery that ends in LIMIT, which no query planner turns into a join. Every lookup therefore reads an index, and
-the plan for one question is also good for a thousand.
+Each lookup is a subquery that ends in LIMIT, which no query planner turns into a join. Every lookup therefore
+reads an index, and the plan for one question is also good for a thousand.
 """
 
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ from grants.validity import in_force_sql
 _ENTITY, _USER, _MEMBER = Entity._meta.db_table, User._meta.db_table, User.groups.through._meta.db_table
 _USER_GRANT, _GROUP_GRANT = UserGrant._meta.db_table, GroupGrant._meta.db_table
 
-# Sorts after the names of all kinds: these begin with letters, and the column sorts by bytes on every database
+# Sorts after the names of all kinds: these begin with letters, and the column sorts by bytes on every
+# database
 # (entities.migrations.0002_byte_order).
 _AFTER_ALL_KINDS = "~"
 
@@ -66,7 +68,8 @@ class Relation:
 class _GrantPath:
     """A way in which a grant `g` is effective for the subject of lookup `a`: directly or through a group.
 
-    table: the table of the grants. is_effective: the condition that `g` is effective. principal: an expression for the holder.
+    table: the table of the grants. is_effective: the condition that `g` is effective. principal: an
+    expression for the holder.
     membership_end: an expression for the end of the membership through which the grant is effective.
     memberships: for grants through groups, the FROM clause of the memberships `m` of the subject.
     """
@@ -81,10 +84,14 @@ class _GrantPath:
     def any_grant(self, condition: str, expression: str) -> str:
         """Return a scalar subquery for `expression` of any one grant that meets `condition`."""
         if not self.memberships:
-            return f"(SELECT {expression} FROM {self.table} g WHERE {self.is_effective} AND {condition} LIMIT 1)"
+            return (
+                f"(SELECT {expression} FROM {self.table} g WHERE {self.is_effective} AND {condition} LIMIT 1)"
+            )
         # start at the memberships: a container has far more grants than a user has groups
-        of_group = (f"(SELECT {expression} FROM {self.table} g WHERE g.group_id = m.group_id AND {_IN_FORCE} AND {condition} "
-                    f"LIMIT 1)")
+        of_group = (
+            f"(SELECT {expression} FROM {self.table} g WHERE g.group_id = m.group_id AND {_IN_FORCE} AND {condition} "
+            f"LIMIT 1)"
+        )
         return f"(SELECT {of_group} FROM {self.memberships} AND {of_group} IS NOT NULL LIMIT 1)"
 
 
@@ -103,58 +110,81 @@ _IN_GROUP = f"(SELECT 1 FROM {_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1)
 _IN_FORCE = in_force_sql("g", "a.at")
 _MEMBERSHIP_END = f"(SELECT m.valid_until FROM {_MEMBERSHIPS} AND m.group_id = g.group_id LIMIT 1)"
 _SUBJECTS = {
-    "user": _Subject(_USER, f"s.username = r.name AND {active_principal_sql('s')}", (
-        _GrantPath(_USER_GRANT, f"g.user_id = a.subject_id AND {_IN_FORCE}", "'user:' || a.name"),
-        _GrantPath(_GROUP_GRANT, f"{_IN_FORCE} AND {_IN_GROUP}", _GROUP_NAME, _MEMBERSHIP_END, _MEMBERSHIPS),
-    )),
-    "group": _Subject("auth_group", "s.name = r.name", (
-        _GrantPath(_GROUP_GRANT, f"g.group_id = a.subject_id AND {_IN_FORCE}", "'group:' || a.name"),
-    )),
+    "user": _Subject(
+        _USER,
+        f"s.username = r.name AND {active_principal_sql('s')}",
+        (
+            _GrantPath(_USER_GRANT, f"g.user_id = a.subject_id AND {_IN_FORCE}", "'user:' || a.name"),
+            _GrantPath(
+                _GROUP_GRANT, f"{_IN_FORCE} AND {_IN_GROUP}", _GROUP_NAME, _MEMBERSHIP_END, _MEMBERSHIPS
+            ),
+        ),
+    ),
+    "group": _Subject(
+        "auth_group",
+        "s.name = r.name",
+        (_GrantPath(_GROUP_GRANT, f"g.group_id = a.subject_id AND {_IN_FORCE}", "'group:' || a.name"),),
+    ),
 }
 
 
 @cache
 def statement(vendor: str, relations: tuple[Relation, ...], explained: bool) -> str:
-    """Return the statement for these relations. Its parameters are, for each relation, its rows and the time of the question.
+    """Return the statement for these relations. Its parameters are, for each relation, its rows and the time
+    of the question.
 
-    explained: also select the facts for explanations: the holder and the entity of each grant, and all entities without a
-        privilege.
+    explained: also select the facts for explanations: the holder and the entity of each grant, and all
+        entities without a privilege.
     """
-    tables = [f"{relation.name} AS MATERIALIZED ({_relation_select(vendor, relation)})" for relation in relations]
+    tables = [
+        f"{relation.name} AS MATERIALIZED ({_relation_select(vendor, relation)})" for relation in relations
+    ]
     selects = [select for relation in relations for select in _selects(vendor, relation, explained)]
     return f"WITH {', '.join(tables)}\n{' UNION ALL '.join(selects)}"
 
 
 @cache
 def inactive_grants_statement(vendor: str, relations: tuple[Relation, ...]) -> str:
-    """Return the statement for the grants on addresses that would be effective at another time. Parameters: as `statement`.
+    """Return the statement for the grants on addresses that would be effective at another time. Parameters:
+    as `statement`.
 
-    relations: those of the lookup `held`. The result rows are (number of the lookup, id of the permission, holder, beginning
-    and end of the grant, beginning and end of the membership).
+    relations: those of the lookup `held`. The result rows are (number of the lookup, id of the permission,
+    holder, beginning and end of the grant, beginning and end of the membership).
     """
-    tables = [f"{relation.name} AS MATERIALIZED ({_relation_select(vendor, relation)})" for relation in relations]
+    tables = [
+        f"{relation.name} AS MATERIALIZED ({_relation_select(vendor, relation)})" for relation in relations
+    ]
     selects = []
     for relation in relations:
         start = "SELECT a.no, g.permission_id,"
         no_time = f"CAST(NULL AS {_TIME_TYPES[vendor]})"
         table = _USER_GRANT if relation.subject_type == "user" else _GROUP_GRANT
-        selects.append(f"{start} '{relation.subject_type}:' || a.name, g.valid_from, g.valid_until, {no_time}, {no_time} "
-                       f"FROM {relation.name} a JOIN {table} g ON g.{relation.subject_type}_id = a.subject_id "
-                       f"AND g.content_object_id = a.entity_id WHERE NOT ({_IN_FORCE})")
+        selects.append(
+            f"{start} '{relation.subject_type}:' || a.name, g.valid_from, g.valid_until, {no_time}, {no_time} "
+            f"FROM {relation.name} a JOIN {table} g ON g.{relation.subject_type}_id = a.subject_id "
+            f"AND g.content_object_id = a.entity_id WHERE NOT ({_IN_FORCE})"
+        )
         if relation.subject_type == "user":
-            selects.append(f"{start} {_GROUP_NAME}, g.valid_from, g.valid_until, m.valid_from, m.valid_until "
-                           f"FROM {relation.name} a JOIN {_MEMBER} m ON m.user_id = a.subject_id "
-                           f"JOIN {_GROUP_GRANT} g ON g.group_id = m.group_id AND g.content_object_id = a.entity_id "
-                           f"WHERE NOT ({_IN_FORCE} AND {in_force_sql('m', 'a.at')})")
+            selects.append(
+                f"{start} {_GROUP_NAME}, g.valid_from, g.valid_until, m.valid_from, m.valid_until "
+                f"FROM {relation.name} a JOIN {_MEMBER} m ON m.user_id = a.subject_id "
+                f"JOIN {_GROUP_GRANT} g ON g.group_id = m.group_id AND g.content_object_id = a.entity_id "
+                f"WHERE NOT ({_IN_FORCE} AND {in_force_sql('m', 'a.at')})"
+            )
     return f"WITH {', '.join(tables)}\n{' UNION ALL '.join(selects)}"
 
 
 def _relation_select(vendor: str, relation: Relation) -> str:
-    """Select the rows of a relation with the ids of subject and entity. An id is NULL if the subject or entity is unknown."""
+    """Select the rows of a relation with the ids of subject and entity.
+
+    An id is NULL if the subject or entity is unknown.
+    """
     subject, columns = _SUBJECTS[relation.subject_type], ", ".join(_COLUMNS[relation.lookup])
     keys = [f"(SELECT s.id FROM {subject.table} s WHERE {subject.where} LIMIT 1) AS subject_id"]
     if "kind" in _COLUMNS[relation.lookup]:
-        keys.append(f"(SELECT e.id FROM {_ENTITY} e WHERE e.kind = r.kind AND e.key = r.key LIMIT 1) AS entity_id")
+        keys.append(
+            f"(SELECT e.id FROM {_ENTITY} e WHERE e.kind = r.kind AND e.key = r.key LIMIT 1) AS entity_id"
+        )
     keys.append(f"CAST(%s AS {_TIME_TYPES[vendor]}) AS at")
     return f"WITH r({columns}) AS ({_rows(vendor, relation)}) SELECT {columns}, {', '.join(keys)} FROM r"
 
@@ -165,7 +195,9 @@ def _rows(vendor: str, relation: Relation) -> str:
         row = f"({', '.join(f'CAST(%s AS {sql_type})' for sql_type in types)})"
         return f"VALUES {', '.join([row] * relation.value_count)}"
     if vendor == "postgresql":
-        columns = ", ".join(f"CAST(value ->> {position} AS {sql_type})" for position, sql_type in enumerate(types))
+        columns = ", ".join(
+            f"CAST(value ->> {position} AS {sql_type})" for position, sql_type in enumerate(types)
+        )
         return f"SELECT {columns} FROM jsonb_array_elements(CAST(%s AS jsonb)) AS element(value)"
     columns = ", ".join(f"json_extract(value, '$[{position}]')" for position in range(len(types)))
     return f"SELECT {columns} FROM json_each(%s)"
@@ -195,7 +227,8 @@ def _held_privileges(vendor: str, subject: _Subject, explained: bool) -> str:
     """Return a subquery for the privileges held on exactly the address, as text; NULL if there are none."""
     grants = " UNION ALL ".join(
         f"SELECT g.permission_id{_explained_columns(path) if explained else ''} FROM {path.table} g "
-        f"WHERE g.content_object_id = a.entity_id AND {path.is_effective}" for path in subject.paths
+        f"WHERE g.content_object_id = a.entity_id AND {path.is_effective}"
+        for path in subject.paths
     )
     return f"(SELECT {_AGGREGATES[vendor, explained]} FROM ({grants}) h)"
 
@@ -208,8 +241,14 @@ def _explained_columns(path: _GrantPath) -> str:
 _AGGREGATES = {
     ("postgresql", False): "string_agg(CAST(h.permission_id AS text), ' ')",
     ("sqlite", False): "group_concat(h.permission_id, ' ')",
-    ("postgresql", True): "json_agg(json_build_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
-    ("sqlite", True): "json_group_array(json_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
+    (
+        "postgresql",
+        True,
+    ): "json_agg(json_build_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
+    (
+        "sqlite",
+        True,
+    ): "json_group_array(json_array(h.permission_id, h.principal, h.grant_end, h.membership_end))",
 }
 
 
@@ -229,8 +268,10 @@ def _grant_below(subject: _Subject, kind: str, explained: bool) -> str:
 
 def _grant_as_text(path: _GrantPath) -> str:
     entity = f"(SELECT d.kind || ':' || d.key FROM {_ENTITY} d WHERE d.id = g.content_object_id)"
-    ends = " || ' ' || ".join(f"COALESCE(replace(CAST({end} AS text), ' ', 'T'), '{NO_END}')"
-                              for end in ("g.valid_until", path.membership_end))
+    ends = " || ' ' || ".join(
+        f"COALESCE(replace(CAST({end} AS text), ' ', 'T'), '{NO_END}')"
+        for end in ("g.valid_until", path.membership_end)
+    )
     return f"CAST(g.permission_id AS text) || ' ' || {entity} || ' ' || {ends} || ' ' || {path.principal}"
 
 
@@ -245,7 +286,8 @@ def _entities_without_privilege(subject: _Subject, kind: str, source: str, expla
     inside = f"{column} = a.entity_id AND d.id <> a.entity_id AND d.state = '{State.LIVE}' AND {sort}"
     is_missing = " AND ".join(
         f"(SELECT 1 FROM {path.table} g WHERE g.content_object_id = d.id AND g.permission_id = a.permission "
-        f"AND {path.is_effective} LIMIT 1) IS NULL" for path in subject.paths
+        f"AND {path.is_effective} LIMIT 1) IS NULL"
+        for path in subject.paths
     )
     where = f"a.subject_id IS NOT NULL AND a.kind = '{kind}'"
     exists = f"(SELECT 1 FROM {_ENTITY} d WHERE {inside} AND {is_missing} LIMIT 1) IS NOT NULL"

@@ -1,7 +1,7 @@
 """Add to explanations of denials the grants that begin later or have ended.
 
-Only grants on the addresses that the requirement names are looked up, not those inside a container: an account can be told all
-of its own grants on an address that it named.
+Only grants on the addresses that the requirement names are looked up, not those inside a container: an
+account can be told all of its own grants on an address that it named.
 """
 
 import json
@@ -27,7 +27,8 @@ _Lookup = tuple[str, str, Address]
 
 
 def with_inactive_grants(decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the decisions, in order; denials with the grants that would meet a part of the requirement at another time.
+    """Return the decisions, in order; denials with the grants that would meet a part of the requirement at
+    another time.
 
     Runs one query if a question is denied by its requirement, otherwise none.
     """
@@ -39,12 +40,17 @@ def with_inactive_grants(decisions: Sequence[Decision]) -> list[Decision]:
     if not lookups:
         return list(decisions)
     grants = _inactive_grants(lookups)
-    return [replace(decision, inactive_grants=_of_decision(decision, grants)) if decision.attempts else decision
-            for decision in decisions]
+    return [
+        replace(decision, inactive_grants=_of_decision(decision, grants)) if decision.attempts else decision
+        for decision in decisions
+    ]
 
 
 def _unmet_privileges(decision: Decision) -> dict[Address, set[Privilege]]:
-    """Return the privileges by address. Each would meet a part of the requirement that denied the question."""
+    """Return the privileges by address.
+
+    Each would meet a part of the requirement that denied the question.
+    """
     privileges: dict[Address, set[Privilege]] = {}
     attempts = [] if decision.is_permitted else list(decision.attempts)
     while attempts:
@@ -59,16 +65,24 @@ def _is_unmet_leaf(attempt: Attempt) -> bool:
     return not attempt.is_met and attempt.requirement in ("has", "at or below")
 
 
-def _of_decision(decision: Decision, grants: dict[_Lookup, dict[Privilege, InactiveGrant]]) -> tuple[InactiveGrant, ...]:
+def _of_decision(
+    decision: Decision, grants: dict[_Lookup, dict[Privilege, InactiveGrant]]
+) -> tuple[InactiveGrant, ...]:
     question = decision.question
-    found = [grant for address, privileges in _unmet_privileges(decision).items()
-             for privilege, grant in grants.get((question.subject_type, question.subject, address), {}).items()
-             if privilege in privileges]
+    found = [
+        grant
+        for address, privileges in _unmet_privileges(decision).items()
+        for privilege, grant in grants.get((question.subject_type, question.subject, address), {}).items()
+        if privilege in privileges
+    ]
     return tuple(sorted(found, key=_order))
 
 
 def _inactive_grants(lookups: dict[_Lookup, int]) -> dict[_Lookup, dict[Privilege, InactiveGrant]]:
-    """Return for each lookup and privilege the grant that begins first, or else the one that ended last. Runs one query."""
+    """Return for each lookup and privilege the grant that begins first, or else the one that ended last.
+
+    Runs one query.
+    """
     at, numbered = question_time(), list(lookups)
     text, parameters = _statement(numbered, at)
     grants: dict[_Lookup, dict[Privilege, InactiveGrant]] = {}
@@ -79,8 +93,14 @@ def _inactive_grants(lookups: dict[_Lookup, int]) -> dict[_Lookup, dict[Privileg
         if valid_from and valid_until and valid_from >= valid_until:
             # the membership ends before the grant begins, or the other way round
             continue
-        grant = InactiveGrant(principal, lookup[2], privilege, valid_from, valid_until,
-                              valid_from is not None and valid_from > at)
+        grant = InactiveGrant(
+            principal,
+            lookup[2],
+            privilege,
+            valid_from,
+            valid_until,
+            valid_from is not None and valid_from > at,
+        )
         known = grants.setdefault(lookup, {}).setdefault(privilege, grant)
         if _preference(grant) < _preference(known):
             grants[lookup][privilege] = grant
@@ -101,12 +121,18 @@ def _statement(lookups: list[_Lookup], at: datetime) -> tuple[str, list]:
 
 def _times(values: Sequence) -> list[datetime]:
     """Return the times without None. SQLite returns texts, which are in UTC."""
-    times = (datetime.fromisoformat(value) if isinstance(value, str) else value for value in values if value is not None)
+    times = (
+        datetime.fromisoformat(value) if isinstance(value, str) else value
+        for value in values
+        if value is not None
+    )
     return [time if time.tzinfo else time.replace(tzinfo=UTC) for time in times]
 
 
 def _preference(grant: InactiveGrant) -> tuple[bool, float]:
-    """Order grants: first those that begin later, by their beginning, then those that have ended, the last first."""
+    """Order grants: first those that begin later, by their beginning, then those that have ended, the last
+    first.
+    """
     time = grant.time.timestamp()
     return not grant.begins_later, time if grant.begins_later else -time
 

@@ -1,4 +1,5 @@
-"""Summarize the missing grants for a rule over all live entities: list the first entities and count the others.
+"""Summarize the missing grants for a rule over all live entities: list the first entities and count the
+others.
 
 A page can explain a decision on a namespace of any size with a fixed number of queries and bounded memory.
 INVARIANT: the listed and counted entities are exactly the entities that `grants.evaluation.facts` lists.
@@ -25,22 +26,29 @@ from grants.policies.decide import EntitiesWithoutPrivilege
 from grants.policies.explain import Attempt
 from grants.policies.question import Question
 
-# The keys inside a container start with its key and a dot, and keys sort by bytes (entities.migrations.0002_byte_order).
+# The keys inside a container start with its key and a dot, and keys sort by bytes
+# (entities.migrations.0002_byte_order).
 _DOT, _AFTER_DOT = ".", "/"
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryFacts(DelegatedFacts):
-    """The facts of one question (see `grants.policies.decide.Facts`), with at most `max_listed` entities without a privilege."""
+    """The facts of one question (see `grants.policies.decide.Facts`), with at most `max_listed` entities
+    without a privilege.
+    """
 
     question: Question
     max_listed: int
     _cache: dict = field(default_factory=dict)
 
-    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+    def entities_without_privilege(
+        self, address: Address, privilege: Privilege, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
         key = address, privilege, kind
         if key not in self._cache:
-            self._cache[key] = _entities_without_privilege(self.question, address, privilege, kind, self.max_listed)
+            self._cache[key] = _entities_without_privilege(
+                self.question, address, privilege, kind, self.max_listed
+            )
         return self._cache[key]
 
 
@@ -53,37 +61,56 @@ def summary_facts(question: Question, max_listed: int) -> SummaryFacts:
 
 
 def summary_facts_of_generations(questions: Sequence[Question], max_listed: int) -> list[SummaryFacts]:
-    """Gather the facts for questions that differ only in their generation. The questions share the lookups of live entities."""
+    """Gather the facts for questions that differ only in their generation.
+
+    The questions share the lookups of live entities.
+    """
     facts_of_all, cache = gather_facts(questions, explained=True, with_live=False), {}
-    return [SummaryFacts(facts, question, max_listed, cache)
-            for question, facts in zip(questions, facts_of_all, strict=True)]
+    return [
+        SummaryFacts(facts, question, max_listed, cache)
+        for question, facts in zip(questions, facts_of_all, strict=True)
+    ]
 
 
-def visible_entities_without_privilege(question: Question, attempt: Attempt, visibility: Visibility,
-                                       max_listed: int) -> EntitiesWithoutPrivilege | None:
-    """Return the entities without the privilege that a reader may see; None if the reader may see all of them.
+def visible_entities_without_privilege(
+    question: Question, attempt: Attempt, visibility: Visibility, max_listed: int
+) -> EntitiesWithoutPrivilege | None:
+    """Return the entities without the privilege that a reader may see; None if the reader may see all of
+    them.
 
-    attempt: an attempt over all live entities. visibility: what the reader sees inside the target. Lists the first `max_listed`
-    entities. Runs at most six queries.
+    attempt: an attempt over all live entities. visibility: what the reader sees inside the target. Lists the
+    first `max_listed` entities. Runs at most six queries.
     """
     (privilege,) = attempt.privileges
     required = _RequiredPrivilege.find(question, attempt.address, privilege, attempt.kind)
-    counts = Counter({kind: total for (kind, state), total in visibility.counts.items()
-                      if state == State.LIVE and attempt.kind in (None, kind)})
+    counts = Counter(
+        {
+            kind: total
+            for (kind, state), total in visibility.counts.items()
+            if state == State.LIVE and attempt.kind in (None, kind)
+        }
+    )
     if held_kinds := [kind for kind in _count_by_kind(required.held_entities) if kind in counts]:
-        missing_counts = _count_by_kind(required.live.filter(visibility.all_rows, *required.lacks_privilege, kind__in=held_kinds))
+        missing_counts = _count_by_kind(
+            required.live.filter(visibility.all_rows, *required.lacks_privilege, kind__in=held_kinds)
+        )
         counts = +Counter(counts | {kind: missing_counts[kind] for kind in held_kinds})
     if counts.total() == len(attempt.missing_grants) + attempt.unlisted_count:
         return None
-    return _summary(required.first_without(counts, max_listed, visibility.first_rows), counts, checked_count=0)
+    return _summary(
+        required.first_without(counts, max_listed, visibility.first_rows), counts, checked_count=0
+    )
 
 
-def _entities_without_privilege(question: Question, address: Address, privilege: Privilege, kind: str | None,
-                                max_listed: int) -> EntitiesWithoutPrivilege:
+def _entities_without_privilege(
+    question: Question, address: Address, privilege: Privilege, kind: str | None, max_listed: int
+) -> EntitiesWithoutPrivilege:
     required = _RequiredPrivilege.find(question, address, privilege, kind)
     if required is None:
         return EntitiesWithoutPrivilege(is_empty=True)
-    live = cached_count(f"live-{required.entity.pk}-{kind or ''}", lambda: _count_by_kind(required.live), at=None)
+    live = cached_count(
+        f"live-{required.entity.pk}-{kind or ''}", lambda: _count_by_kind(required.live), at=None
+    )
     counts = live - _count_by_kind(required.held_entities)
     return _summary(required.first_without(counts, max_listed), counts, live.total())
 
@@ -92,7 +119,8 @@ def _entities_without_privilege(question: Question, address: Address, privilege:
 class _RequiredPrivilege:
     """A privilege that is required on all live entities inside a container.
 
-    entity: the container. tables: the effective grants of the subject. live: the live entities inside the container.
+    entity: the container. tables: the effective grants of the subject. live: the live entities inside the
+    container.
     """
 
     entity: Entity
@@ -101,10 +129,16 @@ class _RequiredPrivilege:
     live: QuerySet[Entity]
 
     @classmethod
-    def find(cls, question: Question, address: Address, privilege: Privilege, kind: str | None) -> "_RequiredPrivilege | None":
+    def find(
+        cls, question: Question, address: Address, privilege: Privilege, kind: str | None
+    ) -> "_RequiredPrivilege | None":
         """Look up the container and the subject; return None if either does not exist. Runs two queries."""
         entity, tables = entity_at(address), grant_tables(question.subject_type, question.subject)
-        return None if entity is None or tables is None else cls(entity, privilege, tables, live_entities_inside(entity, kind))
+        return (
+            None
+            if entity is None or tables is None
+            else cls(entity, privilege, tables, live_entities_inside(entity, kind))
+        )
 
     @property
     def _grants(self) -> list[QuerySet]:
@@ -116,18 +150,23 @@ class _RequiredPrivilege:
     def lacks_privilege(self) -> list[Exists]:
         """One condition for each table of grants; an entity that meets all of them lacks the privilege.
 
-        The database executes each condition as a join, which it cannot do for one condition that combines them.
+        The database executes each condition as a join, which it cannot do for one condition that combines
+        them.
         """
         return [~Exists(grants.filter(content_object_id=OuterRef("pk"))) for grants in self._grants]
 
     @property
     def held_entities(self) -> QuerySet[Entity]:
-        """The live entities on which the privilege is held. Starts from the grants, which are usually fewer than the entities."""
+        """The live entities on which the privilege is held.
+
+        Starts from the grants, which are usually fewer than the entities.
+        """
         ids = [grants.values_list("content_object_id") for grants in self._grants]
         return self.live.filter(pk__in=ids[0].union(*ids[1:], all=True) if len(ids) > 1 else ids[0])
 
     def first_without(self, counts: Counter, max_listed: int, condition: Q = ALL) -> list[Address]:
-        """Return the first entities that lack the privilege and meet `condition`, by address. Runs at most one query.
+        """Return the first entities that lack the privilege and meet `condition`, by address. Runs at most
+        one query.
 
         counts: the number of these entities by kind.
         """
@@ -142,8 +181,13 @@ class _RequiredPrivilege:
             expected += counts[kind]
         if not parts:
             return []
-        rows = [Entity.objects.filter(pk__in=part.values("pk")).order_by().values_list("kind", "key") for part in parts]
-        addresses = [Address(*row) for row in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])]
+        rows = [
+            Entity.objects.filter(pk__in=part.values("pk")).order_by().values_list("kind", "key")
+            for part in parts
+        ]
+        addresses = [
+            Address(*row) for row in (rows[0].union(*rows[1:], all=True) if len(rows) > 1 else rows[0])
+        ]
         return sorted(addresses, key=lambda address: (KIND_ORDER[address.kind], address.key))[:max_listed]
 
 
@@ -153,4 +197,6 @@ def _count_by_kind(rows: QuerySet[Entity]) -> Counter:
 
 
 def _summary(addresses: list[Address], counts: Counter, checked_count: int) -> EntitiesWithoutPrivilege:
-    return EntitiesWithoutPrivilege(not counts, checked_count, tuple(addresses), counts.total() - len(addresses))
+    return EntitiesWithoutPrivilege(
+        not counts, checked_count, tuple(addresses), counts.total() - len(addresses)
+    )

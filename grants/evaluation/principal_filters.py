@@ -1,6 +1,7 @@
 """Turn a requirement into a condition on users or groups that selects those who meet it.
 
-The entities are fixed by the question, so the database computes most parts of the condition once, as sets of principals.
+The entities are fixed by the question, so the database computes most parts of the condition once, as sets of
+principals.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,8 @@ from grants.policies.question import Question
 from grants.querysets import memberships_in_force
 from grants.validity import in_force, question_time
 
-# With more grants inside a container, each principal is checked separately, which finds the first principals early.
+# With more grants inside a container, each principal is checked separately, which finds the first principals
+# early.
 MAX_GRANTS_INSIDE = 20_000
 # Principals that meet a leaf, if they are listed once for several statements.
 MAX_LISTED = 20_000
@@ -41,7 +43,8 @@ class QuestionContext:
     container: the row of the target, if the requirement depends on the entities or grants inside it.
     has_many_grants: whether there are more than MAX_GRANTS_INSIDE grants on and inside the container.
     at: the time at which grants and memberships must be in force, by default that of the current question.
-    listed: the primary keys of the principals that meet a leaf of the requirement, for leaves that were evaluated before.
+    listed: the primary keys of the principals that meet a leaf of the requirement, for leaves that were
+    evaluated before.
     """
 
     question: Question
@@ -56,13 +59,17 @@ class QuestionContext:
 
     @property
     def inside(self) -> dict:
-        """The condition that an entity is the container or inside it, or that a grant is on the container or inside it."""
+        """The condition that an entity is the container or inside it, or that a grant is on the container or
+        inside it.
+        """
         return {} if self.container.kind == "instance" else {f"{self.container.kind}_id": self.container.pk}
 
 
-def permitted_principals(requirement: Expression, question: Question,
-                         context: QuestionContext | None = None) -> tuple[QuerySet, str]:
-    """Return the active principals of the question's subject type that meet `requirement`, and their name column.
+def permitted_principals(
+    requirement: Expression, question: Question, context: QuestionContext | None = None
+) -> tuple[QuerySet, str]:
+    """Return the active principals of the question's subject type that meet `requirement`, and their name
+    column.
 
     context: that of a requirement with at least the same leaves; by default, at most two queries read it.
     """
@@ -73,7 +80,10 @@ def permitted_principals(requirement: Expression, question: Question,
 
 
 def question_context(requirement: Expression, question: Question) -> QuestionContext:
-    """Return the data on which conditions for the leaves of this requirement depend. Runs at most two queries."""
+    """Return the data on which conditions for the leaves of this requirement depend.
+
+    Runs at most two queries.
+    """
     leaf_types = {type(leaf) for leaf in leaves(requirement)}
     if question.target.kind not in CONTAINER_KINDS or leaf_types.isdisjoint({HasAtOrBelow, HasOnAllLive}):
         return QuestionContext(question, None, False)
@@ -84,20 +94,29 @@ def question_context(requirement: Expression, question: Question) -> QuestionCon
 
 
 def with_listed_principals(requirement: Expression, context: QuestionContext) -> QuestionContext:
-    """Return the context for several statements: the leaves about what is inside the container are evaluated once.
+    """Return the context for several statements: the leaves about what is inside the container are evaluated
+    once.
 
-    Runs one query for each of these leaves. Leaves that more than MAX_LISTED principals meet are evaluated by each statement.
+    Runs one query for each of these leaves. Leaves that more than MAX_LISTED principals meet are evaluated by
+    each statement.
     """
     listed: dict[Expression, list[int]] = {}
     for leaf in dict.fromkeys(leaves(requirement)) if context.container is not None else ():
         if isinstance(leaf, HasAtOrBelow | HasOnAllLive):
-            rows = permitted_principals(leaf, context.question, context)[0].order_by().values_list("pk", flat=True)
+            rows = (
+                permitted_principals(leaf, context.question, context)[0]
+                .order_by()
+                .values_list("pk", flat=True)
+            )
             listed[leaf] = list(rows[: MAX_LISTED + 1])
     return replace(context, listed={leaf: pks for leaf, pks in listed.items() if len(pks) <= MAX_LISTED})
 
 
 def _has_many_grants(context: QuestionContext) -> bool:
-    grants = [model.objects.filter(**_grants_inside(context)).order_by().values("pk") for model in (UserGrant, GroupGrant)]
+    grants = [
+        model.objects.filter(**_grants_inside(context)).order_by().values("pk")
+        for model in (UserGrant, GroupGrant)
+    ]
     return grants[0].union(grants[1], all=True)[: MAX_GRANTS_INSIDE + 1].count() > MAX_GRANTS_INSIDE
 
 
@@ -113,12 +132,21 @@ def _condition(expression: Expression, context: QuestionContext) -> Q:
         case HasOnAllLive(privilege, kind):
             return _has_grant_on_all_live(context, privilege, kind)
         case _:
-            return combined_condition(expression, lambda part: _condition(part, context), context.question.has_parameter)
+            return combined_condition(
+                expression, lambda part: _condition(part, context), context.question.has_parameter
+            )
 
 
 def _has_grant_on(context: QuestionContext, address: Address | None, privileges: tuple[Privilege, ...]) -> Q:
-    """Return the condition that a principal has a grant on exactly `address`. It is never true if `address` is None."""
-    return NONE if address is None else _has_grant(context, {**on_address(address), **with_privileges(privileges)})
+    """Return the condition that a principal has a grant on exactly `address`.
+
+    It is never true if `address` is None.
+    """
+    return (
+        NONE
+        if address is None
+        else _has_grant(context, {**on_address(address), **with_privileges(privileges)})
+    )
 
 
 def _has_grant(context: QuestionContext, where: dict) -> Q:
@@ -158,8 +186,10 @@ def _effective_grants(context: QuestionContext, principal: OuterRef) -> list[Que
     if context.is_group:
         return [GroupGrant.objects.filter(group_id=principal, **in_force(at=context.at))]
     through_groups = {"group__memberships__user": principal, **in_force("group__memberships__", context.at)}
-    return [UserGrant.objects.filter(user_id=principal, **in_force(at=context.at)),
-            GroupGrant.objects.filter(**through_groups, **in_force(at=context.at))]
+    return [
+        UserGrant.objects.filter(user_id=principal, **in_force(at=context.at)),
+        GroupGrant.objects.filter(**through_groups, **in_force(at=context.at)),
+    ]
 
 
 def _has_grant_on_all_live(context: QuestionContext, privilege: Privilege, kind: str | None) -> Q:
@@ -168,8 +198,11 @@ def _has_grant_on_all_live(context: QuestionContext, privilege: Privilege, kind:
     live = Entity.objects.filter(state=State.LIVE, **context.inside).exclude(pk=context.container.pk)
     if kind is not None:
         live = live.filter(kind=kind)
-    # a principal with the privilege on all entities has it on the first one, so only few principals must be checked on the others
-    has_on_first = _has_grant(context, {"content_object_id": Subquery(live.values("pk")[:1]), **with_privileges((privilege,))})
+    # a principal with the privilege on all entities has it on the first one, so only few principals must be
+    # checked on the others
+    has_on_first = _has_grant(
+        context, {"content_object_id": Subquery(live.values("pk")[:1]), **with_privileges((privilege,))}
+    )
     without_privilege = live
     for grants in _effective_grants(context, OuterRef(OuterRef("pk"))):
         on_entity = grants.filter(content_object_id=OuterRef("pk"), **with_privileges((privilege,)))

@@ -17,7 +17,8 @@ def fetch_rows(text: str, parameters: Sequence) -> list[tuple]:
 
 
 def _execute_without_cursor(database: BaseDatabaseWrapper, text: str, parameters: Sequence) -> list[tuple]:
-    """Execute the statement on the psycopg connection, with the checks of Django's cursor but without creating one.
+    """Execute the statement on the psycopg connection, with the checks of Django's cursor but without
+    creating one.
 
     This is a fast path; docs/performance.md states its gain.
     """

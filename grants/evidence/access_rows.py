@@ -22,7 +22,9 @@ _NOTHING_HELD: dict = {}
 
 @dataclass(frozen=True, slots=True)
 class AccessRow:
-    """A range of revisions in which a user could perform an operation. paths: the held privileges that permitted it."""
+    """A range of revisions in which a user could perform an operation. paths: the held privileges that
+    permitted it.
+    """
 
     user: str
     operation: str
@@ -33,8 +35,8 @@ class AccessRow:
 class KindRequirements:
     """The rules for one kind in the generations that were active.
 
-    requirements: all different ones. operations: in alphabetical order, each with its rules: the position of the requirement, and
-    the revisions in which its generation was active.
+    requirements: all different ones. operations: in alphabetical order, each with its rules: the position of
+    the requirement, and the revisions in which its generation was active.
     """
 
     def __init__(self, kind: str, generations: Mapping[str, Ranges]):
@@ -51,12 +53,18 @@ class KindRequirements:
         self.requirements = list(positions)
 
     def question(self, target: Address) -> Question:
-        """Return a question about the target. The requirements depend on the operation and the generation, the facts do not."""
+        """Return a question about the target.
+
+        The requirements depend on the operation and the generation, the facts do not.
+        """
         return Question("user", "", "list", target, self.generation)
 
 
 class AccessPeriods:
-    """The access to one entity in a range of revisions. Iterate over its rows, sorted by user, operation and revision."""
+    """The access to one entity in a range of revisions.
+
+    Iterate over its rows, sorted by user, operation and revision.
+    """
 
     def __init__(self, entity: Address, rules: KindRequirements, holdings: Holdings):
         self.entity, self._rules, self._holdings = entity, rules, holdings
@@ -65,8 +73,11 @@ class AccessPeriods:
     def rows_by_user(self) -> Iterator[list[AccessRow]]:
         """Yield a list of rows for each user who can have had access. The list can be empty."""
         names, active = self._holdings.users.names, self._holdings.users.active
-        is_open = any(self._without_grants[position].during(generation).ranges
-                      for _, rules in self._rules.operations for position, generation in rules)
+        is_open = any(
+            self._without_grants[position].during(generation).ranges
+            for _, rules in self._rules.operations
+            for position, generation in rules
+        )
         # users without grants have no rows unless something is permitted without one
         users = active if is_open else active.keys() & self._holdings.held.keys()
         for user in sorted(users, key=lambda user: (names[user], user)):
@@ -81,15 +92,19 @@ class AccessPeriods:
         rows = []
         for operation, rules in self._rules.operations:
             if rules not in periods:
-                periods[rules] = _ranges_with_paths([met[position].during(active).during(timeline.active)
-                                                     for position, active in rules])
+                periods[rules] = _ranges_with_paths(
+                    [met[position].during(active).during(timeline.active) for position, active in rules]
+                )
             rows += [AccessRow(name, operation, range_, paths) for range_, paths in periods[rules]]
         return rows
 
     def _met(self, user: UserTimeline) -> list[MetPeriod]:
         """Return the periods in which each requirement was met."""
         question = self._rules.question(self.entity)
-        return [met_period(requirement, question, user, self._holdings.target) for requirement in self._rules.requirements]
+        return [
+            met_period(requirement, question, user, self._holdings.target)
+            for requirement in self._rules.requirements
+        ]
 
 
 def _ranges_with_paths(parts: Sequence[MetPeriod]) -> list[tuple[Range, Sequence[HeldPeriod]]]:
@@ -99,16 +114,20 @@ def _ranges_with_paths(parts: Sequence[MetPeriod]) -> list[tuple[Range, Sequence
     for part in parts:
         for held, ranges in part.paths:
             paths.setdefault(id(held), (held, []))[1].extend(ranges)
-    return [(range_, [held for held, ranges in paths.values() if intersection(union([ranges]), (range_,))])
-            for range_ in union(part.ranges for part in parts)]
+    return [
+        (range_, [held for held, ranges in paths.values() if intersection(union([ranges]), (range_,))])
+        for range_ in union(part.ranges for part in parts)
+    ]
 
 
-def access_periods(addresses: Iterable[Address], bounds: Range, default_generation: str,
-                   users: UserHistory | None = None) -> Iterator[AccessPeriods]:
-    """Yield the access to each entity, in order. The history of ENTITIES_PER_READ entities of one kind is read together.
+def access_periods(
+    addresses: Iterable[Address], bounds: Range, default_generation: str, users: UserHistory | None = None
+) -> Iterator[AccessPeriods]:
+    """Yield the access to each entity, in order. The history of ENTITIES_PER_READ entities of one kind is
+    read together.
 
-    default_generation: the one that was active before the journal activated another. users: of `read_users`, if they were read
-    already. Raise TooMuchEvidence if there are too many periods for one entity.
+    default_generation: the one that was active before the journal activated another. users: of `read_users`,
+    if they were read already. Raise TooMuchEvidence if there are too many periods for one entity.
     """
     generations = active_generations(bounds, default_generation)
     grants, users = GrantPeriodReader(bounds), users or read_users(bounds)
@@ -121,20 +140,27 @@ def access_periods(addresses: Iterable[Address], bounds: Range, default_generati
 
 
 def _read(reader: HoldingsReader, questions: Sequence[Question]) -> Iterator[tuple[Question, Holdings]]:
-    """Yield the holdings for each question. If there are too many grants for all of them, read half of them at a time."""
+    """Yield the holdings for each question.
+
+    If there are too many grants for all of them, read half of them at a time.
+    """
     try:
         holdings = reader.read(questions)
     except TooMuchEvidence:
         if len(questions) == 1:
             raise
         middle = len(questions) // 2
-        holdings = chain.from_iterable((of_question for _, of_question in _read(reader, part))
-                                       for part in (questions[:middle], questions[middle:]))
+        holdings = chain.from_iterable(
+            (of_question for _, of_question in _read(reader, part))
+            for part in (questions[:middle], questions[middle:])
+        )
     yield from zip(questions, holdings, strict=True)
 
 
 def active_generations(bounds: Range, default: str) -> dict[str, Ranges]:
-    """Return the revisions of `bounds` in which each generation was active, in order of their first activation."""
+    """Return the revisions of `bounds` in which each generation was active, in order of their first
+    activation.
+    """
     changes = list(GenerationPeriod.objects.order_by("from_revision").values_list("from_revision", "name"))
     starts = [(0, default), *changes]
     ranges: dict[str, list[Range]] = {}

@@ -1,7 +1,9 @@
-"""The file of an evidence bundle: a ZIP archive with a manifest, the signature of the manifest, and the listed files.
+"""The file of an evidence bundle: a ZIP archive with a manifest, the signature of the manifest, and the
+listed files.
 
-The comment of the archive, its last 128 bytes, is the signature of all other bytes in hexadecimal digits. A change of any byte is
-therefore detected, even if it changes no file. The signature of the manifest is valid after the files are extracted, too.
+The comment of the archive, its last 128 bytes, is the signature of all other bytes in hexadecimal digits. A
+change of any byte is therefore detected, even if it changes no file. The signature of the manifest is valid
+after the files are extracted, too.
 """
 
 import hashlib
@@ -30,12 +32,18 @@ class BundleError(Exception):
 
 
 def write_bundle(path: Path, contents: Mapping[str, Any], files: Mapping[str, Path]) -> dict[str, Any]:
-    """Write a bundle and return its manifest. `path` is complete or unchanged, and only the current user can read it.
+    """Write a bundle and return its manifest. `path` is complete or unchanged, and only the current user can
+    read it.
 
-    contents: further members of the manifest. files: by name in the bundle. Raise JournalReadOnly without a journal key.
+    contents: further members of the manifest. files: by name in the bundle. Raise JournalReadOnly without a
+    journal key.
     """
-    manifest = {"format": FORMAT, **contents, "public_key": public_key(),
-                "files": [{"name": name, **_facts_of(source)} for name, source in sorted(files.items())]}
+    manifest = {
+        "format": FORMAT,
+        **contents,
+        "public_key": public_key(),
+        "files": [{"name": name, **_facts_of(source)} for name, source in sorted(files.items())],
+    }
     data = json.dumps(manifest, ensure_ascii=False, indent=2).encode()
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -58,10 +66,11 @@ def write_bundle(path: Path, contents: Mapping[str, Any], files: Mapping[str, Pa
 
 
 def verify_bundle(path: Path, trusted_keys: set[str]) -> dict[str, Any]:
-    """Return the manifest of a bundle. Raise BundleError if a file was changed, added or removed, or the signature is not valid.
+    """Return the manifest of a bundle. Raise BundleError if a file was changed, added or removed, or the
+    signature is not valid.
 
-    trusted_keys: public keys of which one must have signed the bundle; if it is empty, any key may have signed it.
-    Reads every file once, in bounded memory. Needs no database.
+    trusted_keys: public keys of which one must have signed the bundle; if it is empty, any key may have
+    signed it. Reads every file once, in bounded memory. Needs no database.
     """
     with _open_bundle(path) as archive:
         data, signature = _read_small(archive, MANIFEST), _read_small(archive, SIGNATURE)
@@ -73,7 +82,9 @@ def verify_bundle(path: Path, trusted_keys: set[str]) -> dict[str, Any]:
         _verify_files(archive, {file["name"]: file for file in manifest["files"]})
     with path.open("rb") as file:
         if not _is_signed(manifest["public_key"], archive.comment, _digest_without_comment(file)):
-            raise BundleError(f"{path.name} was changed outside of its files: the signature at its end does not match")
+            raise BundleError(
+                f"{path.name} was changed outside of its files: the signature at its end does not match"
+            )
     return manifest
 
 
@@ -155,7 +166,9 @@ def _parse_manifest(data: bytes) -> dict[str, Any]:
     try:
         manifest = json.loads(data)
         if manifest["format"] != FORMAT:
-            raise BundleError(f"the bundle has the format {manifest['format']}; this version reads format {FORMAT}")
+            raise BundleError(
+                f"the bundle has the format {manifest['format']}; this version reads format {FORMAT}"
+            )
         names = [file["name"] for file in manifest["files"]]
         is_complete = isinstance(manifest["public_key"], str) and all(isinstance(name, str) for name in names)
     except (ValueError, KeyError, TypeError):

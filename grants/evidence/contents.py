@@ -33,7 +33,16 @@ def contents_of(container: Address, kind: str, bounds: Range) -> Iterator[Addres
 
 
 def _inside(container: Address, kind: str, bounds: Range) -> QuerySet:
-    row = HistoryAddress.objects.filter(kind=container.kind, key=container.key).values_list("pk", flat=True).first()
+    row = (
+        HistoryAddress.objects.filter(kind=container.kind, key=container.key)
+        .values_list("pk", flat=True)
+        .first()
+    )
     live = EntityPeriod.objects.filter(periods_in(bounds), state=State.LIVE)
     inside = live.filter(**{container.kind: row or 0}).exclude(entity=row or 0)
-    return (inside.filter(kind=kind) if kind else inside).order_by("kind", "key").values_list("kind", "key").distinct()
+    return (
+        (inside.filter(kind=kind) if kind else inside)
+        .order_by("kind", "key")
+        .values_list("kind", "key")
+        .distinct()
+    )

@@ -36,7 +36,9 @@ class TooMuchEvidence(GrantError):
 
 @dataclass(frozen=True, slots=True)
 class HeldOn:
-    """What users held on one address, by user id. through_groups: how many of these periods are through groups."""
+    """What users held on one address, by user id. through_groups: how many of these periods are through
+    groups.
+    """
 
     by_user: Mapping[int, list[HeldPeriod]]
     through_groups: int
@@ -46,8 +48,10 @@ class HeldOn:
 class GrantPeriods:
     """The periods of grants on some addresses, and those of the memberships through which they count.
 
-    direct, through_groups: lists of rows, by id of the address. A row starts with the id of the user or group.
-    addresses: (address, namespace, application) by id. shared: what users held on addresses that several targets have in common.
+    direct, through_groups: lists of rows, by id of the address. A row starts with the id of the user or
+    group.
+    addresses: (address, namespace, application) by id. shared: what users held on addresses that several
+    targets have in common.
     """
 
     reader: "GrantPeriodReader"
@@ -57,7 +61,10 @@ class GrantPeriods:
     shared: dict[int, HeldOn] = field(default_factory=dict)
 
     def held_on(self, address_id: int, max_through_groups: int, *, is_shared: bool) -> HeldOn:
-        """Return what users held on an address. is_shared: keep it for other targets. Raise TooMuchEvidence above the limit."""
+        """Return what users held on an address. is_shared: keep it for other targets.
+
+        Raise TooMuchEvidence above the limit.
+        """
         held_on = self.shared.get(address_id) or self._held_on(address_id, max_through_groups)
         if held_on.through_groups > max_through_groups:
             raise_too_much()
@@ -70,8 +77,16 @@ class GrantPeriods:
         held: dict[int, list[HeldPeriod]] = defaultdict(list)
         for user, permission, *validity, start, end in self.direct.get(address_id, ()):
             if ranges := reader.ranges(validity, start, end):
-                held[user].append(HeldPeriod(f"user:{reader.user_names.get(user, '')}", address, privilege_of(permission),
-                                             reader.period(validity, start, end), None, ranges))
+                held[user].append(
+                    HeldPeriod(
+                        f"user:{reader.user_names.get(user, '')}",
+                        address,
+                        privilege_of(permission),
+                        reader.period(validity, start, end),
+                        None,
+                        ranges,
+                    )
+                )
         for group, permission, *validity, start, end in self.through_groups.get(address_id, ()):
             principal, privilege = f"group:{reader.group_names.get(group, '')}", privilege_of(permission)
             grant, of_grant = reader.period(validity, start, end), reader.ranges(validity, start, end)
@@ -87,9 +102,11 @@ class GrantPeriods:
 
 @dataclass(slots=True)
 class GrantPeriodReader:
-    """Read grants in a range of revisions. Memberships, journal lines and names are kept for the next reads, up to MAX_PERIODS.
+    """Read grants in a range of revisions. Memberships, journal lines and names are kept for the next reads,
+    up to MAX_PERIODS.
 
-    first_revisions: the first revision at or after each limit of a validity; None after the newest journal line.
+    first_revisions: the first revision at or after each limit of a validity; None after the newest journal
+    line.
     """
 
     bounds: Range
@@ -101,15 +118,19 @@ class GrantPeriodReader:
     _membership_count: int = 0
 
     def read(self, where: Q) -> GrantPeriods:
-        """Return the periods that meet a condition. Raise TooMuchEvidence above MAX_PERIODS of grants to users or to groups.
+        """Return the periods that meet a condition. Raise TooMuchEvidence above MAX_PERIODS of grants to
+        users or to groups.
 
-        Runs three queries, and up to seven for what is not known yet, each for up to `grants.bulk_rows.ROWS_PER_STATEMENT` ids.
+        Runs three queries, and up to seven for what is not known yet, each for up to
+        `grants.bulk_rows.ROWS_PER_STATEMENT` ids.
         """
         self._forget_if_full()
         found = GrantPeriods(self)
         overlap = periods_in(self.bounds)
-        for model, column, rows_by_address in ((UserGrantPeriod, "user", found.direct),
-                                               (GroupGrantPeriod, "group", found.through_groups)):
+        for model, column, rows_by_address in (
+            (UserGrantPeriod, "user", found.direct),
+            (GroupGrantPeriod, "group", found.through_groups),
+        ):
             rows = model.objects.filter(overlap, where).values_list(column, *_GRANT_COLUMNS)
             for principal, address_id, *row in limited_rows(rows):
                 rows_by_address[address_id].append((principal, *row))
@@ -127,7 +148,9 @@ class GrantPeriodReader:
         return found
 
     def ranges(self, validity: Sequence[datetime | None], start: int, end: int | None) -> Ranges:
-        """Return the revisions at which a grant or membership with this period is in force: one range, or none."""
+        """Return the revisions at which a grant or membership with this period is in force: one range, or
+        none.
+        """
         valid_from, valid_until = validity
         first, last = range_within(start, end, self.bounds)
         if valid_from is not None:
@@ -138,8 +161,12 @@ class GrantPeriodReader:
         return ((first, last),) if first < last else ()
 
     def period(self, validity: Sequence[datetime | None], start: int, end: int | None) -> ExistencePeriod:
-        return ExistencePeriod((start, end if end is not None else 2**63 - 1), self.changes[start],
-                               self.changes[end] if end is not None else None, Validity(*validity))
+        return ExistencePeriod(
+            (start, end if end is not None else 2**63 - 1),
+            self.changes[start],
+            self.changes[end] if end is not None else None,
+            Validity(*validity),
+        )
 
     def _forget_if_full(self) -> None:
         if self._membership_count > MAX_PERIODS:
@@ -171,14 +198,23 @@ class GrantPeriodReader:
             self.group_names |= dict.fromkeys(chunk, "") | dict(rows.values_list("group", "name"))
 
     def _load_lines(self, rows: Collection[tuple]) -> None:
-        """Load the journal lines that began and ended these periods, and those at the limits of their validities."""
+        """Load the journal lines that began and ended these periods, and those at the limits of their
+        validities.
+        """
         revisions = {revision for row in rows for revision in row[-2:] if revision}
         for chunk in chunks(revisions - self.changes.keys()):
-            lines = JournalLine.objects.filter(revision__in=chunk).values_list("revision", "at", "actor", "reason")
+            lines = JournalLine.objects.filter(revision__in=chunk).values_list(
+                "revision", "at", "actor", "reason"
+            )
             self.changes |= {
-                revision: BoundaryLine(revision, at.isoformat(timespec="seconds").replace("+00:00", "Z"), actor, reason)
-                for revision, at, actor, reason in lines}
-        times = {time for row in rows for time in row[-4:-2] if time is not None} - self.first_revisions.keys()
+                revision: BoundaryLine(
+                    revision, at.isoformat(timespec="seconds").replace("+00:00", "Z"), actor, reason
+                )
+                for revision, at, actor, reason in lines
+            }
+        times = {
+            time for row in rows for time in row[-4:-2] if time is not None
+        } - self.first_revisions.keys()
         self.first_revisions |= dict.fromkeys(times) | first_revisions(times)
 
 
@@ -201,14 +237,20 @@ def limited_rows(rows: QuerySet) -> Iterator[tuple]:
 
 
 def raise_too_much() -> NoReturn:
-    raise TooMuchEvidence(f"the evidence would have more than {MAX_PERIODS:,} periods of grants and memberships: "
-                          "choose a shorter time, or an entity inside this one")
+    raise TooMuchEvidence(
+        f"the evidence would have more than {MAX_PERIODS:,} periods of grants and memberships: "
+        "choose a shorter time, or an entity inside this one"
+    )
 
 
 def _addresses(ids: Iterable[int]) -> dict[int, tuple[Address, int | None, int | None]]:
     """Return each address with the ids of its namespace and application."""
     addresses = {}
     for chunk in chunks(ids):
-        rows = HistoryAddress.objects.filter(pk__in=chunk).values_list("pk", "kind", "key", "namespace", "application")
-        addresses |= {pk: (Address(kind, key), namespace, application) for pk, kind, key, namespace, application in rows}
+        rows = HistoryAddress.objects.filter(pk__in=chunk).values_list(
+            "pk", "kind", "key", "namespace", "application"
+        )
+        addresses |= {
+            pk: (Address(kind, key), namespace, application) for pk, kind, key, namespace, application in rows
+        }
     return addresses

@@ -1,4 +1,7 @@
-"""Sets of revisions as sorted ranges. A range contains the revisions from its start up to, but not including, its end."""
+"""Sets of revisions as sorted ranges.
+
+A range contains the revisions from its start up to, but not including, its end.
+"""
 
 from collections.abc import Iterable
 

@@ -1,6 +1,7 @@
 """Sign evidence with Ed25519, so that an auditor can verify it with the public key alone.
 
-The private key is derived from the first key of JOURNAL_KEYS. A new journal key therefore gives a new public key.
+The private key is derived from the first key of JOURNAL_KEYS. A new journal key therefore gives a new public
+key.
 """
 
 from cryptography.exceptions import InvalidSignature
@@ -21,7 +22,10 @@ def sign(data: bytes) -> bytes:
 
 
 def public_key() -> str:
-    """Return the public key for new signatures as hexadecimal text. Raise JournalReadOnly if there is no journal key."""
+    """Return the public key for new signatures as hexadecimal text.
+
+    Raise JournalReadOnly if there is no journal key.
+    """
     return _public_key_of(signing_key())
 
 

@@ -49,7 +49,8 @@ class ExistencePeriod:
 
 @dataclass(frozen=True, slots=True)
 class HeldPeriod:
-    """A path: one way in which a user held a privilege: by a grant to the user, or by a grant to a group and a membership in it.
+    """A path: one way in which a user held a privilege: by a grant to the user, or by a grant to a group and
+    a membership in it.
 
     ranges: the revisions in which both the grant and the membership were in force.
     """
@@ -64,7 +65,9 @@ class HeldPeriod:
 
 @dataclass(frozen=True, slots=True)
 class UserTimeline:
-    """What one user held in a period. held: by address. active: the revisions in which the user was an active principal."""
+    """What one user held in a period. held: by address. active: the revisions in which the user was an active
+    principal.
+    """
 
     held: Mapping[Address, Sequence[HeldPeriod]]
     active: Ranges
@@ -74,7 +77,8 @@ class UserTimeline:
 class TargetTimeline:
     """The target of the question in a period.
 
-    bounds: the revisions of the period. live_inside: for each entity inside the target, the revisions in which it was live.
+    bounds: the revisions of the period. live_inside: for each entity inside the target, the revisions in
+    which it was live.
     """
 
     bounds: Range
@@ -84,7 +88,9 @@ class TargetTimeline:
     def live_counts(self, kind: str | None) -> "LiveCounts":
         """Return the numbers of live entities of a kind inside the target; None for all kinds."""
         if kind not in self._counts:
-            live = (ranges for address, ranges in self.live_inside.items() if kind is None or address.kind == kind)
+            live = (
+                ranges for address, ranges in self.live_inside.items() if kind is None or address.kind == kind
+            )
             self._counts[kind] = LiveCounts(live, self.bounds)
         return self._counts[kind]
 
@@ -92,8 +98,9 @@ class TargetTimeline:
 class LiveCounts:
     """How many entities inside a container were live at each revision.
 
-    A user holds a privilege on all of them in the revisions in which it holds the privilege on the same number of entities.
-    So the entities on which it holds nothing, of which there may be thousands, need not be compared.
+    A user holds a privilege on all of them in the revisions in which it holds the privilege on the same
+    number of entities. So the entities on which it holds nothing, of which there may be thousands, need not
+    be compared.
     """
 
     def __init__(self, live: Iterable[Ranges], bounds: Range):
@@ -102,7 +109,9 @@ class LiveCounts:
         self.nothing_live = self.all_among(())
 
     def all_among(self, live: Sequence[Ranges]) -> Ranges:
-        """Return the revisions in which no other entities were live. live: for each of these entities, when it was live."""
+        """Return the revisions in which no other entities were live. live: for each of these entities, when
+        it was live.
+        """
         last = bisect_right(self._steps, len(live), key=itemgetter(0))
         steps = sorted((start, end, number) for number, start, end in self._steps[:last])
         if not steps:
@@ -141,7 +150,9 @@ def _counts(sets: Iterable[Ranges], bounds: Range) -> list[tuple[int, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class MetPeriod:
-    """The revisions in which an expression was met. paths: the held privileges that met it, each with these revisions."""
+    """The revisions in which an expression was met. paths: the held privileges that met it, each with these
+    revisions.
+    """
 
     ranges: Ranges
     paths: Sequence[tuple[HeldPeriod, Ranges]] = ()
@@ -152,16 +163,24 @@ class MetPeriod:
         return MetPeriod(intersection(self.ranges, ranges), tuple(path for path in clipped if path[1]))
 
 
-def met_period(expression: Expression, question: Question, user: UserTimeline, target: TargetTimeline) -> MetPeriod:
-    """Return in which revisions of the target's bounds the user met `expression`, and by which held privileges."""
+def met_period(
+    expression: Expression, question: Question, user: UserTimeline, target: TargetTimeline
+) -> MetPeriod:
+    """Return in which revisions of the target's bounds the user met `expression`, and by which held
+    privileges.
+    """
     match expression:
         case Has(privileges, scope):
             address = question.address_at(scope)
             held_there = () if address is None else user.held.get(address, ())
             return _any_of(held for held in held_there if held.privilege in privileges)
         case HasAtOrBelow():
-            return _any_of(held for address, held_there in user.held.items() if _is_at_or_below(address, question.known_target)
-                           for held in held_there)
+            return _any_of(
+                held
+                for address, held_there in user.held.items()
+                if _is_at_or_below(address, question.known_target)
+                for held in held_there
+            )
         case HasOnAllLive(privilege, kind):
             return _on_all_live(privilege, kind, user, target)
         case AllOf(parts):
@@ -172,9 +191,15 @@ def met_period(expression: Expression, question: Question, user: UserTimeline, t
             return MetPeriod(ranges, [path for part in met for path in part.paths]).during(ranges)
         case AnyOf(parts):
             met = [met_period(part, question, user, target) for part in parts]
-            return MetPeriod(union(part.ranges for part in met), [path for part in met for path in part.paths])
+            return MetPeriod(
+                union(part.ranges for part in met), [path for part in met for path in part.paths]
+            )
         case Given(parameter, then):
-            return met_period(then, question, user, target) if question.has_parameter(parameter) else MetPeriod((target.bounds,))
+            return (
+                met_period(then, question, user, target)
+                if question.has_parameter(parameter)
+                else MetPeriod((target.bounds,))
+            )
         case Always():
             return MetPeriod((target.bounds,))
         case _:
@@ -190,8 +215,12 @@ def _is_at_or_below(address: Address, container: Address) -> bool:
     return address == container or container in address.ancestors
 
 
-def _on_all_live(privilege: Privilege, kind: str | None, user: UserTimeline, target: TargetTimeline) -> MetPeriod:
-    """Return the revisions in which the user held `privilege` on every live entity inside the target, and by which grants."""
+def _on_all_live(
+    privilege: Privilege, kind: str | None, user: UserTimeline, target: TargetTimeline
+) -> MetPeriod:
+    """Return the revisions in which the user held `privilege` on every live entity inside the target, and by
+    which grants.
+    """
     counts, held_live = target.live_counts(kind), []
     paths: list[tuple[HeldPeriod, Ranges]] = []
     for address, held_there in user.held.items():

@@ -1,7 +1,8 @@
 """Bring the periods up to date with the journal.
 
-Each batch of lines is one transaction under the lock of the position, which it moves to its last line. So the work can stop and
-continue anywhere, two processes cannot write the same lines, and memory does not grow with the journal.
+Each batch of lines is one transaction under the lock of the position, which it moves to its last line. So the
+work can stop and continue anywhere, two processes cannot write the same lines, and memory does not grow with
+the journal.
 """
 
 from collections.abc import Collection, Sequence
@@ -72,7 +73,9 @@ def catch_up_for_read() -> None:
     """
     head, _, position, _ = _heads()
     if head - position > MAX_LINES_PER_READ:
-        raise HistoryNotReady(f"the history is being prepared ({position:,} of {head:,} journal lines): try again in a minute")
+        raise HistoryNotReady(
+            f"the history is being prepared ({position:,} of {head:,} journal lines): try again in a minute"
+        )
     catch_up()
 
 
@@ -117,7 +120,9 @@ def _without_rename(lines: list[tuple]) -> list[tuple]:
 
 
 def _delete_periods_of_replaced_journal(position: HistoryPosition) -> None:
-    """Delete all periods if the journal is another one than that from which they were derived, such as after a restore."""
+    """Delete all periods if the journal is another one than that from which they were derived, such as after
+    a restore.
+    """
     if not position.revision:
         return
     hashes = JournalLine.objects.filter(pk=position.revision).values_list("hash", flat=True)
@@ -143,11 +148,20 @@ def _write_lines(lines: Sequence[tuple]) -> None:
     ids = principal_ids(_principals(events), known_only=_authors(events))
     addresses = places({names[1] for names in events["grant"]} | {names[0] for names in events["entity"]})
     _write_users(events, ids, lines)
-    _GROUP_TABLE.write({
-        (ids[name],): [event._replace(value=event.value and (name.partition(":")[2],)) for event in key_events]
-        for (name,), key_events in events["group"].items()})
-    _MEMBERSHIP_TABLE.write({
-        (ids[user], ids[group]): _validities(key_events) for (user, group), key_events in events["member"].items()})
+    _GROUP_TABLE.write(
+        {
+            (ids[name],): [
+                event._replace(value=event.value and (name.partition(":")[2],)) for event in key_events
+            ]
+            for (name,), key_events in events["group"].items()
+        }
+    )
+    _MEMBERSHIP_TABLE.write(
+        {
+            (ids[user], ids[group]): _validities(key_events)
+            for (user, group), key_events in events["member"].items()
+        }
+    )
     _write_entities(events, addresses)
     _write_grants(events, ids, addresses)
     _write_generations(events, lines)
@@ -155,7 +169,8 @@ def _write_lines(lines: Sequence[tuple]) -> None:
 
 def _principals(events: Events) -> set[str]:
     return {name for names in events["member"] for name in names} | {
-        names[0] for type_ in ("grant", "user", "group") for names in events[type_]}
+        names[0] for type_ in ("grant", "user", "group") for names in events[type_]
+    }
 
 
 def _authors(events: Events) -> set[str]:
@@ -168,8 +183,10 @@ def _author(event: Event) -> str:
 
 def _validities(events: Sequence[Event]) -> list[Event]:
     """Return the events of a grant or a membership with the columns of its validity as the value."""
-    return [event._replace(value=tuple(map(database_time, period_of_value(event.value))) if event.value else None)
-            for event in events]
+    return [
+        event._replace(value=tuple(map(database_time, period_of_value(event.value))) if event.value else None)
+        for event in events
+    ]
 
 
 _GROUP_TABLE = PeriodTable(GroupPeriod, ("group",), ("name",))
@@ -178,13 +195,20 @@ _GENERATION_TABLE = PeriodTable(GenerationPeriod, (), ("name",))
 
 
 def _user_table(names: dict[int, str], account_only: Collection[int] = ()) -> PeriodTable:
-    """Return the table of users. names: of the users of the events. account_only: new users that are not principals."""
+    """Return the table of users. names: of the users of the events. account_only: new users that are not
+    principals.
+    """
 
     def next_value(key: Key, before: tuple | None, changes: dict | None) -> tuple | None:
         if changes is None:
             return None
         (pk,) = key
-        new = {"is_active": True, "is_principal": pk not in account_only, "role": str(Role.ORDINARY), "is_service": False}
+        new = {
+            "is_active": True,
+            "is_principal": pk not in account_only,
+            "role": str(Role.ORDINARY),
+            "is_service": False,
+        }
         columns = new if before is None else dict(zip(_USER_COLUMNS, before, strict=True))
         columns |= changes | {"name": names[pk]}
         return tuple(columns[name] for name in _USER_COLUMNS)
@@ -199,14 +223,21 @@ def _write_users(events: Events, ids: dict[str, int], lines: Sequence[tuple]) ->
         UserPeriod.objects.filter(user=ids[name], from_revision__lt=revision).update(is_principal=False)
     account_only = {ids[name] for name in _account_only(new_users(lines)) | late.keys()}
     names = {ids[name]: name.partition(":")[2] for (name,) in events["user"]}
-    _user_table(names, account_only).write({(ids[name],): key_events for (name,), key_events in events["user"].items()})
+    _user_table(names, account_only).write(
+        {(ids[name],): key_events for (name,), key_events in events["user"].items()}
+    )
 
 
 def _account_only(names: set[str]) -> set[str]:
-    """Return the users that are not principals now. They never were principals. The journal lines of new accounts do not
-    contain this."""
-    return {f"user:{name}" for chunk in chunks(name.partition(":")[2] for name in names)
-            for name in User.objects.filter(username__in=chunk, is_principal=False).values_list("username", flat=True)}
+    """Return the users that are not principals now. They never were principals. The journal lines of new
+    accounts do not contain this."""
+    return {
+        f"user:{name}"
+        for chunk in chunks(name.partition(":")[2] for name in names)
+        for name in User.objects.filter(username__in=chunk, is_principal=False).values_list(
+            "username", flat=True
+        )
+    }
 
 
 def _write_entities(events: Events, addresses: dict[str, Place]) -> None:
@@ -216,9 +247,21 @@ def _write_entities(events: Events, addresses: dict[str, Place]) -> None:
         kind, _, name = texts[key[0]].partition(":")
         return kind, name, *addresses[texts[key[0]]][1:]
 
-    table = PeriodTable(EntityPeriod, ("entity",), ("state",), ("kind", "key", "parent", "namespace", "application"), containers)
-    table.write({(addresses[text].id,): [event._replace(value=event.value and (event.value,)) for event in key_events]
-                 for (text,), key_events in events["entity"].items()})
+    table = PeriodTable(
+        EntityPeriod,
+        ("entity",),
+        ("state",),
+        ("kind", "key", "parent", "namespace", "application"),
+        containers,
+    )
+    table.write(
+        {
+            (addresses[text].id,): [
+                event._replace(value=event.value and (event.value,)) for event in key_events
+            ]
+            for (text,), key_events in events["entity"].items()
+        }
+    )
 
 
 def _write_grants(events: Events, ids: dict[str, int], addresses: dict[str, Place]) -> None:
@@ -231,9 +274,13 @@ def _write_grants(events: Events, ids: dict[str, int], addresses: dict[str, Plac
 
     for kind, model in (("user", UserGrantPeriod), ("group", GroupGrantPeriod)):
         table = PeriodTable(model, (kind, "entity", "permission"), VALIDITY_COLUMNS, _GRANT_DETAILS, details)
-        table.write({(ids[principal], addresses[address].id, permissions[privilege]): _validities(key_events)
-                     for (principal, address, privilege), key_events in events["grant"].items()
-                     if principal.startswith(f"{kind}:") and privilege in permissions})
+        table.write(
+            {
+                (ids[principal], addresses[address].id, permissions[privilege]): _validities(key_events)
+                for (principal, address, privilege), key_events in events["grant"].items()
+                if principal.startswith(f"{kind}:") and privilege in permissions
+            }
+        )
 
 
 def _write_generations(events: Events, lines: Sequence[tuple]) -> None:

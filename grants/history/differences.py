@@ -1,7 +1,7 @@
 """List what differs between two revisions: grants, memberships, states and names.
 
-A difference is a fact that holds at one revision and not at the other, whatever happened in between. The rows come from the
-periods, in parts that can be paged by primary key.
+A difference is a fact that holds at one revision and not at the other, whatever happened in between. The rows
+come from the periods, in parts that can be paged by primary key.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -35,8 +35,10 @@ ROWS_PER_BATCH = 1_000
 class Difference:
     """A fact that began or ended between two revisions.
 
-    change: `gained` or `lost`. what: `grant`, `membership`, `state` or `status`. principal: in written form. entity: an address.
-    value: the privilege, the group, the state or the status. revision, at, actor, reason: of the last line that changed it.
+    change: `gained` or `lost`. what: `grant`, `membership`, `state` or `status`. principal: in written form.
+    entity: an address.
+    value: the privilege, the group, the state or the status. revision, at, actor, reason: of the last line
+    that changed it.
     """
 
     change: str
@@ -58,11 +60,16 @@ class Span:
     after: int
 
     def rows(self, model: type[Model], keys: tuple[str, ...], **where) -> QuerySet:
-        """Return the periods that hold at exactly one of the revisions. Keys with a period at both revisions are left out."""
+        """Return the periods that hold at exactly one of the revisions.
+
+        Keys with a period at both revisions are left out.
+        """
         at_before, at_after = _holds_at(self.before), _holds_at(self.after)
         same = model._default_manager.filter(**{key: OuterRef(key) for key in keys})
         return model._default_manager.filter(**where).filter(
-            at_before & ~at_after & ~Exists(same.filter(at_after)) | at_after & ~at_before & ~Exists(same.filter(at_before)))
+            at_before & ~at_after & ~Exists(same.filter(at_after))
+            | at_after & ~at_before & ~Exists(same.filter(at_before))
+        )
 
 
 def _holds_at(revision: int) -> Q:
@@ -83,12 +90,17 @@ def differences_of_container(address: Address, span: Span) -> list[QuerySet]:
 
 
 def differences_of_principal(principal: str, span: Span) -> list[QuerySet]:
-    """Return the parts for a user (status, memberships, grants, and grants of its groups) or a group (members and grants)."""
+    """Return the parts for a user (status, memberships, grants, and grants of its groups) or a group (members
+    and grants).
+    """
     kind, name = parse_principal(principal)
     pk = HistoryPrincipal.objects.filter(type=kind, name=name).values_list("pk", flat=True).first() or 0
     if kind == "group":
-        return [span.rows(GroupPeriod, ("group", "name"), group=pk), span.rows(MembershipPeriod, ("user", "group"), group=pk),
-                span.rows(GroupGrantPeriod, ("entity", "group", "permission"), group=pk)]
+        return [
+            span.rows(GroupPeriod, ("group", "name"), group=pk),
+            span.rows(MembershipPeriod, ("user", "group"), group=pk),
+            span.rows(GroupGrantPeriod, ("entity", "group", "permission"), group=pk),
+        ]
     of_user = MembershipPeriod.objects.filter(_holds_at(span.before) | _holds_at(span.after), user=pk)
     groups = of_user.values("group")
     return [
@@ -116,7 +128,8 @@ def _address_id(address: Address) -> int:
 
 
 def difference_parts(subject: Address | str, span: Span, *, with_contents: bool = False) -> list[QuerySet]:
-    """Return the parts for an address, or for a principal in written form, in the order in which they are listed.
+    """Return the parts for an address, or for a principal in written form, in the order in which they are
+    listed.
 
     with_contents: also what is inside a container. Brings the periods up to date first.
     """
@@ -141,7 +154,10 @@ def as_differences(rows: Iterable[Model], span: Span) -> Iterator[Difference]:
     names = _names(rows)
     addresses = _addresses(rows)
     revisions = {_revision(row, span) for row in rows}
-    lines = {line[0]: line for line in JournalLine.objects.filter(pk__in=revisions).values_list("pk", "at", "actor", "reason")}
+    lines = {
+        line[0]: line
+        for line in JournalLine.objects.filter(pk__in=revisions).values_list("pk", "at", "actor", "reason")
+    }
     for row in rows:
         revision = _revision(row, span)
         _, at, actor, reason = lines.get(revision, (revision, None, "", ""))
@@ -158,9 +174,19 @@ def _content(row: Model, names: Mapping[int, str], addresses: Mapping[int, str])
     """Return what differs, the principal, the entity and the value."""
     match row:
         case UserGrantPeriod():
-            return "grant", names[row.user], addresses[row.entity], _with_period(str(privilege_of(row.permission)), row)
+            return (
+                "grant",
+                names[row.user],
+                addresses[row.entity],
+                _with_period(str(privilege_of(row.permission)), row),
+            )
         case GroupGrantPeriod():
-            return "grant", names[row.group], addresses[row.entity], _with_period(str(privilege_of(row.permission)), row)
+            return (
+                "grant",
+                names[row.group],
+                addresses[row.entity],
+                _with_period(str(privilege_of(row.permission)), row),
+            )
         case MembershipPeriod():
             return "membership", names[row.user], "", _with_period(names[row.group], row)
         case EntityPeriod():
@@ -173,7 +199,9 @@ def _content(row: Model, names: Mapping[int, str], addresses: Mapping[int, str])
 
 
 def _with_period(text: str, row: ValidityColumns) -> str:
-    """Add the validity of the row to the text if it has limits, because a changed validity is listed as a loss and a gain."""
+    """Add the validity of the row to the text if it has limits, because a changed validity is listed as a
+    loss and a gain.
+    """
     return f"{text} {row.validity.sentence}".rstrip()
 
 
@@ -185,6 +213,7 @@ def _names(rows: list[Model]) -> dict[int, str]:
 
 def _addresses(rows: list[Model]) -> dict[int, str]:
     ids = {row.entity for row in rows if isinstance(row, GrantPeriod)}
-    return {pk: f"{kind}:{key}" for pk, kind, key in HistoryAddress.objects.filter(pk__in=ids).values_list("pk", "kind", "key")}
-
-
+    return {
+        pk: f"{kind}:{key}"
+        for pk, kind, key in HistoryAddress.objects.filter(pk__in=ids).values_list("pk", "kind", "key")
+    }

@@ -10,4 +10,7 @@ class AsOfError(HistoryError):
 
 
 class HistoryNotReady(HistoryError):
-    """The periods do not contain the revision yet, because very many lines were added. A periodic task adds them."""
+    """The periods do not contain the revision yet, because very many lines were added.
+
+    A periodic task adds them.
+    """

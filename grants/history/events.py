@@ -1,7 +1,9 @@
-"""Translate journal lines to events: what a line sets for a grant, a membership, an address, a user, a group or the generation.
+"""Translate journal lines to events: what a line sets for a grant, a membership, an address, a user, a group
+or the generation.
 
-The definition of what a line sets is `grants.verification.facts.facts_of_line`, with which `verify_journal` replays the journal.
-This module adds whether a user is a principal, and the generation before the first change of it.
+The definition of what a line sets is `grants.verification.facts.facts_of_line`, with which `verify_journal`
+replays the journal. This module adds whether a user is a principal, and the generation before the first
+change of it.
 """
 
 from collections import Counter, defaultdict
@@ -14,13 +16,18 @@ from grants.verification.facts import SEPARATOR, facts_of_line
 
 LINE_COLUMNS = JournalLine.HASHED
 _REVISION, _AT, _ACTOR, _ACTION, _PRINCIPAL, _DETAIL, _REASON = (
-    LINE_COLUMNS.index(name) for name in ("revision", "at", "actor", "action", "principal", "detail", "reason"))
+    LINE_COLUMNS.index(name)
+    for name in ("revision", "at", "actor", "action", "principal", "detail", "reason")
+)
 # facts about a user that its periods contain, with the name of their column
 _USER_FACTS = {"active": "is_active", "role": "role", "service": "is_service"}
 
 
 class Event(NamedTuple):
-    """The value that one journal line sets for a key; None ends the period. For a user, the changed columns by name."""
+    """The value that one journal line sets for a key; None ends the period.
+
+    For a user, the changed columns by name.
+    """
 
     revision: int
     value: Any
@@ -29,12 +36,16 @@ class Event(NamedTuple):
     reason: str
 
 
-# the events of each key in the order of their lines, by type of the key: grant, member, entity, user, group, generation
+# the events of each key in the order of their lines, by type of the key: grant, member, entity, user, group,
+# generation
 Events = dict[str, dict[tuple[str, ...], list[Event]]]
 
 
 def events_of_lines(lines: Iterable[tuple]) -> Events:
-    """Return the events of lines in the order of their revisions. The values of a line are in the order of LINE_COLUMNS."""
+    """Return the events of lines in the order of their revisions.
+
+    The values of a line are in the order of LINE_COLUMNS.
+    """
     events: Events = defaultdict(lambda: defaultdict(list))
     for line in lines:
         for type_, key, value in _values_of_line(line):
@@ -43,10 +54,11 @@ def events_of_lines(lines: Iterable[tuple]) -> Events:
 
 
 def rename_of_line(line: tuple) -> tuple[str, str] | None:
-    """Return the old and the new name of a principal, in written form, if the line is a rename; otherwise None.
+    """Return the old and the new name of a principal, in written form, if the line is a rename; otherwise
+    None.
 
-    This is the only place that reads such lines. A rename changes the name of all open periods of the principal at once, so it is
-    no event of a key (grants.history.catch_up).
+    This is the only place that reads such lines. A rename changes the name of all open periods of the
+    principal at once, so it is no event of a key (grants.history.catch_up).
     """
     if line[_ACTION] not in ("user-rename", "group-rename"):
         return None
@@ -65,7 +77,9 @@ def new_users(lines: Iterable[tuple]) -> set[str]:
 
 
 def late_principals(lines: Iterable[tuple]) -> dict[str, int]:
-    """Return the accounts that became principals after they were added, by written name, with the first such revision."""
+    """Return the accounts that became principals after they were added, by written name, with the first such
+    revision.
+    """
     late: dict[str, int] = {}
     for line in lines:
         if line[_ACTION] == "principal-add":
@@ -86,7 +100,9 @@ def _values_of_line(line: tuple) -> Iterable[tuple[str, tuple[str, ...], Any]]:
             is_removed = True
             yield "user", (principal,), None
         elif type_ in _USER_FACTS:
-            user_columns[_USER_FACTS[type_]] = {"active": True, "inactive": False, "yes": True}.get(value, value)
+            user_columns[_USER_FACTS[type_]] = {"active": True, "inactive": False, "yes": True}.get(
+                value, value
+            )
     if line[_ACTION] == "principal-add":
         user_columns["is_principal"] = True
     if user_columns and not is_removed:
@@ -97,5 +113,3 @@ def first_generation(line: tuple) -> str | None:
     """Return the generation that was active before a line that activates another one."""
     before, _, _ = line[_DETAIL].removeprefix("from ").rpartition(" to ")
     return before if line[_ACTION] == "generation-activate" and before else None
-
-

@@ -1,4 +1,5 @@
-"""Assign separate ids to principals and addresses, which stay the same when a row is deleted or a principal is renamed.
+"""Assign separate ids to principals and addresses, which stay the same when a row is deleted or a principal
+is renamed.
 
 The caller holds the lock of the history (grants.history.catch_up).
 """
@@ -26,12 +27,22 @@ class Place(NamedTuple):
 
 
 def principal_ids(names: Collection[str], *, known_only: Collection[str] = ()) -> dict[str, int]:
-    """Return the ids of principals by written name. Create ids for the unknown `names`, but not for those of `known_only`."""
+    """Return the ids of principals by written name.
+
+    Create ids for the unknown `names`, but not for those of `known_only`.
+    """
     wanted = {_type_and_name(name) for name in (*names, *known_only)}
-    ids = {f"{kind}:{name}": pk for kind, name, pk in rows_of_keys(HistoryPrincipal, ("type", "name"), wanted, ("id",))}
+    ids = {
+        f"{kind}:{name}": pk
+        for kind, name, pk in rows_of_keys(HistoryPrincipal, ("type", "name"), wanted, ("id",))
+    }
     new = sorted(set(names) - ids.keys())
     new_ids = dict(zip(new, _next_ids(HistoryPrincipal, len(new)), strict=True))
-    insert_rows(HistoryPrincipal, ("id", "type", "name"), [(pk, *_type_and_name(name)) for name, pk in new_ids.items()])
+    insert_rows(
+        HistoryPrincipal,
+        ("id", "type", "name"),
+        [(pk, *_type_and_name(name)) for name, pk in new_ids.items()],
+    )
     return ids | new_ids
 
 
@@ -48,7 +59,10 @@ def rename_principal(old: str, new: str) -> int:
 
 
 def places(texts: Iterable[str]) -> dict[str, Place]:
-    """Return the places of addresses in written form. Create ids for unknown addresses and for their containers."""
+    """Return the places of addresses in written form.
+
+    Create ids for unknown addresses and for their containers.
+    """
     addresses = {text: _split_address(text) for text in texts}
     ids = _stored_places(addresses.values())
     missing = {address for address in addresses.values() if address not in ids}
@@ -69,10 +83,20 @@ def _insert_addresses(new: set[Address], ids: dict[Address, Place]) -> None:
     ordered = sorted(new, key=lambda address: (len(_ancestors(address)), address.kind, address.key))
     new_ids = dict(zip(ordered, _next_ids(HistoryAddress, len(ordered)), strict=True))
     for address, pk in new_ids.items():
-        containers = (address.parent, address.namespace, address.application) if _is_well_formed(address) else (None,) * 3
+        containers = (
+            (address.parent, address.namespace, address.application)
+            if _is_well_formed(address)
+            else (None,) * 3
+        )
         ids[address] = Place(pk, *(_id_of(container, new_ids, ids) for container in containers))
-    insert_rows(HistoryAddress, _ADDRESS_COLUMNS, [
-        (place.id, address.kind, address.key, *place[1:]) for address, place in ((a, ids[a]) for a in ordered)])
+    insert_rows(
+        HistoryAddress,
+        _ADDRESS_COLUMNS,
+        [
+            (place.id, address.kind, address.key, *place[1:])
+            for address, place in ((a, ids[a]) for a in ordered)
+        ],
+    )
 
 
 def _id_of(container: Address | None, new_ids: dict[Address, int], ids: dict[Address, Place]) -> int | None:
@@ -99,7 +123,10 @@ def _split_address(text: str) -> Address:
 
 
 def _is_well_formed(address: Address) -> bool:
-    """Return whether the address can be parsed. An address of a kind that is no longer registered has no known containers."""
+    """Return whether the address can be parsed.
+
+    An address of a kind that is no longer registered has no known containers.
+    """
     try:
         parse_address(str(address))
     except AddressError:

@@ -32,7 +32,11 @@ def known_since(subject: Address | str) -> KnownSince | None:
 
     A renamed principal keeps its first line. Runs two queries, in the present (not inside `as_of`).
     """
-    first = _first_revision_of_address(subject) if isinstance(subject, Address) else _first_revision_of_principal(subject)
+    first = (
+        _first_revision_of_address(subject)
+        if isinstance(subject, Address)
+        else _first_revision_of_principal(subject)
+    )
     line = first and JournalLine.objects.filter(revision=first).values_list("at", "action", "actor").first()
     if not line:
         return None
@@ -48,5 +52,9 @@ def _first_revision_of_address(address: Address) -> int | None:
 def _first_revision_of_principal(principal: str) -> int | None:
     kind, name = parse_principal(principal)
     ids = HistoryPrincipal.objects.filter(type=kind, name=name).values("pk")
-    periods = UserPeriod.objects.filter(user__in=ids) if kind == "user" else GroupPeriod.objects.filter(group__in=ids)
+    periods = (
+        UserPeriod.objects.filter(user__in=ids)
+        if kind == "user"
+        else GroupPeriod.objects.filter(group__in=ids)
+    )
     return periods.aggregate(first=Min("from_revision"))["first"]

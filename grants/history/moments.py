@@ -22,8 +22,8 @@ _REVISION = re.compile(r"\d{1,18}", re.ASCII)
 class Moment(NamedTuple):
     """The state and the time that a question is about.
 
-    revision: the state after this journal line; None for the current state. at: the time; None for now, or for the time of the
-    journal line.
+    revision: the state after this journal line; None for the current state. at: the time; None for now, or
+    for the time of the journal line.
     """
 
     revision: int | None = None
@@ -34,10 +34,11 @@ NOW = Moment()
 
 
 def parse_moment(as_of: object = None, at: object = None) -> Moment:
-    """Return the moment of a question with the members or parameters `as_of` and `at`; None means that there is none.
+    """Return the moment of a question with the members or parameters `as_of` and `at`; None means that there
+    is none.
 
-    A time in `as_of` is also the time of the question, unless `at` names another one. Runs the queries of `parse_as_of`.
-    Raise AsOfError if one of them is invalid.
+    A time in `as_of` is also the time of the question, unless `at` names another one. Runs the queries of
+    `parse_as_of`. Raise AsOfError if one of them is invalid.
     """
     time = None if at is None else parse_at(at)
     if as_of is None:
@@ -51,7 +52,8 @@ def time_of_as_of(value: object) -> datetime | None:
 
 
 def parse_as_of(value: object) -> int:
-    """Return the revision for a revision or an RFC 3339 time; for a time, that of the last line at or before it.
+    """Return the revision for a revision or an RFC 3339 time; for a time, that of the last line at or before
+    it.
 
     Runs one query for a revision, up to two for a time. Raise AsOfError if there is no such revision.
     """
@@ -62,12 +64,17 @@ def parse_as_of(value: object) -> int:
     if _REVISION.fullmatch(text):
         return check_revision(int(text))
     if not is_time(text):
-        raise AsOfError(f"`{clip(text)}` is neither a revision (a whole number) nor a time, such as {EXAMPLE}")
+        raise AsOfError(
+            f"`{clip(text)}` is neither a revision (a whole number) nor a time, such as {EXAMPLE}"
+        )
     return _revision_at(_parse(text))
 
 
 def parse_at(value: object) -> datetime:
-    """Return the time that a question is about. Raise AsOfError if it is not an RFC 3339 time with a time zone."""
+    """Return the time that a question is about.
+
+    Raise AsOfError if it is not an RFC 3339 time with a time zone.
+    """
     return _parse(value)
 
 
@@ -87,18 +94,25 @@ def revision_time(revision: int) -> datetime | None:
 
 
 def first_revisions(times: Collection[datetime]) -> dict[datetime, int]:
-    """Return the revision of the first journal line at or after each time. A time after the newest line is absent.
+    """Return the revision of the first journal line at or after each time. A time after the newest line is
+    absent.
 
     Runs one query for every `ROWS_PER_STATEMENT` times.
     """
     revisions: dict[datetime, int] = {}
     table = JournalLine._meta.db_table
-    first = f"SELECT %s, (SELECT l.revision FROM {table} l WHERE l.at >= %s ORDER BY l.at, l.revision LIMIT 1)"
+    first = (
+        f"SELECT %s, (SELECT l.revision FROM {table} l WHERE l.at >= %s ORDER BY l.at, l.revision LIMIT 1)"
+    )
     for chunk in chunks(times):
-        parameters = [parameter for number, time in enumerate(chunk) for parameter in (number, database_time(time))]
+        parameters = [
+            parameter for number, time in enumerate(chunk) for parameter in (number, database_time(time))
+        ]
         with connection.cursor() as cursor:
             cursor.execute(" UNION ALL ".join([first] * len(chunk)), parameters)
-            revisions |= {chunk[number]: revision for number, revision in cursor.fetchall() if revision is not None}
+            revisions |= {
+                chunk[number]: revision for number, revision in cursor.fetchall() if revision is not None
+            }
     return revisions
 
 
@@ -112,10 +126,16 @@ def _parse(text: object) -> datetime:
 def _revision_at(time: datetime) -> int:
     if time > timezone.now():
         raise AsOfError(f"{time.isoformat()} is in the future: as_of is a time in the past")
-    lines = JournalLine.objects.filter(at__lte=time).order_by("-at", "-revision").values_list("revision", flat=True)
+    lines = (
+        JournalLine.objects.filter(at__lte=time)
+        .order_by("-at", "-revision")
+        .values_list("revision", flat=True)
+    )
     if revision := lines.first():
         return revision
     first = JournalLine.objects.order_by("revision").values_list("at", flat=True).first()
     if first is None:
         raise AsOfError("the journal is empty: there is no earlier state")
-    raise AsOfError(f"{time.isoformat()} is before the first journal line, of {first.isoformat(timespec='seconds')}")
+    raise AsOfError(
+        f"{time.isoformat()} is before the first journal line, of {first.isoformat(timespec='seconds')}"
+    )

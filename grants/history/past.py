@@ -1,7 +1,9 @@
-"""Query the state at an earlier revision: inside `as_of`, the names of the tables refer to temporary views over the periods.
+"""Query the state at an earlier revision: inside `as_of`, the names of the tables refer to temporary views
+over the periods.
 
-A temporary view takes precedence over a table of the same name, on PostgreSQL and on SQLite. So every query answers for the past
-unchanged. The views are created in a transaction that is always rolled back, so no other connection and no later query sees them.
+A temporary view takes precedence over a table of the same name, on PostgreSQL and on SQLite. So every query
+answers for the past unchanged. The views are created in a transaction that is always rolled back, so no other
+connection and no later query sees them.
 """
 
 from collections.abc import Iterator
@@ -21,13 +23,15 @@ _ATTRIBUTE = "history_revision"
 
 @contextmanager
 def as_of(revision: int, at: datetime | None = None) -> Iterator[None]:
-    """Make the queries of this thread return the state after the journal line `revision`, until the context exits.
+    """Make the queries of this thread return the state after the journal line `revision`, until the context
+    exits.
 
-    at: the time of the questions inside, by default that of the line (grants.validity).
-    Load all users, groups and entities inside: their ids differ from those outside, so rows of the present match nothing.
-    Evaluate querysets inside too. Writing inside is an error of the database. Everything inside is rolled back.
-    Runs two queries, and a statement for each table; more if the journal has new lines.
-    Raise AsOfError for an unknown revision, HistoryNotReady if the periods are far behind, HistoryError if used inside itself.
+    at: the time of the questions inside, by default that of the line (grants.validity). Load all users,
+    groups and entities inside: their ids differ from those outside, so rows of the present match nothing.
+    Evaluate querysets inside too. Writing inside is an error of the database. Everything inside is rolled
+    back. Runs two queries, and a statement for each table; more if the journal has new lines. Raise AsOfError
+    for an unknown revision, HistoryNotReady if the periods are far behind, HistoryError if used inside
+    itself.
     """
     if past_revision() is not None:
         raise HistoryError("a question about the past cannot be asked inside another one")
@@ -51,7 +55,9 @@ def as_of(revision: int, at: datetime | None = None) -> Iterator[None]:
 
 @contextmanager
 def at_moment(moment: Moment) -> Iterator[None]:
-    """Answer the questions of this thread for the state and the time of a moment, until the context exits; see `as_of`."""
+    """Answer the questions of this thread for the state and the time of a moment, until the context exits;
+    see `as_of`.
+    """
     with at_time(moment.at) if moment.revision is None else as_of(moment.revision, moment.at):
         yield
 
@@ -98,8 +104,8 @@ def _reading_transaction() -> Iterator[None]:
 def _statements_on_views() -> Iterator[None]:
     """Let psycopg and Django write statements that PostgreSQL accepts for views.
 
-    Prepared statements refer to the tables, so psycopg prepares none and uses none. Views have no primary key, so Django groups
-    by all columns that it selects.
+    Prepared statements refer to the tables, so psycopg prepares none and uses none. Views have no primary
+    key, so Django groups by all columns that it selects.
     """
     if connection.vendor != "postgresql":
         yield

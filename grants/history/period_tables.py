@@ -1,4 +1,5 @@
-"""Write periods: end the open period of a key and begin new ones, for the events of many keys with few statements.
+"""Write periods: end the open period of a key and begin new ones, for the events of many keys with few
+statements.
 
 The caller holds the lock of the history (grants.history.catch_up).
 """
@@ -25,10 +26,11 @@ def _replace(key: Key, before: tuple | None, value: tuple | None) -> tuple | Non
 class PeriodTable:
     """How events become rows of a period table.
 
-    key_columns: the integers that identify what the period is about. value_columns: what an event sets; empty for a fact that
-    only holds or does not. extra_columns: the other columns, which `extra_values` returns for a key and the event that began the
-    period. next_value: returns the value after an event, from the key, the value before and the value of the event; by default
-    the latter. A value is a tuple in the order of `value_columns`.
+    key_columns: the integers that identify what the period is about. value_columns: what an event sets; empty
+    for a fact that only holds or does not. extra_columns: the other columns, which `extra_values` returns for
+    a key and the event that began the period. next_value: returns the value after an event, from the key, the
+    value before and the value of the event; by default the latter. A value is a tuple in the order of
+    `value_columns`.
     """
 
     model: type[models.Model]
@@ -39,7 +41,10 @@ class PeriodTable:
     next_value: Callable[[Key, tuple | None, Any], tuple | None] = _replace
 
     def write(self, events: Mapping[Key, Sequence[Event]]) -> None:
-        """Write the events of each key, which are in the order of their lines. An event that changes nothing is skipped."""
+        """Write the events of each key, which are in the order of their lines.
+
+        An event that changes nothing is skipped.
+        """
         ended: list[tuple[int, int]] = []
         begun: list[tuple] = []
         open_periods = self._open_periods(events)
@@ -62,7 +67,14 @@ class PeriodTable:
 
     @property
     def _columns(self) -> tuple[str, ...]:
-        return (*self.key_columns, *self.value_columns, *self.extra_columns, "from_revision", "until_revision", "since")
+        return (
+            *self.key_columns,
+            *self.value_columns,
+            *self.extra_columns,
+            "from_revision",
+            "until_revision",
+            "since",
+        )
 
     def _row(self, key: Key, value: tuple, begin: Event, until: int | None) -> tuple:
         return (*key, *value, *self.extra_values(key, begin), begin.revision, until, database_time(begin.at))
@@ -71,10 +83,14 @@ class PeriodTable:
         """Return primary key and value of the open period of each key that has one."""
         periods: dict[Key, tuple[int, tuple]] = {}
         if not self.key_columns:
-            for pk, *values in self.model._default_manager.filter(until_revision=None).values_list("pk", *self.value_columns):
+            for pk, *values in self.model._default_manager.filter(until_revision=None).values_list(
+                "pk", *self.value_columns
+            ):
                 periods[()] = pk, tuple(values)
             return periods
-        rows = rows_of_keys(self.model, self.key_columns, list(keys), ("id", *self.value_columns), "p.until_revision IS NULL")
+        rows = rows_of_keys(
+            self.model, self.key_columns, list(keys), ("id", *self.value_columns), "p.until_revision IS NULL"
+        )
         width = len(self.key_columns)
         for values in rows:
             periods[tuple(values[:width])] = values[width], tuple(self._python_values(values[width + 1 :]))
@@ -89,4 +105,3 @@ class PeriodTable:
                 yield database_time(value if value.tzinfo else value.replace(tzinfo=UTC))
             else:
                 yield value
-

@@ -27,22 +27,29 @@ def moment_of(body: object) -> Moment:
         raise QuestionError(f"`context.{'at' if as_of is None else 'as_of'}`: {error}") from None
 
 
-def group_by_moment(bodies: Sequence[object], max_moments: int | None = MAX_MOMENTS,
-                    ) -> tuple[dict[Moment, list[int]], dict[int, QuestionError]]:
-    """Return the positions of the requests by moment, and the errors of those without a valid one, by position.
+def group_by_moment(
+    bodies: Sequence[object],
+    max_moments: int | None = MAX_MOMENTS,
+) -> tuple[dict[Moment, list[int]], dict[int, QuestionError]]:
+    """Return the positions of the requests by moment, and the errors of those without a valid one, by
+    position.
 
-    Requests that name no time are about the same one. Equal members are parsed once. Raise QuestionError if the requests ask
-    about more than `max_moments`.
+    Requests that name no time are about the same one. Equal members are parsed once. Raise QuestionError if
+    the requests ask about more than `max_moments`.
     """
     moments: dict[tuple, Moment | QuestionError] = {}
     positions: dict[Moment, list[int]] = {}
     errors: dict[int, QuestionError] = {}
     for position, body in enumerate(bodies):
         # values of other types are refused with the same message
-        key = tuple((type(value), value if isinstance(value, str | int) else None) for value in _members(body))
+        key = tuple(
+            (type(value), value if isinstance(value, str | int) else None) for value in _members(body)
+        )
         if key not in moments:
             if max_moments is not None and len(moments) > max_moments:
-                raise QuestionError(f"one request can ask about at most {max_moments} revisions and times: send several requests")
+                raise QuestionError(
+                    f"one request can ask about at most {max_moments} revisions and times: send several requests"
+                )
             moments[key] = _moment_or_error(body)
         moment = moments[key]
         if isinstance(moment, QuestionError):
@@ -53,7 +60,9 @@ def group_by_moment(bodies: Sequence[object], max_moments: int | None = MAX_MOME
 
 
 def _members(body: object) -> tuple[object, object]:
-    """Return the members `as_of` and `at` of the context; None where there is none, or if the request is malformed."""
+    """Return the members `as_of` and `at` of the context; None where there is none, or if the request is
+    malformed.
+    """
     context = body.get("context") if isinstance(body, dict) else None
     as_of, at = (context.get(name) if isinstance(context, dict) else None for name in _MEMBERS)
     return as_of, at

@@ -26,7 +26,8 @@ VERBS = ("register", "delete", "recreate")
 class LifecycleForecast:
     """The effects of `verb` on `address` in one generation.
 
-    refusal: why the change is not possible; the other fields are then empty. entities: number of changed entities by kind.
+    refusal: why the change is not possible; the other fields are then empty. entities: number of changed
+    entities by kind.
     planned_inside: number of planned entities inside, which stay planned.
     grants_removed, grants_kept: number of grants on the deleted entities that are removed, and that are kept.
     applying: (principal, privileges) of the existing grants on the address that take effect, by principal.
@@ -53,10 +54,14 @@ class LifecycleForecast:
         return sum(len(privileges) for _, privileges in self.applying)
 
 
-def lifecycle_forecast(address: Address, verb: str, generation: Generation | str | None = None) -> LifecycleForecast:
-    """Return the forecast of a change to one entity. Runs at most seven queries; rows are loaded only for `applying`.
+def lifecycle_forecast(
+    address: Address, verb: str, generation: Generation | str | None = None
+) -> LifecycleForecast:
+    """Return the forecast of a change to one entity. Runs at most seven queries; rows are loaded only for
+    `applying`.
 
-    generation: the active generation by default. Raise UnknownGeneration if there is no generation of this name.
+    generation: the active generation by default. Raise UnknownGeneration if there is no generation of this
+    name.
     """
     if verb not in VERBS:
         raise ValueError(f"`{verb}` is not one of {', '.join(VERBS)}")
@@ -64,7 +69,11 @@ def lifecycle_forecast(address: Address, verb: str, generation: Generation | str
     refusal = _refusal(verb, address, entity)
     if refusal:
         return LifecycleForecast(verb, address, rules, refusal)
-    return _deletion_forecast(address, entity, rules) if verb == "delete" else _live_forecast(verb, address, entity, rules)
+    return (
+        _deletion_forecast(address, entity, rules)
+        if verb == "delete"
+        else _live_forecast(verb, address, entity, rules)
+    )
 
 
 def resolve_generation(generation: Generation | str | None) -> Generation:
@@ -84,7 +93,9 @@ def live_subtree(entity: Entity) -> QuerySet[Entity]:
 
 def grants_on(entities: QuerySet[Entity]) -> list[QuerySet]:
     """Return two querysets: the grants of users and the grants of groups on these entities."""
-    return [model.objects.filter(content_object__in=entities.values("pk")) for model in (UserGrant, GroupGrant)]
+    return [
+        model.objects.filter(content_object__in=entities.values("pk")) for model in (UserGrant, GroupGrant)
+    ]
 
 
 def _deletion_forecast(address: Address, entity: Entity, rules: Generation) -> LifecycleForecast:
@@ -94,24 +105,39 @@ def _deletion_forecast(address: Address, entity: Entity, rules: Generation) -> L
     counts = dict(deleted_entities.order_by().values_list("kind").annotate(Count("pk")))
     grants = sum(rows.count() for rows in grants_on(deleted_entities))
     removed = grants if rules.deleting_removes_grants else 0
-    return LifecycleForecast("delete", address, rules, entities={kind: counts[kind] for kind in KINDS if kind in counts},
-                             planned_inside=subtree_of(entity).filter(state=State.PLANNED).count(),
-                             grants_removed=removed, grants_kept=grants - removed)
+    return LifecycleForecast(
+        "delete",
+        address,
+        rules,
+        entities={kind: counts[kind] for kind in KINDS if kind in counts},
+        planned_inside=subtree_of(entity).filter(state=State.PLANNED).count(),
+        grants_removed=removed,
+        grants_kept=grants - removed,
+    )
 
 
-def _live_forecast(verb: str, address: Address, entity: Entity | None, rules: Generation) -> LifecycleForecast:
+def _live_forecast(
+    verb: str, address: Address, entity: Entity | None, rules: Generation
+) -> LifecycleForecast:
     applying = _privileges_by_principal(entity) if entity is not None else {}
-    return LifecycleForecast(verb, address, rules, entities={address.kind: 1},
-                             applying=tuple((name, tuple(applying[name])) for name in sorted(applying)),
-                             creator_receives=rules.creator_receives)
+    return LifecycleForecast(
+        verb,
+        address,
+        rules,
+        entities={address.kind: 1},
+        applying=tuple((name, tuple(applying[name])) for name in sorted(applying)),
+        creator_receives=rules.creator_receives,
+    )
 
 
 def _privileges_by_principal(entity: Entity) -> dict[str, list[Privilege]]:
     unsorted: dict[str, list[Privilege]] = {}
     for principal, permission in _grants_of_principals(entity):
         unsorted.setdefault(principal, []).append(privilege_of(permission))
-    return {principal: [privilege for privilege in Privilege if privilege in privileges]
-            for principal, privileges in unsorted.items()}
+    return {
+        principal: [privilege for privilege in Privilege if privilege in privileges]
+        for principal, privileges in unsorted.items()
+    }
 
 
 def _grants_of_principals(entity: Entity) -> Iterator[tuple[str, int]]:
@@ -168,7 +194,13 @@ def _parent_refusal(verb: str, address: Address) -> str:
     row = entity_at(parent)
     if row is not None and row.is_live:
         return ""
-    state = "is not registered" if row is None else "is only planned" if row.state == State.PLANNED else "was deleted"
+    state = (
+        "is not registered"
+        if row is None
+        else "is only planned"
+        if row.state == State.PLANNED
+        else "was deleted"
+    )
     remedy = "recreate" if row is not None and row.state == State.DELETED else "register"
     participle = {"register": "registered", "recreate": "recreated"}[verb]
     return f"{address} cannot be {participle}: {parent}, which contains it, {state}; {remedy} {parent} first"

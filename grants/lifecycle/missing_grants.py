@@ -1,6 +1,7 @@
 """Stream the smallest set of missing grants that would turn a denial into a permission.
 
-These are the grants that an explanation returns as `Decision.missing_grants`, but in bounded memory for namespaces of any size.
+These are the grants that an explanation returns as `Decision.missing_grants`, but in bounded memory for
+namespaces of any size.
 """
 
 from collections.abc import Iterator
@@ -56,14 +57,20 @@ def missing_grants_of(question: Question, *, max_grants: int) -> Iterator[Missin
     summary = check_summary(question, max_listed=1)
     total = len(summary.missing_grants or ()) + summary.unlisted_count
     if total > max_grants:
-        raise PlanError(f"{total:,} grants are missing, but a plan can contain at most {max_grants:,}: plan a bulk change of "
-                        f"{question.target}, a few kinds at a time")
+        raise PlanError(
+            f"{total:,} grants are missing, but a plan can contain at most {max_grants:,}: plan a bulk change of "
+            f"{question.target}, a few kinds at a time"
+        )
     if not summary.unlisted_count:
         return iter(summary.missing_grants or ())
-    return _missing_grants(question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ())
+    return _missing_grants(
+        question, entity_at(question.target), grant_tables(question.subject_type, question.subject) or ()
+    )
 
 
-def missing_grants_to_delete(namespace: Address, user: User, generation: Generation) -> Iterator[MissingGrant]:
+def missing_grants_to_delete(
+    namespace: Address, user: User, generation: Generation
+) -> Iterator[MissingGrant]:
     """Yield the smallest set of grants that the user needs to delete the namespace, each grant once.
 
     Raise LifecycleError if it is not a live namespace.
@@ -72,8 +79,12 @@ def missing_grants_to_delete(namespace: Address, user: User, generation: Generat
     return _missing_grants(question, live_namespace(namespace), grant_tables_of_user(user))
 
 
-def _missing_grants(question: Question, entity: Entity, tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
-    """Return the missing grants. entity: the target of the question. tables: the effective grants of the subject."""
+def _missing_grants(
+    question: Question, entity: Entity, tables: tuple[GrantTable, ...]
+) -> Iterator[MissingGrant]:
+    """Return the missing grants. entity: the target of the question. tables: the effective grants of the
+    subject.
+    """
     requirement = question.policy.requirement
     if _has_one_smallest_set(requirement):
         return _streamed_missing_grants(requirement, question, entity, tables)
@@ -81,7 +92,9 @@ def _missing_grants(question: Question, entity: Entity, tables: tuple[GrantTable
 
 
 def _has_one_smallest_set(expression: Expression) -> bool:
-    """Return whether the requirement has a single smallest set of missing grants, so that no alternatives must be compared."""
+    """Return whether the requirement has a single smallest set of missing grants, so that no alternatives
+    must be compared.
+    """
     match expression:
         case AllOf(parts):
             return all(map(_has_one_smallest_set, parts))
@@ -97,8 +110,9 @@ def _has_one_smallest_set(expression: Expression) -> bool:
             raise UnknownExpression(expression)
 
 
-def _streamed_missing_grants(expression: Expression, question: Question, entity: Entity,
-                             tables: tuple[GrantTable, ...]) -> Iterator[MissingGrant]:
+def _streamed_missing_grants(
+    expression: Expression, question: Question, entity: Entity, tables: tuple[GrantTable, ...]
+) -> Iterator[MissingGrant]:
     match expression:
         case AllOf(parts):
             for part in parts:
@@ -122,6 +136,9 @@ def _streamed_missing_grants(expression: Expression, question: Question, entity:
 
 
 def _explained_missing_grants(requirement: Expression, question: Question) -> tuple[MissingGrant, ...]:
-    """Return the same missing grants as the explanation of the decision. Compares all alternatives in memory."""
+    """Return the same missing grants as the explanation of the decision.
+
+    Compares all alternatives in memory.
+    """
     (facts,) = gather_facts([question], explained=True)
     return smallest_grant_set(requirement, question, facts)[0] or ()

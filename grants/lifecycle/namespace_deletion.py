@@ -1,4 +1,5 @@
-"""Forecast the deletion of one namespace by one user: the deleted and remaining entities, and the effect on their grants.
+"""Forecast the deletion of one namespace by one user: the deleted and remaining entities, and the effect on
+their grants.
 
 The forecast takes a fixed number of statements. Counts are complete; addresses are queried page by page.
 """
@@ -32,9 +33,9 @@ MAX_GHOST_GRANTS = 12
 class DeletionVerdict(StrEnum):
     """How the deletion ends.
 
-    complete: the namespace and everything inside it is deleted. partial: the namespace and the entities that the user may not
-    delete remain. inconsistent: some kinds are deleted, others remain. stopped: the deletion started, but stopped before it
-    deleted anything. refused: the deletion did not start.
+    complete: the namespace and everything inside it is deleted. partial: the namespace and the entities that
+    the user may not delete remain. inconsistent: some kinds are deleted, others remain. stopped: the deletion
+    started, but stopped before it deleted anything. refused: the deletion did not start.
     """
 
     COMPLETE = "complete"
@@ -58,7 +59,8 @@ class StepOutcome(StrEnum):
 class DeletionStep:
     """One step of the deletion.
 
-    kinds: (kind, number of live entities) of each kind that the step deletes. live: number of all these entities.
+    kinds: (kind, number of live entities) of each kind that the step deletes. live: number of all these
+    entities.
     missing: number of those that the user may not delete. gone: number of those that are deleted.
     """
 
@@ -75,9 +77,11 @@ class DeletionStep:
 
 @dataclass(frozen=True, slots=True)
 class GhostHolders:
-    """The number of holders of one privilege on the deleted entities, who have access again if an entity is recreated.
+    """The number of holders of one privilege on the deleted entities, who have access again if an entity is
+    recreated.
 
-    users: number of active users. groups: number of groups. grants: number of all grants, also those of inactive users.
+    users: number of active users. groups: number of groups. grants: number of all grants, also those of
+    inactive users.
     """
 
     privilege: Privilege
@@ -90,11 +94,14 @@ class GhostHolders:
 class DeletionForecast:
     """The result of `deletion_forecast`. REST returns most fields under the same names.
 
-    namespace_goes: whether the namespace itself is deleted. is_refused: whether the user may not start the deletion.
-    grants_removed, grants_kept: number of grants on the deleted entities. The generation either removes or keeps all of them.
+    namespace_goes: whether the namespace itself is deleted. is_refused: whether the user may not start the
+    deletion.
+    grants_removed, grants_kept: number of grants on the deleted entities. The generation either removes or
+    keeps all of them.
     heirs, heirs_users, heirs_groups: the holders of the kept grants by privilege, and their total numbers.
     ghosts: the first MAX_GHOST_GRANTS kept grants, by address.
-    live, gone, remains, missing: number of live, deleted, remaining and undeletable entities, including the namespace.
+    live, gone, remains, missing: number of live, deleted, remaining and undeletable entities, including the
+    namespace.
     """
 
     namespace: Address
@@ -129,12 +136,20 @@ class DeletionForecast:
         return sum(step.missing for step in self.steps) + self.is_refused
 
 
-def deletion_forecast(namespace: Address, user: str, generation: Generation | str | None = None) -> DeletionForecast:
-    """Return what would happen if the user with this name deleted the namespace. Runs at most thirteen statements.
+def deletion_forecast(
+    namespace: Address, user: str, generation: Generation | str | None = None
+) -> DeletionForecast:
+    """Return what would happen if the user with this name deleted the namespace. Runs at most thirteen
+    statements.
 
-    Raise LifecycleError if the address is not a live namespace, and UnknownGeneration if the generation is unknown.
+    Raise LifecycleError if the address is not a live namespace, and UnknownGeneration if the generation is
+    unknown.
     """
-    rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user)
+    rules, entity, tables = (
+        resolve_generation(generation),
+        live_namespace(namespace),
+        grant_tables("user", user),
+    )
     can_start = tables is not None and _meets_namespace_requirement(entity, tables, rules)
     steps = tuple(_steps(entity, tables or (), rules, can_start))
     namespace_goes = can_start and not any(step.remains for step in steps)
@@ -143,11 +158,19 @@ def deletion_forecast(namespace: Address, user: str, generation: Generation | st
     deleted = _deleted_entities(entity, tables or (), rules, steps, namespace_goes)
     heirs = _ghost_holders(deleted)
     grants = sum(row.grants for row in heirs)
-    forecast = DeletionForecast(namespace, user, rules, verdict, sentence, steps, namespace_goes, is_refused=not can_start)
+    forecast = DeletionForecast(
+        namespace, user, rules, verdict, sentence, steps, namespace_goes, is_refused=not can_start
+    )
     if rules.deleting_removes_grants:
         return replace(forecast, grants_removed=grants)
-    return replace(forecast, grants_kept=grants, heirs=heirs, heirs_users=_holder_count("user", deleted),
-                   heirs_groups=_holder_count("group", deleted), ghosts=_first_grants(deleted))
+    return replace(
+        forecast,
+        grants_kept=grants,
+        heirs=heirs,
+        heirs_users=_holder_count("user", deleted),
+        heirs_groups=_holder_count("group", deleted),
+        ghosts=_first_grants(deleted),
+    )
 
 
 def live_namespace(namespace: Address) -> Entity:
@@ -161,13 +184,25 @@ def live_namespace(namespace: Address) -> Entity:
     return entity
 
 
-def undeletable_entities(namespace: Address, user: str, generation: Generation | str | None = None) -> QuerySet[Entity]:
-    """Return the live entities that the user may not delete, by address: the namespace and the entities inside it."""
-    rules, entity, tables = resolve_generation(generation), live_namespace(namespace), grant_tables("user", user) or ()
-    namespace_condition = requirement_condition(rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"]))
+def undeletable_entities(
+    namespace: Address, user: str, generation: Generation | str | None = None
+) -> QuerySet[Entity]:
+    """Return the live entities that the user may not delete, by address: the namespace and the entities
+    inside it.
+    """
+    rules, entity, tables = (
+        resolve_generation(generation),
+        live_namespace(namespace),
+        grant_tables("user", user) or (),
+    )
+    namespace_condition = requirement_condition(
+        rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"])
+    )
     undeletable_namespace = Q(kind="namespace") & ~namespace_condition
     undeletable_inside = ~Q(kind="namespace") & ~_deletable_condition(entity, tables, rules)
-    return sorted_by_address(subtree_of(entity).filter(undeletable_namespace | undeletable_inside, state=State.LIVE))
+    return sorted_by_address(
+        subtree_of(entity).filter(undeletable_namespace | undeletable_inside, state=State.LIVE)
+    )
 
 
 def _meets_namespace_requirement(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> bool:
@@ -176,18 +211,33 @@ def _meets_namespace_requirement(entity: Entity, tables: tuple[GrantTable, ...],
 
 
 def _deletable_condition(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> Q:
-    """Return the condition that the user may delete an entity inside the namespace, once the deletion has started."""
+    """Return the condition that the user may delete an entity inside the namespace, once the deletion has
+    started.
+    """
     by_requirement: dict = {}
     for kind in (kind for step in deletion_steps() for kind in step):
         by_requirement.setdefault(rules.deletion.requirement_for(kind), []).append(kind)
-    return reduce(or_, (Q(kind__in=kinds) & requirement_condition(requirement, FilterContext(tables, kinds, inside=entity))
-                        for requirement, kinds in by_requirement.items()), NONE)
+    return reduce(
+        or_,
+        (
+            Q(kind__in=kinds)
+            & requirement_condition(requirement, FilterContext(tables, kinds, inside=entity))
+            for requirement, kinds in by_requirement.items()
+        ),
+        NONE,
+    )
 
 
-def _steps(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, can_start: bool) -> Iterator[DeletionStep]:
+def _steps(
+    entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, can_start: bool
+) -> Iterator[DeletionStep]:
     """Yield the steps in the order in which the platform executes them. Runs one query."""
-    rows = live_entities_inside(entity).order_by().values_list("kind").annotate(
-        Count("pk"), deletable=Count("pk", filter=_deletable_condition(entity, tables, rules)))
+    rows = (
+        live_entities_inside(entity)
+        .order_by()
+        .values_list("kind")
+        .annotate(Count("pk"), deletable=Count("pk", filter=_deletable_condition(entity, tables, rules)))
+    )
     counts = {kind: (live, deletable) for kind, live, deletable in rows}
     is_reached = can_start
     for kinds in deletion_steps():
@@ -207,10 +257,16 @@ def _outcome(live: int, deletable: int, is_reached: bool, rules: Generation) -> 
         return StepOutcome.NOT_REACHED
     if live == deletable:
         return StepOutcome.DELETED
-    return StepOutcome.STOPS if rules.deletion.on_undeletable == OnUndeletable.STOP else StepOutcome.PARTLY_DELETED
+    return (
+        StepOutcome.STOPS
+        if rules.deletion.on_undeletable == OnUndeletable.STOP
+        else StepOutcome.PARTLY_DELETED
+    )
 
 
-def _verdict(steps: Sequence[DeletionStep], can_start: bool, namespace_goes: bool, rules: Generation) -> DeletionVerdict:
+def _verdict(
+    steps: Sequence[DeletionStep], can_start: bool, namespace_goes: bool, rules: Generation
+) -> DeletionVerdict:
     if not can_start:
         return DeletionVerdict.REFUSED
     if namespace_goes:
@@ -220,8 +276,13 @@ def _verdict(steps: Sequence[DeletionStep], can_start: bool, namespace_goes: boo
     return DeletionVerdict.INCONSISTENT if any(step.gone for step in steps) else DeletionVerdict.STOPPED
 
 
-def _deleted_entities(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation, steps: Sequence[DeletionStep],
-                      namespace_goes: bool) -> QuerySet:
+def _deleted_entities(
+    entity: Entity,
+    tables: tuple[GrantTable, ...],
+    rules: Generation,
+    steps: Sequence[DeletionStep],
+    namespace_goes: bool,
+) -> QuerySet:
     """Return the entities that the deletion would delete."""
     complete = [kind for step in steps if step.outcome == StepOutcome.DELETED for kind, _ in step.kinds]
     partial = [kind for step in steps if step.outcome == StepOutcome.PARTLY_DELETED for kind, _ in step.kinds]
@@ -231,25 +292,33 @@ def _deleted_entities(entity: Entity, tables: tuple[GrantTable, ...], rules: Gen
     return subtree_of(entity).filter(condition, state=State.LIVE).order_by()
 
 
-def _sentence(verdict: DeletionVerdict, user: str, namespace: Address, steps: Sequence[DeletionStep], is_known: bool) -> str:
+def _sentence(
+    verdict: DeletionVerdict, user: str, namespace: Address, steps: Sequence[DeletionStep], is_known: bool
+) -> str:
     gone, live = sum(step.gone for step in steps), sum(step.live for step in steps)
     live_entities = quantity(live, "live entity", "live entities")
     match verdict:
         case DeletionVerdict.REFUSED if not is_known:
             return f"Nothing is deleted: {user} is not a known, active principal."
         case DeletionVerdict.REFUSED:
-            return f"Nothing is deleted: {user} lacks ADMIN on {namespace}, which the deletion requires first."
+            return (
+                f"Nothing is deleted: {user} lacks ADMIN on {namespace}, which the deletion requires first."
+            )
         case DeletionVerdict.COMPLETE:
             return f"Everything is deleted: {live_entities} in {namespace}, and the namespace."
         case DeletionVerdict.PARTIAL:
-            return (f"{gone:,} of {live_entities} in {namespace} {'is' if gone == 1 else 'are'} deleted; each of the other "
-                    f"{live - gone:,} is reported as an error, and the namespace remains.")
+            return (
+                f"{gone:,} of {live_entities} in {namespace} {'is' if gone == 1 else 'are'} deleted; each of the other "
+                f"{live - gone:,} is reported as an error, and the namespace remains."
+            )
     stop = next(step for step in steps if step.outcome == StepOutcome.STOPS)
     reason = f"the deletion stops at the {step_title(stop.kinds)}, because {stop.missing:,} of them cannot be deleted"
     if verdict == DeletionVerdict.STOPPED:
         return f"Nothing is deleted: {reason}."
-    return (f"An inconsistent state: {reason}. By then {gone:,} of {live_entities} in {namespace} "
-            f"{'is' if gone == 1 else 'are'} deleted; {live - gone:,} and the namespace remain.")
+    return (
+        f"An inconsistent state: {reason}. By then {gone:,} of {live_entities} in {namespace} "
+        f"{'is' if gone == 1 else 'are'} deleted; {live - gone:,} and the namespace remain."
+    )
 
 
 def step_title(kinds: Sequence[tuple[str, int]]) -> str:
@@ -260,16 +329,28 @@ def step_title(kinds: Sequence[tuple[str, int]]) -> str:
 def _ghost_holders(deleted: QuerySet[Entity]) -> tuple[GhostHolders, ...]:
     """Return the holders of each privilege on these entities. Runs two statements."""
     users, groups = (_counts_by_privilege(kind, deleted) for kind in ("user", "group"))
-    rows = (GhostHolders(privilege, users[privilege][0], groups[privilege][0], users[privilege][1] + groups[privilege][1])
-            for privilege in Privilege)
+    rows = (
+        GhostHolders(
+            privilege, users[privilege][0], groups[privilege][0], users[privilege][1] + groups[privilege][1]
+        )
+        for privilege in Privilege
+    )
     return tuple(row for row in rows if row.grants)
 
 
 def _counts_by_privilege(kind: str, deleted: QuerySet[Entity]) -> dict[Privilege, tuple[int, int]]:
     """Return (principals, grants) of one principal type. Runs one statement."""
-    rows = _grants_on(kind, deleted).values_list("permission_id").annotate(
-        principals=Count(GRANT_TABLES[kind][1], distinct=True, filter=effective_grant_condition(kind)), grants=Count("pk"))
-    return dict.fromkeys(Privilege, (0, 0)) | {privilege_of(permission): tuple(counts) for permission, *counts in rows}
+    rows = (
+        _grants_on(kind, deleted)
+        .values_list("permission_id")
+        .annotate(
+            principals=Count(GRANT_TABLES[kind][1], distinct=True, filter=effective_grant_condition(kind)),
+            grants=Count("pk"),
+        )
+    )
+    return dict.fromkeys(Privilege, (0, 0)) | {
+        privilege_of(permission): tuple(counts) for permission, *counts in rows
+    }
 
 
 def _holder_count(kind: str, deleted: QuerySet[Entity]) -> int:
@@ -282,11 +363,26 @@ def _first_grants(deleted: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
     items = []
     for kind, name in NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name, "permission_id")
-        rows = _grants_on(kind, deleted).order_by(*columns).values_list(*columns, *VALIDITY_COLUMNS)[:MAX_GHOST_GRANTS]
-        items += [ChangeItem(f"{kind}:{principal}", Address(entity_kind, key), privilege_of(permission), Validity(*period))
-                  for entity_kind, key, principal, permission, *period in rows]
+        rows = (
+            _grants_on(kind, deleted)
+            .order_by(*columns)
+            .values_list(*columns, *VALIDITY_COLUMNS)[:MAX_GHOST_GRANTS]
+        )
+        items += [
+            ChangeItem(
+                f"{kind}:{principal}", Address(entity_kind, key), privilege_of(permission), Validity(*period)
+            )
+            for entity_kind, key, principal, permission, *period in rows
+        ]
     privileges = list(Privilege)
-    items.sort(key=lambda item: (item.address.kind, item.address.key, item.principal, privileges.index(item.privilege)))
+    items.sort(
+        key=lambda item: (
+            item.address.kind,
+            item.address.key,
+            item.principal,
+            privileges.index(item.privilege),
+        )
+    )
     return tuple(items[:MAX_GHOST_GRANTS])
 
 

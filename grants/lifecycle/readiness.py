@@ -1,4 +1,7 @@
-"""Compute whether one user can delete one namespace now. The analysis `delete-readiness` computes this for all users."""
+"""Compute whether one user can delete one namespace now.
+
+The analysis `delete-readiness` computes this for all users.
+"""
 
 from dataclasses import dataclass
 
@@ -33,10 +36,13 @@ class Readiness:
         return len(self.missing_grants) + self.unlisted_count
 
 
-def namespace_readiness(namespace: Address, user: User, generation: Generation, *, max_listed: int) -> Readiness:
+def namespace_readiness(
+    namespace: Address, user: User, generation: Generation, *, max_listed: int
+) -> Readiness:
     """Return the readiness of `user` to delete `namespace` in `generation`. Runs at most six queries.
 
-    max_listed: list this many entities without ADMIN; the grant on the namespace itself is listed in addition if it is missing.
+    max_listed: list this many entities without ADMIN; the grant on the namespace itself is listed in addition
+    if it is missing.
     """
     question = Question("user", user.username, "delete", namespace, generation.name)
     facts, requirement = summary_facts(question, max_listed), question.policy.requirement

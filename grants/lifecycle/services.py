@@ -1,7 +1,7 @@
 """Register, delete, recreate and describe entities, and change their grants as the generation requires.
 
-The row of an address remains when its entity is deleted: deletion changes its state, and removes its grants only in some
-generations.
+The row of an address remains when its entity is deleted: deletion changes its state, and removes its grants
+only in some generations.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,30 +23,57 @@ from grants.changes.outcomes import ChangeItem, Outcome
 from grants.changes.services import write_changes
 from grants.errors import LifecycleError
 from grants.journal import LINES_PER_BATCH, Author, Change, append_to_journal
-from grants.lifecycle.forecast import LifecycleForecast, grants_on, lifecycle_forecast, live_subtree, resolve_generation
+from grants.lifecycle.forecast import (
+    LifecycleForecast,
+    grants_on,
+    lifecycle_forecast,
+    live_subtree,
+    resolve_generation,
+)
 from grants.models import NAME_COLUMNS, JournalHead, User, UserGrant, privilege_of
 from grants.policies.policy import Generation
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS, format_principal, parse_principal
 from grants.principal_rows import principals_by_name
 
-__all__ = ["LifecycleForecast", "delete_entity", "describe_entity", "lifecycle_forecast", "recreate_entity", "register_entity"]
+__all__ = [
+    "LifecycleForecast",
+    "delete_entity",
+    "describe_entity",
+    "lifecycle_forecast",
+    "recreate_entity",
+    "register_entity",
+]
 
 
-def register_entity(*, author: Author, address: Address, description: str = "", creator: str | User | None = None,
-                    generation: Generation | str | None = None) -> Outcome:
-    """Make a new or planned entity live. Raise LifecycleError if its parent is not live or the entity was deleted.
+def register_entity(
+    *,
+    author: Author,
+    address: Address,
+    description: str = "",
+    creator: str | User | None = None,
+    generation: Generation | str | None = None,
+) -> Outcome:
+    """Make a new or planned entity live. Raise LifecycleError if its parent is not live or the entity was
+    deleted.
 
-    creator: the user who receives the privileges that the generation grants to creators. generation: the active generation by
-    default.
+    creator: the user who receives the privileges that the generation grants to creators. generation: the
+    active generation by default.
     """
     return _make_live("register", author, address, description, creator, generation)
 
 
-def recreate_entity(*, author: Author, address: Address, description: str = "", creator: str | User | None = None,
-                    generation: Generation | str | None = None) -> Outcome:
+def recreate_entity(
+    *,
+    author: Author,
+    address: Address,
+    description: str = "",
+    creator: str | User | None = None,
+    generation: Generation | str | None = None,
+) -> Outcome:
     """Make a deleted entity live again, so that its remaining grants apply again.
 
-    Raise LifecycleError if its parent is not live or the entity was never deleted. The parameters are those of `register_entity`.
+    Raise LifecycleError if its parent is not live or the entity was never deleted. The parameters are those
+    of `register_entity`.
     """
     return _make_live("recreate", author, address, description, creator, generation)
 
@@ -67,8 +94,12 @@ def delete_entity(*, author: Author, address: Address, generation: Generation | 
         deleted_entities = live_subtree(entity)
         removed_grants = grants_on(deleted_entities) if forecast.generation.deleting_removes_grants else []
         check_direct_change(author, revoked=list(_first_removed(removed_grants)))
-        # The lines are generated lazily. The journal reads them before the rows change, because the query depends on the states.
-        lines = chain(_delete_lines(deleted_entities, address), *(_revoke_lines(grants, address) for grants in removed_grants))
+        # The lines are generated lazily. The journal reads them before the rows change, because the query
+        # depends on the states.
+        lines = chain(
+            _delete_lines(deleted_entities, address),
+            *(_revoke_lines(grants, address) for grants in removed_grants),
+        )
         revision = append_to_journal(head, lines, author=author)
         for grants in removed_grants:
             grants.delete()
@@ -91,13 +122,21 @@ def describe_entity(*, author: Author, address: Address, description: str) -> Ou
 
 def _remove_planned_entity(head: JournalHead, author: Author, entity: Entity) -> Outcome:
     address = entity.address
-    revision = append_to_journal(head, [Change("delete", entity=str(address), detail="it was planned")], author=author)
+    revision = append_to_journal(
+        head, [Change("delete", entity=str(address), detail="it was planned")], author=author
+    )
     delete_planned_entity(entity=entity)
     return Outcome(True, f"{address} was only planned; it is no longer registered", revision)
 
 
-def _make_live(verb: str, author: Author, address: Address, description: str, creator: str | User | None,
-               generation: Generation | str | None) -> Outcome:
+def _make_live(
+    verb: str,
+    author: Author,
+    address: Address,
+    description: str,
+    creator: str | User | None,
+    generation: Generation | str | None,
+) -> Outcome:
     _check_description(description)
     with administrator_transaction(author) as head:
         rules, entity = resolve_generation(generation), entity_at(address)
@@ -115,7 +154,11 @@ def _make_live(verb: str, author: Author, address: Address, description: str, cr
 def _write_live_state(verb: str, address: Address, description: str) -> list[Change]:
     """Make the address live, and the instance with it. Return the journal changes."""
     changed = tuple(dict.fromkeys((instance_address(), address)))
-    states_before = {entity_address: row.state for entity_address in changed if (row := entity_at(entity_address)) is not None}
+    states_before = {
+        entity_address: row.state
+        for entity_address in changed
+        if (row := entity_at(entity_address)) is not None
+    }
     rows = ensure_entities(states={address: State.LIVE}).rows
     lines = []
     for entity_address in changed:
@@ -141,8 +184,9 @@ def _creator(creator: str | User | None) -> str:
     return principal
 
 
-def _grant_to_creator(head: JournalHead, author: Author, principal: str, address: Address,
-                      rules: Generation) -> list[Privilege]:
+def _grant_to_creator(
+    head: JournalHead, author: Author, principal: str, address: Address, rules: Generation
+) -> list[Privilege]:
     """Grant the privileges of a creator to the principal, if there is one. Return the new privileges."""
     if not principal:
         return []
@@ -163,8 +207,13 @@ def _revoke_lines(grants: QuerySet, address: Address) -> Iterator[Change]:
     rows = grants.order_by("content_object__kind", "content_object__key", "pk")
     columns = (NAME_COLUMNS[kind], "permission_id", "content_object__kind", "content_object__key")
     for holder, permission, *kind_and_key in rows.values_list(*columns).iterator(chunk_size=LINES_PER_BATCH):
-        yield Change("revoke", f"{kind}:{holder}", ":".join(kind_and_key), privilege_of(permission).value,
-                     f"went with the deletion of {address}")
+        yield Change(
+            "revoke",
+            f"{kind}:{holder}",
+            ":".join(kind_and_key),
+            privilege_of(permission).value,
+            f"went with the deletion of {address}",
+        )
 
 
 def _first_removed(removed_grants: Iterable[QuerySet]) -> Iterator[ChangeItem]:
@@ -177,13 +226,15 @@ def _first_removed(removed_grants: Iterable[QuerySet]) -> Iterator[ChangeItem]:
     for grants in removed_grants:
         kind = "user" if grants.model is UserGrant else "group"
         columns = (NAME_COLUMNS[kind], "content_object__kind", "content_object__key", "permission_id")
-        for name, *address, permission in grants.values_list(*columns)[:settings.FOUR_EYES_MAX_ITEMS + 1]:
+        for name, *address, permission in grants.values_list(*columns)[: settings.FOUR_EYES_MAX_ITEMS + 1]:
             yield ChangeItem(f"{kind}:{name}", Address(*address), privilege_of(permission))
 
 
 def _deletion_sentence(forecast: LifecycleForecast) -> str:
     inside = forecast.entities_total - 1
-    deletion = f"{forecast.address} was deleted" + (f" with {quantity(inside, 'entity', 'entities')} in it" if inside else "")
+    deletion = f"{forecast.address} was deleted" + (
+        f" with {quantity(inside, 'entity', 'entities')} in it" if inside else ""
+    )
     if forecast.grants_removed:
         return f"{deletion}; revoked {quantity(forecast.grants_removed, 'grant', 'grants')} on it"
     if forecast.grants_kept:

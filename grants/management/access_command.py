@@ -16,11 +16,19 @@ class AccessCommand(ConsoleCommand):
     """Write lines for one generation. A reader may close the pipe before the end."""
 
     def add_arguments(self, parser):
-        parser.add_argument("--generation", help="decide with the rules of this generation; by default the active one")
-        parser.add_argument("--as-of", help="answer with the state after this revision, or at this time, such as 812 or "
-                                            "2026-05-01T12:00:00Z")
-        parser.add_argument("--at", help="count the grants and memberships that are valid at this time, such as "
-                                         "2026-12-01T00:00:00Z; by default now, or the time of --as-of")
+        parser.add_argument(
+            "--generation", help="decide with the rules of this generation; by default the active one"
+        )
+        parser.add_argument(
+            "--as-of",
+            help="answer with the state after this revision, or at this time, such as 812 or "
+            "2026-05-01T12:00:00Z",
+        )
+        parser.add_argument(
+            "--at",
+            help="count the grants and memberships that are valid at this time, such as "
+            "2026-12-01T00:00:00Z; by default now, or the time of --as-of",
+        )
 
     def handle(self, *, generation, at, **options):
         try:

@@ -10,8 +10,8 @@ from grants.models import JournalHead
 
 
 class ConsoleCommand(BaseCommand):
-    """A command that raises CommandError if the database does not exist or has no tables. A missing SQLite file is not
-    created."""
+    """A command that raises CommandError if the database does not exist or has no tables. A missing SQLite
+    file is not created."""
 
     def execute(self, *args, **options):
         if _is_missing_sqlite_file():
@@ -44,6 +44,12 @@ def _sqlite_path() -> Path:
 
 
 def _missing_console_message() -> str:
-    location = _sqlite_path() if connection.vendor == "sqlite" else f"the database {connection.settings_dict['NAME']}"
-    return (f"there is no console in {location}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
-            f"`manage.py bootstrap` creates a new console")
+    location = (
+        _sqlite_path()
+        if connection.vendor == "sqlite"
+        else f"the database {connection.settings_dict['NAME']}"
+    )
+    return (
+        f"there is no console in {location}: are STATE_DIR and DATABASE_URL set as they were for `make run`? "
+        f"`manage.py bootstrap` creates a new console"
+    )

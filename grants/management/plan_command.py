@@ -23,7 +23,9 @@ class PlanCommand(ConsoleCommand):
 
     def handle(self, *, apply, reason, second_person, **options):
         if apply and not reason.strip():
-            raise CommandError("the reason is missing: --apply needs --reason, because the journal stores it with every change")
+            raise CommandError(
+                "the reason is missing: --apply needs --reason, because the journal stores it with every change"
+            )
         if apply:
             reason = reason_with_second_person(reason, second_person)
         try:

@@ -1,7 +1,7 @@
 """Models of principals, grants, the journal, plans, access requests and the history, one module for each.
 
-The services of `grants` are the only writers of these tables. Other modules import the models from this package, except those of
-the history and of reviews.
+The services of `grants` are the only writers of these tables. Other modules import the models from this
+package, except those of the history and of reviews.
 """
 
 from grants.models import history, reviews  # noqa: F401, Django reads the models of an app from this package

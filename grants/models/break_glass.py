@@ -11,9 +11,11 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def uptime() -> tuple[str, float]:
-    """Return the identity of the start of this machine, and the seconds since then; an empty identity if it is unknown.
+    """Return the identity of the start of this machine, and the seconds since then; an empty identity if it
+    is unknown.
 
-    Unlike the clock, the seconds cannot be set back, and all processes and containers of the machine share them.
+    Unlike the clock, the seconds cannot be set back, and all processes and containers of the machine share
+    them.
     """
     return _boot_identity(), time.clock_gettime(time.CLOCK_BOOTTIME) if _boot_identity() else 0.0
 
@@ -29,9 +31,10 @@ def _boot_identity() -> str:
 class BreakGlassUse(models.Model):
     """One use of break-glass access, and its review by another person.
 
-    account_name: the name at that time; account is null after the user was removed. ends_at: the access ends at this time without
-    a task, or earlier if an administrator ends it. boot, uptime_at_end: the end as the `uptime` of the machine on which it
-    started. notified_at: when the e-mail about the start was sent. reviewed_by: empty before the review.
+    account_name: the name at that time; account is null after the user was removed. ends_at: the access ends
+    at this time without a task, or earlier if an administrator ends it. boot, uptime_at_end: the end as the
+    `uptime` of the machine on which it started. notified_at: when the e-mail about the start was sent.
+    reviewed_by: empty before the review.
     """
 
     account = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")
@@ -51,7 +54,9 @@ class BreakGlassUse(models.Model):
         default_permissions = ()
         indexes = [
             models.Index(fields=["account", "ends_at"], name="break_glass_of_account"),
-            models.Index(fields=["-started_at"], name="break_glass_open", condition=models.Q(reviewed_at__isnull=True)),
+            models.Index(
+                fields=["-started_at"], name="break_glass_open", condition=models.Q(reviewed_at__isnull=True)
+            ),
         ]
 
     def __str__(self):
@@ -61,7 +66,8 @@ class BreakGlassUse(models.Model):
     def is_active(self) -> bool:
         """Whether the access has not ended.
 
-        Setting the clock back does not extend it on the machine on which it started. It counts as ended before its start.
+        Setting the clock back does not extend it on the machine on which it started. It counts as ended
+        before its start.
         """
         boot, seconds = uptime()
         has_expired = bool(boot) and boot == self.boot and seconds >= self.uptime_at_end

@@ -4,9 +4,11 @@ from django.db import models
 
 
 class StoredDelegationLimits(models.Model):
-    """The limits that administrators set for delegation, in the row 1. Without a row, those of the settings apply.
+    """The limits that administrators set for delegation, in the row 1. Without a row, those of the settings
+    apply.
 
-    privileges: names. kinds: names, or null for all. max_days: 0 for no limit. The settings limit all of them when they are read.
+    privileges: names. kinds: names, or null for all. max_days: 0 for no limit. The settings limit all of them
+    when they are read.
     """
 
     privileges = models.JSONField()

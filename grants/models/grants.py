@@ -1,6 +1,7 @@
 """Models of grants, and of the active generation.
 
-Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row for each principal, privilege and entity.
+Grants are django-guardian's direct-foreign-key models on `entities.Entity`, one row for each principal,
+privilege and entity.
 """
 
 from functools import cache
@@ -18,10 +19,11 @@ from grants.validity import VALIDITY_COLUMNS
 
 
 class GrantDetails(ValidityColumns):
-    """The columns that guardian's models do not have: author, time, reason and validity of a grant, and facts about its entity.
+    """The columns that guardian's models do not have: author, time, reason and validity of a grant, and facts
+    about its entity.
 
-    entity_kind: the kind of the entity, so that an index finds the few grants on one kind among very many. Empty if it is not
-        known, as in rows of the past (grants.history.views).
+    entity_kind: the kind of the entity, so that an index finds the few grants on one kind among very many.
+        Empty if it is not known, as in rows of the past (grants.history.views).
     INVARIANT: `namespace`, `application` and `entity_kind` equal those of the entity (grants.changes.rows).
     """
 
@@ -36,7 +38,10 @@ class GrantDetails(ValidityColumns):
         abstract = True
 
     def save(self, *args, **kwargs):
-        self.namespace_id, self.application_id = self.content_object.namespace_id, self.content_object.application_id
+        self.namespace_id, self.application_id = (
+            self.content_object.namespace_id,
+            self.content_object.application_id,
+        )
         self.entity_kind = self.content_object.kind
         super().save(*args, **kwargs)
 
@@ -57,15 +62,24 @@ class UserGrant(GrantDetails, UserObjectPermissionBase):
         abstract = False
         unique_together = ["user", "content_object", "permission"]
         default_permissions = ()
-        # Entity and principal together, because an entity may have many holders and a principal many grants. With the validity,
-        # which every evaluator compares, PostgreSQL need not read the table.
+        # Entity and principal together, because an entity may have many holders and a principal many grants.
+        # With the validity, which every evaluator compares, PostgreSQL need not read the table.
         indexes = [
-            models.Index(fields=["content_object", "user", "permission"], name="user_grant_on_entity",
-                         include=VALIDITY_COLUMNS),
-            models.Index(fields=["user", "namespace", "permission", "content_object"], name="user_grant_in_namespace",
-                         include=VALIDITY_COLUMNS),
-            models.Index(fields=["user", "application"], name="user_grant_in_application",
-                         condition=Q(application__isnull=False)),
+            models.Index(
+                fields=["content_object", "user", "permission"],
+                name="user_grant_on_entity",
+                include=VALIDITY_COLUMNS,
+            ),
+            models.Index(
+                fields=["user", "namespace", "permission", "content_object"],
+                name="user_grant_in_namespace",
+                include=VALIDITY_COLUMNS,
+            ),
+            models.Index(
+                fields=["user", "application"],
+                name="user_grant_in_application",
+                condition=Q(application__isnull=False),
+            ),
             models.Index(fields=["user", "entity_kind"], name="user_grant_on_kind"),
             *validity_indexes("user_grant"),
         ]
@@ -82,15 +96,24 @@ class GroupGrant(GrantDetails, GroupObjectPermissionBase):
         abstract = False
         unique_together = ["group", "content_object", "permission"]
         default_permissions = ()
-        # Entity and principal together, because an entity may have many holders and a principal many grants. With the validity,
-        # which every evaluator compares, PostgreSQL need not read the table.
+        # Entity and principal together, because an entity may have many holders and a principal many grants.
+        # With the validity, which every evaluator compares, PostgreSQL need not read the table.
         indexes = [
-            models.Index(fields=["content_object", "group", "permission"], name="group_grant_on_entity",
-                         include=VALIDITY_COLUMNS),
-            models.Index(fields=["group", "namespace", "permission", "content_object"], name="group_grant_in_namespace",
-                         include=VALIDITY_COLUMNS),
-            models.Index(fields=["group", "application"], name="group_grant_in_application",
-                         condition=Q(application__isnull=False)),
+            models.Index(
+                fields=["content_object", "group", "permission"],
+                name="group_grant_on_entity",
+                include=VALIDITY_COLUMNS,
+            ),
+            models.Index(
+                fields=["group", "namespace", "permission", "content_object"],
+                name="group_grant_in_namespace",
+                include=VALIDITY_COLUMNS,
+            ),
+            models.Index(
+                fields=["group", "application"],
+                name="group_grant_in_application",
+                condition=Q(application__isnull=False),
+            ),
             models.Index(fields=["group", "entity_kind"], name="group_grant_on_kind"),
             *validity_indexes("group_grant"),
         ]
@@ -126,7 +149,10 @@ def clear_permission_ids() -> None:
 
 
 class ActiveGeneration(models.Model):
-    """The generation that pages and decisions use unless a request names another generation. The table has at most one row."""
+    """The generation that pages and decisions use unless a request names another generation.
+
+    The table has at most one row.
+    """
 
     name = models.CharField(max_length=20)
 

@@ -1,11 +1,12 @@
-"""Models of the history: the state of the console at every revision, as periods. `grants.history` derives them from the journal.
+"""Models of the history: the state of the console at every revision, as periods. `grants.history` derives
+them from the journal.
 
-A row of a period table contains a state that began with the journal line `from_revision` and ended with `until_revision`, which
-is null while the state lasts. Users, groups and addresses have separate ids, because their rows can be deleted and their names
-can change.
+A row of a period table contains a state that began with the journal line `from_revision` and ended with
+`until_revision`, which is null while the state lasts. Users, groups and addresses have separate ids, because
+their rows can be deleted and their names can change.
 
-INVARIANT: these ids are larger than every id of the tables of the present, so an object of the present never meets a condition
-on the past, or vice versa.
+INVARIANT: these ids are larger than every id of the tables of the present, so an object of the present never
+meets a condition on the past, or vice versa.
 """
 
 from django.db import models
@@ -22,7 +23,10 @@ _RANGE = ("from_revision", "until_revision")
 
 
 class HistoryPosition(models.Model):
-    """The last journal line that the periods contain, with its hash. The table has one row, which is locked by each writer."""
+    """The last journal line that the periods contain, with its hash.
+
+    The table has one row, which is locked by each writer.
+    """
 
     revision = models.BigIntegerField(default=0)
     hash = models.CharField(max_length=64, default="")
@@ -32,7 +36,9 @@ class HistoryPosition(models.Model):
 
 
 class HistoryPrincipal(models.Model):
-    """A user or a group. name: at the last revision that the periods contain; null after another principal took it over."""
+    """A user or a group. name: at the last revision that the periods contain; null after another principal
+    took it over.
+    """
 
     id = models.BigIntegerField(primary_key=True)
     type = models.CharField(max_length=5)
@@ -71,7 +77,10 @@ class Period(models.Model):
 
 
 class EntityPeriod(Period):
-    """The state of an address; without a period, it is not registered. The other columns are those of HistoryAddress."""
+    """The state of an address; without a period, it is not registered.
+
+    The other columns are those of HistoryAddress.
+    """
 
     entity = models.BigIntegerField()
     kind = models.CharField(max_length=63)
@@ -82,13 +91,21 @@ class EntityPeriod(Period):
     state = models.CharField(max_length=7, choices=State.choices)
 
     class Meta(Period.Meta):
-        constraints = [models.UniqueConstraint(fields=["entity"], condition=IS_OPEN, name="entity_period_open")]
+        constraints = [
+            models.UniqueConstraint(fields=["entity"], condition=IS_OPEN, name="entity_period_open")
+        ]
         indexes = [
             models.Index(fields=["entity", *_RANGE], name="entity_period"),
             models.Index(fields=["kind", "key", *_RANGE], name="entity_period_address"),
-            models.Index(fields=["namespace", "kind", "state", *_RANGE, "entity"], name="entity_period_namespace"),
+            models.Index(
+                fields=["namespace", "kind", "state", *_RANGE, "entity"], name="entity_period_namespace"
+            ),
             models.Index(fields=["parent", "kind", "key"], name="entity_period_parent"),
-            models.Index(fields=["application"], name="entity_period_application", condition=Q(application__isnull=False)),
+            models.Index(
+                fields=["application"],
+                name="entity_period_application",
+                condition=Q(application__isnull=False),
+            ),
         ]
 
 
@@ -104,7 +121,10 @@ class UserPeriod(Period):
 
     class Meta(Period.Meta):
         constraints = [models.UniqueConstraint(fields=["user"], condition=IS_OPEN, name="user_period_open")]
-        indexes = [models.Index(fields=["user"], name="user_period"), models.Index(fields=["name"], name="user_period_name")]
+        indexes = [
+            models.Index(fields=["user"], name="user_period"),
+            models.Index(fields=["name"], name="user_period_name"),
+        ]
 
 
 class GroupPeriod(Period):
@@ -115,7 +135,10 @@ class GroupPeriod(Period):
 
     class Meta(Period.Meta):
         constraints = [models.UniqueConstraint(fields=["group"], condition=IS_OPEN, name="group_period_open")]
-        indexes = [models.Index(fields=["group"], name="group_period"), models.Index(fields=["name"], name="group_period_name")]
+        indexes = [
+            models.Index(fields=["group"], name="group_period"),
+            models.Index(fields=["name"], name="group_period_name"),
+        ]
 
 
 class MembershipPeriod(Period, ValidityColumns):
@@ -125,7 +148,11 @@ class MembershipPeriod(Period, ValidityColumns):
     group = models.BigIntegerField()
 
     class Meta(Period.Meta):
-        constraints = [models.UniqueConstraint(fields=["user", "group"], condition=IS_OPEN, name="membership_period_open")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["user", "group"], condition=IS_OPEN, name="membership_period_open"
+            )
+        ]
         indexes = [
             models.Index(fields=["user", "group", *_RANGE], name="membership_period_user"),
             models.Index(fields=["group", "user", *_RANGE], name="membership_period_group"),
@@ -133,7 +160,9 @@ class MembershipPeriod(Period, ValidityColumns):
 
 
 class GrantPeriod(Period, ValidityColumns):
-    """A period in which a grant existed. granted_by: the author of the journal line; null for commands. reason: from the line."""
+    """A period in which a grant existed. granted_by: the author of the journal line; null for commands.
+    reason: from the line.
+    """
 
     entity = models.BigIntegerField()
     permission = models.IntegerField()
@@ -153,12 +182,20 @@ class UserGrantPeriod(GrantPeriod):
 
     class Meta(GrantPeriod.Meta):
         constraints = [
-            models.UniqueConstraint(fields=["entity", "user", "permission"], condition=IS_OPEN, name="user_grant_period_open")]
+            models.UniqueConstraint(
+                fields=["entity", "user", "permission"], condition=IS_OPEN, name="user_grant_period_open"
+            )
+        ]
         indexes = [
             models.Index(fields=["entity", "user", "permission", *_RANGE], name="user_grant_period_entity"),
-            models.Index(fields=["user", "namespace", "permission", "entity", *_RANGE], name="user_grant_period_user"),
-            models.Index(fields=["user", "application"], name="user_grant_period_application",
-                         condition=Q(application__isnull=False)),
+            models.Index(
+                fields=["user", "namespace", "permission", "entity", *_RANGE], name="user_grant_period_user"
+            ),
+            models.Index(
+                fields=["user", "application"],
+                name="user_grant_period_application",
+                condition=Q(application__isnull=False),
+            ),
         ]
 
 
@@ -169,12 +206,21 @@ class GroupGrantPeriod(GrantPeriod):
 
     class Meta(GrantPeriod.Meta):
         constraints = [
-            models.UniqueConstraint(fields=["entity", "group", "permission"], condition=IS_OPEN, name="group_grant_period_open")]
+            models.UniqueConstraint(
+                fields=["entity", "group", "permission"], condition=IS_OPEN, name="group_grant_period_open"
+            )
+        ]
         indexes = [
             models.Index(fields=["entity", "group", "permission", *_RANGE], name="group_grant_period_entity"),
-            models.Index(fields=["group", "namespace", "permission", "entity", *_RANGE], name="group_grant_period_group"),
-            models.Index(fields=["group", "application"], name="group_grant_period_app",
-                         condition=Q(application__isnull=False)),
+            models.Index(
+                fields=["group", "namespace", "permission", "entity", *_RANGE],
+                name="group_grant_period_group",
+            ),
+            models.Index(
+                fields=["group", "application"],
+                name="group_grant_period_app",
+                condition=Q(application__isnull=False),
+            ),
         ]
 
 
@@ -187,4 +233,12 @@ class GenerationPeriod(Period):
         pass
 
 
-PERIOD_MODELS = (EntityPeriod, UserPeriod, GroupPeriod, MembershipPeriod, UserGrantPeriod, GroupGrantPeriod, GenerationPeriod)
+PERIOD_MODELS = (
+    EntityPeriod,
+    UserPeriod,
+    GroupPeriod,
+    MembershipPeriod,
+    UserGrantPeriod,
+    GroupGrantPeriod,
+    GenerationPeriod,
+)

@@ -20,7 +20,9 @@ class PlanState(models.TextChoices):
 
 
 class PlanBreadth(models.TextChoices):
-    """The changes that make a plan stale: changes of its entities only, or changes anywhere in their namespaces."""
+    """The changes that make a plan stale: changes of its entities only, or changes anywhere in their
+    namespaces.
+    """
 
     ENTITIES = "entities"
     NAMESPACES = "namespaces"
@@ -29,13 +31,17 @@ class PlanBreadth(models.TextChoices):
 class Plan(models.Model):
     """Changes that are applied together, and their outcome. The items never change.
 
-    origin, recipe: the source of the plan and its input, from which the plan can be renewed (grants.plans.renew).
+    origin, recipe: the source of the plan and its input, from which the plan can be renewed
+    (grants.plans.renew).
     base_revision: the revision of the data from which the plan was computed.
-    breadth, watches: the changes that make the plan stale (grants.plans.staleness); watches are principals in written form.
-    maker_ids: the keys of the accounts of the person who made the plan; empty for a command, and for plans of earlier versions
+    breadth, watches: the changes that make the plan stale (grants.plans.staleness); watches are principals in
+    written form.
+    maker_ids: the keys of the accounts of the person who made the plan; empty for a command, and for plans of
+    earlier versions
         (grants.changes.persons).
     revision: the newest revision when the plan was applied.
-    effect: the counts of the changes, computed when the plan is created and again when it is applied (grants.plans.effect).
+    effect: the counts of the changes, computed when the plan is created and again when it is applied
+    (grants.plans.effect).
     """
 
     title = models.CharField(max_length=300)
@@ -85,14 +91,18 @@ ACTIVATION_VERBS = (PlanVerb.ACTIVATE, PlanVerb.DEACTIVATE)
 
 
 class PlanItem(ValidityColumns):
-    """One change of a plan. It has names instead of foreign keys, because an address may not be registered yet.
+    """One change of a plan. It has names instead of foreign keys, because an address may not be registered
+    yet.
 
-    position: starts at 1. kind, key, permission: only of grants and revocations. group_name: only of memberships.
+    position: starts at 1. kind, key, permission: only of grants and revocations. group_name: only of
+    memberships.
     namespace: the key of the namespace of the address; empty outside of namespaces.
     valid_from, valid_until: the validity of the grant or membership that the item adds; null for other items.
-    old_valid_from, old_valid_until: the earlier validity of the grant or membership that the item changes or removes.
+    old_valid_from, old_valid_until: the earlier validity of the grant or membership that the item changes or
+    removes.
     changes_period: the item only changes the validity of an existing grant or membership.
-    is_noop: the item changes nothing; in an applied plan, the item changed nothing. The column is named `is_so`.
+    is_noop: the item changes nothing; in an applied plan, the item changed nothing. The column is named
+    `is_so`.
     """
 
     plan = models.ForeignKey(Plan, models.CASCADE, related_name="items", db_index=False)
@@ -114,10 +124,15 @@ class PlanItem(ValidityColumns):
         default_permissions = ()
         constraints = [
             models.UniqueConstraint(fields=["plan", "position"], name="plan_item_position"),
-            models.UniqueConstraint(fields=["plan", "kind", "key", "principal_type", "principal_name", "permission"],
-                                    name="plan_item_once"),
-            models.UniqueConstraint(fields=["plan", "principal_name", "group_name"], condition=Q(permission__isnull=True),
-                                    name="plan_item_membership_once"),
+            models.UniqueConstraint(
+                fields=["plan", "kind", "key", "principal_type", "principal_name", "permission"],
+                name="plan_item_once",
+            ),
+            models.UniqueConstraint(
+                fields=["plan", "principal_name", "group_name"],
+                condition=Q(permission__isnull=True),
+                name="plan_item_membership_once",
+            ),
             validity_constraint("plan_item"),
         ]
         indexes = [
@@ -162,4 +177,6 @@ class PlanStranding(models.Model):
 
     class Meta:
         default_permissions = ()
-        constraints = [models.UniqueConstraint(fields=["plan", "admins_left", "kind", "key"], name="plan_stranding_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["plan", "admins_left", "kind", "key"], name="plan_stranding_once")
+        ]

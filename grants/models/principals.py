@@ -13,15 +13,17 @@ from grants.roles.capabilities import Capability, Role, capabilities_of
 class User(AbstractUser):
     """An account of the console, a principal of the platform, or both.
 
-    An account that is not a principal, such as the first administrator, is an unknown subject in every decision and is
-    absent from analyses and tenant documents. It becomes a principal when it receives a grant, joins a group or is imported.
+    An account that is not a principal, such as the first administrator, is an unknown subject in every
+    decision and is absent from analyses and tenant documents. It becomes a principal when it receives a
+    grant, joins a group or is imported.
     """
 
     # Tenants choose the names, so only their length and uniqueness are checked.
     username = models.CharField("name", max_length=150, unique=True)
     role = models.CharField(max_length=30, choices=Role.choices, default=Role.ORDINARY)
     is_principal = models.BooleanField(default=True)
-    # Another person set the password: the user must change it before using any page (grants.principals.services).
+    # Another person set the password: the user must change it before using any page
+    # (grants.principals.services).
     must_change_password = models.BooleanField(default=False, db_default=False)
     # When a password that another account set stops working; null for a password that the user chose.
     password_expires_at = models.DateTimeField(null=True)
@@ -29,8 +31,14 @@ class User(AbstractUser):
     is_service = models.BooleanField(default=False, db_default=False)
 
     # Replaces the field of Django: the same table, in which a membership also has a validity.
-    groups = models.ManyToManyField(Group, through="grants.Membership", blank=True, related_name="user_set",
-                                    related_query_name="user", verbose_name="groups")
+    groups = models.ManyToManyField(
+        Group,
+        through="grants.Membership",
+        blank=True,
+        related_name="user_set",
+        related_query_name="user",
+        verbose_name="groups",
+    )
 
     objects = ConsoleUserManager()
 
@@ -49,7 +57,11 @@ class User(AbstractUser):
     @property
     def has_expired_password(self) -> bool:
         """Return whether an administrator set the password too long ago."""
-        return self.must_change_password and self.password_expires_at is not None and self.password_expires_at <= timezone.now()
+        return (
+            self.must_change_password
+            and self.password_expires_at is not None
+            and self.password_expires_at <= timezone.now()
+        )
 
     def can(self, *capabilities: Capability) -> bool:
         """Return whether the account is active and its console role has at least one of the capabilities."""

@@ -33,16 +33,21 @@ class RequestEventKind(models.TextChoices):
 class AccessRequest(models.Model):
     """A request for access, made of parts that are decided by their approvers.
 
-    subject: the user who would get the access; null after the user was removed. subject_name: the name when it was created.
-    created_by, creator: the account that created it, as the name then and as the account. It may differ from the subject.
+    subject: the user who would get the access; null after the user was removed. subject_name: the name when
+    it was created.
+    created_by, creator: the account that created it, as the name then and as the account. It may differ from
+    the subject.
     colleague: the name that was entered to request the access of a colleague; such a user need not exist.
-    requested_until: when the access should end; null for no end. expires_at: when a request that is still pending expires.
+    requested_until: when the access should end; null for no end. expires_at: when a request that is still
+    pending expires.
     waits_for_answer: an approver asked a question that the requester has not answered yet.
     idempotency_key: of the call that created it; a repeated call returns the same request.
     maker_ids: the keys of the accounts of the person who created it (grants.changes.persons).
     """
 
-    subject = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="access_requests", db_index=False)
+    subject = models.ForeignKey(
+        "grants.User", models.SET_NULL, null=True, related_name="access_requests", db_index=False
+    )
     subject_name = models.CharField(max_length=150)
     created_by = models.CharField(max_length=150)
     creator = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+", db_index=False)
@@ -65,8 +70,13 @@ class AccessRequest(models.Model):
             models.Index(fields=["creator", "-id"], name="access_request_of_creator"),
             models.Index(fields=["state", "-id"], name="access_request_in_state"),
         ]
-        constraints = [models.UniqueConstraint(fields=["creator", "idempotency_key"], condition=~Q(idempotency_key=""),
-                                               name="access_request_once")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["creator", "idempotency_key"],
+                condition=~Q(idempotency_key=""),
+                name="access_request_once",
+            )
+        ]
 
     def __str__(self):
         return f"request {self.pk}"
@@ -94,8 +104,10 @@ class AccessRequest(models.Model):
 class AccessRequestPart(models.Model):
     """One thing that a request asks for: an operation or a privilege on an address, or a membership.
 
-    position: starts at 1. kind, key, operation: empty for a membership. operation: may be a privilege, such as `READ`.
-    namespace: the key of the namespace of the address; empty outside of namespaces. context: parameters of the question.
+    position: starts at 1. kind, key, operation: empty for a membership. operation: may be a privilege, such
+    as `READ`.
+    namespace: the key of the namespace of the address; empty outside of namespaces. context: parameters of
+    the question.
     group_name: of a membership only. is_hidden: the requester may not see this part before it is approved.
     valid_until: the end of the approved access. plan: the applied plan.
     """
@@ -116,11 +128,20 @@ class AccessRequestPart(models.Model):
 
     class Meta:
         default_permissions = ()
-        constraints = [models.UniqueConstraint(fields=["request", "position"], name="access_request_part_position")]
+        constraints = [
+            models.UniqueConstraint(fields=["request", "position"], name="access_request_part_position")
+        ]
         indexes = [
-            models.Index(fields=["kind", "key", "operation"], name="access_request_part_what",
-                         condition=Q(state=RequestState.PENDING)),
-            models.Index(fields=["namespace"], name="access_request_part_namespace", condition=Q(state=RequestState.PENDING)),
+            models.Index(
+                fields=["kind", "key", "operation"],
+                name="access_request_part_what",
+                condition=Q(state=RequestState.PENDING),
+            ),
+            models.Index(
+                fields=["namespace"],
+                name="access_request_part_namespace",
+                condition=Q(state=RequestState.PENDING),
+            ),
         ]
 
     @property
@@ -145,7 +166,8 @@ class AccessRequestPart(models.Model):
 class AccessRequestEvent(models.Model):
     """One step of a request, with its text: a reason, a question or an answer.
 
-    actor: a name; empty for the console. notified_at: when the e-mails about it were sent; null if they were not.
+    actor: a name; empty for the console. notified_at: when the e-mails about it were sent; null if they were
+    not.
     """
 
     request = models.ForeignKey(AccessRequest, models.CASCADE, related_name="events")
@@ -158,7 +180,11 @@ class AccessRequestEvent(models.Model):
     class Meta:
         default_permissions = ()
         ordering = ["pk"]
-        indexes = [models.Index(fields=["at"], name="access_request_event_due", condition=Q(notified_at__isnull=True))]
+        indexes = [
+            models.Index(
+                fields=["at"], name="access_request_event_due", condition=Q(notified_at__isnull=True)
+            )
+        ]
 
     @property
     def label(self) -> str:
@@ -166,7 +192,9 @@ class AccessRequestEvent(models.Model):
 
 
 class NamespaceApprovers(models.Model):
-    """The group whose members decide about requests for a namespace and everything in it, besides administrators."""
+    """The group whose members decide about requests for a namespace and everything in it, besides
+    administrators.
+    """
 
     namespace = models.CharField(max_length=MAX_KEY_LENGTH, unique=True)
     group = models.ForeignKey("auth.Group", models.CASCADE, related_name="+")

@@ -24,7 +24,9 @@ class NamespaceSteward(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["namespace", "user"], name="steward_user_once"),
             models.UniqueConstraint(fields=["namespace", "group"], name="steward_group_once"),
-            models.CheckConstraint(condition=Q(user__isnull=True) ^ Q(group__isnull=True), name="steward_user_or_group"),
+            models.CheckConstraint(
+                condition=Q(user__isnull=True) ^ Q(group__isnull=True), name="steward_user_or_group"
+            ),
         ]
 
     def __str__(self):

@@ -1,4 +1,6 @@
-"""The columns of a validity period, which grants, memberships and plan items have, and the lookup that compares them."""
+"""The columns of a validity period, which grants, memberships and plan items have, and the lookup that
+compares them.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -34,16 +36,22 @@ def validity_constraint(prefix: str) -> models.CheckConstraint:
 
 
 def validity_indexes(prefix: str) -> list[models.Index]:
-    """Return the indexes that find the next row to begin or to end. Few rows have a period, so they are small."""
-    return [models.Index(fields=[column], name=f"{prefix}_{column}", condition=Q(**{f"{column}__isnull": False}))
-            for column in ("valid_from", "valid_until")]
+    """Return the indexes that find the next row to begin or to end.
+
+    Few rows have a period, so they are small.
+    """
+    return [
+        models.Index(fields=[column], name=f"{prefix}_{column}", condition=Q(**{f"{column}__isnull": False}))
+        for column in ("valid_from", "valid_until")
+    ]
 
 
 class InForce(Lookup):
-    """`pk__in_force=at` selects the rows whose validity includes a time. Only for models with ValidityColumns.
+    """`pk__in_force=at` selects the rows whose validity includes a time. Only for models with
+    ValidityColumns.
 
-    It is a lookup of the primary key, because Django adds conditions to negated lookups of columns that can be null. One lookup
-    takes Django a fraction of the time of four comparisons.
+    It is a lookup of the primary key, because Django adds conditions to negated lookups of columns that can
+    be null. One lookup takes Django a fraction of the time of four comparisons.
     """
 
     lookup_name = "in_force"

@@ -13,7 +13,16 @@ from grants.changes.outcomes import ChangeItem
 from grants.changes.services import write_changes
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
 from grants.journal import Author, Change, append_to_journal, current_revision
-from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, JournalHead, Plan, PlanItem, PlanState, PlanVerb
+from grants.models import (
+    ACTIVATION_VERBS,
+    GRANT_VERBS,
+    MEMBERSHIP_VERBS,
+    JournalHead,
+    Plan,
+    PlanItem,
+    PlanState,
+    PlanVerb,
+)
 from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, change_of_item, create_plan
 from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.permission_effect import ComputedEffect, check_effect
@@ -24,8 +33,11 @@ from grants.principals.services import write_user_active
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 ITEMS_PER_BATCH = 2_000
-OPPOSITE_VERBS = {verb: opposite for pair in (GRANT_VERBS, MEMBERSHIP_VERBS, ACTIVATION_VERBS)
-                  for verb, opposite in (pair, pair[::-1])}
+OPPOSITE_VERBS = {
+    verb: opposite
+    for pair in (GRANT_VERBS, MEMBERSHIP_VERBS, ACTIVATION_VERBS)
+    for verb, opposite in (pair, pair[::-1])
+}
 ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
@@ -46,9 +58,10 @@ class EffectConfirmation:
 def apply_plan(*, author: Author, plan_id: int, confirmation: EffectConfirmation | None = None) -> Plan:
     """Make all changes of a plan in one transaction, in batches of ITEMS_PER_BATCH, with the author's reason.
 
-    confirmation: is compared with the effect, which is computed again; None applies the plan without computing its effect.
-    Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason is missing, EffectChanged if the effect is
-    not the one that was shown, EffectUnconfirmed if it is not accepted, SecondPersonRequired if another person must apply it.
+    confirmation: is compared with the effect, which is computed again; None applies the plan without
+    computing its effect. Raise StalePlan if the plan is stale, PlanError if it is not proposed or the reason
+    is missing, EffectChanged if the effect is not the one that was shown, EffectUnconfirmed if it is not
+    accepted, SecondPersonRequired if another person must apply it.
     """
     if not author.reason.strip():
         raise PlanError("the reason is missing: the journal stores it with every change")
@@ -59,14 +72,22 @@ def apply_plan(*, author: Author, plan_id: int, confirmation: EffectConfirmation
     return plan
 
 
-def write_plan(head: JournalHead, author: Author, plan: Plan, confirmation: EffectConfirmation | None = None) -> None:
-    """Apply a proposed plan like `apply_plan`, for a caller that holds the lock of the journal and has checked the author."""
+def write_plan(
+    head: JournalHead, author: Author, plan: Plan, confirmation: EffectConfirmation | None = None
+) -> None:
+    """Apply a proposed plan like `apply_plan`, for a caller that holds the lock of the journal and has
+    checked the author.
+    """
     if (line := invalidating_line(plan)) is not None:
         raise StalePlan(str(plan), plan.base_revision, head.revision, line_summary(line))
     permissions = {}
     if confirmation:
-        permissions = check_effect(plan, confirmation.digest, confirms_beyond=confirmation.confirms_beyond,
-                                   computed=confirmation.computed)
+        permissions = check_effect(
+            plan,
+            confirmation.digest,
+            confirms_beyond=confirmation.confirms_beyond,
+            computed=confirmation.computed,
+        )
     counts = _write_items(head, author, plan)
     if change_count(counts):
         append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
@@ -96,12 +117,22 @@ def create_inverse_plan(*, author: Author, plan_id: int) -> Plan:
         raise PlanError(f"{plan} is {plan.state}: only an applied plan can be undone")
     ended_access = changing_items(plan).filter(verb=PlanVerb.DEACTIVATE).exists()
     with transaction.atomic():
-        inverse = create_plan(author=author, draft=PlanDraft(
-            title=f"Undo {plan}: {plan.title}", origin=PlanOrigin.INVERSE, changes=_opposite_changes(plan),
-            base_revision=current_revision(), inverse_of=plan, recipe={"note": ENDED_ACCESS} if ended_access else {},
-            empty_message=f"{plan} changed nothing: there is nothing to undo"))
+        inverse = create_plan(
+            author=author,
+            draft=PlanDraft(
+                title=f"Undo {plan}: {plan.title}",
+                origin=PlanOrigin.INVERSE,
+                changes=_opposite_changes(plan),
+                base_revision=current_revision(),
+                inverse_of=plan,
+                recipe={"note": ENDED_ACCESS} if ended_access else {},
+                empty_message=f"{plan} changed nothing: there is nothing to undo",
+            ),
+        )
         if not change_count(inverse.effect):
-            raise PlanError(f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo")
+            raise PlanError(
+                f"the changes of {plan} were already undone{_by_inverse(plan)}: there is nothing to undo"
+            )
     return inverse
 
 
@@ -132,12 +163,20 @@ def _proposed_plan(plan_id: int) -> Plan:
 
 def _close_plan(plan: Plan, state: PlanState, author: Author) -> None:
     """Save the plan as applied or discarded."""
-    plan.state, plan.decided_by, plan.decided_at, plan.reason = state, author.name, timezone.now(), author.reason
+    plan.state, plan.decided_by, plan.decided_at, plan.reason = (
+        state,
+        author.name,
+        timezone.now(),
+        author.reason,
+    )
     plan.save(update_fields=["state", "decided_by", "decided_at", "reason", "revision", "effect"])
 
 
 def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int]:
-    """Make the changes of all items. Return the counts of the changes, as in `Plan.effect`. Raise PlanError if one is invalid."""
+    """Make the changes of all items.
+
+    Return the counts of the changes, as in `Plan.effect`. Raise PlanError if one is invalid.
+    """
     counts = dict.fromkeys((*VERB_COUNTS.values(), "periods_removed", "already", "planned"), 0)
     for batch in _batches(plan):
         changed, periods_removed, planned = _write_batch(head, author, plan, batch)
@@ -151,24 +190,41 @@ def _write_items(head: JournalHead, author: Author, plan: Plan) -> dict[str, int
     return counts
 
 
-def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[PlanItem]) -> tuple[list[PlanItem], int, int]:
+def _write_batch(
+    head: JournalHead, author: Author, plan: Plan, batch: list[PlanItem]
+) -> tuple[list[PlanItem], int, int]:
     """Make the changes of these items.
 
     Return the items that changed something, and the numbers of removed periods and of planned addresses.
     """
-    rows: dict[str, list[PlanItem]] = {verb.value: [row for row in batch if row.verb == verb] for verb in PlanVerb}
+    rows: dict[str, list[PlanItem]] = {
+        verb.value: [row for row in batch if row.verb == verb] for verb in PlanVerb
+    }
     changed: list[PlanItem] = []
     restores = plan.origin == PlanOrigin.INVERSE
     try:
         attributes = {"reason": _restored_reason(author, plan)} if restores else None
-        outcome = write_changes(head, author, detail=str(plan), attributes=attributes, allows_past_end=restores, **{
-            verb.value: [_change_item(row) for row in rows[verb]] for verb in GRANT_VERBS})
-        member_items = {verb.value: [_membership_item(row) for row in rows[verb]] for verb in MEMBERSHIP_VERBS}
+        outcome = write_changes(
+            head,
+            author,
+            detail=str(plan),
+            attributes=attributes,
+            allows_past_end=restores,
+            **{verb.value: [_change_item(row) for row in rows[verb]] for verb in GRANT_VERBS},
+        )
+        member_items = {
+            verb.value: [_membership_item(row) for row in rows[verb]] for verb in MEMBERSHIP_VERBS
+        }
         members = write_memberships(head, author, allows_past_end=restores, **member_items)
         for verb in ACTIVATION_VERBS:
             is_active = verb == PlanVerb.ACTIVATE
-            changed += [row for row in rows[verb] if write_user_active(
-                head, author, name=row.principal_name, active=is_active, detail=str(plan)).has_changed]
+            changed += [
+                row
+                for row in rows[verb]
+                if write_user_active(
+                    head, author, name=row.principal_name, active=is_active, detail=str(plan)
+                ).has_changed
+            ]
     except ChangeRefused as refusal:
         (index, verb, message), *_ = refusal.errors
         position = rows[verb][index].position
@@ -178,10 +234,21 @@ def _write_batch(head: JournalHead, author: Author, plan: Plan, batch: list[Plan
     grants = {item.key for item in (*outcome.granted, *outcome.revoked, *outcome.changed)}
     memberships = {item.key for item in (*members.joined, *members.left, *members.changed)}
     changed += [row for verb in GRANT_VERBS for row in rows[verb] if _change_item(row).key in grants]
-    changed += [row for verb in MEMBERSHIP_VERBS for row in rows[verb] if _membership_item(row).key in memberships]
+    changed += [
+        row for verb in MEMBERSHIP_VERBS for row in rows[verb] if _membership_item(row).key in memberships
+    ]
     _store_periods_before(
-        [(row, outcome.periods_before.get(_change_item(row).key)) for verb in GRANT_VERBS for row in rows[verb]]
-        + [(row, members.periods_before.get(_membership_item(row).key)) for verb in MEMBERSHIP_VERBS for row in rows[verb]])
+        [
+            (row, outcome.periods_before.get(_change_item(row).key))
+            for verb in GRANT_VERBS
+            for row in rows[verb]
+        ]
+        + [
+            (row, members.periods_before.get(_membership_item(row).key))
+            for verb in MEMBERSHIP_VERBS
+            for row in rows[verb]
+        ]
+    )
     periods_removed = sum(not item.validity.is_limited for item in (*outcome.changed, *members.changed))
     return changed, periods_removed, len(outcome.planned)
 
@@ -196,8 +263,8 @@ def _restored_reason(author: Author, plan: Plan) -> str:
 
 
 def _store_periods_before(periods: Iterable[tuple[PlanItem, Validity | None]]) -> None:
-    """Store the periods that the items replaced or ended, so that they can be restored. None means that there was no earlier
-    period."""
+    """Store the periods that the items replaced or ended, so that they can be restored. None means that there
+    was no earlier period."""
     rows = []
     for item, before in periods:
         changes_period = before is not None and item.verb in (PlanVerb.GRANT, PlanVerb.JOIN)
@@ -207,7 +274,10 @@ def _store_periods_before(periods: Iterable[tuple[PlanItem, Validity | None]]) -
 
 
 def _batches(plan: Plan) -> Iterator[list[PlanItem]]:
-    """Yield the items in batches. Each batch is one query, because SQLite cannot continue to read a table after a write to it."""
+    """Yield the items in batches.
+
+    Each batch is one query, because SQLite cannot continue to read a table after a write to it.
+    """
     last_position = 0
     while batch := list(plan.items.filter(position__gt=last_position).order_by("position")[:ITEMS_PER_BATCH]):
         yield batch

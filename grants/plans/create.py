@@ -27,14 +27,28 @@ MAX_PLAN_ITEMS = 100_000
 ITEMS_PER_BATCH = 900
 MAX_TITLE_LENGTH = 300
 # database columns of PlanItem; `is_so` is the column of `is_noop`
-_COLUMNS = ("plan_id", "position", "verb", "principal_type", "principal_name", "kind", "key", "namespace", "permission_id",
-            "group_name", *VALIDITY_COLUMNS, "is_so")
+_COLUMNS = (
+    "plan_id",
+    "position",
+    "verb",
+    "principal_type",
+    "principal_name",
+    "kind",
+    "key",
+    "namespace",
+    "permission_id",
+    "group_name",
+    *VALIDITY_COLUMNS,
+    "is_so",
+)
 
-# verb, principal (such as `user:alice`), target, privilege, and the period of a grant or membership to add. The target of `grant`
-# and `revoke` is an address, of `join` and `leave` a group (such as `group:analysts`), of `activate` and `deactivate` None. Only
-# grants and revocations have a privilege.
-PlanChange = (tuple[str, str, Address | str | None, Privilege | None]
-              | tuple[str, str, Address | str | None, Privilege | None, Validity])
+# verb, principal (such as `user:alice`), target, privilege, and the period of a grant or membership to add.
+# The target of `grant` and `revoke` is an address, of `join` and `leave` a group (such as `group:analysts`),
+# of `activate` and `deactivate` None. Only grants and revocations have a privilege.
+PlanChange = (
+    tuple[str, str, Address | str | None, Privilege | None]
+    | tuple[str, str, Address | str | None, Privilege | None, Validity]
+)
 
 
 class PlanOrigin(StrEnum):
@@ -63,8 +77,8 @@ class PlanDraft:
 
     changes: the items, without repetitions. They are iterated once and never all in memory.
     base_revision: the revision that was read before the data from which the changes are computed.
-    empty_message: the error message if there are no changes. maker_ids: the accounts of other persons who decided about the
-    changes than the author. The other fields are those of `grants.models.Plan`.
+    empty_message: the error message if there are no changes. maker_ids: the accounts of other persons who
+    decided about the changes than the author. The other fields are those of `grants.models.Plan`.
     """
 
     title: str
@@ -94,10 +108,17 @@ def store_plan(*, author: Author, draft: PlanDraft) -> Plan:
     """Store a draft like `create_plan`, for a caller that has checked what the author may do."""
     with transaction.atomic():
         plan = Plan.objects.create(
-            title=draft.title[:MAX_TITLE_LENGTH], origin=draft.origin, recipe=draft.recipe, breadth=draft.breadth,
-            watches=list(draft.watches), base_revision=draft.base_revision, made_by=author.name,
-            maker_ids=sorted(accounts_of(author).union(draft.maker_ids)), inverse_of=draft.inverse_of,
-            renewal_of=draft.renewal_of)
+            title=draft.title[:MAX_TITLE_LENGTH],
+            origin=draft.origin,
+            recipe=draft.recipe,
+            breadth=draft.breadth,
+            watches=list(draft.watches),
+            base_revision=draft.base_revision,
+            made_by=author.name,
+            maker_ids=sorted(accounts_of(author).union(draft.maker_ids)),
+            inverse_of=draft.inverse_of,
+            renewal_of=draft.renewal_of,
+        )
         if not _insert_items(plan, draft.changes):
             raise PlanError(draft.empty_message)
         verbs = set(plan.items.order_by().values_list("verb", flat=True).distinct())
@@ -117,13 +138,23 @@ def changes_from_grants(principal: str, grants: Iterable[tuple[Address, Privileg
 
 
 def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
-    """Insert an item for each change, in batches. Return the number of items. Raise PlanError if a change is invalid."""
+    """Insert an item for each change, in batches.
+
+    Return the number of items. Raise PlanError if a change is invalid.
+    """
     remaining, count, known_principals = iter(changes), 0, set()
     while batch := list(islice(remaining, ITEMS_PER_BATCH)):
         if count + len(batch) > MAX_PLAN_ITEMS:
-            raise PlanError(f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
-                            f"namespace or one user at a time")
-        principals = {name for _, principal, target, *_ in batch for name in (principal, target) if isinstance(name, str)}
+            raise PlanError(
+                f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
+                f"namespace or one user at a time"
+            )
+        principals = {
+            name
+            for _, principal, target, *_ in batch
+            for name in (principal, target)
+            if isinstance(name, str)
+        }
         principals -= known_principals
         _check_principals(principals)
         known_principals |= principals
@@ -144,19 +175,35 @@ def _rows(plan: Plan, batch: list[PlanChange], first_position: int) -> Iterator[
         kind, name = parse_principal(principal)
         period = validity[0] if validity else Validity()
         if period.is_over(now) and plan.origin != PlanOrigin.INVERSE:
-            raise PlanError(f"the period of {principal} on {target} ended {time_in_words(period.valid_until)}: "
-                            f"choose a later end, or leave it out")
+            raise PlanError(
+                f"the period of {principal} on {target} ended {time_in_words(period.valid_until)}: "
+                f"choose a later end, or leave it out"
+            )
         times = tuple(map(database_time, period))
         if isinstance(target, Address):
             if fault := instance_fault(target):
                 raise PlanError(fault)
             namespace = target.namespace
-            yield (plan.pk, position, str(verb), kind, name, target.kind, target.key, namespace.key if namespace else "",
-                   permissions[privilege], "", *times, False)
+            yield (
+                plan.pk,
+                position,
+                str(verb),
+                kind,
+                name,
+                target.kind,
+                target.key,
+                namespace.key if namespace else "",
+                permissions[privilege],
+                "",
+                *times,
+                False,
+            )
             continue
         group_kind, group = parse_principal(target) if target else ("group", "")
         if (kind, group_kind) != ("user", "group"):
-            raise PlanError(f"only users can be activated, deactivated or members, and only of groups: not {principal}")
+            raise PlanError(
+                f"only users can be activated, deactivated or members, and only of groups: not {principal}"
+            )
         yield plan.pk, position, str(verb), kind, name, "", "", "", None, group, *times, False
 
 

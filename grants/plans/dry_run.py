@@ -13,7 +13,9 @@ MAX_STRANDED = 50
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The effect of changes. counts: as in `Plan.effect`. stranded: the first MAX_STRANDED entities that would be stranded."""
+    """The effect of changes. counts: as in `Plan.effect`. stranded: the first MAX_STRANDED entities that
+    would be stranded.
+    """
 
     counts: dict[str, int]
     stranded: list[StrandedByPlan]

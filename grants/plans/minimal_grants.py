@@ -29,6 +29,7 @@ from grants.policies.question import Question
 
 QUESTIONS_PER_BATCH = 500
 
+
 @dataclass(frozen=True, slots=True)
 class MinimalGrants:
     """The result of `minimal_grants`.
@@ -44,7 +45,8 @@ class MinimalGrants:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A denied question that must become permitted, with its facts and every minimal set of grants that would permit it.
+    """A denied question that must become permitted, with its facts and every minimal set of grants that would
+    permit it.
 
     The facts list every missing grant, so no set contains `UnlistedGrants`.
     """
@@ -56,8 +58,12 @@ class Denial:
     @property
     def permitting_container(self) -> Address | None:
         """The container in which any grant permits the question; None if there is no such container."""
-        needs_any_grant = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement))
-        return self.question.target if needs_any_grant and self.question.target.kind in CONTAINER_KINDS else None
+        needs_any_grant = any(
+            isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement)
+        )
+        return (
+            self.question.target if needs_any_grant and self.question.target.kind in CONTAINER_KINDS else None
+        )
 
 
 @dataclass(slots=True)
@@ -103,32 +109,44 @@ class _FactsWithNewGrants:
             return HeldGrant(self.denial.question.principal, address, ANY[0])
         return self.denial.facts.grant_at_or_below(address)
 
-    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+    def entities_without_privilege(
+        self, address: Address, privilege: Privilege, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
         missing = self.denial.facts.entities_without_privilege(address, privilege, kind)
-        remaining = tuple(a for a in missing.addresses if privilege not in self.new_grants.privileges.get(a, ()))
+        remaining = tuple(
+            a for a in missing.addresses if privilege not in self.new_grants.privileges.get(a, ())
+        )
         return EntitiesWithoutPrivilege(not remaining, missing.checked_count, remaining)
 
 
-def minimal_grants(user: str, permissions: Iterable[tuple[Address, str]], generation: Generation, *,
-                   max_grants: int) -> MinimalGrants:
+def minimal_grants(
+    user: str, permissions: Iterable[tuple[Address, str]], generation: Generation, *, max_grants: int
+) -> MinimalGrants:
     """Return the fewest grants that give the user these permissions.
 
-    permissions: (address, operation) pairs, each with a policy in the generation; all are kept in memory. Raise PlanError if more
-    than `max_grants` grants are needed.
+    permissions: (address, operation) pairs, each with a policy in the generation; all are kept in memory.
+    Raise PlanError if more than `max_grants` grants are needed.
     """
     new_grants, grants, only_way, is_smallest = NewGrants(), [], 0, True
     for operations in _operations_by_namespace(permissions, generation):
-        part = fewest_grants(_denials(user, operations, generation, max_grants), new_grants, max_grants=max_grants,
-                             grant_count=len(grants))
+        part = fewest_grants(
+            _denials(user, operations, generation, max_grants),
+            new_grants,
+            max_grants=max_grants,
+            grant_count=len(grants),
+        )
         grants += part.grants
         only_way, is_smallest = only_way + part.only_way, is_smallest and part.is_smallest
     return MinimalGrants(tuple(sorted(grants, key=grant_order)), only_way, is_smallest)
 
 
-def fewest_grants(denials: Iterable[Denial], new_grants: NewGrants, *, max_grants: int, grant_count: int = 0) -> MinimalGrants:
+def fewest_grants(
+    denials: Iterable[Denial], new_grants: NewGrants, *, max_grants: int, grant_count: int = 0
+) -> MinimalGrants:
     """Return the fewest grants that permit all denials, and add them to `new_grants`.
 
-    grant_count: the number of grants that the plan has already. Raise PlanError if it would have more than `max_grants`.
+    grant_count: the number of grants that the plan has already. Raise PlanError if it would have more than
+    `max_grants`.
     """
     forced: set[MissingGrant] = set()
     with_choice = []
@@ -151,11 +169,13 @@ def fewest_grants(denials: Iterable[Denial], new_grants: NewGrants, *, max_grant
 _Operations = dict[tuple[Address, Expression], str]
 
 
-def _operations_by_namespace(permissions: Iterable[tuple[Address, str]], generation: Generation) -> list[_Operations]:
+def _operations_by_namespace(
+    permissions: Iterable[tuple[Address, str]], generation: Generation
+) -> list[_Operations]:
     """Return one operation for each requirement of each entity, by namespace.
 
-    Namespaces are independent: a grant in one of them permits nothing in another. Entities outside all namespaces come first,
-    because grants on them count inside the namespaces.
+    Namespaces are independent: a grant in one of them permits nothing in another. Entities outside all
+    namespaces come first, because grants on them count inside the namespaces.
     """
     by_namespace: dict[Address | None, _Operations] = defaultdict(dict)
     for address, operation in permissions:
@@ -168,10 +188,13 @@ def _operations_by_namespace(permissions: Iterable[tuple[Address, str]], generat
 def _denials(user: str, operations: _Operations, generation: Generation, max_grants: int) -> Iterator[Denial]:
     """Yield the operations that are not permitted now.
 
-    Runs one query for every QUESTIONS_PER_BATCH operations, and two more for each requirement over all live entities.
+    Runs one query for every QUESTIONS_PER_BATCH operations, and two more for each requirement over all live
+    entities.
     """
-    questions = iter(Question("user", user, operation, address, generation.name)
-                     for (address, _), operation in operations.items())
+    questions = iter(
+        Question("user", user, operation, address, generation.name)
+        for (address, _), operation in operations.items()
+    )
     while batch := list(islice(questions, QUESTIONS_PER_BATCH)):
         simple = [question for question in batch if not _all_live_leaves(question)]
         yield from _denials_among(simple, gather_facts(simple))
@@ -194,7 +217,10 @@ def _all_live_leaves(question: Question) -> list[HasOnAllLive]:
 
 
 def _check_missing_below(question: Question, max_grants: int) -> None:
-    """Raise PlanError if more than `max_grants` grants are missing. This check comes before the missing grants are loaded."""
+    """Raise PlanError if more than `max_grants` grants are missing.
+
+    This check comes before the missing grants are loaded.
+    """
     entity, tables = entity_at(question.target), grant_tables("user", question.subject)
     if entity is None or tables is None:
         return
@@ -206,8 +232,10 @@ def _check_missing_below(question: Question, max_grants: int) -> None:
 
 def _check_limit(count: int, max_grants: int) -> None:
     if count > max_grants:
-        raise PlanError(f"more than {max_grants:,} grants would be needed, which is the limit of a plan: create it for one "
-                        f"namespace, one group or one user at a time")
+        raise PlanError(
+            f"more than {max_grants:,} grants would be needed, which is the limit of a plan: create it for one "
+            f"namespace, one group or one user at a time"
+        )
 
 
 def _select_grants(denials: list[Denial], new_grants: NewGrants) -> tuple[list[MissingGrant], bool]:
@@ -239,16 +267,20 @@ def _permitted_by_set(denials: list[Denial]) -> dict[GrantSet, set[int]]:
     return permitted
 
 
-def _select_greedily(denials: list[Denial], permitted: dict[GrantSet, set[int]],
-                     new_grants: NewGrants) -> list[MissingGrant]:
+def _select_greedily(
+    denials: list[Denial], permitted: dict[GrantSet, set[int]], new_grants: NewGrants
+) -> list[MissingGrant]:
     """Select sets of grants until all denials are permitted, and return their grants.
 
-    Repeatedly take the set that permits most open denials per grant; of equally good sets, the set with the narrowest reach.
+    Repeatedly take the set that permits most open denials per grant; of equally good sets, the set with the
+    narrowest reach.
     """
     open_indexes, selected = set(range(len(denials))), []
     ordered_sets = sorted(permitted.items(), key=lambda item: sorted(map(grant_order, item[0])))
-    heap = [(-len(indexes) / len(grant_set), _reach(grant_set), number, grant_set)
-            for number, (grant_set, indexes) in enumerate(ordered_sets)]
+    heap = [
+        (-len(indexes) / len(grant_set), _reach(grant_set), number, grant_set)
+        for number, (grant_set, indexes) in enumerate(ordered_sets)
+    ]
     heapq.heapify(heap)
     while open_indexes:
         score, reach, number, grant_set = heapq.heappop(heap)
@@ -262,12 +294,18 @@ def _select_greedily(denials: list[Denial], permitted: dict[GrantSet, set[int]],
             if not new_grants.holds(grant):
                 new_grants.add(grant)
                 selected.append(grant)
-        open_indexes -= {index for index in permitted[grant_set] & open_indexes if new_grants.permits(denials[index])}
+        open_indexes -= {
+            index for index in permitted[grant_set] & open_indexes if new_grants.permits(denials[index])
+        }
     return selected
 
 
-def _remove_superfluous(selected: list[MissingGrant], denials: list[Denial], permitted: dict[GrantSet, set[int]],
-                        new_grants: NewGrants) -> list[MissingGrant]:
+def _remove_superfluous(
+    selected: list[MissingGrant],
+    denials: list[Denial],
+    permitted: dict[GrantSet, set[int]],
+    new_grants: NewGrants,
+) -> list[MissingGrant]:
     """Remove each grant that the others make superfluous, widest reach first. Return the remaining grants."""
     indexes_by_grant: dict[MissingGrant, set[int]] = defaultdict(set)
     for grant_set, indexes in permitted.items():
@@ -288,11 +326,19 @@ def _lower_bound(denials: list[Denial], new_grants: NewGrants) -> int:
     Adds up the grants for denials that cannot share a grant with each other.
     """
     total, counted_grants, counted_addresses, counted_containers = 0, set(), set(), set()
-    for denial in sorted(denials, key=lambda denial: (denial.permitting_container is not None, len(denial.alternatives))):
-        missing_sets = [{grant for grant in grant_set if not new_grants.holds(grant)} for grant_set in denial.alternatives]
+    for denial in sorted(
+        denials, key=lambda denial: (denial.permitting_container is not None, len(denial.alternatives))
+    ):
+        missing_sets = [
+            {grant for grant in grant_set if not new_grants.holds(grant)} for grant_set in denial.alternatives
+        ]
         grants = set().union(*missing_sets)
         addresses = {container for address, _ in grants for container in (address, *address.ancestors)}
-        if grants & counted_grants or addresses & counted_containers or denial.permitting_container in counted_addresses:
+        if (
+            grants & counted_grants
+            or addresses & counted_containers
+            or denial.permitting_container in counted_addresses
+        ):
             continue
         total += min(map(len, missing_sets))
         counted_grants |= grants
@@ -303,6 +349,8 @@ def _lower_bound(denials: list[Denial], new_grants: NewGrants) -> int:
 
 
 def _reach(grants: Iterable[MissingGrant]) -> int:
-    """Return a number that grows with the size of the containers: a grant on a container affects everything inside it."""
+    """Return a number that grows with the size of the containers: a grant on a container affects everything
+    inside it.
+    """
     kinds = [address.kind for address, _ in grants if address.kind in CONTAINER_KINDS]
     return sum(len(CONTAINER_KINDS) - CONTAINER_KINDS.index(kind) for kind in kinds)

@@ -6,5 +6,8 @@ from django.db.models import Q
 
 
 def not_over_condition(at: datetime) -> Q:
-    """Return the condition that the period of a grant or a membership has not ended at this time. It may not have begun yet."""
+    """Return the condition that the period of a grant or a membership has not ended at this time.
+
+    It may not have begun yet.
+    """
     return Q(valid_until__isnull=True) | Q(valid_until__gt=at)

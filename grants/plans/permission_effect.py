@@ -1,6 +1,7 @@
 """Compute the effect of a plan on permissions, divided into its purpose and changes beyond it.
 
-The purpose follows from the source of the plan. `Plan.effect["permissions"]` stores the effect with which a plan was applied.
+The purpose follows from the source of the plan. `Plan.effect["permissions"]` stores the effect with which a
+plan was applied.
 """
 
 from collections.abc import Callable, Sequence
@@ -39,7 +40,8 @@ from grants.validity import question_time
 
 @dataclass(frozen=True, slots=True)
 class ComputedEffect:
-    """The effect of a plan above the limits, as a run computed it for the current data. summary: to be stored with the plan.
+    """The effect of a plan above the limits, as a run computed it for the current data. summary: to be stored
+    with the plan.
 
     max_gained_beyond: the permissions that must be confirmed.
     """
@@ -50,12 +52,12 @@ class ComputedEffect:
 
 
 def plan_effect(plan: Plan, generation: Generation | str | None = None, at: datetime | None = None) -> Effect:
-    """Return the effect of a plan: of a proposed plan on the current data, of an applied plan on the data before it was applied.
+    """Return the effect of a plan: of a proposed plan on the current data, of an applied plan on the data
+    before it was applied.
 
-    generation: by default, the one for which the plan was created, or with which it was applied. at: see `effect_of`.
-    Raise EffectTooLarge above the limits of the settings, PlanError if the plan was discarded, or if the data before it was
-    applied is not known,
-    UnknownGeneration.
+    generation: by default, the one for which the plan was created, or with which it was applied. at: see
+    `effect_of`. Raise EffectTooLarge above the limits of the settings, PlanError if the plan was discarded,
+    or if the data before it was applied is not known, UnknownGeneration.
     """
     rules = generation_by_name(generation) if isinstance(generation, str) else generation
     if plan.state == PlanState.APPLIED:
@@ -67,7 +69,10 @@ def plan_effect(plan: Plan, generation: Generation | str | None = None, at: date
 
 
 def _applied_effect(plan: Plan, generation: Generation | None, at: datetime | None) -> Effect:
-    """Return the effect of an applied plan, computed as of the revision before it. See `grants.history.past.as_of`."""
+    """Return the effect of an applied plan, computed as of the revision before it.
+
+    See `grants.history.past.as_of`.
+    """
     rules, stored = generation or generation_of_plan(plan), plan.effect.get("permissions") or {}
     changes = list(changes_of_plan(plan))
     purpose, revision = _purpose_in(plan, rules, changes), revision_before(plan)
@@ -78,29 +83,40 @@ def _applied_effect(plan: Plan, generation: Generation | None, at: datetime | No
         raise PlanError(f"the effect of {plan} cannot be computed again: {error}") from None
     is_stored = at is None and stored.get("generation") == rules.name
     if is_stored and _totals(stored) != _totals(effect.summary):
-        raise PlanError(f"the effect of {plan} cannot be computed again: some data from that time is not known")
+        raise PlanError(
+            f"the effect of {plan} cannot be computed again: some data from that time is not known"
+        )
     return effect
 
 
 def _totals(summary: dict) -> list[int]:
-    """Return the numbers of permissions gained and lost. Which of them were the purpose of an undo can be unknown at first."""
+    """Return the numbers of permissions gained and lost.
+
+    Which of them were the purpose of an undo can be unknown at first.
+    """
     return [sum(summary[part][change] for part in ("for", "beyond")) for change in ("gained", "lost")]
 
 
 def plan_consequences(plan: Plan) -> Consequences:
-    """Return the leftover grants, sessions and tokens of a proposed plan; of an applied plan, those that were stored with it.
+    """Return the leftover grants, sessions and tokens of a proposed plan; of an applied plan, those that were
+    stored with it.
 
     Runs up to four queries.
     """
     if not plan.is_proposed:
         stored = plan.effect.get("permissions") or {}
         return Consequences(**{name: stored.get(name, 0) for name in Consequences._fields})
-    is_leftover = Exists(Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key"), state=State.DELETED))
+    is_leftover = Exists(
+        Entity.objects.filter(kind=OuterRef("kind"), key=OuterRef("key"), state=State.DELETED)
+    )
     rows = changing_items(plan).filter(is_leftover, verb__in=GRANT_VERBS).order_by().values_list("verb")
     leftovers = dict(rows.annotate(Count("pk")))
     leaving = changing_items(plan).filter(verb=PlanVerb.DEACTIVATE).values_list("principal_name", flat=True)
-    return Consequences(leftovers.get(PlanVerb.GRANT, 0), leftovers.get(PlanVerb.REVOKE, 0),
-                        *count_access(list(leaving) if plan_counts(plan)["deactivations"] else []))
+    return Consequences(
+        leftovers.get(PlanVerb.GRANT, 0),
+        leftovers.get(PlanVerb.REVOKE, 0),
+        *count_access(list(leaving) if plan_counts(plan)["deactivations"] else []),
+    )
 
 
 def generation_of_plan(plan: Plan) -> Generation:
@@ -126,15 +142,23 @@ def purpose_of_plan(plan: Plan) -> Purpose | None:
             return KeepPermissions(generation_by_name(recipe["generation"]))
         case PlanOrigin.CHANGE_SET if "operation" in recipe:
             subject_type, _, subject = recipe["subject"].partition(":")
-            return AnswerQuestion(subject if subject_type == "user" else "", recipe["operation"], parse_address(recipe["entity"]))
+            return AnswerQuestion(
+                subject if subject_type == "user" else "",
+                recipe["operation"],
+                parse_address(recipe["entity"]),
+            )
         case PlanOrigin.REQUEST:
-            return AnswerQuestions(recipe["subject"], frozenset(
-                (parse_address(address), operation) for operation, address in recipe["wanted"]))
+            return AnswerQuestions(
+                recipe["subject"],
+                frozenset((parse_address(address), operation) for operation, address in recipe["wanted"]),
+            )
     return None
 
 
 def _purpose_in(plan: Plan, generation: Generation, changes: Sequence[EffectChange]) -> Purpose | None:
-    """Return the purpose of a plan in a generation: of a plan that undoes another one, to restore what that one changed."""
+    """Return the purpose of a plan in a generation: of a plan that undoes another one, to restore what that
+    one changed.
+    """
     undone = plan.inverse_of
     if undone is None:
         return purpose_of_plan(plan)
@@ -147,18 +171,31 @@ def _purpose_in(plan: Plan, generation: Generation, changes: Sequence[EffectChan
         return None
     current_name = names_since(revision)
     names = [current_name(f"user:{name}").removeprefix("user:") for name in effect.names]
-    return RestorePermissions(changes, names, {
-        (cell.address, cell.operation): (cell.gained_for | cell.gained_beyond, cell.lost_for | cell.lost_beyond)
-        for cell in effect.cells})
+    return RestorePermissions(
+        changes,
+        names,
+        {
+            (cell.address, cell.operation): (
+                cell.gained_for | cell.gained_beyond,
+                cell.lost_for | cell.lost_beyond,
+            )
+            for cell in effect.cells
+        },
+    )
 
 
-def check_effect(plan: Plan, digest: str | None, *, confirms_beyond: bool,
-                 computed: Callable[[Plan], ComputedEffect | None] | None = None) -> dict:
+def check_effect(
+    plan: Plan,
+    digest: str | None,
+    *,
+    confirms_beyond: bool,
+    computed: Callable[[Plan], ComputedEffect | None] | None = None,
+) -> dict:
     """Check the effect of a plan before it is applied. Return its summary, to be stored with the plan.
 
-    digest: of the effect that was shown; None if none was shown. computed: returns the effect of a plan above the limits.
-    Raise EffectChanged if the effect is not the one that was shown. Raise EffectUnconfirmed if it gives permissions beyond the
-    purpose of the plan, or cannot be computed, and `confirms_beyond` is false.
+    digest: of the effect that was shown; None if none was shown. computed: returns the effect of a plan above
+    the limits. Raise EffectChanged if the effect is not the one that was shown. Raise EffectUnconfirmed if it
+    gives permissions beyond the purpose of the plan, or cannot be computed, and `confirms_beyond` is false.
     """
     try:
         effect = plan_effect(plan)
@@ -169,9 +206,13 @@ def check_effect(plan: Plan, digest: str | None, *, confirms_beyond: bool,
         if digest not in (None, TOO_LARGE):
             raise EffectChanged(str(plan)) from None
         if not confirms_beyond:
-            raise EffectUnconfirmed(f"{error}; or confirm that {plan} is applied without knowing its effect") from None
+            raise EffectUnconfirmed(
+                f"{error}; or confirm that {plan} is applied without knowing its effect"
+            ) from None
         return {}
-    known = ComputedEffect(effect.digest, effect.summary | {"generation": effect.generation}, effect.max_gained_beyond)
+    known = ComputedEffect(
+        effect.digest, effect.summary | {"generation": effect.generation}, effect.max_gained_beyond
+    )
     return _check_known(plan, digest, known, confirms_beyond=confirms_beyond)
 
 
@@ -179,6 +220,8 @@ def _check_known(plan: Plan, digest: str | None, effect: ComputedEffect, *, conf
     if digest not in (None, effect.digest):
         raise EffectChanged(str(plan))
     if effect.max_gained_beyond and not confirms_beyond:
-        raise EffectUnconfirmed(f"{plan} also gives {effect.max_gained_beyond:,} permissions beyond its purpose: look at its "
-                                "effect, and confirm it")
+        raise EffectUnconfirmed(
+            f"{plan} also gives {effect.max_gained_beyond:,} permissions beyond its purpose: look at its "
+            "effect, and confirm it"
+        )
     return effect.summary | {"revision": current_revision(), **plan_consequences(plan)._asdict()}

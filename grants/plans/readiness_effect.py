@@ -33,8 +33,8 @@ MAX_RECEIVERS = 9
 class ReadinessWay:
     """The effect of granting what is missing to one principal.
 
-    grants: their number. kept, kept_not: as in `create_readiness_plan_with_effect`. gained, lost: permissions beyond the purpose.
-    The last four are None if the effect is too large to be computed.
+    grants: their number. kept, kept_not: as in `create_readiness_plan_with_effect`. gained, lost: permissions
+    beyond the purpose. The last four are None if the effect is too large to be computed.
     """
 
     principal: str
@@ -46,10 +46,12 @@ class ReadinessWay:
 
 
 def readiness_ways(*, namespace: Address, user: str, generation: Generation) -> list[ReadinessWay]:
-    """Return the effect of granting what `user` lacks to the user, and to each group of the user, the narrowest first.
+    """Return the effect of granting what `user` lacks to the user, and to each group of the user, the
+    narrowest first.
 
     Return an empty list if nothing is missing. The missing grants are kept in memory, at most MAX_PLAN_ITEMS.
-    Raise PlanError if `user` is unknown or too many grants are missing, LifecycleError if the namespace is not live.
+    Raise PlanError if `user` is unknown or too many grants are missing, LifecycleError if the namespace is
+    not live.
     """
     deleter, container = active_user_by_name(user), live_namespace(namespace)
     missing = list(islice(missing_grants_to_delete(namespace, deleter, generation), MAX_PLAN_ITEMS + 1))
@@ -68,22 +70,32 @@ def readiness_ways(*, namespace: Address, user: str, generation: Generation) -> 
             ways.append(ReadinessWay(principal, len(missing)))
             continue
         kept = permitted + tally.gained_for
-        ways.append(ReadinessWay(principal, len(missing), kept, total - kept, tally.gained_beyond, tally.lost_beyond))
+        ways.append(
+            ReadinessWay(principal, len(missing), kept, total - kept, tally.gained_beyond, tally.lost_beyond)
+        )
     return sorted(ways, key=lambda way: (way.gained is None, way.gained, way.principal != str(deleter)))
 
 
-def create_readiness_plan_with_effect(*, author: Author, namespace: Address, user: str) -> tuple[Plan | None, dict[str, int]]:
+def create_readiness_plan_with_effect(
+    *, author: Author, namespace: Address, user: str
+) -> tuple[Plan | None, dict[str, int]]:
     """Create the plan of the grants that `user` needs to delete a namespace, in the active generation.
 
-    Return it with its numbers: grants; kept and kept_not: deletions of the namespace and of the entities in it that are
-    permitted and not permitted afterwards; beyond_gained and beyond_lost: other changed permissions. The plan is None if nothing
-    is missing.
-    Raise PlanError if `user` is unknown, LifecycleError if the namespace is not live, EffectTooLarge.
+    Return it with its numbers: grants; kept and kept_not: deletions of the namespace and of the entities in
+    it that are permitted and not permitted afterwards; beyond_gained and beyond_lost: other changed
+    permissions. The plan is None if nothing is missing. Raise PlanError if `user` is unknown, LifecycleError
+    if the namespace is not live, EffectTooLarge.
     """
     generation, deleter, container = active_generation(), active_user_by_name(user), live_namespace(namespace)
     permitted, total = _deletions(user, container, generation)
     if next(missing_grants_to_delete(namespace, deleter, generation), None) is None:
-        return None, {"grants": 0, "kept": permitted, "beyond_gained": 0, "beyond_lost": 0, "kept_not": total - permitted}
+        return None, {
+            "grants": 0,
+            "kept": permitted,
+            "beyond_gained": 0,
+            "beyond_lost": 0,
+            "kept_not": total - permitted,
+        }
     plan = create_readiness_plan(author=author, namespace=namespace, user=user, generation=generation)
     try:
         tally = plan_effect(plan).tally
@@ -91,22 +103,33 @@ def create_readiness_plan_with_effect(*, author: Author, namespace: Address, use
         plan.delete()
         raise
     kept = permitted + tally.gained_for
-    return plan, {"grants": plan.effect["grants"], "kept": kept, "beyond_gained": tally.gained_beyond,
-                  "beyond_lost": tally.lost_beyond, "kept_not": total - kept}
+    return plan, {
+        "grants": plan.effect["grants"],
+        "kept": kept,
+        "beyond_gained": tally.gained_beyond,
+        "beyond_lost": tally.lost_beyond,
+        "kept_not": total - kept,
+    }
 
 
 def _deletions(user: str, namespace: Entity, generation: Generation) -> tuple[int, int]:
-    """Return how many deletions of the namespace and of live entities in it are permitted now, and how many have a rule."""
+    """Return how many deletions of the namespace and of live entities in it are permitted now, and how many
+    have a rule.
+    """
     permitted = total = 0
     questions = _questions(user, namespace, generation)
     while batch := list(islice(questions, QUESTIONS_PER_BATCH)):
         total += len(batch)
-        permitted += sum(is_permitted(question, facts) for question, facts in zip(batch, gather_facts(batch), strict=True))
+        permitted += sum(
+            is_permitted(question, facts) for question, facts in zip(batch, gather_facts(batch), strict=True)
+        )
     return permitted, total
 
 
 def _questions(user: str, namespace: Entity, generation: Generation) -> Iterator[Question]:
-    inside = live_entities_inside(namespace).values_list("kind", "key").iterator(chunk_size=QUESTIONS_PER_BATCH)
+    inside = (
+        live_entities_inside(namespace).values_list("kind", "key").iterator(chunk_size=QUESTIONS_PER_BATCH)
+    )
     for address in (namespace.address, *(Address(*row) for row in inside)):
         for operation in DELETING_OPERATIONS:
             policy = generation.policy(address.kind, operation)

@@ -25,12 +25,15 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
     """
     plan = plan_by_id(plan_id)
     if not can_renew(plan):
-        raise PlanError(f"{plan} was created from the report of an analysis: run the analysis again, and create a plan from the "
-                        f"new report")
+        raise PlanError(
+            f"{plan} was created from the report of an analysis: run the analysis again, and create a plan from the "
+            f"new report"
+        )
     with transaction.atomic():
         renewed = RENEWALS[plan.origin](author, plan)
-        # Otherwise the person who made the plan could renew it to become a second person, or make another plan of it. A plan that
-        # was applied or discarded proposes nothing any more, so the person who renews it proposes its changes again.
+        # Otherwise the person who made the plan could renew it to become a second person, or make another
+        # plan of it. A plan that was applied or discarded proposes nothing any more, so the person who renews
+        # it proposes its changes again.
         is_same = plan.is_proposed and _has_same_items(renewed, plan)
         makers = makers_of_plan(plan.maker_ids, plan.made_by)
         renewed.maker_ids = sorted(makers if is_same else makers.union(renewed.maker_ids))
@@ -41,7 +44,19 @@ def renew_plan(*, author: Author, plan_id: int) -> Plan:
 
 
 def _has_same_items(plan: Plan, other: Plan) -> bool:
-    columns = ("verb", "principal_type", "principal_name", "kind", "key", "permission_id", "group_name", "valid_from",
-               "valid_until")
-    rows = [part.items.order_by("position").values_list(*columns).iterator(chunk_size=2_000) for part in (plan, other)]
+    columns = (
+        "verb",
+        "principal_type",
+        "principal_name",
+        "kind",
+        "key",
+        "permission_id",
+        "group_name",
+        "valid_from",
+        "valid_until",
+    )
+    rows = [
+        part.items.order_by("position").values_list(*columns).iterator(chunk_size=2_000)
+        for part in (plan, other)
+    ]
     return all(one == two for one, two in zip_longest(*rows))

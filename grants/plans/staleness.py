@@ -2,8 +2,9 @@
 
 A journal line after the base revision of the plan makes the plan stale in any of these cases:
 
-- The line is about an entity of the plan. A plan with the breadth `namespaces` also depends on everything in the namespaces of
-  its entities, and a plan over the whole instance also depends on every entity that becomes live.
+- The line is about an entity of the plan. A plan with the breadth `namespaces` also depends on everything in
+  the namespaces of its entities, and a plan over the whole instance also depends on every entity that becomes
+  live.
 - The line is about a principal that the plan watches.
 - The line changes a principal of the plan, such as its state or its members.
 """
@@ -16,15 +17,39 @@ from entities.vocabulary import KINDS
 from grants.journal import BREAK_GLASS_ACTIONS, REQUEST_ACTIONS, REVIEW_ACTIONS, RUN_ACTIONS
 from grants.models import JournalLine, Plan, PlanBreadth, PlanItem
 
-# Actions that cannot change a decision. Time changed it before a line about the beginning or the end of a period was written, and
-# applying a plan computes its effect again.
-IRRELEVANT_ACTIONS = ("begin", "expire",
-                      "describe", "role-set", "password-set", "token-add", "token-revoke", "generation-activate", "plan-apply",
-                      "identity-link", "identity-unlink", "token-remove", "group-change", "factor-add", "factor-remove",
-                      "factor-reset",
-                      "storage-identity", "sessions-end", "sign-in-limits-clear", "webhook-add", "webhook-change",
-                      "webhook-delete", "approvers-set", "delegation-set", "generation-propose", *BREAK_GLASS_ACTIONS,
-                      *REQUEST_ACTIONS, *REVIEW_ACTIONS, *RUN_ACTIONS)
+# Actions that cannot change a decision. Time changed it before a line about the beginning or the end of a
+# period was written, and applying a plan computes its effect again.
+IRRELEVANT_ACTIONS = (
+    "begin",
+    "expire",
+    "describe",
+    "role-set",
+    "password-set",
+    "token-add",
+    "token-revoke",
+    "generation-activate",
+    "plan-apply",
+    "identity-link",
+    "identity-unlink",
+    "token-remove",
+    "group-change",
+    "factor-add",
+    "factor-remove",
+    "factor-reset",
+    "storage-identity",
+    "sessions-end",
+    "sign-in-limits-clear",
+    "webhook-add",
+    "webhook-change",
+    "webhook-delete",
+    "approvers-set",
+    "delegation-set",
+    "generation-propose",
+    *BREAK_GLASS_ACTIONS,
+    *REQUEST_ACTIONS,
+    *REVIEW_ACTIONS,
+    *RUN_ACTIONS,
+)
 
 
 def invalidating_line(plan: Plan) -> JournalLine | None:
@@ -56,21 +81,29 @@ def _invalidating_lines(plan: Plan) -> QuerySet[JournalLine]:
     changes_entity = _has_item(plan, kind=OuterRef("kind"), key=OuterRef("key"))
     if plan.breadth == PlanBreadth.NAMESPACES:
         lines = lines.annotate(dot=StrIndex("key", Value("."))).annotate(
-            namespace=Case(When(dot=0, then=F("key")), default=Left("key", F("dot") - 1)))
-        changes_entity |= Q(kind__in=_kinds_in_namespaces()) & _has_item(plan, namespace=OuterRef("namespace"))
+            namespace=Case(When(dot=0, then=F("key")), default=Left("key", F("dot") - 1))
+        )
+        changes_entity |= Q(kind__in=_kinds_in_namespaces()) & _has_item(
+            plan, namespace=OuterRef("namespace")
+        )
     if plan.recipe.get("within") == str(instance_address()):
         # the plan covers all entities, so it would also contain an entity that became live since then
         changes_entity |= Q(action__in=("register", "recreate"))
     changes_principal = _has_item(
-        plan, principal_type=OuterRef("principal_type"), principal_name=OuterRef("principal_name"))
+        plan, principal_type=OuterRef("principal_type"), principal_name=OuterRef("principal_name")
+    )
     # the groups of memberships: only their removal or new name matters, not their other members
     changes_principal |= Q(principal_type="group") & _has_item(plan, group_name=OuterRef("principal_name"))
-    # in lines about members, `detail` ends in the group, written `group:NAME`; a period before it does not contain `group:`
+    # in lines about members, `detail` ends in the group, written `group:NAME`; a period before it does not
+    # contain `group:`
     start = StrIndex(OuterRef("detail"), Value("group:")) + len("group:")
     changes_group = _has_item(plan, principal_type="group", principal_name=Substr(OuterRef("detail"), start))
     return lines.filter(
-        (~Q(entity="") & changes_entity) | Q(principal__in=plan.watches) | (Q(entity="") & changes_principal)
-        | (Q(action__in=("member-add", "member-remove")) & changes_group))
+        (~Q(entity="") & changes_entity)
+        | Q(principal__in=plan.watches)
+        | (Q(entity="") & changes_principal)
+        | (Q(action__in=("member-add", "member-remove")) & changes_group)
+    )
 
 
 def _has_item(plan: Plan, **conditions) -> Q:
@@ -81,10 +114,12 @@ def _has_item(plan: Plan, **conditions) -> Q:
 def _split_at_colon(lines: QuerySet, column: str, before: str, after: str) -> QuerySet:
     """Annotate the parts of a column before and after its first colon, with these names."""
     colon = f"{column}_colon"
-    return lines.annotate(**{colon: StrIndex(column, Value(":"))}).annotate(**{
-        before: Case(When(**{colon: 0}, then=Value("")), default=Left(column, F(colon) - 1)),
-        after: Substr(column, F(colon) + 1, Length(column)),
-    })
+    return lines.annotate(**{colon: StrIndex(column, Value(":"))}).annotate(
+        **{
+            before: Case(When(**{colon: 0}, then=Value("")), default=Left(column, F(colon) - 1)),
+            after: Substr(column, F(colon) + 1, Length(column)),
+        }
+    )
 
 
 def _kinds_in_namespaces() -> list[str]:

@@ -34,19 +34,24 @@ class StrandedByPlan:
 
 
 def store_strandings(plan: Plan, *, changes_members: bool) -> None:
-    """Store the entities that the plan strands. Runs one query, and a statement for every ROWS_PER_STATEMENT entities.
+    """Store the entities that the plan strands. Runs one query, and a statement for every ROWS_PER_STATEMENT
+    entities.
 
-    changes_members: whether the plan changes memberships or the status of users; otherwise the query has fewer parts.
+    changes_members: whether the plan changes memberships or the status of users; otherwise the query has
+    fewer parts.
     """
     with connection.cursor() as cursor:
         cursor.execute(_stranded_sql(plan.pk, permission_ids()[Privilege.ADMIN], changes_members))
         rows = cursor.fetchall()
     for chunk in chunks(rows):
-        insert_rows(PlanStranding, ["plan_id", "admins_left", "kind", "key"], [(plan.pk, *row) for row in chunk])
+        insert_rows(
+            PlanStranding, ["plan_id", "admins_left", "kind", "key"], [(plan.pk, *row) for row in chunk]
+        )
 
 
 def delete_restored_strandings(plan: Plan, revision: int) -> None:
-    """Delete the stored entities that have no more administrators in the past, before the plan that `plan` undoes, than after it.
+    """Delete the stored entities that have no more administrators in the past, before the plan that `plan`
+    undoes, than after it.
 
     revision: of that past. Deletes nothing if the history does not go back so far.
     Runs the queries of `as_of`, two others, and a statement for each chunk of entities.
@@ -56,7 +61,7 @@ def delete_restored_strandings(plan: Plan, revision: int) -> None:
     try:
         with as_of(revision), connection.cursor() as cursor:
             cursor.execute(_restored_sql(plan.pk, permission_ids()[Privilege.ADMIN]))
-            restored = [pk for pk, in cursor.fetchall()]
+            restored = [pk for (pk,) in cursor.fetchall()]
     except (AsOfError, HistoryNotReady):
         return
     for chunk in chunks(restored):
@@ -64,16 +69,20 @@ def delete_restored_strandings(plan: Plan, revision: int) -> None:
 
 
 def stranded_entities(plan: Plan, *, max_rows: int, first_row: int = 0) -> list[StrandedByPlan]:
-    """Return a page of the entities that the plan strands. Entities without an administrator come first. Runs one query."""
+    """Return a page of the entities that the plan strands.
+
+    Entities without an administrator come first. Runs one query.
+    """
     rows: QuerySet = plan.strandings.order_by("admins_left", "kind", "key")[first_row : first_row + max_rows]
     return [StrandedByPlan(Address(row.kind, row.key), row.admins_left) for row in rows]
 
 
 def _stranded_sql(plan_id: int, admin: int, changes_members: bool) -> str:
-    """Return the query for (number of remaining administrators, kind, key) of each entity that the plan strands.
+    """Return the query for (number of remaining administrators, kind, key) of each entity that the plan
+    strands.
 
-    At most two administrators of an entity are counted. The plan strands an entity if fewer than two remain, and fewer than
-    before.
+    At most two administrators of an entity are counted. The plan strands an entity if fewer than two remain,
+    and fewer than before.
     """
     sql = _PlanSql(int(plan_id), int(admin), changes_members, f"'{database_time(question_time())}'")
     return f"""
@@ -87,7 +96,9 @@ SELECT admins, kind, key FROM counted WHERE admins < admins_before"""
 
 
 def _restored_sql(plan_id: int, admin: int) -> str:
-    """Return the query, inside `as_of`, for the ids of the stored entities that do not have more administrators in the past."""
+    """Return the query, inside `as_of`, for the ids of the stored entities that do not have more
+    administrators in the past.
+    """
     sql = _PlanSql(int(plan_id), int(admin), changes_members=False, at=f"'{database_time(question_time())}'")
     return f"""
 SELECT s.id FROM {_STRANDING} s JOIN {_ENTITY} t ON t.kind = s.kind AND t.key = s.key AND t.state = '{State.LIVE}'
@@ -99,8 +110,9 @@ WHERE s.plan_id = {sql.plan_id} AND s.admins_left >= (
 class _PlanSql:
     """The parts of the query for one plan: SELECT statements that the caller combines with UNION.
 
-    at: the time of the question, as a literal. Grants, memberships and items that are not in force then make no administrator.
-    Their aliases: `t` the entity, `u` a user, `o` a group, `m` a membership, `g` a grant, `i` an item.
+    at: the time of the question, as a literal. Grants, memberships and items that are not in force then make
+    no administrator. Their aliases: `t` the entity, `u` a user, `o` a group, `m` a membership, `g` a grant,
+    `i` an item.
     """
 
     plan_id: int
@@ -111,14 +123,18 @@ class _PlanSql:
     def candidates(self) -> list[str]:
         """Return the queries for the ids of entities that lose an administrator."""
         items = f"FROM {_ITEM} i JOIN"
-        rows = [f"SELECT e.id {items} {_ENTITY} e ON e.kind = i.kind AND e.key = i.key WHERE {self._is_item('revoke')} "
-                f"AND i.permission_id = {self.admin} AND NOT i.is_so"]
+        rows = [
+            f"SELECT e.id {items} {_ENTITY} e ON e.kind = i.kind AND e.key = i.key WHERE {self._is_item('revoke')} "
+            f"AND i.permission_id = {self.admin} AND NOT i.is_so"
+        ]
         if not self.changes_members:
             return rows
         group_grants = f"JOIN {_GROUP_GRANT} g ON g.group_id = o.id AND g.permission_id = {self.admin} AND {self._in_force('g')}"
         # a group that keeps two active users strands nothing
-        remaining = (f"SELECT 1 FROM {_MEMBER} m JOIN {_USER} u ON u.id = m.user_id WHERE m.group_id = o.id "
-                     f"AND {self._in_force('m')} AND {self._is_member_after()} LIMIT {MIN_ADMINISTRATORS}")
+        remaining = (
+            f"SELECT 1 FROM {_MEMBER} m JOIN {_USER} u ON u.id = m.user_id WHERE m.group_id = o.id "
+            f"AND {self._in_force('m')} AND {self._is_member_after()} LIMIT {MIN_ADMINISTRATORS}"
+        )
         is_small = f"(SELECT count(*) FROM ({remaining}) r) < {MIN_ADMINISTRATORS}"
         leavers = f"{items} {_USER} l ON l.username = i.principal_name"
         is_leaver = f"{self._is_item('deactivate')} AND NOT i.is_so"
@@ -133,8 +149,10 @@ class _PlanSql:
         ]
 
     def admins_before(self) -> list[str]:
-        return [f"SELECT u.id {self._direct_grants()} AND {_IS_ACTIVE_PRINCIPAL}",
-                f"SELECT u.id {self._group_grants()} AND {_IS_ACTIVE_PRINCIPAL}"]
+        return [
+            f"SELECT u.id {self._direct_grants()} AND {_IS_ACTIVE_PRINCIPAL}",
+            f"SELECT u.id {self._group_grants()} AND {_IS_ACTIVE_PRINCIPAL}",
+        ]
 
     def admins_after(self) -> list[str]:
         is_revoked = f"EXISTS (SELECT 1 FROM {_ITEM} i WHERE {{}})"
@@ -152,21 +170,32 @@ class _PlanSql:
         ]
         if not self.changes_members:
             return rows
-        is_granted = f"EXISTS (SELECT 1 FROM {_ITEM} i WHERE {self._is_grant_item('grant', 'group', 'o.name')})"
-        keeps = (f"EXISTS (SELECT 1 FROM {_GROUP_GRANT} g WHERE g.group_id = o.id AND g.content_object_id = t.id "
-                 f"AND g.permission_id = {self.admin} AND {self._in_force('g')}) AND NOT {group_revoked}")
-        return [*rows, f"SELECT u.id FROM {_ITEM} j JOIN {_USER} u ON u.username = j.principal_name "
-                       f"JOIN auth_group o ON o.name = j.group_name WHERE {self._is_item('join', alias='j')} "
-                       f"AND {self._in_force('j')} AND {self._is_active_after()} AND ({is_granted} OR {keeps})"]
+        is_granted = (
+            f"EXISTS (SELECT 1 FROM {_ITEM} i WHERE {self._is_grant_item('grant', 'group', 'o.name')})"
+        )
+        keeps = (
+            f"EXISTS (SELECT 1 FROM {_GROUP_GRANT} g WHERE g.group_id = o.id AND g.content_object_id = t.id "
+            f"AND g.permission_id = {self.admin} AND {self._in_force('g')}) AND NOT {group_revoked}"
+        )
+        return [
+            *rows,
+            f"SELECT u.id FROM {_ITEM} j JOIN {_USER} u ON u.username = j.principal_name "
+            f"JOIN auth_group o ON o.name = j.group_name WHERE {self._is_item('join', alias='j')} "
+            f"AND {self._in_force('j')} AND {self._is_active_after()} AND ({is_granted} OR {keeps})",
+        ]
 
     def _direct_grants(self) -> str:
-        return (f"FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id "
-                f"WHERE g.content_object_id = t.id AND g.permission_id = {self.admin} AND {self._in_force('g')}")
+        return (
+            f"FROM {_USER_GRANT} g JOIN {_USER} u ON u.id = g.user_id "
+            f"WHERE g.content_object_id = t.id AND g.permission_id = {self.admin} AND {self._in_force('g')}"
+        )
 
     def _group_grants(self) -> str:
-        return (f"FROM {_GROUP_GRANT} g JOIN auth_group o ON o.id = g.group_id JOIN {_MEMBER} m ON m.group_id = g.group_id "
-                f"JOIN {_USER} u ON u.id = m.user_id WHERE g.content_object_id = t.id AND g.permission_id = {self.admin} "
-                f"AND {self._in_force('g')} AND {self._in_force('m')}")
+        return (
+            f"FROM {_GROUP_GRANT} g JOIN auth_group o ON o.id = g.group_id JOIN {_MEMBER} m ON m.group_id = g.group_id "
+            f"JOIN {_USER} u ON u.id = m.user_id WHERE g.content_object_id = t.id AND g.permission_id = {self.admin} "
+            f"AND {self._in_force('g')} AND {self._in_force('m')}"
+        )
 
     def _in_force(self, alias: str) -> str:
         return in_force_sql(alias, self.at)
@@ -176,8 +205,10 @@ class _PlanSql:
 
     def _is_grant_item(self, verb: str, principal_type: str, name: str) -> str:
         """Return the condition that item `i` grants or revokes ADMIN on the entity `t` for this principal."""
-        return (f"{self._is_item(verb)} AND {self._in_force('i')} AND i.kind = t.kind AND i.key = t.key "
-                f"AND i.permission_id = {self.admin} AND i.principal_type = '{principal_type}' AND i.principal_name = {name}")
+        return (
+            f"{self._is_item(verb)} AND {self._in_force('i')} AND i.kind = t.kind AND i.key = t.key "
+            f"AND i.permission_id = {self.admin} AND i.principal_type = '{principal_type}' AND i.principal_name = {name}"
+        )
 
     def _is_active_after(self) -> str:
         """Return the condition that user `u` is active after the plan."""
@@ -189,9 +220,13 @@ class _PlanSql:
         """Return the condition that membership `m` of `u` in `o` counts after the plan."""
         if not self.changes_members:
             return _IS_ACTIVE_PRINCIPAL
-        return (f"{_IS_PRINCIPAL} AND {self._is_active_after()} "
-                f"AND NOT {self._user_item('leave', 'AND x.group_name = o.name')}")
+        return (
+            f"{_IS_PRINCIPAL} AND {self._is_active_after()} "
+            f"AND NOT {self._user_item('leave', 'AND x.group_name = o.name')}"
+        )
 
     def _user_item(self, verb: str, condition: str = "") -> str:
-        return (f"EXISTS (SELECT 1 FROM {_ITEM} x WHERE {self._is_item(verb, alias='x')} AND x.principal_type = 'user' "
-                f"AND x.principal_name = u.username {condition})")
+        return (
+            f"EXISTS (SELECT 1 FROM {_ITEM} x WHERE {self._is_item(verb, alias='x')} AND x.principal_type = 'user' "
+            f"AND x.principal_name = u.username {condition})"
+        )

@@ -1,6 +1,7 @@
 """Decide a question: test its requirement against the facts.
 
-The default is a denial: an unknown subject, kind or operation, a missing rule and an unmet requirement are all denied.
+The default is a denial: an unknown subject, kind or operation, a missing rule and an unmet requirement are
+all denied.
 """
 
 from collections.abc import Mapping
@@ -27,7 +28,8 @@ from grants.policies.question import Question
 class HolderName(str):
     """The written form of a principal that holds a privilege.
 
-    valid_until: the time at which the grant or the membership through which it counts ends; None if neither ends.
+    valid_until: the time at which the grant or the membership through which it counts ends; None if neither
+    ends.
     """
 
     __slots__ = ("valid_until",)
@@ -43,7 +45,8 @@ class HolderName(str):
 class HeldGrant:
     """A grant that counts for the subject.
 
-    principal: the holder as it is written, either the subject itself or one of its groups. valid_until: as in `HolderName`.
+    principal: the holder as it is written, either the subject itself or one of its groups. valid_until: as in
+    `HolderName`.
     """
 
     principal: str
@@ -54,7 +57,9 @@ class HeldGrant:
     @classmethod
     def of(cls, holder: str, entity: Address, privilege: Privilege) -> "HeldGrant":
         """Return the grant of a value of `Facts.privileges_on`."""
-        return cls(str(holder), entity, privilege, holder.valid_until if isinstance(holder, HolderName) else None)
+        return cls(
+            str(holder), entity, privilege, holder.valid_until if isinstance(holder, HolderName) else None
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +86,8 @@ class Facts(Protocol):
     def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
         """Return the privileges that the subject holds on exactly `address`.
 
-        Each privilege maps to a principal that holds it, or to an empty string if the facts are not for an explanation. The
-        principal can be a `HolderName`.
+        Each privilege maps to a principal that holds it, or to an empty string if the facts are not for an
+        explanation. The principal can be a `HolderName`.
         """
 
     def has_grant_at_or_below(self, address: Address) -> bool:
@@ -91,7 +96,9 @@ class Facts(Protocol):
     def grant_at_or_below(self, address: Address) -> HeldGrant | None:
         """Return one grant on `address` or inside it, for an explanation; None if there is no such grant."""
 
-    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+    def entities_without_privilege(
+        self, address: Address, privilege: Privilege, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
         """Return the live entities inside `address` on which the subject does not hold `privilege`.
 
         kind: check only entities of this kind; None for every kind.
@@ -99,7 +106,10 @@ class Facts(Protocol):
 
 
 def is_permitted(question: Question, facts: Facts) -> bool:
-    """Return whether `question` is permitted. `explain.explain` returns the same decision with its reasons."""
+    """Return whether `question` is permitted.
+
+    `explain.explain` returns the same decision with its reasons.
+    """
     policy = question.policy
     if policy is None or policy.requirement is None or not facts.is_subject_known:
         return False

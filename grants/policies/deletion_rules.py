@@ -26,9 +26,10 @@ class NamespaceDeletion:
     """The rules for deleting a namespace.
 
     namespace_requirement: must be met on the namespace before anything is deleted.
-    entity_requirement: must be met on each live entity inside the namespace. requirement_by_kind: other requirements for some
-    kinds.
-    on_undeletable: whether the deletion stops at the step of an entity that may not be deleted, or skips the entity.
+    entity_requirement: must be met on each live entity inside the namespace. requirement_by_kind: other
+    requirements for some kinds.
+    on_undeletable: whether the deletion stops at the step of an entity that may not be deleted, or skips the
+    entity.
     """
 
     namespace_requirement: Expression
@@ -43,7 +44,10 @@ class NamespaceDeletion:
 
 
 def deletion_steps() -> tuple[tuple[str, ...], ...]:
-    """Return the kinds inside a namespace in the order of their deletion. The kinds of one step are deleted together."""
+    """Return the kinds inside a namespace in the order of their deletion.
+
+    The kinds of one step are deleted together.
+    """
     named = {kind for step in NAMED_STEPS for kind in step}
     unnamed = tuple(kind for kind in KINDS if "namespace" in ancestor_kinds(kind) and kind not in named)
     return (*NAMED_STEPS, unnamed)

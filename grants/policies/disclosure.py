@@ -1,7 +1,7 @@
 """Redact an explanation for a reader who may not see every address.
 
-The reader knows the addresses in the question and the grants of the subject. A rule over all live entities of a container
-is different: the reader may see neither the addresses of these entities nor their number.
+The reader knows the addresses in the question and the grants of the subject. A rule over all live entities of
+a container is different: the reader may see neither the addresses of these entities nor their number.
 """
 
 from collections.abc import Callable
@@ -37,10 +37,18 @@ def redact_all(decision: Decision) -> Decision:
 
 def _redact_attempt(attempt: Attempt, visible_entities: VisibleEntities) -> Attempt:
     parts = tuple(_redact_attempt(part, visible_entities) for part in attempt.parts)
-    visible = visible_entities(attempt) if attempt.requirement == ALL_LIVE and attempt.missing_grants else None
+    visible = (
+        visible_entities(attempt) if attempt.requirement == ALL_LIVE and attempt.missing_grants else None
+    )
     if visible is None:
         return replace(attempt, parts=parts)
     (privilege,) = attempt.privileges
     words = f"{privilege} on all live entities in {attempt.address} that the rule covers; you may not see some of them"
-    return replace(attempt, words=words, missing_grants=tuple((address, privilege) for address in visible.addresses),
-                   unlisted_count=visible.unlisted_count, checked_count=0, parts=parts)
+    return replace(
+        attempt,
+        words=words,
+        missing_grants=tuple((address, privilege) for address in visible.addresses),
+        unlisted_count=visible.unlisted_count,
+        checked_count=0,
+        parts=parts,
+    )

@@ -1,6 +1,7 @@
 """Explain a decision: a sentence, the tree of attempts, the source, and the smallest set of missing grants.
 
-INVARIANT: a decision is permitted if and only if its tree is met. The tree is built from the same facts that `decide` reads.
+INVARIANT: a decision is permitted if and only if its tree is met. The tree is built from the same facts that
+`decide` reads.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,7 +31,11 @@ from grants.policies.times import time_in_words
 MissingGrant = tuple[Address, Privilege]
 
 NOT_REGISTERED = "not registered"
-STATES_IN_WORDS = {"planned": "is only planned", "deleted": "was deleted", NOT_REGISTERED: "is not registered"}
+STATES_IN_WORDS = {
+    "planned": "is only planned",
+    "deleted": "was deleted",
+    NOT_REGISTERED: "is not registered",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +64,8 @@ class Attempt:
     grants: the grants that met the node.
     missing_grants: the grants that would meet it; only one set if several sets of the same size would.
     unlisted_count: number of missing grants that are counted but not listed.
-    checked_count, kind: only for `all live`: the number of live entities that were checked, and their kind (None for every kind).
+    checked_count, kind: only for `all live`: the number of live entities that were checked, and their kind
+    (None for every kind).
     """
 
     requirement: str
@@ -79,12 +85,15 @@ class Attempt:
 class Decision:
     """A decision with its reasons.
 
-    reason: why no requirement was evaluated (unknown subject, kind or operation, or no rule); empty otherwise.
-    missing_grants: the smallest set of grants that would turn a denial into a permission; None for a permitted question, and if
-    no grants would.
+    reason: why no requirement was evaluated (unknown subject, kind or operation, or no rule); empty
+    otherwise.
+    missing_grants: the smallest set of grants that would turn a denial into a permission; None for a
+    permitted question, and if no grants would.
     unlisted_count: number of further grants of that set that are counted but not listed.
-    state: `planned`, `deleted` or `not registered` if the target is not live and the reader may know it; empty otherwise.
-    inactive_grants: grants of the subject that begin later or have ended; set only by `grants.evaluation.inactive_grants`.
+    state: `planned`, `deleted` or `not registered` if the target is not live and the reader may know it;
+    empty otherwise.
+    inactive_grants: grants of the subject that begin later or have ended; set only by
+    `grants.evaluation.inactive_grants`.
     """
 
     question: Question
@@ -108,11 +117,18 @@ def explain(question: Question, facts: Facts) -> Decision:
     reason = early_denial_reason(question, facts)
     policy = question.policy
     if reason:
-        return Decision(question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None)
+        return Decision(
+            question, False, f"Denied: {reason}.", reason, source=policy.source if policy else None
+        )
     assert policy is not None and policy.requirement is not None
     tree = try_expression(policy.requirement, question, facts)
-    decision = Decision(question, tree.is_met, _sentence(question, tree), source=policy.source,
-                        attempts=tree.parts if tree.requirement == "any" else (tree,))
+    decision = Decision(
+        question,
+        tree.is_met,
+        _sentence(question, tree),
+        source=policy.source,
+        attempts=tree.parts if tree.requirement == "any" else (tree,),
+    )
     if tree.is_met:
         return decision
     missing_grants, unlisted_count = smallest_grant_set(policy.requirement, question, facts)
@@ -126,7 +142,9 @@ def with_state(decision: Decision, state: str) -> Decision:
 
 
 def early_denial_reason(question: Question, facts: Facts) -> str:
-    """Return why `question` is denied without evaluating a requirement; an empty string if its requirement decides."""
+    """Return why `question` is denied without evaluating a requirement; an empty string if its requirement
+    decides.
+    """
     if question.unknown_reason:
         return question.unknown_reason
     if not facts.is_subject_known:
@@ -166,7 +184,10 @@ def try_expression(expression: Expression, question: Question, facts: Facts) -> 
 
 
 def _known_address_at(question: Question, scope: Scope) -> Address:
-    """Return the address at `scope`. It exists, because `Given` guards the scopes that a question may not name."""
+    """Return the address at `scope`.
+
+    It exists, because `Given` guards the scopes that a question may not name.
+    """
     address = question.address_at(scope)
     assert address is not None, scope
     return address
@@ -183,32 +204,64 @@ def is_applicable(expression: Expression, question: Question) -> bool:
 
 def _try_has(privileges: tuple[Privilege, ...], address: Address, facts: Facts) -> Attempt:
     holders = facts.privileges_on(address)
-    grants = tuple(HeldGrant.of(holders[privilege], address, privilege) for privilege in privileges if privilege in holders)
-    return Attempt("has", bool(grants), f"{privileges_in_words(privileges)} on {address}", privileges, address, grants,
-                   () if grants else ((address, privileges[0]),))
+    grants = tuple(
+        HeldGrant.of(holders[privilege], address, privilege)
+        for privilege in privileges
+        if privilege in holders
+    )
+    return Attempt(
+        "has",
+        bool(grants),
+        f"{privileges_in_words(privileges)} on {address}",
+        privileges,
+        address,
+        grants,
+        () if grants else ((address, privileges[0]),),
+    )
 
 
 def _try_at_or_below(address: Address, facts: Facts) -> Attempt:
     grant = facts.grant_at_or_below(address)
-    return Attempt("at or below", grant is not None, f"any privilege on {address} or anything inside it", ANY, address,
-                   (grant,) if grant else (), () if grant else ((address, ANY[0]),))
+    return Attempt(
+        "at or below",
+        grant is not None,
+        f"any privilege on {address} or anything inside it",
+        ANY,
+        address,
+        (grant,) if grant else (),
+        () if grant else ((address, ANY[0]),),
+    )
 
 
 def _try_all_live(privilege: Privilege, kind: str | None, address: Address, facts: Facts) -> Attempt:
     missing = facts.entities_without_privilege(address, privilege, kind)
     entities = _live_entities_in_words(kind)
-    words = f"{privilege} on all {missing.checked_count:,} {entities} in {address}" if missing.checked_count else (
-        f"{privilege} on all {entities} in {address}, of which there are none")
-    return Attempt("all live", missing.is_empty, words, (privilege,), address, checked_count=missing.checked_count, kind=kind,
-                   missing_grants=tuple((entity, privilege) for entity in missing.addresses),
-                   unlisted_count=missing.unlisted_count)
+    words = (
+        f"{privilege} on all {missing.checked_count:,} {entities} in {address}"
+        if missing.checked_count
+        else (f"{privilege} on all {entities} in {address}, of which there are none")
+    )
+    return Attempt(
+        "all live",
+        missing.is_empty,
+        words,
+        (privilege,),
+        address,
+        checked_count=missing.checked_count,
+        kind=kind,
+        missing_grants=tuple((entity, privilege) for entity in missing.addresses),
+        unlisted_count=missing.unlisted_count,
+    )
 
 
-def smallest_grant_set(expression: Expression, question: Question,
-                       facts: Facts) -> tuple[tuple[MissingGrant, ...] | None, int]:
-    """Return the smallest set of grants that would meet `expression`, as (listed grants, number of unlisted grants).
+def smallest_grant_set(
+    expression: Expression, question: Question, facts: Facts
+) -> tuple[tuple[MissingGrant, ...] | None, int]:
+    """Return the smallest set of grants that would meet `expression`, as (listed grants, number of unlisted
+    grants).
 
-    Of several smallest sets, return the first in the order of addresses. The listed grants are None if no set would meet it.
+    Of several smallest sets, return the first in the order of addresses. The listed grants are None if no set
+    would meet it.
     """
     choices = []
     for grant_set in minimal_grant_sets(expression, question, facts):
@@ -219,10 +272,11 @@ def smallest_grant_set(expression: Expression, question: Question,
 
 
 def minimal_grant_sets(expression: Expression, question: Question, facts: Facts) -> list[GrantSet]:
-    """Return every minimal set of missing grants that would meet `expression`; [the empty set] if it is met already.
+    """Return every minimal set of missing grants that would meet `expression`; [the empty set] if it is met
+    already.
 
-    Grants that the facts count but do not list appear as one `UnlistedGrants`. No grant is counted twice, because no rule
-    checks all live entities twice (tests/grants/policies/test_catalogue.py).
+    Grants that the facts count but do not list appear as one `UnlistedGrants`. No grant is counted twice,
+    because no rule checks all live entities twice (tests/grants/policies/test_catalogue.py).
     """
     match expression:
         case Has(privileges, scope):
@@ -239,15 +293,23 @@ def minimal_grant_sets(expression: Expression, question: Question, facts: Facts)
             return [frozenset([(question.known_target, privilege)]) for privilege in ANY]
         case HasOnAllLive(privilege, kind):
             missing = facts.entities_without_privilege(question.known_target, privilege, kind)
-            unlisted = [UnlistedGrants(privilege, kind, missing.unlisted_count)] if missing.unlisted_count else []
+            unlisted = (
+                [UnlistedGrants(privilege, kind, missing.unlisted_count)] if missing.unlisted_count else []
+            )
             return [frozenset([*((address, privilege) for address in missing.addresses), *unlisted])]
         case AllOf(parts):
             combinations = product(*(minimal_grant_sets(part, question, facts) for part in parts))
             return _without_supersets(GrantSet().union(*combination) for combination in combinations)
         case AnyOf(parts):
-            return _without_supersets(grant_set for part in parts for grant_set in minimal_grant_sets(part, question, facts))
+            return _without_supersets(
+                grant_set for part in parts for grant_set in minimal_grant_sets(part, question, facts)
+            )
         case Given(parameter, then):
-            return minimal_grant_sets(then, question, facts) if question.has_parameter(parameter) else [frozenset()]
+            return (
+                minimal_grant_sets(then, question, facts)
+                if question.has_parameter(parameter)
+                else [frozenset()]
+            )
         case Always():
             return [frozenset()]
         case _:
@@ -279,7 +341,9 @@ def _sentence(question: Question, tree: Attempt) -> str:
         return f"Allowed: {_met_words(question, tree)}."
     if tree.requirement == "any":
         unmet = _unmet_parts(tree)
-        none_of = f"neither {unmet[0]} nor {unmet[1]}" if len(unmet) == 2 else f"none of {join_words(unmet, 'or')}"
+        none_of = (
+            f"neither {unmet[0]} nor {unmet[1]}" if len(unmet) == 2 else f"none of {join_words(unmet, 'or')}"
+        )
         return f"Denied: {question.principal} holds {none_of}."
     return f"Denied: {question.principal} lacks {_unmet_words(tree)}."
 
@@ -296,7 +360,9 @@ def _met_words(question: Question, tree: Attempt) -> str:
 
 
 def _deciding_attempts(tree: Attempt) -> Iterator[Attempt]:
-    """Yield the leaves that decide a met tree: those in every part of an `all`, and in the first met part of an `any`."""
+    """Yield the leaves that decide a met tree: those in every part of an `all`, and in the first met part of
+    an `any`.
+    """
     if tree.requirement == "any":
         yield from _deciding_attempts(next(part for part in tree.parts if part.is_met))
     elif tree.requirement == "all":
@@ -319,11 +385,16 @@ def _unmet_words(tree: Attempt) -> str:
         case "any":
             return f"one of {join_words(_unmet_parts(tree), 'or')}"
         case "all live":
-            (address, privilege), other_count = tree.missing_grants[0], len(tree.missing_grants) - 1 + tree.unlisted_count
+            (address, privilege), other_count = (
+                tree.missing_grants[0],
+                len(tree.missing_grants) - 1 + tree.unlisted_count,
+            )
             if not other_count:
                 return f"{privilege} on {address}"
-            return (f"{privilege} on {other_count + 1:,} of the {tree.checked_count:,} {_live_entities_in_words(tree.kind)} "
-                    f"in {tree.address} ({address} and {other_count:,} more)")
+            return (
+                f"{privilege} on {other_count + 1:,} of the {tree.checked_count:,} {_live_entities_in_words(tree.kind)} "
+                f"in {tree.address} ({address} and {other_count:,} more)"
+            )
         case _:
             return tree.words
 
@@ -338,5 +409,11 @@ def _live_entities_in_words(kind: str | None) -> str:
 
 
 def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
-    """Return the privileges as alternatives, such as `READ, WRITE or ADMIN`; `any privilege` for all privileges."""
-    return "any privilege" if privileges == ANY else join_words([str(privilege) for privilege in privileges], "or")
+    """Return the privileges as alternatives, such as `READ, WRITE or ADMIN`; `any privilege` for all
+    privileges.
+    """
+    return (
+        "any privilege"
+        if privileges == ANY
+        else join_words([str(privilege) for privilege in privileges], "or")
+    )

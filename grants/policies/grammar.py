@@ -1,9 +1,10 @@
 """The closed grammar of requirements.
 
-The requirement of a policy is a small tree of seven node types. The nodes contain only data. Walkers turn the tree into a
-decision, an explanation, SQL conditions, Spark rules or words. A walker raises `UnknownExpression` for node types that it does
-not handle. `tests/grants/policies/test_grammar_walkers.py` lists every walker, and fails for a function that matches on nodes
-and is not listed. To add a node type, add it here, run that test, and extend each walker.
+The requirement of a policy is a small tree of seven node types. The nodes contain only data. Walkers turn the
+tree into a decision, an explanation, SQL conditions, Spark rules or words. A walker raises
+`UnknownExpression` for node types that it does not handle. `tests/grants/policies/test_grammar_walkers.py`
+lists every walker, and fails for a function that matches on nodes and is not listed. To add a node type, add
+it here, run that test, and extend each walker.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,6 @@
-"""Define the parts of a generation: its policies with their sources, and the effects of creating and deleting on grants."""
+"""Define the parts of a generation: its policies with their sources, and the effects of creating and deleting
+on grants.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,8 +13,16 @@ from grants.policies.deletion_rules import NamespaceDeletion
 from grants.policies.grammar import Expression, Has
 from grants.policies.source import Source
 
-__all__ = ["GeneralRule", "Generation", "Policy", "Source", "general_rules", "policies_by_operation", "table_policies",
-           "without_rule"]
+__all__ = [
+    "GeneralRule",
+    "Generation",
+    "Policy",
+    "Source",
+    "general_rules",
+    "policies_by_operation",
+    "table_policies",
+    "without_rule",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +46,9 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class GeneralRule:
-    """The rule of a document for a class of operations on any kind. requirement: None if the document has no such rule."""
+    """The rule of a document for a class of operations on any kind. requirement: None if the document has no
+    such rule.
+    """
 
     requirement: Expression | None
     source: Source
@@ -46,10 +58,12 @@ class GeneralRule:
 class Generation:
     """One complete set of rules.
 
-    policies: by kind and operation. general: the rules for kinds that the documents do not name, by class of operations.
+    policies: by kind and operation. general: the rules for kinds that the documents do not name, by class of
+    operations.
     creator_receives: the privileges that the creator of an entity receives when it is registered.
     deleting_removes_grants: whether the grants on an entity are deleted with it.
-    lifecycle_source: the source of the previous two. deletion: the rules for deleting a namespace and its content.
+    lifecycle_source: the source of the previous two. deletion: the rules for deleting a namespace and its
+    content.
     """
 
     name: str
@@ -72,7 +86,9 @@ class Generation:
         return self._general_policy(kind, operation)
 
     def _general_policy(self, kind: str, operation: str) -> Policy | None:
-        """Return the policy of an operation on a kind that the deployment defines; None if the kind has no such operation."""
+        """Return the policy of an operation on a kind that the deployment defines; None if the kind has no
+        such operation.
+        """
         operation_class = KINDS[kind].operation_class(operation) if kind in KINDS else None
         if operation_class is None:
             return None
@@ -81,16 +97,26 @@ class Generation:
 
 
 def rules_digest(generation: Generation) -> str:
-    """Return a short text that changes with the rules of a generation and with the kinds, not with the sources of policies."""
+    """Return a short text that changes with the rules of a generation and with the kinds, not with the
+    sources of policies.
+    """
     content = [
         [(key, policy.requirement) for key, policy in sorted(generation.policies.items())],
         [(operation_class, rule.requirement) for operation_class, rule in sorted(generation.general.items())],
-        generation.creator_receives, generation.deleting_removes_grants, generation.deletion, list(KINDS.items())]
+        generation.creator_receives,
+        generation.deleting_removes_grants,
+        generation.deletion,
+        list(KINDS.items()),
+    ]
     return sha256(repr(content).encode()).hexdigest()[:12]
 
 
-PRIVILEGE_SOURCE = Source("002", "Summary", "privileges on each entity are evaluated independently",
-                          "a bare privilege asks only whether it is held on exactly that entity")
+PRIVILEGE_SOURCE = Source(
+    "002",
+    "Summary",
+    "privileges on each entity are evaluated independently",
+    "a bare privilege asks only whether it is held on exactly that entity",
+)
 
 
 def policies_by_operation(policies: Iterable[Policy]) -> MappingProxyType[tuple[str, str], Policy]:
@@ -123,8 +149,9 @@ def without_rule(kind: str, seed: str, note: str, *operations: str, advice: str 
     return [Policy(kind, operation, None, source, advice) for operation in operations]
 
 
-def general_rules(seed: str, table: str, no_rule_note: str,
-                  **rules: tuple[Any, ...]) -> MappingProxyType[OperationClass, GeneralRule]:
+def general_rules(
+    seed: str, table: str, no_rule_note: str, **rules: tuple[Any, ...]
+) -> MappingProxyType[OperationClass, GeneralRule]:
     """Return the general rules of a document.
 
     rules: (requirement, row) by class of operations. no_rule_note: why the other classes have no rule.
@@ -132,5 +159,7 @@ def general_rules(seed: str, table: str, no_rule_note: str,
     rules_by_class = {}
     for operation_class in OperationClass:
         requirement, row = rules.get(operation_class.value, (None, "not named"))
-        rules_by_class[operation_class] = GeneralRule(requirement, Source(seed, table, row, "" if requirement else no_rule_note))
+        rules_by_class[operation_class] = GeneralRule(
+            requirement, Source(seed, table, row, "" if requirement else no_rule_note)
+        )
     return MappingProxyType(rules_by_class)

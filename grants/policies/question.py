@@ -1,7 +1,8 @@
 """Parse questions: may this subject perform this operation on this target?
 
-Questions have the form of the AuthZEN Authorization API 1.0. A malformed question raises `QuestionError`. A well-formed question
-about an unknown kind, operation or subject type is parsed, and its `unknown_reason` says why it is denied.
+Questions have the form of the AuthZEN Authorization API 1.0. A malformed question raises `QuestionError`. A
+well-formed question about an unknown kind, operation or subject type is parsed, and its `unknown_reason` says
+why it is denied.
 """
 
 from dataclasses import dataclass
@@ -28,8 +29,8 @@ class Question:
     """May `subject` perform `operation` on `target` under the rules of `generation`?
 
     subject_type, subject: `user` or `group`, and a name.
-    target: None if the subject type, kind or operation is unknown or the address is invalid. `unknown_reason` then gives the
-    reason, and `is_malformed` is true for an invalid address.
+    target: None if the subject type, kind or operation is unknown or the address is invalid. `unknown_reason`
+    then gives the reason, and `is_malformed` is true for an invalid address.
     artifact, artifact_is_new, dataset_type, owner: the parameters on which some rules depend.
     """
 
@@ -98,8 +99,8 @@ class Question:
 def question_from_json(body: object, *, active_generation: str, is_search: bool = False) -> Question:
     """Parse an evaluation request. Unknown members are ignored. Raise QuestionError if it is malformed.
 
-    is_search: the question is about all entities of the resource's type. `resource.id` is then ignored, and the key of `target`
-        is empty.
+    is_search: the question is about all entities of the resource's type. `resource.id` is then ignored, and
+        the key of `target` is empty.
     """
     if not isinstance(body, dict):
         raise QuestionError("the request must be a JSON object")
@@ -116,19 +117,40 @@ def question_from_json(body: object, *, active_generation: str, is_search: bool 
         _check_time(context)
     target, unknown_reason, is_malformed = _target(subject_type, subject, kind, key, operation)
     if target is None:
-        return Question(subject_type, subject, operation, None, generation, explain=explain, unknown_reason=unknown_reason,
-                        is_malformed=is_malformed)
-    return Question(subject_type, subject, operation, target, generation, explain=explain,
-                    **_parameters(context, generation, target.kind, operation))
+        return Question(
+            subject_type,
+            subject,
+            operation,
+            None,
+            generation,
+            explain=explain,
+            unknown_reason=unknown_reason,
+            is_malformed=is_malformed,
+        )
+    return Question(
+        subject_type,
+        subject,
+        operation,
+        target,
+        generation,
+        explain=explain,
+        **_parameters(context, generation, target.kind, operation),
+    )
 
 
-def _target(subject_type: str, subject: str, kind: str, key: str | None, operation: str) -> tuple[Address | None, str, bool]:
+def _target(
+    subject_type: str, subject: str, kind: str, key: str | None, operation: str
+) -> tuple[Address | None, str, bool]:
     """Return (address, reason why there is none, whether the address is malformed).
 
     key: None if the question is about all entities of the kind.
     """
     if not is_storable(subject):
-        return None, f"`{clip(subject)}` names no principal: it contains a character that no name can contain", False
+        return (
+            None,
+            f"`{clip(subject)}` names no principal: it contains a character that no name can contain",
+            False,
+        )
     if subject_type not in SUBJECT_TYPES:
         return None, f"`{clip(subject_type)}` is not a type of subject; the types are user and group", False
     known_kind = KINDS.get(kind.lower()) if kind.isascii() else None
@@ -137,7 +159,11 @@ def _target(subject_type: str, subject: str, kind: str, key: str | None, operati
     if operation not in known_kind.operations and operation not in Privilege.__members__:
         operations = ", ".join(known_kind.operations) or "none"
         kind_title = with_article(known_kind.title)
-        return None, f"`{clip(operation)}` is not an operation of {kind_title}; its operations are {operations}", False
+        return (
+            None,
+            f"`{clip(operation)}` is not an operation of {kind_title}; its operations are {operations}",
+            False,
+        )
     if key is None:
         return Address(known_kind.name, ""), "", False
     try:
@@ -157,11 +183,16 @@ _KIND_OF_MEMBER = {"artifact": "artifact", "dataset_type": "dataset_type", "owne
 
 @cache
 def context_members(generation: str, kind: str, operation: str) -> tuple[str, ...]:
-    """Return the members of `context` that the rule reads. All other members are ignored, even if they are malformed."""
+    """Return the members of `context` that the rule reads.
+
+    All other members are ignored, even if they are malformed.
+    """
     policy = generation_by_name(generation).policy(kind, operation)
     if policy is None or policy.requirement is None:
         return ()
-    members = (member for parameter in parameters(policy.requirement) for member in _MEMBERS_OF_PARAMETER[parameter])
+    members = (
+        member for parameter in parameters(policy.requirement) for member in _MEMBERS_OF_PARAMETER[parameter]
+    )
     return tuple(dict.fromkeys(members))
 
 
@@ -181,8 +212,10 @@ def _address(context: dict[str, Any], member: str) -> Address:
     except AddressError as error:
         raise QuestionError(f"`context.{member}`: {error}") from None
     if address.kind != _KIND_OF_MEMBER[member]:
-        raise QuestionError(f"`context.{member}` must be the address of {with_article(KINDS[_KIND_OF_MEMBER[member]].title)}, "
-                            f"not of {with_article(KINDS[address.kind].title)}")
+        raise QuestionError(
+            f"`context.{member}` must be the address of {with_article(KINDS[_KIND_OF_MEMBER[member]].title)}, "
+            f"not of {with_article(KINDS[address.kind].title)}"
+        )
     return address
 
 
@@ -197,7 +230,10 @@ def _generation(context: dict[str, Any], active_generation: str) -> str:
 
 
 def _check_time(context: dict[str, Any]) -> None:
-    """Check the time that the question is about. Evaluators read it from the thread (`grants.validity.at_time`)."""
+    """Check the time that the question is about.
+
+    Evaluators read it from the thread (`grants.validity.at_time`).
+    """
     try:
         parse_time(context["at"])
     except TimeError as error:

@@ -14,13 +14,17 @@ Redaction = Callable[[Decision], Decision]
 
 
 def explained_as_json(decision: Decision, redact: Redaction | None = None, state: str = "") -> dict[str, Any]:
-    """Return the answer to a question with `explain`. state: that of the target, if it is not live; empty otherwise."""
+    """Return the answer to a question with `explain`. state: that of the target, if it is not live; empty
+    otherwise.
+    """
     redacted = redact(decision) if redact else decision
     return decision_as_json(with_state(redacted, state) if state else redacted)
 
 
 def answer_as_json(question: Question, facts: Facts) -> dict[str, Any]:
-    """Return the answer to a question without `explain`: `decision`, and `context` if no requirement was evaluated."""
+    """Return the answer to a question without `explain`: `decision`, and `context` if no requirement was
+    evaluated.
+    """
     if is_permitted(question, facts):
         return {"decision": True}
     reason = early_denial_reason(question, facts)
@@ -29,7 +33,10 @@ def answer_as_json(question: Question, facts: Facts) -> dict[str, Any]:
 
 def malformed_as_json(error: QuestionError) -> dict[str, Any]:
     """Return the answer to a question that could not be parsed."""
-    return {"decision": False, "context": {"reason": str(error), "error": {"status": 400, "message": str(error)}}}
+    return {
+        "decision": False,
+        "context": {"reason": str(error), "error": {"status": 400, "message": str(error)}},
+    }
 
 
 def decision_as_json(decision: Decision) -> dict[str, Any]:
@@ -39,7 +46,9 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
         answer = _denial_as_json(decision.question, decision.reason)
     answer["context"] |= {
         "generation": decision.generation,
-        "sentence": sentence_with_inactive(decision.sentence, decision.question.principal, decision.inactive_grants),
+        "sentence": sentence_with_inactive(
+            decision.sentence, decision.question.principal, decision.inactive_grants
+        ),
         "attempts": [attempt_as_json(attempt) for attempt in decision.attempts],
     }
     if decision.state:
@@ -54,7 +63,11 @@ def decision_as_json(decision: Decision) -> dict[str, Any]:
 
 
 def attempt_as_json(attempt: Attempt) -> dict[str, Any]:
-    members: dict[str, Any] = {"requirement": attempt.requirement, "met": attempt.is_met, "words": attempt.words}
+    members: dict[str, Any] = {
+        "requirement": attempt.requirement,
+        "met": attempt.is_met,
+        "words": attempt.words,
+    }
     if attempt.privileges:
         members["wanted"] = [str(privilege) for privilege in attempt.privileges]
     if attempt.address is not None:

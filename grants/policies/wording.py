@@ -16,13 +16,22 @@ from grants.policies.grammar import (
 )
 from grants.policies.policy import Policy
 
-_SCOPES = {Scope.SELF: "the entity", Scope.INSTANCE: "the instance", Scope.ARTIFACT: "the artifact",
-           Scope.DATASET_TYPE: "the dataset type", Scope.OWNER: "the owner", Scope.PARENT: "its parent",
-           Scope.APPLICATION: "its application", Scope.NAMESPACE: "its namespace"}
+_SCOPES = {
+    Scope.SELF: "the entity",
+    Scope.INSTANCE: "the instance",
+    Scope.ARTIFACT: "the artifact",
+    Scope.DATASET_TYPE: "the dataset type",
+    Scope.OWNER: "the owner",
+    Scope.PARENT: "its parent",
+    Scope.APPLICATION: "its application",
+    Scope.NAMESPACE: "its namespace",
+}
 
 
 def rule_in_words(policy: Policy | None) -> str:
-    """Return the requirement of a policy as a phrase, such as `READ on the entity`; empty if there is no rule."""
+    """Return the requirement of a policy as a phrase, such as `READ on the entity`; empty if there is no
+    rule.
+    """
     return "" if policy is None or policy.requirement is None else requirement_in_words(policy.requirement)
 
 

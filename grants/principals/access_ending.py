@@ -1,4 +1,7 @@
-"""End the tokens and sessions of accounts. Their tables belong to the layer above, which registers functions."""
+"""End the tokens and sessions of accounts.
+
+Their tables belong to the layer above, which registers functions.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
@@ -30,11 +33,17 @@ def register_access_ender(ender: AccessEnder, counter: AccessCounter) -> None:
 
 
 def count_access(users: Collection[str]) -> AccessCounts:
-    """Return how many sessions and tokens would end with these users. Runs two queries, or none without users."""
+    """Return how many sessions and tokens would end with these users.
+
+    Runs two queries, or none without users.
+    """
     counts = [counter(users) for counter in _counters] if users else []
     return AccessCounts(sum(row.sessions for row in counts), sum(row.tokens for row in counts))
 
 
 def end_access(user_ids: Sequence[int], *, with_tokens: bool = True) -> list[Change]:
-    """End the sessions of the users, and their tokens if requested. Return the changes. Call this in their transaction."""
+    """End the sessions of the users, and their tokens if requested.
+
+    Return the changes. Call this in their transaction.
+    """
     return [change for ender in _enders for change in ender(user_ids, with_tokens)] if user_ids else []

@@ -1,7 +1,9 @@
-"""Find the live entities that would be stranded if a user left, a group were removed, or one grant or membership ended.
+"""Find the live entities that would be stranded if a user left, a group were removed, or one grant or
+membership ended.
 
-A user who leaves or is deactivated loses all direct grants and all memberships. A removed group loses all its grants.
-Administrators are those of the time of the question: grants and memberships that are not in force make no administrator.
+A user who leaves or is deactivated loses all direct grants and all memberships. A removed group loses all its
+grants. Administrators are those of the time of the question: grants and memberships that are not in force
+make no administrator.
 """
 
 from collections.abc import Iterable
@@ -26,7 +28,8 @@ MAX_STRANDED_ROWS = 50
 class StrandedEntity:
     """An entity that would be stranded.
 
-    admin_count: number of active users who would remain administrators: 0 or 1. remaining_admin: the name of that user.
+    admin_count: number of active users who would remain administrators: 0 or 1. remaining_admin: the name of
+    that user.
     """
 
     entity: Entity
@@ -38,8 +41,10 @@ class StrandedEntity:
 class AdministratorLoss:
     """The entities that would be stranded.
 
-    without_admin_count, one_admin_count: number of entities with no remaining administrator, and with exactly one.
-    first_entities: the first of them, at most MAX_STRANDED_ROWS; entities without an administrator come first.
+    without_admin_count, one_admin_count: number of entities with no remaining administrator, and with exactly
+    one.
+    first_entities: the first of them, at most MAX_STRANDED_ROWS; entities without an administrator come
+    first.
     is_truncated: more than MAX_ADMIN_GRANTS_READ grants of ADMIN would end, and only that many were read.
     """
 
@@ -58,7 +63,8 @@ class _RemovedAccess:
     """The grants and memberships that the change would end.
 
     user: the change ends all direct grants of this user. group: it ends all grants of this group.
-    member, member_of: it ends the membership of this user in this group; all memberships of the user if `member_of` is None.
+    member, member_of: it ends the membership of this user in this group; all memberships of the user if
+    `member_of` is None.
     """
 
     user: User | None = None
@@ -71,7 +77,9 @@ def loss_if_removed(principal: User | Group) -> AdministratorLoss:
     """Return the loss if the user left, or the group were removed. Runs at most eight queries."""
     entity_ids = list(_admin_entity_ids(principal)[: MAX_ADMIN_GRANTS_READ + 1])
     is_group = isinstance(principal, Group)
-    removed = _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
+    removed = (
+        _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
+    )
     remaining = _remaining_admins(removed, set(entity_ids[:MAX_ADMIN_GRANTS_READ]))
     return _administrator_loss(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
 
@@ -79,21 +87,28 @@ def loss_if_removed(principal: User | Group) -> AdministratorLoss:
 def stranded_if_removed(principal: User | Group, max_grants: int) -> dict[int, int]:
     """Return the live entities that would be stranded if the user left, or the group were removed.
 
-    The keys are primary keys of entities, the values the number of remaining administrators: 0 or 1. max_grants: how many grants
-    of ADMIN are read. Runs at most six queries.
+    The keys are primary keys of entities, the values the number of remaining administrators: 0 or 1.
+    max_grants: how many grants of ADMIN are read. Runs at most six queries.
     """
     entity_ids = set(_admin_entity_ids(principal)[:max_grants])
     is_group = isinstance(principal, Group)
-    removed = _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
+    removed = (
+        _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
+    )
     remaining = _remaining_admins(removed, entity_ids)
     return {pk: len(admins) for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS}
 
 
 def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
-    """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing. Runs at most ten queries."""
+    """Return the loss if this direct grant of ADMIN were revoked: the entity or nothing.
+
+    Runs at most ten queries.
+    """
     is_group = isinstance(holder, Group)
     grants = GroupGrant.objects.filter(group=holder) if is_group else UserGrant.objects.filter(user=holder)
-    grants = grants.filter(**in_force(), permission_id=permission_ids()[Privilege.ADMIN], content_object=entity)
+    grants = grants.filter(
+        **in_force(), permission_id=permission_ids()[Privilege.ADMIN], content_object=entity
+    )
     if not entity.is_live or not grants.exists():
         return _administrator_loss({})
     removed = _RemovedAccess(group=holder) if is_group else _RemovedAccess(user=holder)
@@ -105,15 +120,29 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
     """Return the loss if the user were removed from the group. Runs at most ten queries."""
     if group.pk not in _decisive_groups(user):
         return _administrator_loss({})
-    live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE, **in_force()}
-    entity_ids = list(GroupGrant.objects.filter(group=group, **live).order_by().values_list(
-        "content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1])
-    remaining = _remaining_admins(_RemovedAccess(member=user, member_of=group), set(entity_ids[:MAX_ADMIN_GRANTS_READ]))
-    return _administrator_loss(_stranded_by(remaining, _active_user_id(user)), len(entity_ids) > MAX_ADMIN_GRANTS_READ)
+    live = {
+        "permission_id": permission_ids()[Privilege.ADMIN],
+        "content_object__state": State.LIVE,
+        **in_force(),
+    }
+    entity_ids = list(
+        GroupGrant.objects.filter(group=group, **live)
+        .order_by()
+        .values_list("content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1]
+    )
+    remaining = _remaining_admins(
+        _RemovedAccess(member=user, member_of=group), set(entity_ids[:MAX_ADMIN_GRANTS_READ])
+    )
+    return _administrator_loss(
+        _stranded_by(remaining, _active_user_id(user)), len(entity_ids) > MAX_ADMIN_GRANTS_READ
+    )
 
 
 def capped_admin_count(entity: Entity) -> int:
-    """Return the number of active users with ADMIN on an entity of any state, at most MIN_ADMINISTRATORS. Runs three queries."""
+    """Return the number of active users with ADMIN on an entity of any state, at most MIN_ADMINISTRATORS.
+
+    Runs three queries.
+    """
     return min(MIN_ADMINISTRATORS, len(_remaining_admins(_RemovedAccess(), {entity.pk})[entity.pk]))
 
 
@@ -123,7 +152,9 @@ def _active_user_id(user: User) -> set[int]:
 
 def _stranded_by(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[int]]:
     """Keep the entities that become stranded because one of `losers` is no longer their administrator."""
-    return {pk: admins for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS and losers - admins}
+    return {
+        pk: admins for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS and losers - admins
+    }
 
 
 def _administrator_loss(remaining: dict[int, set[int]], is_truncated: bool = False) -> AdministratorLoss:
@@ -142,20 +173,28 @@ def _administrator_loss(remaining: dict[int, set[int]], is_truncated: bool = Fal
 
 def _admin_entity_ids(principal: User | Group) -> QuerySet:
     """Return the primary keys of live entities that would lose an administrator, once for each grant."""
-    live = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE, **in_force()}
+    live = {
+        "permission_id": permission_ids()[Privilege.ADMIN],
+        "content_object__state": State.LIVE,
+        **in_force(),
+    }
     through_groups = GroupGrant.objects.filter(group__in=_decisive_groups(principal), **live).order_by()
     through_groups = through_groups.values_list("content_object_id", flat=True)
     if isinstance(principal, Group):
         return through_groups
-    direct = UserGrant.objects.filter(user=principal, **live).order_by().values_list("content_object_id", flat=True)
+    direct = (
+        UserGrant.objects.filter(user=principal, **live)
+        .order_by()
+        .values_list("content_object_id", flat=True)
+    )
     return direct.union(through_groups, all=True)
 
 
 def _decisive_groups(principal: User | Group) -> list[int]:
     """Return the primary keys of the groups through which entities may become stranded.
 
-    For a user: the groups of the user with fewer than two other active users. For a group: the group itself, unless it has
-    no active users.
+    For a user: the groups of the user with fewer than two other active users. For a group: the group itself,
+    unless it has no active users.
     """
     if isinstance(principal, Group):
         return [principal.pk] if effective_memberships().filter(group=principal).exists() else []
@@ -168,12 +207,15 @@ def _decisive_groups(principal: User | Group) -> list[int]:
 def _remaining_admins(removed: _RemovedAccess, entity_ids: set[int]) -> dict[int, set[int]]:
     """Return for each entity the primary keys of active users who would remain its administrators.
 
-    If fewer than two remain, the set has all of them; otherwise it has at least two. It is therefore enough to read two direct
-    holders and two members of each group.
+    If fewer than two remain, the set has all of them; otherwise it has at least two. It is therefore enough
+    to read two direct holders and two members of each group.
     """
     admins: dict[int, set[int]] = {pk: set() for pk in entity_ids}
-    admin_grants = {"content_object__pk__among": entity_ids, "permission_id": permission_ids()[Privilege.ADMIN],
-                    **in_force()}
+    admin_grants = {
+        "content_object__pk__among": entity_ids,
+        "permission_id": permission_ids()[Privilege.ADMIN],
+        **in_force(),
+    }
     direct = UserGrant.objects.filter(**admin_grants).effective().order_by()
     through_groups = GroupGrant.objects.filter(**admin_grants).order_by()
     if removed.group is not None:
@@ -193,11 +235,15 @@ def _two_members(removed: _RemovedAccess, group_ids: set[int]) -> dict[int, set[
     """Return the primary keys of up to two remaining active users of each group."""
     members = effective_memberships().filter(group=OuterRef("pk")).order_by().values("user_id")
     if removed.member is not None:
-        members = members.exclude(user=removed.member, **({"group": removed.member_of} if removed.member_of is not None else {}))
+        members = members.exclude(
+            user=removed.member, **({"group": removed.member_of} if removed.member_of is not None else {})
+        )
     rows = Group.objects.filter(pk__among=group_ids).order_by().annotate(first_member=Subquery(members[:1]))
     rows = rows.annotate(second_member=Subquery(members.exclude(user=OuterRef("first_member"))[:1]))
-    return {pk: {user for user in users if user is not None}
-            for pk, *users in rows.values_list("pk", "first_member", "second_member")}
+    return {
+        pk: {user for user in users if user is not None}
+        for pk, *users in rows.values_list("pk", "first_member", "second_member")
+    }
 
 
 def _first_entities(entity_ids: Iterable[int], max_rows: int) -> list[Entity]:

@@ -15,8 +15,19 @@ from grants.models import User
 _INVISIBLE_CATEGORIES = ("Cf", "Co")
 _SEPARATOR_CATEGORIES = ("Zl", "Zp")
 # further characters without a visible form: fillers, joiners and variation selectors
-_INVISIBLE_CHARACTERS = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0,
-                         *range(0x180B, 0x180F), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)}
+_INVISIBLE_CHARACTERS = {
+    0x034F,
+    0x115F,
+    0x1160,
+    0x17B4,
+    0x17B5,
+    0x2800,
+    0x3164,
+    0xFFA0,
+    *range(0x180B, 0x180F),
+    *range(0xFE00, 0xFE10),
+    *range(0xE0100, 0xE01F0),
+}
 # letters of other scripts that look like a letter of ASCII in most fonts: Cyrillic, Greek, Armenian and Latin
 _ASCII_LOOKALIKES = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u051b\u051d\u04bb\u04cf\u043a\u0475\u044c"
@@ -25,20 +36,20 @@ _ASCII_LOOKALIKES = str.maketrans(
     "\u03b1\u03bf\u03bd\u03c1\u03b9\u03c5\u03ba\u03b3\u03c7\u03f2\u03f3"
     "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03f9\u037f"
     "\u0585\u057d\u0578\u0570\u0575\u0566\u0131\u0251\u0261",
-    "aeopcyxijsdqwhlkvb"
-    "ABEKMHOPCTYXIJSQWlVY"
-    "aovpiukyxcj"
-    "ABEZHIKMNOPTYXCJ"
-    "ounhjqiag")
+    "aeopcyxijsdqwhlkvbABEKMHOPCTYXIJSQWlVYaovpiukyxcjABEZHIKMNOPTYXCJounhjqiag",
+)
 _ASCII_UPPER = str.maketrans(string.ascii_lowercase, string.ascii_uppercase)
 
 
 def invisible_character_fault(name: str, *, allows_separators: bool = False) -> str:
-    """Return why a new name is invalid: it contains an invisible or bidirectional character. Empty if it is valid.
+    """Return why a new name is invalid: it contains an invisible or bidirectional character. Empty if it is
+    valid.
 
     allows_separators: accept U+2028 and U+2029, as tenant documents always did.
     """
-    categories = _INVISIBLE_CATEGORIES if allows_separators else (*_INVISIBLE_CATEGORIES, *_SEPARATOR_CATEGORIES)
+    categories = (
+        _INVISIBLE_CATEGORIES if allows_separators else (*_INVISIBLE_CATEGORIES, *_SEPARATOR_CATEGORIES)
+    )
     for character in name if not name.isascii() else "":
         if unicodedata.category(character) in categories or ord(character) in _INVISIBLE_CHARACTERS:
             return f"the name contains the invisible character U+{ord(character):04X}"
@@ -48,8 +59,8 @@ def invisible_character_fault(name: str, *, allows_separators: bool = False) -> 
 def new_name_fault(kind: str, name: str, *, replaces: str = "") -> str:
     """Return why no `user` or `group` with this name can be added: it looks like another one. Runs one query.
 
-    replaces: the current name of the principal that gets the new name.
-    The names of commands are reserved, because the journal names a command as an author in the same way as an account.
+    replaces: the current name of the principal that gets the new name. The names of commands are reserved,
+    because the journal names a command as an author in the same way as an account.
     """
     if name != name.strip():
         return "the name starts or ends with a space"
@@ -63,32 +74,49 @@ def new_name_fault(kind: str, name: str, *, replaces: str = "") -> str:
 
 
 def names_that_differ_in_case(max_names: int) -> list[str]:
-    """Return existing users and groups with names that differ only in case, such as `user:Admin` and `user:admin`, by name.
+    """Return existing users and groups with names that differ only in case, such as `user:Admin` and
+    `user:admin`, by name.
 
-    They are from versions that accepted such names, or from an import. Runs two queries. max_names: how many of each type.
+    They are from versions that accepted such names, or from an import. Runs two queries. max_names: how many
+    of each type.
     """
     names = []
     for kind, rows, column in (("user", User.objects, "username"), ("group", Group.objects, "name")):
         upper_names = rows.order_by().annotate(upper_name=Upper(column)).values("upper_name")
         repeated = upper_names.annotate(total=Count("pk")).filter(total__gt=1).values("upper_name")
-        found = rows.annotate(upper_name=Upper(column)).filter(upper_name__in=repeated).order_by("upper_name", column)
+        found = (
+            rows.annotate(upper_name=Upper(column))
+            .filter(upper_name__in=repeated)
+            .order_by("upper_name", column)
+        )
         names += [f"{kind}:{name}" for name in found.values_list(column, flat=True)[:max_names]]
     return names
 
 
 def _lookalike(kind: str, name: str, replaces: str) -> str:
-    """Return an existing name that differs only in case, in compatible characters, or in letters that look like ASCII.
+    """Return an existing name that differs only in case, in compatible characters, or in letters that look
+    like ASCII.
 
-    Databases ignore the case of fewer characters than Python does, so an existing name in mixed case with letters beyond ASCII
-    can be missed. An existing name with letters that look like ASCII is only found if the new name has the same letters.
+    Databases ignore the case of fewer characters than Python does, so an existing name in mixed case with
+    letters beyond ASCII can be missed. An existing name with letters that look like ASCII is only found if
+    the new name has the same letters.
     """
     rows, column = (User.objects, "username") if kind == "user" else (Group.objects, "name")
     key, ascii_key = _comparison_key(name), _ascii_key(name)
     texts = (name, key, key.upper(), key.title(), ascii_key)
     variants = {variant for text in texts for variant in (text.upper(), text.translate(_ASCII_UPPER))}
-    names = rows.annotate(upper_name=Upper(column)).filter(upper_name__in=variants).values_list(column, flat=True)
-    return next((other for other in names
-                 if other not in (name, replaces) and (_comparison_key(other) == key or _ascii_key(other) == ascii_key)), "")
+    names = (
+        rows.annotate(upper_name=Upper(column)).filter(upper_name__in=variants).values_list(column, flat=True)
+    )
+    return next(
+        (
+            other
+            for other in names
+            if other not in (name, replaces)
+            and (_comparison_key(other) == key or _ascii_key(other) == ascii_key)
+        ),
+        "",
+    )
 
 
 def _comparison_key(name: str) -> str:
@@ -97,6 +125,7 @@ def _comparison_key(name: str) -> str:
 
 def _ascii_key(name: str) -> str:
     """Return the comparison key of a name with ASCII letters for those that look like them."""
-    # twice, because the normalization replaces some of these letters, such as the lunate sigma, and produces others
+    # twice, because the normalization replaces some of these letters, such as the lunate sigma, and produces
+    # others
     translated = unicodedata.normalize("NFKC", name.translate(_ASCII_LOOKALIKES))
     return _comparison_key(translated.translate(_ASCII_LOOKALIKES))

@@ -37,33 +37,44 @@ def capped_count(rows: QuerySet, max_count: int = MAX_COUNTED) -> int:
 
 
 def users_with_counts(rows: QuerySet[User]) -> QuerySet[User]:
-    """Annotate the users with `total_groups` and `total_grants` (direct grants), counted up to the limit; sort by name."""
+    """Annotate the users with `total_groups` and `total_grants` (direct grants), counted up to the limit;
+    sort by name.
+    """
     return rows.annotate(
         total_groups=capped_count_subquery(_MEMBERSHIP.objects.filter(user=OuterRef("pk"))),
-        total_grants=capped_count_subquery(UserGrant.objects.filter(user=OuterRef("pk")))).order_by("username")
+        total_grants=capped_count_subquery(UserGrant.objects.filter(user=OuterRef("pk"))),
+    ).order_by("username")
 
 
 def groups_with_counts(rows: QuerySet[Group]) -> QuerySet[Group]:
     """Annotate the groups with `total_members` and `total_grants`, counted up to the limit; sort by name."""
     return rows.annotate(
         total_members=capped_count_subquery(_MEMBERSHIP.objects.filter(group=OuterRef("pk"))),
-        total_grants=capped_count_subquery(GroupGrant.objects.filter(group=OuterRef("pk")))).order_by("name")
+        total_grants=capped_count_subquery(GroupGrant.objects.filter(group=OuterRef("pk"))),
+    ).order_by("name")
 
 
 def directly_granted_entities(principal: User | Group) -> QuerySet[Entity]:
     """Return the entities of any state on which the principal has a direct grant."""
-    grants = UserGrant.objects.filter(user=principal) if isinstance(principal, User) else GroupGrant.objects.filter(
-        group=principal)
+    grants = (
+        UserGrant.objects.filter(user=principal)
+        if isinstance(principal, User)
+        else GroupGrant.objects.filter(group=principal)
+    )
     return Entity.objects.filter(pk__in=grants.order_by().values("content_object_id"))
 
 
 def grant_counts_inside(principal: User | Group, container_kind: str, ids: Iterable[int]) -> dict[int, int]:
     """Return how many effective grants the principal has on or inside each container. Runs one query.
 
-    container_kind: `namespace` or `application`. ids: primary keys of containers of that kind. The counts of direct grants and of
-    grants through groups are limited separately.
+    container_kind: `namespace` or `application`. ids: primary keys of containers of that kind. The counts of
+    direct grants and of grants through groups are limited separately.
     """
     tables = grant_tables_of_principal(principal) or ()
     counts = [capped_count_subquery(table.rows(**{container_kind: OuterRef("pk")})) for table in tables]
-    rows = Entity.objects.filter(pk__in=list(ids)).annotate(total_grants=reduce(add, counts, Value(0))).order_by()
+    rows = (
+        Entity.objects.filter(pk__in=list(ids))
+        .annotate(total_grants=reduce(add, counts, Value(0)))
+        .order_by()
+    )
     return dict(rows.values_list("pk", "total_grants"))

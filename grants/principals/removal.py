@@ -23,8 +23,8 @@ from grants.stewards.ending import end_stewardships
 def remove_user(*, author: Author, name: str, revokes_grants: bool = False) -> Outcome:
     """Remove a user with memberships, tokens, sessions and identity links.
 
-    revokes_grants: also revoke the direct grants; otherwise raise PrincipalError if there are any. Raise PrincipalError for the
-    author's own account, and for the last active administrator.
+    revokes_grants: also revoke the direct grants; otherwise raise PrincipalError if there are any. Raise
+    PrincipalError for the author's own account, and for the last active administrator.
     """
     with administrator_transaction(author) as head:
         user = None if storage_fault(name) else User.objects.filter(username=name).first()
@@ -32,8 +32,13 @@ def remove_user(*, author: Author, name: str, revokes_grants: bool = False) -> O
             raise PrincipalError(f"user:{clip(name)} does not exist: correct the name", field="user")
         if user.pk == author.user_id:
             raise PrincipalError(f"{user} is your own account: another administrator must remove it")
-        if user.can_administer and not User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk).exists():
-            raise PrincipalError(f"{user} is the only active administrator of this console: add another administrator first")
+        if (
+            user.can_administer
+            and not User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk).exists()
+        ):
+            raise PrincipalError(
+                f"{user} is the only active administrator of this console: add another administrator first"
+            )
         _check_guards(user, str(user))
         _check_grants(str(user), UserGrant.objects.filter(user=user).exists() and not revokes_grants)
         revoked = _revocations("user", user)
@@ -44,7 +49,9 @@ def remove_user(*, author: Author, name: str, revokes_grants: bool = False) -> O
         memberships().filter(user=user).delete()
         ended = [*end_stewardships(user), *end_access([user.pk]), *remove_account_data(user)]
         user.delete()
-        append_to_journal(head, [*revoked, *left, *ended, Change("user-remove", principal=f"user:{name}")], author=author)
+        append_to_journal(
+            head, [*revoked, *left, *ended, Change("user-remove", principal=f"user:{name}")], author=author
+        )
         return Outcome(True, f"user:{name} was removed", head.revision)
 
 
@@ -56,20 +63,29 @@ def remove_group(*, author: Author, name: str, revokes_grants: bool = False) -> 
     with administrator_transaction(author, allows_provisioner=not revokes_grants) as head:
         group = None if storage_fault(name) else Group.objects.filter(name=name).first()
         if group is None:
-            raise PrincipalError(f"group:{clip(name)} does not exist: add it first, or correct the name", field="group")
+            raise PrincipalError(
+                f"group:{clip(name)} does not exist: add it first, or correct the name", field="group"
+            )
         # a provisioning service may remove its own groups
         if not author.is_provisioner:
             _check_guards(group, f"group:{name}")
         _check_grants(f"group:{name}", GroupGrant.objects.filter(group=group).exists() and not revokes_grants)
         revoked = _revocations("group", group)
-        users = list(memberships().filter(group=group).order_by("user__username").values_list("user__username", flat=True))
+        users = list(
+            memberships()
+            .filter(group=group)
+            .order_by("user__username")
+            .values_list("user__username", flat=True)
+        )
         left = [Change("member-remove", principal=f"user:{user}", detail=f"group:{name}") for user in users]
         check_direct_change(author, revoked=_items(revoked), left=[(user, name) for user in users])
         GroupGrant.objects.filter(group=group).delete()
         memberships().filter(group=group).delete()
         ended = end_stewardships(group)
         group.delete()
-        append_to_journal(head, [*revoked, *left, *ended, Change("group-remove", principal=f"group:{name}")], author=author)
+        append_to_journal(
+            head, [*revoked, *left, *ended, Change("group-remove", principal=f"group:{name}")], author=author
+        )
         return Outcome(True, f"group:{name} was removed", head.revision)
 
 
@@ -90,9 +106,14 @@ def _revocations(kind: str, principal: User | Group) -> list[Change]:
     columns = ("content_object__kind", "content_object__key", "permission_id")
     name = f"user:{principal.username}" if isinstance(principal, User) else f"group:{principal.name}"
     rows = model.objects.filter(**{column: principal.pk}).order_by(*columns).values_list(*columns)
-    return [Change("revoke", name, str(Address(entity_kind, key)), privilege_of(permission).value)
-            for entity_kind, key, permission in rows]
+    return [
+        Change("revoke", name, str(Address(entity_kind, key)), privilege_of(permission).value)
+        for entity_kind, key, permission in rows
+    ]
 
 
 def _items(revoked: list[Change]) -> list[ChangeItem]:
-    return [ChangeItem(change.principal, parse_address(change.entity), Privilege[change.privilege]) for change in revoked]
+    return [
+        ChangeItem(change.principal, parse_address(change.entity), Privilege[change.privilege])
+        for change in revoked
+    ]

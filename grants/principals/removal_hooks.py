@@ -10,8 +10,8 @@ from django.contrib.auth.models import Group
 from grants.journal import Change
 from grants.models import User
 
-# (principal, whether it would be removed, whether a provisioning service asks) -> why it must keep its name, or cannot be
-# removed; empty if there is no reason
+# (principal, whether it would be removed, whether a provisioning service asks) -> why it must keep its name,
+# or cannot be removed; empty if there is no reason
 NameGuard = Callable[[User | Group, bool, bool], str]
 # deletes the data of the layer above about an account, and returns the changes for the journal
 AccountCleaner = Callable[[User], list[Change]]
@@ -29,7 +29,9 @@ def register_account_cleaner(cleaner: AccountCleaner) -> None:
         _cleaners.append(cleaner)
 
 
-def name_guard_fault(principal: User | Group, *, is_removal: bool = False, is_provisioner: bool = False) -> str:
+def name_guard_fault(
+    principal: User | Group, *, is_removal: bool = False, is_provisioner: bool = False
+) -> str:
     """Return why the principal must keep its name, or cannot be removed; empty if there is no reason.
 
     is_provisioner: whether a provisioning service asks, which may rename what it manages.
@@ -38,5 +40,8 @@ def name_guard_fault(principal: User | Group, *, is_removal: bool = False, is_pr
 
 
 def remove_account_data(user: User) -> list[Change]:
-    """Delete the data of the layer above about the account. Return the changes. Call this in the transaction of the removal."""
+    """Delete the data of the layer above about the account.
+
+    Return the changes. Call this in the transaction of the removal.
+    """
     return [change for cleaner in _cleaners for change in cleaner(user)]

@@ -1,8 +1,10 @@
-"""Rename users and groups. Rows refer to them by key, so grants, memberships, tokens, sessions and identity links follow.
+"""Rename users and groups. Rows refer to them by key, so grants, memberships, tokens, sessions and identity
+links follow.
 
-Journal lines keep the old names. Plans keep them too: a proposed plan becomes stale, and an applied plan can still be undone,
-because `names_since` follows the renames. Security events, reports and the creators of plans, tokens and webhooks are records
-of the past and keep the old names. `removal_hooks` refuses to rename what other systems know by name.
+Journal lines keep the old names. Plans keep them too: a proposed plan becomes stale, and an applied plan can
+still be undone, because `names_since` follows the renames. Security events, reports and the creators of
+plans, tokens and webhooks are records of the past and keep the old names. `removal_hooks` refuses to rename
+what other systems know by name.
 """
 
 from collections.abc import Callable
@@ -25,20 +27,31 @@ RENAME_ACTIONS = {"user": "user-rename", "group": "group-rename"}
 
 
 def rename_user(*, author: Author, name: str, new_name: str) -> Outcome:
-    """Give a user another name. Raise PrincipalError if the new name is invalid, in use, or looks like another one."""
+    """Give a user another name.
+
+    Raise PrincipalError if the new name is invalid, in use, or looks like another one.
+    """
     return _rename(author, "user", name, new_name)
 
 
 def rename_group(*, author: Author, name: str, new_name: str) -> Outcome:
-    """Give a group another name. Raise PrincipalError if the new name is invalid, in use, or looks like another one."""
+    """Give a group another name.
+
+    Raise PrincipalError if the new name is invalid, in use, or looks like another one.
+    """
     return _rename(author, "group", name, new_name)
 
 
 def names_since(revision: int) -> Callable[[str], str]:
-    """Return a function that maps the written name of a principal at `revision` to its current one. Runs one query."""
+    """Return a function that maps the written name of a principal at `revision` to its current one.
+
+    Runs one query.
+    """
     current: dict[str, str] = {}
     origins: dict[str, str] = {}
-    lines = JournalLine.objects.filter(revision__gt=revision, action__in=RENAME_ACTIONS.values()).order_by("revision")
+    lines = JournalLine.objects.filter(revision__gt=revision, action__in=RENAME_ACTIONS.values()).order_by(
+        "revision"
+    )
     for old, new in lines.values_list("principal", "detail"):
         # a name that is free after a rename belongs to another principal later
         origin = origins.pop(old, old if old not in current else "")
@@ -49,13 +62,18 @@ def names_since(revision: int) -> Callable[[str], str]:
 
 
 def current_name(name: str) -> str:
-    """Return the current written name of a principal that had this name before a rename; the same name if there is none.
+    """Return the current written name of a principal that had this name before a rename; the same name if
+    there is none.
 
     Runs one query for each rename of the principal, and one more.
     """
     revision, current = 0, name
     lines = JournalLine.objects.filter(action__in=RENAME_ACTIONS.values()).order_by(Abs("revision").desc())
-    while line := lines.filter(principal=current, revision__gt=revision).values_list("revision", "detail").first():
+    while (
+        line := lines.filter(principal=current, revision__gt=revision)
+        .values_list("revision", "detail")
+        .first()
+    ):
         revision, current = line
     return current
 
@@ -66,7 +84,9 @@ def _rename(author: Author, kind: str, name: str, new_name: str) -> Outcome:
     with administrator_transaction(author, allows_provisioner=True) as head:
         principal = _principal(kind, name)
         if author.is_provisioner and isinstance(principal, User) and principal.role != Role.ORDINARY:
-            raise PrincipalError(f"{principal} has the console role {principal.role}: only an administrator can rename it")
+            raise PrincipalError(
+                f"{principal} has the console role {principal.role}: only an administrator can rename it"
+            )
         if name == new_name:
             return Outcome(False, f"{kind}:{name} has this name already: nothing changed", head.revision)
         if fault := name_guard_fault(principal, is_provisioner=author.is_provisioner):

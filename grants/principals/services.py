@@ -37,8 +37,16 @@ PASSWORD_BYTES = 12
 NO_LIMITS = Validity()
 
 
-def add_user(*, author: Author, name: str, email: str = "", active: bool = True, role: str = Role.ORDINARY,
-             is_principal: bool = True, is_service: bool = False) -> Outcome:
+def add_user(
+    *,
+    author: Author,
+    name: str,
+    email: str = "",
+    active: bool = True,
+    role: str = Role.ORDINARY,
+    is_principal: bool = True,
+    is_service: bool = False,
+) -> Outcome:
     """Add a user, who cannot sign in until a password is set. An existing account becomes a principal.
 
     is_service: the account can never sign in; it owns API tokens for a program.
@@ -47,16 +55,33 @@ def add_user(*, author: Author, name: str, email: str = "", active: bool = True,
     _check_email(email)
     role = _role(role)
     allows_provisioner = role == Role.ORDINARY and not is_service
-    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS, allows_provisioner=allows_provisioner) as record:
+    with _journal_recorder(
+        author, Capability.MANAGE_ACCOUNTS, allows_provisioner=allows_provisioner
+    ) as record:
         check_can_manage(author, role)
         user = User.objects.filter(username=name).first()
         if user is not None:
             return _existing_user(record, user, is_principal)
         _check_new_name("user", name)
-        User.objects.create(username=name, email=email, is_active=active, role=role, is_principal=is_principal,
-                            is_service=is_service, password=make_password(None))
-        detail = ", ".join(filter(None, ["" if active else "inactive", "" if role == Role.ORDINARY else f"role: {role}",
-                                         "service account" if is_service else ""]))
+        User.objects.create(
+            username=name,
+            email=email,
+            is_active=active,
+            role=role,
+            is_principal=is_principal,
+            is_service=is_service,
+            password=make_password(None),
+        )
+        detail = ", ".join(
+            filter(
+                None,
+                [
+                    "" if active else "inactive",
+                    "" if role == Role.ORDINARY else f"role: {role}",
+                    "service account" if is_service else "",
+                ],
+            )
+        )
         return record(Change("user-add", principal=f"user:{name}", detail=detail), f"user:{name} was added")
 
 
@@ -72,18 +97,23 @@ def make_principal(*, author: Author, name: str) -> Outcome:
 def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
     """Activate or deactivate a user.
 
-    An inactive user cannot sign in and is denied everything. The tokens are revoked and the sessions end. The grants and
-    memberships remain, and apply again after activation.
+    An inactive user cannot sign in and is denied everything. The tokens are revoked and the sessions end. The
+    grants and memberships remain, and apply again after activation.
     """
-    with administrator_transaction(author, allows_provisioner=True, capability=Capability.MANAGE_ACCOUNTS) as head:
+    with administrator_transaction(
+        author, allows_provisioner=True, capability=Capability.MANAGE_ACCOUNTS
+    ) as head:
         outcome = write_user_active(head, author, name=name, active=active)
         if active and outcome.has_changed:
             check_direct_change(author, activated=[name], is_written=True)
         return outcome
 
 
-def write_user_active(head: JournalHead, author: Author, *, name: str, active: bool, detail: str = "") -> Outcome:
-    """Activate or deactivate a user like `set_user_active`, inside an `administrator_transaction` of the caller.
+def write_user_active(
+    head: JournalHead, author: Author, *, name: str, active: bool, detail: str = ""
+) -> Outcome:
+    """Activate or deactivate a user like `set_user_active`, inside an `administrator_transaction` of the
+    caller.
 
     detail: the detail of the journal line.
     """
@@ -107,14 +137,19 @@ def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
         if user.email == email:
             return record(None, f"{user} has that email already: nothing changed")
         User.objects.filter(pk=user.pk).update(email=email)
-        return record(Change("user-change", principal=str(user), detail=f"email: {email}"), f"the email of {user} is changed")
+        return record(
+            Change("user-change", principal=str(user), detail=f"email: {email}"),
+            f"the email of {user} is changed",
+        )
 
 
 def set_full_name(*, author: Author, name: str, full_name: str) -> Outcome:
     """Change the full name of a user. An empty string removes it."""
     full_name = " ".join(full_name.split())
     if len(full_name) > MAX_FULL_NAME_CHARACTERS:
-        raise PrincipalError(f"the full name has {len(full_name):,} characters; {MAX_FULL_NAME_CHARACTERS} are allowed")
+        raise PrincipalError(
+            f"the full name has {len(full_name):,} characters; {MAX_FULL_NAME_CHARACTERS} are allowed"
+        )
     if fault := control_character_fault("the full name", full_name) or invisible_character_fault(full_name):
         raise PrincipalError(fault)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS, allows_provisioner=True) as record:
@@ -123,8 +158,10 @@ def set_full_name(*, author: Author, name: str, full_name: str) -> Outcome:
             return record(None, f"{user} has that full name already: nothing changed")
         first_name, _, last_name = full_name.rpartition(" ")
         User.objects.filter(pk=user.pk).update(first_name=first_name, last_name=last_name)
-        return record(Change("user-change", principal=str(user), detail=f"full name: {full_name}"),
-                      f"the full name of {user} is changed")
+        return record(
+            Change("user-change", principal=str(user), detail=f"full name: {full_name}"),
+            f"the full name of {user} is changed",
+        )
 
 
 def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
@@ -145,7 +182,8 @@ def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
 def renew_user_password(*, author: Author, name: str) -> str:
     """Set a generated password and return it; only its hash is stored. The sessions of the user end.
 
-    Two people know the password now, so the user must change it at the next sign-in, and within FIRST_PASSWORD_HOURS.
+    Two people know the password now, so the user must change it at the next sign-in, and within
+    FIRST_PASSWORD_HOURS.
     """
     password = secrets.token_urlsafe(PASSWORD_BYTES)
     # Hashing takes a large part of a second, so it is done before the journal is locked.
@@ -153,16 +191,25 @@ def renew_user_password(*, author: Author, name: str) -> str:
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
         user = _managed_user(author, name)
         if user.is_service:
-            raise PrincipalError(f"{user} is a service account: it uses API tokens and cannot have a password")
+            raise PrincipalError(
+                f"{user} is a service account: it uses API tokens and cannot have a password"
+            )
         User.objects.filter(pk=user.pk).update(
-            password=hashed, must_change_password=True, password_expires_at=first_password_end())
-        record(Change("password-set", principal=str(user)), f"{user} has a new password",
-               *end_access([user.pk], with_tokens=False))
+            password=hashed, must_change_password=True, password_expires_at=first_password_end()
+        )
+        record(
+            Change("password-set", principal=str(user)),
+            f"{user} has a new password",
+            *end_access([user.pk], with_tokens=False),
+        )
     return password
 
 
 def first_password_end() -> datetime:
-    """Return the time at which a password that another person sets now expires. A password that the user sets does not expire."""
+    """Return the time at which a password that another person sets now expires.
+
+    A password that the user sets does not expire.
+    """
     return timezone.now() + timedelta(hours=settings.FIRST_PASSWORD_HOURS)
 
 
@@ -180,7 +227,8 @@ def add_group(*, author: Author, name: str) -> Outcome:
 def add_member(*, author: Author, user: str, group: str, validity: Validity = NO_LIMITS) -> Outcome:
     """Add a user to a group, both by name. An account that is not a principal becomes a principal.
 
-    validity: the period of the membership; an existing membership gets this period. Raise ValidityError if it has ended.
+    validity: the period of the membership; an existing membership gets this period. Raise ValidityError if it
+    has ended.
     """
     with _journal_recorder(author) as record:
         member, member_group = _user(user), _group(group)
@@ -194,7 +242,11 @@ def add_member(*, author: Author, user: str, group: str, validity: Validity = NO
         check_direct_change(author, joined=[(user, group)])
         if not member.is_principal:
             _become_principal(record, member)
-        change = Change("member-add", principal=str(member), detail=period_detail(validity, f"group:{group}", before=before))
+        change = Change(
+            "member-add",
+            principal=str(member),
+            detail=period_detail(validity, f"group:{group}", before=before),
+        )
         if before is None:
             return record(change, f"{member} is in group:{group}{words or ' now'}")
         return record(change, f"{member} is in group:{group}{words or ' without an end date'} now")
@@ -213,17 +265,27 @@ def remove_member(*, author: Author, user: str, group: str) -> Outcome:
 
 
 @contextmanager
-def _journal_recorder(author: Author, capability: Capability = Capability.CHANGE_GRANTS, *, allows_provisioner: bool = False):
-    """Open an `administrator_transaction` and yield a function `record(change, sentence, *more_changes) -> Outcome`.
+def _journal_recorder(
+    author: Author, capability: Capability = Capability.CHANGE_GRANTS, *, allows_provisioner: bool = False
+):
+    """Open an `administrator_transaction` and yield a function `record(change, sentence, *more_changes) ->
+    Outcome`.
 
     The function writes the changes to the journal; None means that nothing changed.
     """
-    with administrator_transaction(author, allows_provisioner=allows_provisioner, capability=capability) as head:
+    with administrator_transaction(
+        author, allows_provisioner=allows_provisioner, capability=capability
+    ) as head:
         yield lambda change, sentence, *more_changes: _record(head, author, change, sentence, more_changes)
 
 
-def _record(head: JournalHead, author: Author, change: Change | None, sentence: str,
-            more_changes: Iterable[Change] = ()) -> Outcome:
+def _record(
+    head: JournalHead,
+    author: Author,
+    change: Change | None,
+    sentence: str,
+    more_changes: Iterable[Change] = (),
+) -> Outcome:
     if change is not None:
         append_to_journal(head, [change, *more_changes], author=author)
     return Outcome(change is not None, sentence, head.revision)
@@ -237,24 +299,34 @@ def _existing_user(record, user: User, is_principal: bool) -> Outcome:
 
 def _become_principal(record, user: User) -> Outcome:
     User.objects.filter(pk=user.pk).update(is_principal=True)
-    return record(Change("principal-add", principal=str(user)), f"{user} was an account of the console; it is a principal now")
+    return record(
+        Change("principal-add", principal=str(user)),
+        f"{user} was an account of the console; it is a principal now",
+    )
 
 
 def _check_another_administrator(user: User) -> None:
     others = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk)
     if user.can_administer and not others.exists():
-        raise PrincipalError(f"{user} is the only active administrator of this console: add another administrator first")
+        raise PrincipalError(
+            f"{user} is the only active administrator of this console: add another administrator first"
+        )
 
 
 def _user(name: str) -> User:
     user = None if storage_fault(name) else User.objects.filter(username=name).first()
     if user is None:
-        raise PrincipalError(f"user:{clip(name)} does not exist: add it first, or correct the name", field="user")
+        raise PrincipalError(
+            f"user:{clip(name)} does not exist: add it first, or correct the name", field="user"
+        )
     return user
 
 
 def _managed_user(author: Author, name: str) -> User:
-    """Return the user. Raise NotAdministrator if the author's role does not include the role of the account."""
+    """Return the user.
+
+    Raise NotAdministrator if the author's role does not include the role of the account.
+    """
     user = _user(name)
     check_can_manage_account(author, user)
     return user
@@ -263,7 +335,9 @@ def _managed_user(author: Author, name: str) -> User:
 def _group(name: str) -> Group:
     group = None if storage_fault(name) else Group.objects.filter(name=name).first()
     if group is None:
-        raise PrincipalError(f"group:{clip(name)} does not exist: add it first, or correct the name", field="group")
+        raise PrincipalError(
+            f"group:{clip(name)} does not exist: add it first, or correct the name", field="group"
+        )
     return group
 
 

@@ -1,7 +1,7 @@
 """Compare two users: find the entities on which they hold different privileges, directly or through groups.
 
-Only grants and memberships in force are compared. Groups of both users give both the same privileges, so the queries leave these
-groups out.
+Only grants and memberships in force are compared. Groups of both users give both the same privileges, so the
+queries leave these groups out.
 """
 
 from dataclasses import dataclass
@@ -44,17 +44,23 @@ def compare_groups(first: User, second: User) -> ComparedGroups:
     return ComparedGroups(
         common=[group for pk, group in of_first.items() if pk in of_second],
         only_first=[group for pk, group in of_first.items() if pk not in of_second],
-        only_second=[group for pk, group in of_second.items() if pk not in of_first])
+        only_second=[group for pk, group in of_second.items() if pk not in of_first],
+    )
 
 
 def differing_entities(first: User, second: User, groups: ComparedGroups) -> DifferingEntities:
     """Return the entities on which the users hold different privileges. Runs one query.
 
-    groups: the result of `compare_groups`. Stops after MAX_DIFFERENCES grants, because a user may hold nearly everything.
+    groups: the result of `compare_groups`. Stops after MAX_DIFFERENCES grants, because a user may hold nearly
+    everything.
     """
     differences = [
-        *_entity_ids_granted_only_to(first, groups.only_first, other=second, other_groups=[*groups.only_second, *groups.common]),
-        *_entity_ids_granted_only_to(second, groups.only_second, other=first, other_groups=[*groups.only_first, *groups.common]),
+        *_entity_ids_granted_only_to(
+            first, groups.only_first, other=second, other_groups=[*groups.only_second, *groups.common]
+        ),
+        *_entity_ids_granted_only_to(
+            second, groups.only_second, other=first, other_groups=[*groups.only_first, *groups.common]
+        ),
     ]
     # Query once; the list serves the count, the page of entities and the check for more.
     ids = list(differences[0].union(*differences[1:], all=True)[: MAX_DIFFERENCES + 1])
@@ -62,13 +68,24 @@ def differing_entities(first: User, second: User, groups: ComparedGroups) -> Dif
     return DifferingEntities(entities, len(ids) > MAX_DIFFERENCES)
 
 
-def _entity_ids_granted_only_to(user: User, groups: list[Group], *, other: User, other_groups: list[Group]) -> list[QuerySet]:
-    """Return the ids of entities with a grant to `user` or `groups` that neither `other` nor `other_groups` have."""
-    same_grant = {"content_object_id": OuterRef("content_object_id"), "permission_id": OuterRef("permission_id"),
-                  **in_force()}
+def _entity_ids_granted_only_to(
+    user: User, groups: list[Group], *, other: User, other_groups: list[Group]
+) -> list[QuerySet]:
+    """Return the ids of entities with a grant to `user` or `groups` that neither `other` nor `other_groups`
+    have.
+    """
+    same_grant = {
+        "content_object_id": OuterRef("content_object_id"),
+        "permission_id": OuterRef("permission_id"),
+        **in_force(),
+    }
     other_lacks = ~Q(Exists(UserGrant.objects.filter(user=other, **same_grant)))
     if other_groups:
-        other_lacks &= ~Q(Exists(GroupGrant.objects.filter(group__in=[group.pk for group in other_groups], **same_grant)))
+        other_lacks &= ~Q(
+            Exists(GroupGrant.objects.filter(group__in=[group.pk for group in other_groups], **same_grant))
+        )
     direct = UserGrant.objects.filter(other_lacks, user=user, **in_force())
-    through_groups = GroupGrant.objects.filter(other_lacks, **in_force(), group__in=[group.pk for group in groups])
+    through_groups = GroupGrant.objects.filter(
+        other_lacks, **in_force(), group__in=[group.pk for group in groups]
+    )
     return [rows.order_by().values_list("content_object_id", flat=True) for rows in (direct, through_groups)]

@@ -1,4 +1,5 @@
-"""Who decides about requests: accounts whose role approves, the group or the stewards of a namespace, and delegates.
+"""Who decides about requests: accounts whose role approves, the group or the stewards of a namespace, and
+delegates.
 
 INVARIANT: no account decides about a request that it created, or that is for itself.
 """
@@ -36,7 +37,8 @@ from grants.policies.explain import MissingGrant
 from grants.roles.capabilities import DELEGATE_ROLES, Capability, roles_with
 from grants.validity import Validity, in_force_condition
 
-# above this number of grants outside of its namespaces, an account can approve a part only if it decides about all parts
+# above this number of grants outside of its namespaces, an account can approve a part only if it decides
+# about all parts
 MAX_GRANTS_CHECKED = 50
 MAX_APPROVERS = 100
 
@@ -45,7 +47,8 @@ MAX_APPROVERS = 100
 class ApproverScope:
     """The parts about which an account decides. decides_all: whether these are all parts.
 
-    namespaces: the names of those for which the account decides, as a steward or as a member of the named group.
+    namespaces: the names of those for which the account decides, as a steward or as a member of the named
+    group.
     """
 
     account: User
@@ -53,29 +56,39 @@ class ApproverScope:
     namespaces: frozenset[str]
 
     def can_decide(self, request: AccessRequest, part: AccessRequestPart) -> bool:
-        """Return whether the account may decide about the part. `grant_fault` checks the grants of an approval."""
+        """Return whether the account may decide about the part.
+
+        `grant_fault` checks the grants of an approval.
+        """
         if is_own(request, self.account):
             return False
         if self.decides_all:
             return True
         address = part.address
         # the access of a colleague can reach anything, so only administrators see what it is
-        return address is not None and not part.is_hidden and (
-            self._is_in_namespaces(address) or is_approver(self.account, address))
+        return (
+            address is not None
+            and not part.is_hidden
+            and (self._is_in_namespaces(address) or is_approver(self.account, address))
+        )
 
     def decides_namespace(self, part: AccessRequestPart) -> bool:
         """Return whether the account decides about everything in the namespace of the part."""
         return self.decides_all or part.namespace in self.namespaces
 
     def can_see_effect(self, grants: Iterable[MissingGrant]) -> bool:
-        """Return whether the account may learn what these grants change, and who holds them: it decides about each address.
+        """Return whether the account may learn what these grants change, and who holds them: it decides about
+        each address.
 
-        A part can need grants elsewhere, such as on the artifact of an application. Runs a query for each of these addresses.
+        A part can need grants elsewhere, such as on the artifact of an application. Runs a query for each of
+        these addresses.
         """
         if self.decides_all or self.account.can_see_all:
             return True
         others = {address for address, _ in grants if not self._is_in_namespaces(address)}
-        return len(others) <= MAX_GRANTS_CHECKED and all(is_approver(self.account, address) for address in others)
+        return len(others) <= MAX_GRANTS_CHECKED and all(
+            is_approver(self.account, address) for address in others
+        )
 
     def grant_fault(self, grants: Iterable[MissingGrant], period: Validity) -> str:
         """Return why the account may not approve these grants for a period; empty if it may."""
@@ -93,7 +106,10 @@ class ApproverScope:
 
 
 def approver_scope(account: User) -> ApproverScope:
-    """Return what the account decides about. Runs two queries for accounts whose role does not decide about everything."""
+    """Return what the account decides about.
+
+    Runs two queries for accounts whose role does not decide about everything.
+    """
     if not account.is_active or account.can(Capability.APPROVE):
         return ApproverScope(account, account.can(Capability.APPROVE), frozenset())
     groups = Membership.objects.filter(in_force_condition(), user=account).values("group")
@@ -115,44 +131,77 @@ def decidable_requests(account: User) -> QuerySet[AccessRequest]:
     """Return the requests, in any state, with a part about which the account may decide."""
     scope = approver_scope(account)
     # not `exclude`, which would also hide requests without a subject or a creator
-    others = AccessRequest.objects.filter(~Q(subject=account) | Q(subject=None), ~Q(creator=account) | Q(creator=None))
+    others = AccessRequest.objects.filter(
+        ~Q(subject=account) | Q(subject=None), ~Q(creator=account) | Q(creator=None)
+    )
     if scope.decides_all:
         return others
     parts = AccessRequestPart.objects.filter(
-        Q(namespace__in=scope.namespaces) | _delegated_condition(account), request=OuterRef("pk"), is_hidden=False)
+        Q(namespace__in=scope.namespaces) | _delegated_condition(account),
+        request=OuterRef("pk"),
+        is_hidden=False,
+    )
     return others.filter(Exists(parts))
 
 
 def _delegated_condition(account: User) -> Q:
-    """Return the condition that the account holds ADMIN on the address of a part or on a container of it (`is_delegate`)."""
+    """Return the condition that the account holds ADMIN on the address of a part or on a container of it
+    (`is_delegate`).
+    """
     limits = DelegationLimits.for_account(account)
-    if not (settings.DELEGATION and account.is_active_principal and account.role in DELEGATE_ROLES and limits.privileges):
+    if not (
+        settings.DELEGATION
+        and account.is_active_principal
+        and account.role in DELEGATE_ROLES
+        and limits.privileges
+    ):
         return Q(pk__in=[])
     is_delegated = Q(pk__in=[])
     for kind, model in (("user", UserGrant), ("group", GroupGrant)):
         groups = Membership.objects.filter(in_force_condition(), user=account).values("group")
         grants = model.objects.filter(
-            in_force_condition(), permission_id=permission_ids()[Privilege.ADMIN], content_object__state=State.LIVE,
-            **({"user": account} if kind == "user" else {"group__in": groups}))
+            in_force_condition(),
+            permission_id=permission_ids()[Privilege.ADMIN],
+            content_object__state=State.LIVE,
+            **({"user": account} if kind == "user" else {"group__in": groups}),
+        )
         part_key = ExpressionWrapper(OuterRef("key"), CharField())
         # not `startswith`, which ignores case in SQLite
-        applications = grants.filter(content_object__kind="application").annotate(
-            start=Left(part_key, Length("content_object__key") + 1)).filter(start=Concat("content_object__key", Value(".")))
+        applications = (
+            grants.filter(content_object__kind="application")
+            .annotate(start=Left(part_key, Length("content_object__key") + 1))
+            .filter(start=Concat("content_object__key", Value(".")))
+        )
         is_delegated |= (
             Q(Exists(grants.filter(content_object__kind="instance")))
-            | Q(Exists(grants.filter(content_object__kind="namespace", content_object__key=OuterRef("namespace"))))
-            | Q(Exists(grants.filter(content_object__kind=OuterRef("kind"), content_object__key=OuterRef("key"))))
-            | (Q(kind="program") & Q(Exists(applications))))
+            | Q(
+                Exists(
+                    grants.filter(content_object__kind="namespace", content_object__key=OuterRef("namespace"))
+                )
+            )
+            | Q(
+                Exists(
+                    grants.filter(content_object__kind=OuterRef("kind"), content_object__key=OuterRef("key"))
+                )
+            )
+            | (Q(kind="program") & Q(Exists(applications)))
+        )
     return is_delegated & (~Q(kind="") if limits.kinds is None else Q(kind__in=limits.kinds))
 
 
 def requests_to_decide(account: User) -> QuerySet[AccessRequest]:
-    """Return the pending requests that wait for the account, without those that wait for an answer of the requester."""
-    return decidable_requests(account).filter(state=RequestState.PENDING, waits_for_answer=False, expires_at__gt=timezone.now())
+    """Return the pending requests that wait for the account, without those that wait for an answer of the
+    requester.
+    """
+    return decidable_requests(account).filter(
+        state=RequestState.PENDING, waits_for_answer=False, expires_at__gt=timezone.now()
+    )
 
 
 def visible_requests(account: User) -> QuerySet[AccessRequest]:
-    """Return the requests that the account may see: all, if it sees everything, or its own and those about which it decides."""
+    """Return the requests that the account may see: all, if it sees everything, or its own and those about
+    which it decides.
+    """
     if account.can_see_all:
         return AccessRequest.objects.all()
     own, decidable = own_requests(account).values("pk"), decidable_requests(account).values("pk")
@@ -189,8 +238,12 @@ def in_state(rows: QuerySet[AccessRequest], state: str) -> QuerySet[AccessReques
 
 def approver_accounts(request: AccessRequest) -> list[User]:
     """Return the active accounts to notify about a request, by name, at most MAX_APPROVERS."""
-    accounts = {user.pk: user for user in User.objects.filter(
-        role__in=roles_with(Capability.APPROVE), is_active=True, is_service=False)[:MAX_APPROVERS]}
+    accounts = {
+        user.pk: user
+        for user in User.objects.filter(
+            role__in=roles_with(Capability.APPROVE), is_active=True, is_service=False
+        )[:MAX_APPROVERS]
+    }
     for part in request.parts.all():
         # only accounts that approve everything decide about hidden parts
         if part.address is None or part.is_hidden:
@@ -199,8 +252,9 @@ def approver_accounts(request: AccessRequest) -> list[User]:
         members = Membership.objects.filter(in_force_condition(), group__in=groups).values("user")
         for users in (User.objects.filter(is_active=True, pk__in=members), approvers_of(part.address)):
             accounts |= {user.pk: user for user in users[:MAX_APPROVERS]}
-    return sorted((user for user in accounts.values() if not is_own(request, user)),
-                  key=lambda user: user.username)[:MAX_APPROVERS]
+    return sorted(
+        (user for user in accounts.values() if not is_own(request, user)), key=lambda user: user.username
+    )[:MAX_APPROVERS]
 
 
 def set_namespace_approvers(*, author: Author, namespace: Address, group: str) -> None:
@@ -222,5 +276,15 @@ def set_namespace_approvers(*, author: Author, namespace: Address, group: str) -
                 raise RequestError(f"group:{clip(group)} does not exist: add it first, or correct the name")
             NamespaceApprovers.objects.update_or_create(namespace=namespace.key, defaults={"group": row})
         replaced = f"instead of group:{before.group.name}" if before else ""
-        append_to_journal(head, [Change("approvers-set", principal=f"group:{group}" if group else "", entity=str(namespace),
-                                        detail=replaced)], author=author)
+        append_to_journal(
+            head,
+            [
+                Change(
+                    "approvers-set",
+                    principal=f"group:{group}" if group else "",
+                    entity=str(namespace),
+                    detail=replaced,
+                )
+            ],
+            author=author,
+        )

@@ -1,7 +1,7 @@
 """Create access requests.
 
-INVARIANT: whether a request is accepted depends only on its text and on what the subject is permitted already. It does not depend
-on whether an address or a colleague exists.
+INVARIANT: whether a request is accepted depends only on its text and on what the subject is permitted
+already. It does not depend on whether an address or a colleague exists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,15 @@ from grants.changes.persons import accounts_of
 from grants.errors import AlreadyPermitted, DuplicateRequest, NotAdministrator, PrincipalError, RequestError
 from grants.evaluation.hidden_containers import containers_known_to, hidden_containers
 from grants.journal import Author
-from grants.models import MEMBERSHIP_VERBS, AccessRequest, AccessRequestPart, PlanVerb, RequestEventKind, RequestState, User
+from grants.models import (
+    MEMBERSHIP_VERBS,
+    AccessRequest,
+    AccessRequestPart,
+    PlanVerb,
+    RequestEventKind,
+    RequestState,
+    User,
+)
 from grants.plans.sources.like import differences
 from grants.policies.policy import Generation
 from grants.policies.question import Question, QuestionError
@@ -67,13 +75,16 @@ class RequestDraft:
 def request_subject(account: User, principal: str, *, is_allowed_for_others: bool) -> User:
     """Return the user who will get the access.
 
-    principal: the subject, such as `user:alice`. is_allowed_for_others: whether the account may request access for other users.
-    Raise NotAdministrator if it may not, PrincipalError if the subject is not an active user.
+    principal: the subject, such as `user:alice`. is_allowed_for_others: whether the account may request
+    access for other users. Raise NotAdministrator if it may not, PrincipalError if the subject is not an
+    active user.
     """
     if principal == f"user:{account.username}":
         return account
     if not is_allowed_for_others:
-        raise NotAdministrator(f"your account can only request access for itself, which is user:{account.username}")
+        raise NotAdministrator(
+            f"your account can only request access for itself, which is user:{account.username}"
+        )
     subject_type, _, name = principal.partition(":")
     subject = User.objects.filter(username=name, is_active=True).first() if subject_type == "user" else None
     if subject is None:
@@ -84,9 +95,9 @@ def request_subject(account: User, principal: str, *, is_allowed_for_others: boo
 def create_request(*, author: Author, draft: RequestDraft) -> AccessRequest:
     """Store a request, with an event and journal lines.
 
-    Raise RequestError or ValidityError if it is invalid, AlreadyPermitted if all of it is permitted, DuplicateRequest if it is
-    pending already.
-    The subject comes from `request_subject`, which checks that the author may request access for it.
+    Raise RequestError or ValidityError if it is invalid, AlreadyPermitted if all of it is permitted,
+    DuplicateRequest if it is pending already. The subject comes from `request_subject`, which checks that the
+    author may request access for it.
     """
     reason, now = stored_text(draft.reason, "reason"), timezone.now()
     _check_content(draft, now)
@@ -99,21 +110,41 @@ def create_request(*, author: Author, draft: RequestDraft) -> AccessRequest:
         parts = _parts_like_colleague(draft.colleague, subject) if draft.colleague else _parts(draft, subject)
         _check_not_pending(subject, draft)
         request = AccessRequest.objects.create(
-            subject=subject, subject_name=subject.username, creator=account, created_by=account.username, reason=reason,
-            colleague=draft.colleague, requested_until=draft.requested_until, created_at=now,
-            expires_at=_expiry(now, draft.requested_until), idempotency_key=draft.idempotency_key,
-            maker_ids=sorted(accounts_of(author)))
+            subject=subject,
+            subject_name=subject.username,
+            creator=account,
+            created_by=account.username,
+            reason=reason,
+            colleague=draft.colleague,
+            requested_until=draft.requested_until,
+            created_at=now,
+            expires_at=_expiry(now, draft.requested_until),
+            idempotency_key=draft.idempotency_key,
+            maker_ids=sorted(accounts_of(author)),
+        )
         for position, part in enumerate(parts, 1):
             part.request, part.position = request, position
         AccessRequestPart.objects.bulk_create(parts)
         named = "" if not draft.colleague else f"the access of user:{draft.colleague}"
-        record_step(head, author, request, RequestEventKind.CREATED, reason, parts=() if draft.colleague else parts, detail=named)
+        record_step(
+            head,
+            author,
+            request,
+            RequestEventKind.CREATED,
+            reason,
+            parts=() if draft.colleague else parts,
+            detail=named,
+        )
     return request
 
 
 def request_with_key(account_id: int, key: str) -> AccessRequest | None:
     """Return the request that the account created with this idempotency key."""
-    return AccessRequest.objects.select_related("subject").filter(creator=account_id, idempotency_key=key).first()
+    return (
+        AccessRequest.objects.select_related("subject")
+        .filter(creator=account_id, idempotency_key=key)
+        .first()
+    )
 
 
 def requested_questions(draft: RequestDraft, subject: User, generation: Generation) -> list[Question]:
@@ -121,7 +152,9 @@ def requested_questions(draft: RequestDraft, subject: User, generation: Generati
     questions = []
     for wanted in draft.wanted:
         try:
-            question = wanted_question(subject.username, wanted.address, wanted.operation, dict(wanted.context), generation)
+            question = wanted_question(
+                subject.username, wanted.address, wanted.operation, dict(wanted.context), generation
+            )
         except QuestionError as error:
             raise RequestError(f"{wanted} cannot be requested: {error}") from None
         fault = question.unknown_reason or instance_fault(wanted.address)
@@ -148,63 +181,101 @@ def _check_content(draft: RequestDraft, now: datetime) -> None:
 
 
 def _parts(draft: RequestDraft, subject: User) -> list[AccessRequestPart]:
-    """Return the parts that are not permitted all the time until the requested end. Raise AlreadyPermitted if there are none.
+    """Return the parts that are not permitted all the time until the requested end. Raise AlreadyPermitted if
+    there are none.
 
-    A rule over all live entities of a container that the subject does not see counts as not met, because the decision would tell
-    whether the container exists.
+    A rule over all live entities of a container that the subject does not see counts as not met, because the
+    decision would tell whether the container exists.
     """
     generation = active_generation()
     questions = requested_questions(draft, subject, generation)
-    hidden = hidden_containers(questions, lambda addresses: containers_known_to(subject, generation, addresses))
+    hidden = hidden_containers(
+        questions, lambda addresses: containers_known_to(subject, generation, addresses)
+    )
     denials = first_denials(questions, subject, draft.requested_until)
-    missing = [wanted for wanted, denial in zip(draft.wanted, denials, strict=True)
-               if wanted.address in hidden or denial is not None]
+    missing = [
+        wanted
+        for wanted, denial in zip(draft.wanted, denials, strict=True)
+        if wanted.address in hidden or denial is not None
+    ]
     if not missing:
-        raise AlreadyPermitted(f"{subject} can already {' and '.join(map(str, draft.wanted))}: there is nothing to request")
+        raise AlreadyPermitted(
+            f"{subject} can already {' and '.join(map(str, draft.wanted))}: there is nothing to request"
+        )
     return [_part(wanted.address, wanted.operation, context=dict(wanted.context)) for wanted in missing]
 
 
 def _part(address: Address, operation: str, **fields) -> AccessRequestPart:
     namespace = address.namespace
-    return AccessRequestPart(kind=address.kind, key=address.key, namespace=namespace.key if namespace else "",
-                             operation=operation, **fields)
+    return AccessRequestPart(
+        kind=address.kind,
+        key=address.key,
+        namespace=namespace.key if namespace else "",
+        operation=operation,
+        **fields,
+    )
 
 
 def _parts_like_colleague(name: str, subject: User) -> list[AccessRequestPart]:
-    """Return hidden parts for the access that the colleague has and the subject lacks; none if there is no such user."""
+    """Return hidden parts for the access that the colleague has and the subject lacks; none if there is no
+    such user.
+    """
     colleague = User.objects.filter(username=name).exclude(pk=subject.pk).first()
     if colleague is None:
         return []
-    missing = (difference for difference in differences(colleague, subject)
-               if difference.verb in (PlanVerb.JOIN, PlanVerb.GRANT))
-    return [AccessRequestPart(group_name=difference.group.removeprefix("group:"), is_hidden=True)
-            if difference.verb in MEMBERSHIP_VERBS else _part(difference.address, difference.privilege.value, is_hidden=True)
-            for difference in islice(missing, MAX_PARTS_LIKE_COLLEAGUE)]
+    missing = (
+        difference
+        for difference in differences(colleague, subject)
+        if difference.verb in (PlanVerb.JOIN, PlanVerb.GRANT)
+    )
+    return [
+        AccessRequestPart(group_name=difference.group.removeprefix("group:"), is_hidden=True)
+        if difference.verb in MEMBERSHIP_VERBS
+        else _part(difference.address, difference.privilege.value, is_hidden=True)
+        for difference in islice(missing, MAX_PARTS_LIKE_COLLEAGUE)
+    ]
 
 
 def _check_not_pending(subject: User, draft: RequestDraft) -> None:
-    """Raise DuplicateRequest if a pending request has one of the parts; RequestError if there are too many requests.
+    """Raise DuplicateRequest if a pending request has one of the parts; RequestError if there are too many
+    requests.
 
-    Requests of the last day that were decided or withdrawn count too, because approvers were notified of each of them.
+    Requests of the last day that were decided or withdrawn count too, because approvers were notified of each
+    of them.
     """
-    pending = AccessRequest.objects.filter(subject=subject, state=RequestState.PENDING, expires_at__gt=timezone.now())
+    pending = AccessRequest.objects.filter(
+        subject=subject, state=RequestState.PENDING, expires_at__gt=timezone.now()
+    )
     if draft.colleague and (first := pending.filter(colleague=draft.colleague).first()):
-        raise DuplicateRequest(f"{first} for the access of user:{clip(draft.colleague)} is still pending", first.pk)
+        raise DuplicateRequest(
+            f"{first} for the access of user:{clip(draft.colleague)} is still pending", first.pk
+        )
     for wanted in draft.wanted:
-        first = pending.filter(parts__kind=wanted.address.kind, parts__key=wanted.address.key, parts__operation=wanted.operation,
-                               parts__state=RequestState.PENDING, parts__is_hidden=False).first()
+        first = pending.filter(
+            parts__kind=wanted.address.kind,
+            parts__key=wanted.address.key,
+            parts__operation=wanted.operation,
+            parts__state=RequestState.PENDING,
+            parts__is_hidden=False,
+        ).first()
         if first is not None:
             raise DuplicateRequest(f"{first} for {wanted} is still pending", first.pk)
     if pending.count() >= settings.REQUEST_MAX_PENDING:
-        raise RequestError(f"{subject} has {settings.REQUEST_MAX_PENDING} pending requests, which is the limit: wait for a "
-                           f"decision, or withdraw one")
+        raise RequestError(
+            f"{subject} has {settings.REQUEST_MAX_PENDING} pending requests, which is the limit: wait for a "
+            f"decision, or withdraw one"
+        )
     limit = settings.REQUEST_MAX_PER_DAY
     times = AccessRequest.objects.filter(subject=subject).order_by("-pk").values_list("created_at", flat=True)
-    if (first := times[limit - 1: limit].first()) and first > timezone.now() - timedelta(days=1):
-        raise RequestError(f"there were {limit} requests for {subject} within a day, which is the limit: make the next one later")
+    if (first := times[limit - 1 : limit].first()) and first > timezone.now() - timedelta(days=1):
+        raise RequestError(
+            f"there were {limit} requests for {subject} within a day, which is the limit: make the next one later"
+        )
 
 
 def _expiry(now: datetime, requested_until: datetime | None) -> datetime:
-    """Return when a pending request expires: after REQUEST_EXPIRY_DAYS, but not later than the requested access ends."""
+    """Return when a pending request expires: after REQUEST_EXPIRY_DAYS, but not later than the requested
+    access ends.
+    """
     end = now + timedelta(days=settings.REQUEST_EXPIRY_DAYS)
     return min(end, requested_until) if requested_until else end

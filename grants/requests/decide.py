@@ -1,4 +1,7 @@
-"""Decide about requests: approve all or part, deny, ask back. An approval creates and applies a plan in the same transaction."""
+"""Decide about requests: approve all or part, deny, ask back.
+
+An approval creates and applies a plan in the same transaction.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,7 +30,13 @@ from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.querysets import memberships
 from grants.requests.approvers import ApproverScope, approver_scope, is_own
 from grants.requests.proposals import Proposal, proposals_of, wanted_pairs
-from grants.requests.steps import close_if_decided, pending_request, record_step, request_transaction, stored_text
+from grants.requests.steps import (
+    close_if_decided,
+    pending_request,
+    record_step,
+    request_transaction,
+    stored_text,
+)
 from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 
 
@@ -35,8 +44,9 @@ from grants.validity import VALIDITY_COLUMNS, Validity, time_in_words
 class Approval:
     """What an approver approves.
 
-    choices: the id of the chosen proposal, by position of the part; an empty id chooses the narrowest. The other parts about
-    which the approver may decide are denied. valid_until: the end of the access; None for the requested end.
+    choices: the id of the chosen proposal, by position of the part; an empty id chooses the narrowest. The
+    other parts about which the approver may decide are denied. valid_until: the end of the access; None for
+    the requested end.
     confirmation: the effect that the approver has seen.
     """
 
@@ -47,11 +57,12 @@ class Approval:
 
 
 def approve_request(*, author: Author, request_id: int, approval: Approval) -> AccessRequest:
-    """Approve parts of a request, and apply the plan with their grants. Parts of other approvers stay pending.
+    """Approve parts of a request, and apply the plan with their grants. Parts of other approvers stay
+    pending.
 
-    Raise RequestClosed if it is not pending, NotApprover if the author may not decide about a part, SecondPersonRequired if it is
-    the person who made the request, EffectChanged if a chosen proposal or its effect has changed since it was shown,
-    EffectUnconfirmed if it is wider than the request.
+    Raise RequestClosed if it is not pending, NotApprover if the author may not decide about a part,
+    SecondPersonRequired if it is the person who made the request, EffectChanged if a chosen proposal or its
+    effect has changed since it was shown, EffectUnconfirmed if it is wider than the request.
     """
     comment = stored_text(approval.comment, "comment", is_required=False)
     with request_transaction(author) as (head, account):
@@ -64,18 +75,27 @@ def approve_request(*, author: Author, request_id: int, approval: Approval) -> A
         if request.subject is None or not request.subject.is_active:
             raise RequestError(f"{request.principal} is not active any more: deny the request")
         valid_until = _approved_end(request, approval.valid_until)
-        chosen = [(part, _chosen_proposal(part, request, approval.choices[part.position])) for part in approved]
+        chosen = [
+            (part, _chosen_proposal(part, request, approval.choices[part.position])) for part in approved
+        ]
         for part, proposal in chosen:
             if fault := scope.grant_fault(proposal.grants, Validity(None, valid_until)):
                 raise NotApprover(f"{part.title} needs {proposal.words}: {fault}")
         plan = _apply(head, author, request, chosen, comment, valid_until, approval.confirmation)
         for part in approved:
-            part.state, part.decided_by, part.valid_until, part.plan = RequestState.APPROVED, author.name, valid_until, plan
+            part.state, part.decided_by, part.valid_until, part.plan = (
+                RequestState.APPROVED,
+                author.name,
+                valid_until,
+                plan,
+            )
         denied = [part for part in decidable if part not in approved]
         for part in denied:
             part.state, part.decided_by = RequestState.DENIED, author.name
         AccessRequestPart.objects.bulk_update(decidable, ["state", "decided_by", "valid_until", "plan"])
-        record_step(head, author, request, RequestEventKind.APPROVED, comment, parts=approved, detail=str(plan or ""))
+        record_step(
+            head, author, request, RequestEventKind.APPROVED, comment, parts=approved, detail=str(plan or "")
+        )
         if denied:
             record_step(head, author, request, RequestEventKind.DENIED, comment, parts=denied)
         close_if_decided(request, RequestState.DENIED)
@@ -83,7 +103,10 @@ def approve_request(*, author: Author, request_id: int, approval: Approval) -> A
 
 
 def deny_request(*, author: Author, request_id: int, reason: str) -> AccessRequest:
-    """Deny all pending parts about which the author may decide. The reason is required, and the requester reads it."""
+    """Deny all pending parts about which the author may decide.
+
+    The reason is required, and the requester reads it.
+    """
     reason = stored_text(reason, "reason")
     with request_transaction(author) as (head, account):
         request = pending_request(request_id)
@@ -98,8 +121,8 @@ def deny_request(*, author: Author, request_id: int, reason: str) -> AccessReque
 
 
 def ask_back(*, author: Author, request_id: int, question: str) -> AccessRequest:
-    """Ask the requester a question. The request stays pending, but is not in the list of requests to decide until there is an
-    answer."""
+    """Ask the requester a question. The request stays pending, but is not in the list of requests to decide
+    until there is an answer."""
     question = stored_text(question, "question")
     with request_transaction(author) as (head, account):
         request = pending_request(request_id)
@@ -115,15 +138,24 @@ def decidable_parts(request: AccessRequest, scope: ApproverScope) -> list[Access
 
     Raise NotApprover if there are none, unless the whole request has none and the account may close it.
     """
-    parts = [part for part in request.parts.order_by("position") if part.is_pending and scope.can_decide(request, part)]
+    parts = [
+        part
+        for part in request.parts.order_by("position")
+        if part.is_pending and scope.can_decide(request, part)
+    ]
     if not parts and not _can_close_empty(request, scope):
-        raise NotApprover(f"{request} is your own: another approver decides" if is_own(request, scope.account)
-                          else f"you may not decide about {request}")
+        raise NotApprover(
+            f"{request} is your own: another approver decides"
+            if is_own(request, scope.account)
+            else f"you may not decide about {request}"
+        )
     return parts
 
 
 def _can_close_empty(request: AccessRequest, scope: ApproverScope) -> bool:
-    """Return whether the request has no parts, because the colleague holds nothing else, so that it can only be denied."""
+    """Return whether the request has no parts, because the colleague holds nothing else, so that it can only
+    be denied.
+    """
     return scope.decides_all and not is_own(request, scope.account) and not request.parts.exists()
 
 
@@ -136,8 +168,10 @@ def _approved_end(request: AccessRequest, valid_until: datetime | None) -> datet
         return request.requested_until
     Validity.between(None, valid_until).check_not_over()
     if request.requested_until and valid_until > request.requested_until:
-        raise RequestError(f"the access was requested until {time_in_words(request.requested_until)}: an approval can only "
-                           f"shorten this")
+        raise RequestError(
+            f"the access was requested until {time_in_words(request.requested_until)}: an approval can only "
+            f"shorten this"
+        )
     return valid_until
 
 
@@ -154,8 +188,15 @@ def _chosen_proposal(part: AccessRequestPart, request: AccessRequest, proposal_i
     return chosen
 
 
-def _apply(head: JournalHead, author: Author, request: AccessRequest, chosen: Iterable[tuple[AccessRequestPart, Proposal]],
-           comment: str, valid_until: datetime | None, confirmation: EffectConfirmation) -> Plan | None:
+def _apply(
+    head: JournalHead,
+    author: Author,
+    request: AccessRequest,
+    chosen: Iterable[tuple[AccessRequestPart, Proposal]],
+    comment: str,
+    valid_until: datetime | None,
+    confirmation: EffectConfirmation,
+) -> Plan | None:
     """Create and apply the plan of the chosen proposals; return None if nothing is missing any more."""
     chosen = list(chosen)
     if all(proposal.is_empty for _, proposal in chosen):
@@ -164,17 +205,30 @@ def _apply(head: JournalHead, author: Author, request: AccessRequest, chosen: It
     parts = [part for part, _ in chosen]
     wanted = wanted_pairs(parts)
     reason = "; ".join(filter(None, [f"{request} of {request.principal}: {request.reason}", comment]))
-    plan = store_plan(author=Author(request.created_by), draft=PlanDraft(
-        title=f"{request} of {request.principal}: {', '.join(part.title for part in parts)}", origin=PlanOrigin.REQUEST,
-        changes=_changes(request, chosen, Validity(None, valid_until)), base_revision=current_revision(), recipe={
-            "request": request.pk, "subject": request.subject.username, "wanted": wanted,
-            "generation": active_generation().name}))
+    plan = store_plan(
+        author=Author(request.created_by),
+        draft=PlanDraft(
+            title=f"{request} of {request.principal}: {', '.join(part.title for part in parts)}",
+            origin=PlanOrigin.REQUEST,
+            changes=_changes(request, chosen, Validity(None, valid_until)),
+            base_revision=current_revision(),
+            recipe={
+                "request": request.pk,
+                "subject": request.subject.username,
+                "wanted": wanted,
+                "generation": active_generation().name,
+            },
+        ),
+    )
     write_plan(head, replace(author, reason=reason[:MAX_REASON_CHARACTERS]), plan, confirmation)
     return plan
 
 
-def _check_shortens_nothing(request: AccessRequest, proposals: Iterable[Proposal], valid_until: datetime | None) -> None:
-    """Raise RequestError if a grant or a membership that begins later would end earlier than now, because it gets a new period.
+def _check_shortens_nothing(
+    request: AccessRequest, proposals: Iterable[Proposal], valid_until: datetime | None
+) -> None:
+    """Raise RequestError if a grant or a membership that begins later would end earlier than now, because it
+    gets a new period.
 
     Runs two queries if the access has an end, otherwise none.
     """
@@ -183,22 +237,33 @@ def _check_shortens_nothing(request: AccessRequest, proposals: Iterable[Proposal
     wanted = {f"{privilege} on {address}" for proposal in proposals for address, privilege in proposal.grants}
     groups = {proposal.group for proposal in proposals if proposal.group}
     lasts_longer = Q(valid_until=None) | Q(valid_until__gt=valid_until)
-    grants = UserGrant.objects.filter(lasts_longer, user=request.subject, content_object__key__among=[
-        address.key for proposal in proposals for address, _ in proposal.grants])
+    grants = UserGrant.objects.filter(
+        lasts_longer,
+        user=request.subject,
+        content_object__key__among=[address.key for proposal in proposals for address, _ in proposal.grants],
+    )
     joined = memberships().filter(lasts_longer, user=request.subject, group__name__in=groups)
-    held = {f"{privilege_of(permission)} on {kind}:{key}": Validity(*period) for kind, key, permission, *period in
-            grants.values_list("content_object__kind", "content_object__key", "permission_id", *VALIDITY_COLUMNS)}
+    held = {
+        f"{privilege_of(permission)} on {kind}:{key}": Validity(*period)
+        for kind, key, permission, *period in grants.values_list(
+            "content_object__kind", "content_object__key", "permission_id", *VALIDITY_COLUMNS
+        )
+    }
     later = {what: period for what, period in held.items() if what in wanted} | {
         f"a membership in group:{name}": Validity(*period)
-        for name, *period in joined.values_list("group__name", *VALIDITY_COLUMNS)}
+        for name, *period in joined.values_list("group__name", *VALIDITY_COLUMNS)
+    }
     if later:
         what, period = min(later.items())
-        raise RequestError(f"{request.principal} has {what} {period.sentence or 'without limits'}, and this approval would end "
-                           f"it on {time_in_words(valid_until)}: an administrator can change the period instead")
+        raise RequestError(
+            f"{request.principal} has {what} {period.sentence or 'without limits'}, and this approval would end "
+            f"it on {time_in_words(valid_until)}: an administrator can change the period instead"
+        )
 
 
-def _changes(request: AccessRequest, chosen: Iterable[tuple[AccessRequestPart, Proposal]],
-             validity: Validity) -> Iterator[PlanChange]:
+def _changes(
+    request: AccessRequest, chosen: Iterable[tuple[AccessRequestPart, Proposal]], validity: Validity
+) -> Iterator[PlanChange]:
     """Yield each grant and membership of the proposals once, with the approved period."""
     principal, proposals = request.principal, [proposal for _, proposal in chosen]
     for address, privilege in dict.fromkeys(grant for proposal in proposals for grant in proposal.grants):

@@ -10,7 +10,8 @@ from grants.requests.approvers import ApproverScope, approver_scope, is_own
 class RequestView:
     """A request as one account sees it.
 
-    parts: those that the account may see. hidden_count: the number of others; 0 for the requester, who must not learn it.
+    parts: those that the account may see. hidden_count: the number of others; 0 for the requester, who must
+    not learn it.
     decidable: the pending parts about which it may decide.
     """
 
@@ -57,10 +58,15 @@ def listed_parts(request: AccessRequest, scope: ApproverScope) -> list[AccessReq
 
 
 def view_of(request: AccessRequest, account: User) -> RequestView:
-    """Return the request as this account sees it. The caller has checked that it sees the request (`visible_requests`)."""
+    """Return the request as this account sees it.
+
+    The caller has checked that it sees the request (`visible_requests`).
+    """
     scope = approver_scope(account)
     parts = list(request.parts.order_by("position"))
-    decidable = tuple(part for part in parts if request.is_pending and part.is_pending and scope.can_decide(request, part))
+    decidable = tuple(
+        part for part in parts if request.is_pending and part.is_pending and scope.can_decide(request, part)
+    )
     if is_own(request, account):
         return RequestView(request, scope, tuple(_parts_for_requester(parts)), 0, decidable)
     visible = parts if account.can_see_all else [part for part in parts if scope.can_decide(request, part)]

@@ -17,8 +17,13 @@ CONSOLE = Author("access_requests")
 
 
 def expire_requests() -> int:
-    """Store the state `expired` of requests whose time has come, at most REQUESTS_AT_ONCE. Return their number."""
-    overdue = AccessRequest.objects.select_related("subject").filter(state=RequestState.PENDING, expires_at__lte=timezone.now())
+    """Store the state `expired` of requests whose time has come, at most REQUESTS_AT_ONCE.
+
+    Return their number.
+    """
+    overdue = AccessRequest.objects.select_related("subject").filter(
+        state=RequestState.PENDING, expires_at__lte=timezone.now()
+    )
     if not overdue.exists():
         return 0
     with transaction.atomic():
@@ -37,8 +42,11 @@ def requests_to_remind() -> QuerySet[AccessRequest]:
     now = timezone.now()
     long_ago = now - timedelta(days=settings.REQUEST_REMINDER_DAYS)
     is_due = Q(reminded_at=None, created_at__lte=long_ago) | Q(reminded_at__lte=long_ago)
-    return AccessRequest.objects.select_related("subject").filter(
-        is_due, state=RequestState.PENDING, waits_for_answer=False, expires_at__gt=now).order_by("created_at")
+    return (
+        AccessRequest.objects.select_related("subject")
+        .filter(is_due, state=RequestState.PENDING, waits_for_answer=False, expires_at__gt=now)
+        .order_by("created_at")
+    )
 
 
 def mark_reminded(request: AccessRequest) -> bool:
@@ -54,8 +62,12 @@ def mark_reminded(request: AccessRequest) -> bool:
 def cancel_requests_of(user: User) -> list[Change]:
     """Withdraw the pending requests of a user who is removed. Return the changes for the journal."""
     changes = []
-    for request in AccessRequest.objects.select_related("subject").filter(subject=user, state=RequestState.PENDING):
+    for request in AccessRequest.objects.select_related("subject").filter(
+        subject=user, state=RequestState.PENDING
+    ):
         close_pending_parts(request, RequestState.CANCELLED)
         AccessRequestEvent.objects.create(request=request, at=timezone.now(), kind=RequestEventKind.CANCELLED)
-        changes.append(Change("request-cancel", principal=request.principal, detail=f"{request}; the user was removed"))
+        changes.append(
+            Change("request-cancel", principal=request.principal, detail=f"{request}; the user was removed")
+        )
     return changes

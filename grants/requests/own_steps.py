@@ -3,13 +3,21 @@
 from grants.errors import RequestError
 from grants.journal import Author
 from grants.models import AccessRequest, AccessRequestPart, RequestEventKind, RequestState
-from grants.requests.steps import check_own, close_if_decided, pending_request, record_step, request_transaction, stored_text
+from grants.requests.steps import (
+    check_own,
+    close_if_decided,
+    pending_request,
+    record_step,
+    request_transaction,
+    stored_text,
+)
 
 
 def answer_question(*, author: Author, request_id: int, answer: str) -> AccessRequest:
     """Answer the question of an approver, so that the request waits for the approvers again.
 
-    Raise NotApprover if the request belongs to others, RequestClosed if it is not pending, RequestError without a question.
+    Raise NotApprover if the request belongs to others, RequestClosed if it is not pending, RequestError
+    without a question.
     """
     answer = stored_text(answer, "answer")
     with request_transaction(author) as (head, account):

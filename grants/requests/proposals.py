@@ -30,12 +30,15 @@ from grants.validity import at_time, in_force_condition
 MAX_GRANTS_PER_PART = 1_000
 # only short alternatives are compared
 MAX_GRANTS_TO_COMPARE, MAX_ALTERNATIVES = 20, 16
-_TOO_MANY = "{0} grants are missing to {1}, which is too many for a request: an administrator can plan a bulk change"
+_TOO_MANY = (
+    "{0} grants are missing to {1}, which is too many for a request: an administrator can plan a bulk change"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A way to permit a part: grants, or the membership in a group. If it has neither, nothing is missing any more.
+    """A way to permit a part: grants, or the membership in a group. If it has neither, nothing is missing any
+    more.
 
     beyond: how many other permissions it gives; None if this was not computed.
     """
@@ -53,7 +56,10 @@ class Proposal:
     def words(self) -> str:
         if self.group:
             return f"membership in group:{self.group}"
-        return " and ".join(f"{privilege} on {address}" for address, privilege in self.grants) or "nothing is missing any more"
+        return (
+            " and ".join(f"{privilege} on {address}" for address, privilege in self.grants)
+            or "nothing is missing any more"
+        )
 
     @property
     def is_empty(self) -> bool:
@@ -62,33 +68,46 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class _KnownSubjectFacts(DelegatedFacts):
-    """The facts about an account that is not a principal yet. It counts as a known subject, because its first grant makes it
-    one."""
+    """The facts about an account that is not a principal yet. It counts as a known subject, because its first
+    grant makes it one."""
 
     facts: Facts
     is_subject_known: bool = field(default=True, init=False)
 
-    def entities_without_privilege(self, address: Address, privilege: Any, kind: str | None) -> EntitiesWithoutPrivilege:
+    def entities_without_privilege(
+        self, address: Address, privilege: Any, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
         container = entity_at(address)
         rows = live_entities_inside(container, kind).values_list("kind", "key") if container else ()
         missing = tuple(Address(*row) for row in rows[: MAX_GRANTS_PER_PART + 1])
         return EntitiesWithoutPrivilege(not missing, len(missing), missing)
 
 
-def wanted_question(subject: str, address: Address, operation: str, context: dict, generation: Generation) -> Question:
-    """Return the question whether the user may do this. Raise QuestionError for malformed parameters in `context`."""
-    return question_from_json({
-        "subject": {"type": "user", "id": subject}, "action": {"name": operation},
-        "resource": {"type": address.kind, "id": address.key}, "context": {**context, "generation": generation.name},
-    }, active_generation=generation.name)
+def wanted_question(
+    subject: str, address: Address, operation: str, context: dict, generation: Generation
+) -> Question:
+    """Return the question whether the user may do this.
+
+    Raise QuestionError for malformed parameters in `context`.
+    """
+    return question_from_json(
+        {
+            "subject": {"type": "user", "id": subject},
+            "action": {"name": operation},
+            "resource": {"type": address.kind, "id": address.key},
+            "context": {**context, "generation": generation.name},
+        },
+        active_generation=generation.name,
+    )
 
 
 def proposals_of(part: AccessRequestPart, subject: User, until: datetime | None = None) -> list[Proposal]:
-    """Return the ways to permit a part in the active generation, the narrowest first; an empty list if no grants permit it.
+    """Return the ways to permit a part in the active generation, the narrowest first; an empty list if no
+    grants permit it.
 
-    until: the requested end. If the part is permitted now but not all the time until then, return the ways to extend it.
-    Alternatives are compared by the other permissions that they give, if they are short.
-    Raise RequestError if more than MAX_GRANTS_PER_PART grants are missing.
+    until: the requested end. If the part is permitted now but not all the time until then, return the ways to
+    extend it. Alternatives are compared by the other permissions that they give, if they are short. Raise
+    RequestError if more than MAX_GRANTS_PER_PART grants are missing.
     """
     if part.group_name:
         return _membership_proposals(part.group_name, subject, until)
@@ -117,7 +136,9 @@ def _current_proposals(part: AccessRequestPart, subject: User, generation: Gener
     (facts,) = gather_facts([question], explained=True)
     if not facts.is_subject_known:
         facts = _KnownSubjectFacts(facts)
-    sets = sorted(minimal_grant_sets(question.policy.requirement, question, facts), key=len)[:MAX_ALTERNATIVES]
+    sets = sorted(minimal_grant_sets(question.policy.requirement, question, facts), key=len)[
+        :MAX_ALTERNATIVES
+    ]
     if any(len(grants) > MAX_GRANTS_PER_PART for grants in sets):
         raise RequestError(_TOO_MANY.format(f"more than {MAX_GRANTS_PER_PART:,}", part.title))
     # explained facts list every missing grant
@@ -126,32 +147,53 @@ def _current_proposals(part: AccessRequestPart, subject: User, generation: Gener
 
 
 def _membership_proposals(group: str, subject: User, until: datetime | None) -> list[Proposal]:
-    """Return the membership unless the subject has it now and until then. It has one period, so there is no gap in between."""
+    """Return the membership unless the subject has it now and until then.
+
+    It has one period, so there is no gap in between.
+    """
     if not Group.objects.filter(name=group).exists():
         return []
-    is_member = memberships().filter(in_force_condition(), in_force_condition(at=last_moment(until)), user=subject,
-                                     group__name=group).exists()
+    is_member = (
+        memberships()
+        .filter(
+            in_force_condition(), in_force_condition(at=last_moment(until)), user=subject, group__name=group
+        )
+        .exists()
+    )
     return [Proposal()] if is_member else [Proposal(group=group)]
 
 
-def _narrowest_first(ways: list[tuple[MissingGrant, ...]], subject: User, part: AccessRequestPart,
-                     generation: Generation) -> list[Proposal]:
+def _narrowest_first(
+    ways: list[tuple[MissingGrant, ...]], subject: User, part: AccessRequestPart, generation: Generation
+) -> list[Proposal]:
     is_compared = all(len(grants) <= MAX_GRANTS_TO_COMPARE for grants in ways)
-    proposals = [Proposal(grants, beyond=_beyond(grants, subject, part, generation) if is_compared else None) for grants in ways]
-    return sorted(proposals, key=lambda way: (way.beyond or 0, len(way.grants), [grant_order(grant) for grant in way.grants]))
+    proposals = [
+        Proposal(grants, beyond=_beyond(grants, subject, part, generation) if is_compared else None)
+        for grants in ways
+    ]
+    return sorted(
+        proposals,
+        key=lambda way: (way.beyond or 0, len(way.grants), [grant_order(grant) for grant in way.grants]),
+    )
 
 
-def _beyond(grants: tuple[MissingGrant, ...], subject: User, part: AccessRequestPart, generation: Generation) -> int | None:
+def _beyond(
+    grants: tuple[MissingGrant, ...], subject: User, part: AccessRequestPart, generation: Generation
+) -> int | None:
     effect = effect_of_proposals(subject, [(part, Proposal(grants))], generation)
     return effect.tally.gained_beyond if effect else None
 
 
-def effect_of_proposals(subject: User, chosen: Sequence[tuple[AccessRequestPart, Proposal]],
-                        generation: Generation | None = None) -> Effect | None:
+def effect_of_proposals(
+    subject: User, chosen: Sequence[tuple[AccessRequestPart, Proposal]], generation: Generation | None = None
+) -> Effect | None:
     """Return the effect of the chosen proposals together; None if it is too large to be computed."""
     try:
-        return effect_of(changes_of(subject, [proposal for _, proposal in chosen]), generation or active_generation(),
-                         purpose_of(subject.username, wanted_pairs(part for part, _ in chosen)))
+        return effect_of(
+            changes_of(subject, [proposal for _, proposal in chosen]),
+            generation or active_generation(),
+            purpose_of(subject.username, wanted_pairs(part for part, _ in chosen)),
+        )
     except EffectTooLarge:
         return None
 
@@ -160,8 +202,10 @@ def changes_of(subject: User, proposals: Iterable[Proposal]) -> list[EffectChang
     """Return the changes of proposals, each once."""
     grants = {grant: None for proposal in proposals for grant in proposal.grants}
     groups = {proposal.group: None for proposal in proposals if proposal.group}
-    return [*(GrantChange(str(subject), *grant) for grant in grants),
-            *(MembershipChange(subject.username, group) for group in groups)]
+    return [
+        *(GrantChange(str(subject), *grant) for grant in grants),
+        *(MembershipChange(subject.username, group) for group in groups),
+    ]
 
 
 def wanted_pairs(parts: Iterable[AccessRequestPart]) -> list[tuple[str, str]]:
@@ -170,4 +214,6 @@ def wanted_pairs(parts: Iterable[AccessRequestPart]) -> list[tuple[str, str]]:
 
 
 def purpose_of(subject: str, wanted: Iterable[tuple[str, str]]) -> AnswerQuestions:
-    return AnswerQuestions(subject, frozenset((parse_address(address), operation) for operation, address in wanted))
+    return AnswerQuestions(
+        subject, frozenset((parse_address(address), operation) for operation, address in wanted)
+    )

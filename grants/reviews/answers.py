@@ -1,8 +1,8 @@
 """Answer items, alone or in bulk, undo answers, and move items to other reviewers.
 
-Reviewers answer only their items; administrators and approvers answer all. No account answers an item about its own access, that
-of the creator of its API token, or that of a service account for which it created an API token. Each call writes one journal line
-with counts.
+Reviewers answer only their items; administrators and approvers answer all. No account answers an item about
+its own access, that of the creator of its API token, or that of a service account for which it created an API
+token. Each call writes one journal line with counts.
 """
 
 from collections.abc import Collection, Iterator
@@ -26,7 +26,13 @@ from grants.reviews.campaigns import add_makers
 from grants.reviews.errors import ReviewError
 from grants.reviews.reviewers import concern_condition, reviewer_condition, reviewers_of_group
 from grants.reviews.selection import ItemFilter, answerable_items, matching_items
-from grants.reviews.shares import change_shares, count_changes, counts_by_reviewer, is_signed_off, share_to_sign_off
+from grants.reviews.shares import (
+    change_shares,
+    count_changes,
+    counts_by_reviewer,
+    is_signed_off,
+    share_to_sign_off,
+)
 from grants.roles.capabilities import Capability
 from grants.validity import Validity
 
@@ -46,8 +52,10 @@ class ItemSelection:
     def of(self, items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
         if self.numbers is not None:
             if len(self.numbers) > MAX_SELECTED:
-                raise ReviewError(f"{len(self.numbers):,} items are selected, and {MAX_SELECTED:,} are allowed: use a filter",
-                                  field="items")
+                raise ReviewError(
+                    f"{len(self.numbers):,} items are selected, and {MAX_SELECTED:,} are allowed: use a filter",
+                    field="items",
+                )
             return items.filter(pk__in=self.numbers)
         return matching_items(items, self.filter or ItemFilter())
 
@@ -56,9 +64,9 @@ class ItemSelection:
 class AnswerPreview:
     """What a bulk answer would change.
 
-    count: the items that would get the answer. answered: those of them that already have an answer. own: items that are skipped,
-    because they are about the account itself. strands: items that leave an entity with fewer than two administrators if
-    they are revoked.
+    count: the items that would get the answer. answered: those of them that already have an answer. own:
+    items that are skipped, because they are about the account itself. strands: items that leave an entity
+    with fewer than two administrators if they are revoked.
     """
 
     count: int
@@ -83,18 +91,33 @@ def preview_answer(*, account: User, campaign: Campaign, selection: ItemSelectio
     items = selection.of(answerable_items(account, campaign))
     own = concern_condition(account, with_service_accounts({account.pk}))
     others = items.exclude(own)
-    row = others.aggregate(count=Count("id"), answered=Count("id", filter=~Q(answer=Answer.OPEN)),
-                           strands=Count("id", filter=Q(admins_left__isnull=False)))
-    by_source = dict(others.order_by().values_list("source").annotate(total=Count("id")).values_list("source", "total"))
+    row = others.aggregate(
+        count=Count("id"),
+        answered=Count("id", filter=~Q(answer=Answer.OPEN)),
+        strands=Count("id", filter=Q(admins_left__isnull=False)),
+    )
+    by_source = dict(
+        others.order_by().values_list("source").annotate(total=Count("id")).values_list("source", "total")
+    )
     return AnswerPreview(**row, own=items.filter(own).count(), by_source=by_source)
 
 
-def answer_items(*, author: Author, campaign: Campaign, selection: ItemSelection, answer: str, comment: str = "",
-                 new_until: datetime | None = None, max_items: int = MAX_BULK_ITEMS) -> AnswerOutcome:
-    """Give the same answer to these items. An empty answer undoes earlier ones. A new answer replaces an earlier one.
+def answer_items(
+    *,
+    author: Author,
+    campaign: Campaign,
+    selection: ItemSelection,
+    answer: str,
+    comment: str = "",
+    new_until: datetime | None = None,
+    max_items: int = MAX_BULK_ITEMS,
+) -> AnswerOutcome:
+    """Give the same answer to these items. An empty answer undoes earlier ones. A new answer replaces an
+    earlier one.
 
     new_until: the new end of the access; only for the answer `shorten`. Runs a fixed number of statements.
-    Raise ReviewError if the campaign is not open, the answer is invalid, or no item or too many items are selected.
+    Raise ReviewError if the campaign is not open, the answer is invalid, or no item or too many items are
+    selected.
     """
     _check_answer(answer, comment, new_until)
     with _open_campaign(author, campaign) as (head, account):
@@ -106,65 +129,113 @@ def answer_items(*, author: Author, campaign: Campaign, selection: ItemSelection
         now = timezone.now() if answer else None
         numbers = items.values("pk") if count > MAX_SELECTED else list(items.values_list("pk", flat=True))
         ReviewItem.objects.filter(pk__in=numbers).update(
-            answer=answer, comment=comment if answer else "", new_until=new_until, answered_by=author.name if answer else "",
-            answered_at=now)
-        change_shares(campaign, {reviewer: {"answered": (counts["items"] if answer else 0) - counts["answered"]}
-                                 for reviewer, counts in before.items()})
+            answer=answer,
+            comment=comment if answer else "",
+            new_until=new_until,
+            answered_by=author.name if answer else "",
+            answered_at=now,
+        )
+        change_shares(
+            campaign,
+            {
+                reviewer: {"answered": (counts["items"] if answer else 0) - counts["answered"]}
+                for reviewer, counts in before.items()
+            },
+        )
         if answer in (Answer.REVOKE, Answer.SHORTEN):
             add_makers(campaign, accounts_of(author))
         verb = answer or UNDO
-        revision = append_to_journal(head, [Change(
-            "review-answer", detail=f"{campaign}: {verb} {quantity(count, 'item', 'items')}", reason=comment)], author=author)
+        revision = append_to_journal(
+            head,
+            [
+                Change(
+                    "review-answer",
+                    detail=f"{campaign}: {verb} {quantity(count, 'item', 'items')}",
+                    reason=comment,
+                )
+            ],
+            author=author,
+        )
     return AnswerOutcome(count, own, f"{_PAST_TENSES[verb]} {quantity(count, 'item', 'items')}", revision)
 
 
-def assign_items(*, author: Author, campaign: Campaign, selection: ItemSelection, reviewer: str = "", comment: str = "",
-                 max_items: int = MAX_BULK_ITEMS) -> AnswerOutcome:
-    """Move items to another reviewer, or with an empty name to the escalation of the campaign. Their answers are undone.
+def assign_items(
+    *,
+    author: Author,
+    campaign: Campaign,
+    selection: ItemSelection,
+    reviewer: str = "",
+    comment: str = "",
+    max_items: int = MAX_BULK_ITEMS,
+) -> AnswerOutcome:
+    """Move items to another reviewer, or with an empty name to the escalation of the campaign. Their answers
+    are undone.
 
-    Reviewers can only move their items to the escalation, because naming accounts would show which exist. Items about the new
-    reviewer are not moved. Items about the author's own access only move to the escalation, and only without an answer: otherwise
-    the author could choose who reviews it, and undo the answers of others.
+    Reviewers can only move their items to the escalation, because naming accounts would show which exist.
+    Items about the new reviewer are not moved. Items about the author's own access only move to the
+    escalation, and only without an answer: otherwise the author could choose who reviews it, and undo the
+    answers of others.
     """
     _check_comment(comment)
     with _open_campaign(author, campaign) as (head, account):
         if reviewer and not account.can(Capability.APPROVE):
-            raise ReviewError("only administrators can choose a reviewer: return the items instead", field="reviewer")
-        items, own = _selected_items(account, campaign, selection, max_items, person=_person_of(author),
-                                     includes_open_own=not reviewer)
+            raise ReviewError(
+                "only administrators can choose a reviewer: return the items instead", field="reviewer"
+            )
+        items, own = _selected_items(
+            account, campaign, selection, max_items, person=_person_of(author), includes_open_own=not reviewer
+        )
         targets = _reviewer_by_name(reviewer) if reviewer else escalation_reviewers(campaign)
         moved = move_items(campaign, items, targets, escalated=not reviewer)
         target = f"user:{reviewer}" if reviewer else "the escalation"
         detail = f"{campaign}: {quantity(moved, 'item', 'items')} to {target}"
-        revision = append_to_journal(head, [Change("review-assign", detail=detail, reason=comment)], author=author)
+        revision = append_to_journal(
+            head, [Change("review-assign", detail=detail, reason=comment)], author=author
+        )
     return AnswerOutcome(moved, own, f"moved {quantity(moved, 'item', 'items')} to {target}", revision)
 
 
 def sign_off(*, author: Author, campaign: Campaign) -> bool:
-    """Sign off the share of the author, in which every item has an answer. Return whether all shares are signed off now."""
+    """Sign off the share of the author, in which every item has an answer.
+
+    Return whether all shares are signed off now.
+    """
     with _open_campaign(author, campaign) as (head, account):
         share = share_to_sign_off(account, campaign.shares.filter(Q(reviewer=account) | Q(reviewer=None)))
         if share is None:
             raise ReviewError("you have no items in this review")
         if share.open_count:
-            raise ReviewError(f"{quantity(share.open_count, 'item has', 'items have')} no answer yet: answer or return "
-                              f"{'it' if share.open_count == 1 else 'them'} first")
+            raise ReviewError(
+                f"{quantity(share.open_count, 'item has', 'items have')} no answer yet: answer or return "
+                f"{'it' if share.open_count == 1 else 'them'} first"
+            )
         ReviewShare.objects.filter(pk=share.pk).update(signed_off_at=timezone.now())
-        append_to_journal(head, [Change("review-sign-off", detail=f"{campaign}: {share.item_count:,} items")], author=author)
+        append_to_journal(
+            head, [Change("review-sign-off", detail=f"{campaign}: {share.item_count:,} items")], author=author
+        )
         return is_signed_off(campaign)
 
 
-def move_items(campaign: Campaign, items: QuerySet[ReviewItem], reviewers: list[int], *, escalated: bool) -> int:
-    """Move items to these reviewers in turn, so that the items of a principal stay together. Return the number of items.
+def move_items(
+    campaign: Campaign, items: QuerySet[ReviewItem], reviewers: list[int], *, escalated: bool
+) -> int:
+    """Move items to these reviewers in turn, so that the items of a principal stay together. Return the
+    number of items.
 
-    An item goes to administrators if there are no reviewers, or if it is about the access of its new reviewer. Runs a few
-    statements for each reviewer.
+    An item goes to administrators if there are no reviewers, or if it is about the access of its new
+    reviewer. Runs a few statements for each reviewer.
     """
     numbers = list(items.values_list("pk", "principal_id"))
     selected = ReviewItem.objects.filter(pk__among=[pk for pk, _ in numbers])
     before = counts_by_reviewer(selected)
-    values = {"escalated": escalated, "answer": Answer.OPEN, "comment": "", "new_until": None, "answered_by": "",
-              "answered_at": None}
+    values = {
+        "escalated": escalated,
+        "answer": Answer.OPEN,
+        "comment": "",
+        "new_until": None,
+        "answered_by": "",
+        "answered_at": None,
+    }
     selected.update(reviewer=None, **values)
     for place, user in enumerate(User.objects.filter(pk__in=reviewers).order_by("pk")):
         own = [pk for pk, principal in numbers if principal % len(reviewers) == place]
@@ -176,19 +247,28 @@ def move_items(campaign: Campaign, items: QuerySet[ReviewItem], reviewers: list[
 def escalation_reviewers(campaign: Campaign) -> list[int]:
     """Return the primary keys of the users to which items are escalated; an empty list for administrators."""
     try:
-        return reviewers_of_group(campaign.escalation_group, field="escalation_group") if campaign.escalation_group else []
+        return (
+            reviewers_of_group(campaign.escalation_group, field="escalation_group")
+            if campaign.escalation_group
+            else []
+        )
     except ReviewError:
         # the group was removed or is empty by now
         return []
 
 
-_PAST_TENSES = {Answer.KEEP: "kept", Answer.REVOKE: "marked to revoke", Answer.SHORTEN: "marked to shorten",
-                UNDO: "undid the answer of"}
+_PAST_TENSES = {
+    Answer.KEEP: "kept",
+    Answer.REVOKE: "marked to revoke",
+    Answer.SHORTEN: "marked to shorten",
+    UNDO: "undid the answer of",
+}
 
 
 @contextmanager
 def _open_campaign(author: Author, campaign: Campaign) -> Iterator[tuple[JournalHead, User]]:
-    """Open a transaction, lock the journal, refresh the campaign, and yield the head of the journal and the author's account.
+    """Open a transaction, lock the journal, refresh the campaign, and yield the head of the journal and the
+    author's account.
 
     Raise NotAdministrator if the account is not active, ReviewError if the campaign is not open.
     """
@@ -208,11 +288,20 @@ def _person_of(author: Author) -> set[int]:
     return with_service_accounts(accounts_of(author))
 
 
-def _selected_items(account: User, campaign: Campaign, selection: ItemSelection, max_items: int, *, person: Collection[int],
-                    includes_open_own: bool = False) -> tuple[QuerySet[ReviewItem], int]:
-    """Return the selected items that the account may answer, and the number of skipped items about the account.
+def _selected_items(
+    account: User,
+    campaign: Campaign,
+    selection: ItemSelection,
+    max_items: int,
+    *,
+    person: Collection[int],
+    includes_open_own: bool = False,
+) -> tuple[QuerySet[ReviewItem], int]:
+    """Return the selected items that the account may answer, and the number of skipped items about the
+    account.
 
-    person: the keys of the accounts of the person who answers. includes_open_own: do not skip such items without an answer.
+    person: the keys of the accounts of the person who answers. includes_open_own: do not skip such items
+    without an answer.
     """
     selected, skipped = selection.of(answerable_items(account, campaign)), concern_condition(account, person)
     if includes_open_own:
@@ -221,31 +310,48 @@ def _selected_items(account: User, campaign: Campaign, selection: ItemSelection,
     count = items[: max_items + 1].count()
     own = selected.filter(skipped)[: max_items + 1].count()
     if count > max_items:
-        raise ReviewError(f"more than {max_items:,} items are selected, which is the limit: use a narrower filter", field="items")
+        raise ReviewError(
+            f"more than {max_items:,} items are selected, which is the limit: use a narrower filter",
+            field="items",
+        )
     if not count:
         if not own:
             raise ReviewError("no item is selected that you can answer", field="items")
-        raise ReviewError("these items are about your own access, so another reviewer must " + (
-            "move them, because they have an answer" if includes_open_own else "answer them: return them"), field="items")
+        raise ReviewError(
+            "these items are about your own access, so another reviewer must "
+            + ("move them, because they have an answer" if includes_open_own else "answer them: return them"),
+            field="items",
+        )
     return items, own
 
 
 def _reviewer_by_name(name: str) -> list[int]:
     reviewer = User.objects.filter(reviewer_condition(), username=name).values_list("pk", flat=True).first()
     if reviewer is None:
-        raise ReviewError(f"user:{name} does not exist or cannot review: name the active account of a person", field="reviewer")
+        raise ReviewError(
+            f"user:{name} does not exist or cannot review: name the active account of a person",
+            field="reviewer",
+        )
     return [reviewer]
 
 
 def _check_answer(answer: str, comment: str, new_until: datetime | None) -> None:
     if answer not in Answer.values:
-        raise ReviewError(f"`{answer}` is not an answer: use {', '.join(filter(None, Answer.values))}, or an empty text to undo",
-                          field="answer")
+        raise ReviewError(
+            f"`{answer}` is not an answer: use {', '.join(filter(None, Answer.values))}, or an empty text to undo",
+            field="answer",
+        )
     if (answer == Answer.SHORTEN) != (new_until is not None):
-        raise ReviewError("a new end is needed to shorten access" if new_until is None else
-                          "a new end has a meaning only with the answer shorten", field="until")
+        raise ReviewError(
+            "a new end is needed to shorten access"
+            if new_until is None
+            else "a new end has a meaning only with the answer shorten",
+            field="until",
+        )
     if new_until is not None and timezone.is_naive(new_until):
-        raise ReviewError("the new end has no time zone: add one, such as 2026-12-31T17:00:00+01:00", field="until")
+        raise ReviewError(
+            "the new end has no time zone: add one, such as 2026-12-31T17:00:00+01:00", field="until"
+        )
     if new_until is not None and new_until <= timezone.now():
         raise ReviewError("the new end is in the past: revoke instead, or choose a later time", field="until")
     Validity.between(None, new_until)

@@ -27,7 +27,10 @@ MAX_UNFINISHED = 100
 
 @dataclass(frozen=True, slots=True)
 class CampaignOptions:
-    """The input for a campaign. The fields are those of `Campaign`; scope: see `grants.reviews.scope.parse_scope`."""
+    """The input for a campaign.
+
+    The fields are those of `Campaign`; scope: see `grants.reviews.scope.parse_scope`.
+    """
 
     title: str
     deadline: datetime
@@ -43,7 +46,10 @@ class CampaignOptions:
 
 
 def create_campaign(*, author: Author, options: CampaignOptions) -> Campaign:
-    """Store a campaign that is to be prepared. Raise NotAdministrator, or ReviewError if an option is invalid."""
+    """Store a campaign that is to be prepared.
+
+    Raise NotAdministrator, or ReviewError if an option is invalid.
+    """
     _check(options)
     with administrator_transaction(author) as head:
         _check_unfinished_count()
@@ -53,7 +59,8 @@ def create_campaign(*, author: Author, options: CampaignOptions) -> Campaign:
 
 
 def create_next_campaign(campaign: Campaign) -> Campaign | None:
-    """Create the campaign that follows a recurring one, when it is due. Return None if it exists or is not due.
+    """Create the campaign that follows a recurring one, when it is due. Return None if it exists or is not
+    due.
 
     It lasts as long as the one before it. Its items are compared with the campaign before.
     """
@@ -68,11 +75,24 @@ def create_next_campaign(campaign: Campaign) -> Campaign | None:
             return None
         duration = campaign.deadline - campaign.created_at
         now = timezone.now()
-        following = _create(CampaignOptions(
-            campaign.title, max(start + duration, now + timedelta(days=1)), campaign.scope, campaign.description,
-            campaign.reviewer_rule, campaign.reviewer_group, campaign.escalation_group, campaign.unanswered, campaign.recurrence,
-            campaign.reminder_days, campaign.escalation_days), created_by=campaign.created_by, creator_ids=campaign.creator_ids,
-            previous=campaign)
+        following = _create(
+            CampaignOptions(
+                campaign.title,
+                max(start + duration, now + timedelta(days=1)),
+                campaign.scope,
+                campaign.description,
+                campaign.reviewer_rule,
+                campaign.reviewer_group,
+                campaign.escalation_group,
+                campaign.unanswered,
+                campaign.recurrence,
+                campaign.reminder_days,
+                campaign.escalation_days,
+            ),
+            created_by=campaign.created_by,
+            creator_ids=campaign.creator_ids,
+            previous=campaign,
+        )
         append_to_journal(head, [_start_line(following)], author=author)
     return following
 
@@ -83,9 +103,15 @@ def cancel_campaign(*, author: Author, number: int) -> Campaign:
         campaign = locked_campaign(number)
         if campaign.state in (CampaignState.FINISHED, CampaignState.FINISHING, CampaignState.CANCELLED):
             raise ReviewError(f"{campaign} is {campaign.state}, so it cannot be cancelled")
-        campaign.state, campaign.finished_at, campaign.finished_by = CampaignState.CANCELLED, timezone.now(), author.name
+        campaign.state, campaign.finished_at, campaign.finished_by = (
+            CampaignState.CANCELLED,
+            timezone.now(),
+            author.name,
+        )
         campaign.save(update_fields=["state", "finished_at", "finished_by"])
-        append_to_journal(head, [Change("review-cancel", detail=f"{campaign}: {campaign.title}")], author=author)
+        append_to_journal(
+            head, [Change("review-cancel", detail=f"{campaign}: {campaign.title}")], author=author
+        )
     return campaign
 
 
@@ -101,12 +127,17 @@ def retry_campaign(*, author: Author, number: int) -> Campaign:
         campaign.state, campaign.error, campaign.item_count = CampaignState.PREPARING, "", 0
         campaign.attempt, campaign.heartbeat_at, campaign.sent_at = 0, None, None
         campaign.save(update_fields=["state", "error", "item_count", "attempt", "heartbeat_at", "sent_at"])
-        append_to_journal(head, [Change("review-retry", detail=f"{campaign}: {campaign.title}")], author=author)
+        append_to_journal(
+            head, [Change("review-retry", detail=f"{campaign}: {campaign.title}")], author=author
+        )
     return campaign
 
 
 def locked_campaign(number: int) -> Campaign:
-    """Return the campaign with this number, and lock its row until the transaction ends. Raise ReviewError if there is none."""
+    """Return the campaign with this number, and lock its row until the transaction ends.
+
+    Raise ReviewError if there is none.
+    """
     campaign = Campaign.objects.select_for_update().filter(pk=number).first()
     if campaign is None:
         raise ReviewError(f"review {number} does not exist: correct the number")
@@ -114,8 +145,8 @@ def locked_campaign(number: int) -> Campaign:
 
 
 def add_makers(campaign: Campaign, accounts: Iterable[int]) -> None:
-    """Record that the persons with these accounts decided to end access. For the rules of four eyes, they make the resulting
-    plans.
+    """Record that the persons with these accounts decided to end access. For the rules of four eyes, they
+    make the resulting plans.
 
     The caller holds the lock of the journal.
     """
@@ -130,18 +161,33 @@ def months_later(start: datetime, months: int) -> datetime:
     return start.replace(year=year, month=month, day=min(start.day, calendar.monthrange(year, month)[1]))
 
 
-def _create(options: CampaignOptions, *, created_by: str, creator_ids: list[int], previous: Campaign | None = None) -> Campaign:
+def _create(
+    options: CampaignOptions, *, created_by: str, creator_ids: list[int], previous: Campaign | None = None
+) -> Campaign:
     return Campaign.objects.create(
-        title=options.title, description=options.description, scope=parse_scope(options.scope).as_json(),
-        reviewer_rule=options.reviewer_rule, reviewer_group=options.reviewer_group, escalation_group=options.escalation_group,
-        deadline=options.deadline, unanswered=options.unanswered, recurrence=options.recurrence,
-        reminder_days=options.reminder_days, escalation_days=options.escalation_days, created_by=created_by,
-        creator_ids=creator_ids, previous=previous)
+        title=options.title,
+        description=options.description,
+        scope=parse_scope(options.scope).as_json(),
+        reviewer_rule=options.reviewer_rule,
+        reviewer_group=options.reviewer_group,
+        escalation_group=options.escalation_group,
+        deadline=options.deadline,
+        unanswered=options.unanswered,
+        recurrence=options.recurrence,
+        reminder_days=options.reminder_days,
+        escalation_days=options.escalation_days,
+        created_by=created_by,
+        creator_ids=creator_ids,
+        previous=previous,
+    )
 
 
 def _start_line(campaign: Campaign) -> Change:
     deadline = campaign.deadline.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Change("review-start", detail=f"{campaign}: {campaign.title}; {parse_scope(campaign.scope)}; deadline {deadline}")
+    return Change(
+        "review-start",
+        detail=f"{campaign}: {campaign.title}; {parse_scope(campaign.scope)}; deadline {deadline}",
+    )
 
 
 def _check_unfinished_count() -> None:
@@ -153,26 +199,42 @@ def _check(options: CampaignOptions) -> None:
     if not options.title.strip():
         raise ReviewError("the title is empty: write what is reviewed", field="title")
     if len(options.title) > MAX_TITLE_CHARACTERS:
-        raise ReviewError(f"the title has {len(options.title):,} characters; {MAX_TITLE_CHARACTERS} are allowed", field="title")
+        raise ReviewError(
+            f"the title has {len(options.title):,} characters; {MAX_TITLE_CHARACTERS} are allowed",
+            field="title",
+        )
     if fault := control_character_fault("the title", options.title):
         raise ReviewError(fault, field="title")
     if fault := storage_fault(options.description, MAX_REASON_CHARACTERS):
         raise ReviewError(f"the description cannot be stored: {fault}", field="description")
     if timezone.is_naive(options.deadline):
-        raise ReviewError("the deadline has no time zone: add one, such as 2026-12-31T17:00:00+01:00", field="deadline")
+        raise ReviewError(
+            "the deadline has no time zone: add one, such as 2026-12-31T17:00:00+01:00", field="deadline"
+        )
     if options.deadline <= timezone.now():
         raise ReviewError("the deadline is in the past: choose a later one", field="deadline")
     if options.deadline - timezone.now() > timedelta(days=MAX_DAYS_TO_DEADLINE):
-        raise ReviewError(f"the deadline is more than {MAX_DAYS_TO_DEADLINE:,} days away: choose an earlier one",
-                          field="deadline")
-    for name, choices in (("reviewer_rule", ReviewerRule), ("unanswered", UnansweredRule), ("recurrence", Recurrence)):
+        raise ReviewError(
+            f"the deadline is more than {MAX_DAYS_TO_DEADLINE:,} days away: choose an earlier one",
+            field="deadline",
+        )
+    for name, choices in (
+        ("reviewer_rule", ReviewerRule),
+        ("unanswered", UnansweredRule),
+        ("recurrence", Recurrence),
+    ):
         if getattr(options, name) not in choices.values:
-            raise ReviewError(f"`{getattr(options, name)}` is not one of {', '.join(filter(None, choices.values))}", field=name)
+            raise ReviewError(
+                f"`{getattr(options, name)}` is not one of {', '.join(filter(None, choices.values))}",
+                field=name,
+            )
     for name in ("reminder_days", "escalation_days"):
         if not 0 <= getattr(options, name) <= MAX_DAYS:
             raise ReviewError(f"{name} must be a number from 0 to {MAX_DAYS}", field=name)
     if bool(options.reviewer_group) != (options.reviewer_rule == ReviewerRule.GROUP):
-        raise ReviewError("name a group of reviewers if, and only if, the members of a group review", field="reviewer_group")
+        raise ReviewError(
+            "name a group of reviewers if, and only if, the members of a group review", field="reviewer_group"
+        )
     for name in ("reviewer_group", "escalation_group"):
         if group := getattr(options, name):
             reviewers_of_group(group, field=name)

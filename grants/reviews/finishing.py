@@ -15,7 +15,15 @@ from grants.changes.persons import accounts_of
 from grants.errors import PlanError
 from grants.journal import Author, Change, append_to_journal, current_revision, lock_journal
 from grants.models import GroupGrant, Membership, Plan, PlanVerb, UserGrant
-from grants.models.reviews import Answer, Campaign, CampaignState, ItemSource, ReviewItem, ReviewPlan, UnansweredRule
+from grants.models.reviews import (
+    Answer,
+    Campaign,
+    CampaignState,
+    ItemSource,
+    ReviewItem,
+    ReviewPlan,
+    UnansweredRule,
+)
 from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
 from grants.reviews.campaigns import add_makers, locked_campaign
 from grants.reviews.errors import ReviewError
@@ -39,18 +47,27 @@ def request_finish(*, author: Author, number: int) -> Campaign:
         campaign = locked_campaign(number)
         if campaign.state != CampaignState.OPEN:
             raise ReviewError(f"{campaign} is {campaign.state}, so it cannot be finished")
-        campaign.state, campaign.finished_by, campaign.figures = CampaignState.FINISHING, author.name, figures(campaign)
+        campaign.state, campaign.finished_by, campaign.figures = (
+            CampaignState.FINISHING,
+            author.name,
+            figures(campaign),
+        )
         campaign.heartbeat_at, campaign.attempt, campaign.sent_at = None, 0, None
         if campaign.unanswered == UnansweredRule.REVOKE and campaign.figures["open"]:
             add_makers(campaign, {*campaign.creator_ids, *accounts_of(author)})
         campaign.save(update_fields=["state", "finished_by", "figures", "heartbeat_at", "attempt", "sent_at"])
-        counts = ", ".join(f"{name} {campaign.figures[name]:,}" for name in ("keep", "revoke", "shorten", "open"))
+        counts = ", ".join(
+            f"{name} {campaign.figures[name]:,}" for name in ("keep", "revoke", "shorten", "open")
+        )
         append_to_journal(head, [Change("review-finish", detail=f"{campaign}: {counts}")], author=author)
     return campaign
 
 
 def claim_finish(number: int) -> Campaign | None:
-    """Claim a campaign in the state `finishing`. Return None in another state, or if another process finishes it."""
+    """Claim a campaign in the state `finishing`.
+
+    Return None in another state, or if another process finishes it.
+    """
     rows = Campaign.objects.filter(pk=number, state=CampaignState.FINISHING, heartbeat_at=None)
     if not rows.update(heartbeat_at=timezone.now(), attempt=F("attempt") + 1):
         return None
@@ -58,9 +75,11 @@ def claim_finish(number: int) -> Campaign | None:
 
 
 def create_result_plans(campaign: Campaign) -> list[Plan]:
-    """Create the plans with the result of the answers, each with at most MAX_PLAN_ITEMS items. Return the plans if they exist.
+    """Create the plans with the result of the answers, each with at most MAX_PLAN_ITEMS items. Return the
+    plans if they exist.
 
-    Grants and memberships that were removed since are left out, and their items marked. Return an empty list if nothing changes.
+    Grants and memberships that were removed since are left out, and their items marked. Return an empty list
+    if nothing changes.
     """
     if plans := list(Plan.objects.filter(review_link__campaign=campaign).order_by("pk")):
         return plans
@@ -76,10 +95,18 @@ def create_result_plans(campaign: Campaign) -> list[Plan]:
         while part := list(islice(changes, MAX_PLAN_ITEMS)):
             number += 1
             try:
-                plan = create_plan(author=AUTHOR, draft=PlanDraft(
-                    title=f"Result of {campaign}: {campaign.title}" + (f" (part {number})" if number > 1 else ""),
-                    origin=PlanOrigin.REVIEW, changes=part, base_revision=current_revision(), recipe={"review": campaign.pk},
-                    maker_ids=campaign.maker_ids))
+                plan = create_plan(
+                    author=AUTHOR,
+                    draft=PlanDraft(
+                        title=f"Result of {campaign}: {campaign.title}"
+                        + (f" (part {number})" if number > 1 else ""),
+                        origin=PlanOrigin.REVIEW,
+                        changes=part,
+                        base_revision=current_revision(),
+                        recipe={"review": campaign.pk},
+                        maker_ids=campaign.maker_ids,
+                    ),
+                )
             except PlanError as error:
                 raise ReviewError(f"the plan cannot be created: {error}") from None
             ReviewPlan.objects.create(campaign=campaign, plan=plan)
@@ -90,12 +117,20 @@ def create_result_plans(campaign: Campaign) -> list[Plan]:
 def close_campaign(campaign: Campaign, *, path: str = "", sha256: str = "") -> None:
     """Mark a campaign as finished. path, sha256: of its evidence bundle."""
     Campaign.objects.filter(pk=campaign.pk, state=CampaignState.FINISHING, attempt=campaign.attempt).update(
-        state=CampaignState.FINISHED, finished_at=timezone.now(), heartbeat_at=None, path=path, sha256=sha256, error="")
+        state=CampaignState.FINISHED,
+        finished_at=timezone.now(),
+        heartbeat_at=None,
+        path=path,
+        sha256=sha256,
+        error="",
+    )
     campaign.refresh_from_db()
 
 
 def items_to_end(campaign: Campaign) -> QuerySet[ReviewItem]:
-    """Return the items that lead to a change: those to revoke or shorten, and open ones if the campaign revokes them."""
+    """Return the items that lead to a change: those to revoke or shorten, and open ones if the campaign
+    revokes them.
+    """
     leads_to_change = IS_ENDING | OPEN_ITEMS if campaign.unanswered == UnansweredRule.REVOKE else IS_ENDING
     return ReviewItem.objects.filter(leads_to_change, campaign=campaign)
 
@@ -108,8 +143,10 @@ def result_changes(campaign: Campaign) -> Iterator[PlanChange]:
     now = timezone.now()
     items = items_to_end(campaign).order_by("id").iterator(chunk_size=ITEMS_PER_READ)
     while part := list(islice(items, ITEMS_PER_READ)):
-        rows = {source: query.in_bulk([item.grant_id for item in part if item.source == source])
-                for source, query in _ROWS.items()}
+        rows = {
+            source: query.in_bulk([item.grant_id for item in part if item.source == source])
+            for source, query in _ROWS.items()
+        }
         for item in part:
             row = rows[item.source].get(item.grant_id)
             if row is None:
@@ -133,39 +170,52 @@ def _change(item: ReviewItem, row, validity: Validity | None) -> PlanChange:
 
 
 def figures(campaign: Campaign) -> dict[str, int]:
-    """Return the counts of items by answer, and of the differences from the previous campaign. Runs at most three queries.
+    """Return the counts of items by answer, and of the differences from the previous campaign. Runs at most
+    three queries.
 
-    `removed`: the items without an answer that need none any more. `left_out`: the items to revoke or shorten that no longer
-    exist, so that the plan leaves them out.
+    `removed`: the items without an answer that need none any more. `left_out`: the items to revoke or shorten
+    that no longer exist, so that the plan leaves them out.
     """
     items = ReviewItem.objects.filter(campaign=campaign)
     counts = items.aggregate(
-        items=Count("id"), open=Count("id", filter=OPEN_ITEMS), removed=Count("id", filter=Q(answer=Answer.OPEN) & REMOVED_ITEMS),
+        items=Count("id"),
+        open=Count("id", filter=OPEN_ITEMS),
+        removed=Count("id", filter=Q(answer=Answer.OPEN) & REMOVED_ITEMS),
         left_out=Count("id", filter=IS_ENDING & reduce(or_, map(missing_condition, ItemSource.values))),
         **{answer: Count("id", filter=Q(answer=answer)) for answer in filter(None, Answer.values)},
-        strands=Count("id", filter=Q(answer=Answer.REVOKE, admins_left__isnull=False)))
+        strands=Count("id", filter=Q(answer=Answer.REVOKE, admins_left__isnull=False)),
+    )
     if campaign.previous_id is None:
         return counts
-    changes = items.aggregate(new=Count("id", filter=Q(is_new=True)), changed=Count("id", filter=CHANGED_ANSWER))
+    changes = items.aggregate(
+        new=Count("id", filter=Q(is_new=True)), changed=Count("id", filter=CHANGED_ANSWER)
+    )
     return counts | changes | {"gone": gone_items(campaign).count()}
 
 
 def gone_items(campaign: Campaign) -> QuerySet[ReviewItem]:
     """Return the items of the previous campaign that this one does not contain."""
-    now = ReviewItem.objects.filter(campaign=campaign, source=OuterRef("source"), grant_id=OuterRef("grant_id"))
+    now = ReviewItem.objects.filter(
+        campaign=campaign, source=OuterRef("source"), grant_id=OuterRef("grant_id")
+    )
     return ReviewItem.objects.filter(~Exists(now), campaign=campaign.previous_id or 0)
 
 
 def summary(campaign: Campaign) -> str:
-    """Return a sentence with the result of a campaign. Only its plans change access, so it names what is to be done."""
+    """Return a sentence with the result of a campaign.
+
+    Only its plans change access, so it names what is to be done.
+    """
     counts = campaign.figures
     removed, left_out = counts.get("removed", 0), counts.get("left_out", 0)
     unanswered = counts.get("open", 0)
     is_revoked = unanswered and campaign.unanswered == UnansweredRule.REVOKE
-    return (f"{quantity(counts.get('items', 0), 'item', 'items')}: {counts.get('keep', 0):,} kept, {counts.get('revoke', 0):,} "
-            f"to revoke, {counts.get('shorten', 0):,} to shorten, {unanswered:,} without an answer"
-            f"{' (also to revoke)' if is_revoked else ''}{f', {removed:,} removed' if removed else ''}"
-            f"{f'. The plan leaves out {left_out:,} of the changes, because the access no longer exists' if left_out else ''}")
+    return (
+        f"{quantity(counts.get('items', 0), 'item', 'items')}: {counts.get('keep', 0):,} kept, {counts.get('revoke', 0):,} "
+        f"to revoke, {counts.get('shorten', 0):,} to shorten, {unanswered:,} without an answer"
+        f"{' (also to revoke)' if is_revoked else ''}{f', {removed:,} removed' if removed else ''}"
+        f"{f'. The plan leaves out {left_out:,} of the changes, because the access no longer exists' if left_out else ''}"
+    )
 
 
 def reason_without_plan(campaign: Campaign) -> str:

@@ -29,14 +29,19 @@ MAX_ITEMS = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class ItemSupply:
-    """The items of a campaign. revision: at which they were read. batches: each inserts items and returns their number."""
+    """The items of a campaign. revision: at which they were read. batches: each inserts items and returns
+    their number.
+    """
 
     revision: int
     batches: Iterable[Callable[[], int]]
 
 
 def claim_preparation(number: int) -> Campaign | None:
-    """Claim a campaign in the state `preparing`. Return None in another state, or if another process prepares it."""
+    """Claim a campaign in the state `preparing`.
+
+    Return None in another state, or if another process prepares it.
+    """
     now = timezone.now()
     rows = Campaign.objects.filter(pk=number, state=CampaignState.PREPARING, heartbeat_at=None)
     if not rows.update(heartbeat_at=now, attempt=F("attempt") + 1):
@@ -44,9 +49,15 @@ def claim_preparation(number: int) -> Campaign | None:
     return Campaign.objects.get(pk=number)
 
 
-def prepare_campaign(campaign: Campaign, *, rows_per_batch: int = ROWS_PER_BATCH, supply: ItemSupply | None = None,
-                     progress: Callable[[int], None] | None = None) -> Campaign:
-    """Write the items of a claimed campaign and open it. A GrantError, which a user can correct, makes the campaign fail.
+def prepare_campaign(
+    campaign: Campaign,
+    *,
+    rows_per_batch: int = ROWS_PER_BATCH,
+    supply: ItemSupply | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Campaign:
+    """Write the items of a claimed campaign and open it. A GrantError, which a user can correct, makes the
+    campaign fail.
 
     supply: items that were computed elsewhere; by default, the database computes them in batches.
     progress: called with the number of items after each batch.
@@ -61,16 +72,26 @@ def prepare_campaign(campaign: Campaign, *, rows_per_batch: int = ROWS_PER_BATCH
     refresh_statistics(ReviewItem)
     with transaction.atomic():
         count = store_shares(campaign)
-        Campaign.objects.filter(pk=campaign.pk, state=CampaignState.PREPARING, attempt=campaign.attempt).update(
-            state=CampaignState.OPEN, opened_at=timezone.now(), base_revision=supply.revision, item_count=count,
-            heartbeat_at=None, attempt=0, error="")
+        Campaign.objects.filter(
+            pk=campaign.pk, state=CampaignState.PREPARING, attempt=campaign.attempt
+        ).update(
+            state=CampaignState.OPEN,
+            opened_at=timezone.now(),
+            base_revision=supply.revision,
+            item_count=count,
+            heartbeat_at=None,
+            attempt=0,
+            error="",
+        )
     campaign.refresh_from_db()
     return campaign
 
 
 def fail_preparation(campaign: Campaign, error: str) -> None:
     """Mark a campaign that is being prepared as failed, with this message, and delete its items."""
-    Campaign.objects.filter(pk=campaign.pk, state=CampaignState.PREPARING).update(state=CampaignState.FAILED, error=error)
+    Campaign.objects.filter(pk=campaign.pk, state=CampaignState.PREPARING).update(
+        state=CampaignState.FAILED, error=error
+    )
     delete_items(campaign)
     campaign.refresh_from_db()
 
@@ -84,7 +105,10 @@ def delete_items(campaign: Campaign) -> None:
 
 
 def has_more_items(campaign: Campaign, count: int) -> bool:
-    """Return whether the scope of a campaign contains more rows than this. Raise ReviewError if a name does not exist."""
+    """Return whether the scope of a campaign contains more rows than this.
+
+    Raise ReviewError if a name does not exist.
+    """
     scope = parse_scope(campaign.scope)
     rules = preparation_rules(campaign, scope)
     total = 0
@@ -132,16 +156,21 @@ def _execute(statement: str, parameters: list) -> int:
         return cursor.rowcount
 
 
-def _insert_items(campaign: Campaign, batches: Iterable[Callable[[], int]], progress: Callable[[int], None] | None) -> None:
+def _insert_items(
+    campaign: Campaign, batches: Iterable[Callable[[], int]], progress: Callable[[int], None] | None
+) -> None:
     count = 0
     for insert in batches:
         with transaction.atomic():
             count += insert()
             if count > MAX_ITEMS:
-                raise ReviewError(f"the review would have more than {MAX_ITEMS:,} items, which is the limit: choose a "
-                                  f"smaller scope")
-            if not Campaign.objects.filter(pk=campaign.pk, state=CampaignState.PREPARING, attempt=campaign.attempt).update(
-                    heartbeat_at=timezone.now(), item_count=count):
+                raise ReviewError(
+                    f"the review would have more than {MAX_ITEMS:,} items, which is the limit: choose a "
+                    f"smaller scope"
+                )
+            if not Campaign.objects.filter(
+                pk=campaign.pk, state=CampaignState.PREPARING, attempt=campaign.attempt
+            ).update(heartbeat_at=timezone.now(), item_count=count):
                 raise ReviewError("the review was cancelled while it was prepared")
         if progress:
             progress(count)

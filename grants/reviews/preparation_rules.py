@@ -15,29 +15,49 @@ from entities.vocabulary import Privilege
 from grants.bulk_rows import database_time
 from grants.models import GroupGrant, JournalLine, Membership, User, UserGrant, permission_ids
 from grants.models.history import HistoryPrincipal, MembershipPeriod
-from grants.models.reviews import Campaign, CampaignState, ItemSource, ReviewerRule, ReviewItem, UsageDay, UserManagerLink
+from grants.models.reviews import (
+    Campaign,
+    CampaignState,
+    ItemSource,
+    ReviewerRule,
+    ReviewItem,
+    UsageDay,
+    UserManagerLink,
+)
 from grants.reviews.reviewers import reviewers_of_group
 from grants.reviews.scope import ReviewScope, check_scope_names
 
 ITEM_TABLE, CAMPAIGN_TABLE = ReviewItem._meta.db_table, Campaign._meta.db_table
 ENTITY_TABLE, USER_TABLE, MEMBER_TABLE = Entity._meta.db_table, User._meta.db_table, Membership._meta.db_table
-GROUP_TABLE, LINK_TABLE, USAGE_TABLE = Group._meta.db_table, UserManagerLink._meta.db_table, UsageDay._meta.db_table
+GROUP_TABLE, LINK_TABLE, USAGE_TABLE = (
+    Group._meta.db_table,
+    UserManagerLink._meta.db_table,
+    UsageDay._meta.db_table,
+)
 USER_GRANT_TABLE, GROUP_GRANT_TABLE = UserGrant._meta.db_table, GroupGrant._meta.db_table
-PERIOD_TABLE, KNOWN_TABLE, LINE_TABLE = (model._meta.db_table for model in (MembershipPeriod, HistoryPrincipal, JournalLine))
-GRANT_TABLES = {ItemSource.USER: (USER_GRANT_TABLE, "user_id"), ItemSource.GROUP: (GROUP_GRANT_TABLE, "group_id")}
+PERIOD_TABLE, KNOWN_TABLE, LINE_TABLE = (
+    model._meta.db_table for model in (MembershipPeriod, HistoryPrincipal, JournalLine)
+)
+GRANT_TABLES = {
+    ItemSource.USER: (USER_GRANT_TABLE, "user_id"),
+    ItemSource.GROUP: (GROUP_GRANT_TABLE, "group_id"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PreparationRules:
     """The options of a campaign with primary keys instead of names.
 
-    The values are written into the SQL, except `kinds` and `unused_before`, which are parameters of the statements.
-    namespace, user, group: primary keys. reviewers, escalation: primary keys of users; empty means administrators.
+    The values are written into the SQL, except `kinds` and `unused_before`, which are parameters of the
+    statements.
+    namespace, user, group: primary keys. reviewers, escalation: primary keys of users; empty means
+    administrators.
     has_reviews: whether any campaign is finished; if not, no earlier items are read.
     unused_before: review only what was granted before this time and not used since.
-    at: the time of the review, as an SQL literal. Grants that ended before it are not reviewed. Evidence consists of the grants
-    and memberships in force at this time.
-    delegation: whether holders of ADMIN on containers review what is inside. instance: the primary key of its row, or 0.
+    at: the time of the review, as an SQL literal. Grants that ended before it are not reviewed. Evidence
+    consists of the grants and memberships in force at this time.
+    delegation: whether holders of ADMIN on containers review what is inside. instance: the primary key of its
+    row, or 0.
     """
 
     campaign: int
@@ -59,21 +79,34 @@ class PreparationRules:
 
 
 def preparation_rules(campaign: Campaign, scope: ReviewScope) -> PreparationRules:
-    """Return the rules of a campaign, with the primary keys of the names in it. Raise ReviewError if a name does not exist."""
+    """Return the rules of a campaign, with the primary keys of the names in it.
+
+    Raise ReviewError if a name does not exist.
+    """
     check_scope_names(scope)
     namespace = entity_at(Address("namespace", scope.namespace)) if scope.namespace else None
     instance = entity_at(instance_address())
     permissions = permission_ids()
     now = timezone.now().replace(microsecond=0)
     return PreparationRules(
-        at=f"'{database_time(now)}'", campaign=campaign.pk, previous=campaign.previous_id,
-        has_reviews=Campaign.objects.filter(state=CampaignState.FINISHED).exists(), admin=permissions[Privilege.ADMIN],
+        at=f"'{database_time(now)}'",
+        campaign=campaign.pk,
+        previous=campaign.previous_id,
+        has_reviews=Campaign.objects.filter(state=CampaignState.FINISHED).exists(),
+        admin=permissions[Privilege.ADMIN],
         rule=ReviewerRule(campaign.reviewer_rule),
-        reviewers=reviewers_of_group(campaign.reviewer_group, field="reviewer_group") if campaign.reviewer_group else (),
-        escalation=reviewers_of_group(campaign.escalation_group, field="escalation_group") if campaign.escalation_group else (),
-        namespace=namespace.pk if namespace else None, kinds=scope.kinds,
+        reviewers=reviewers_of_group(campaign.reviewer_group, field="reviewer_group")
+        if campaign.reviewer_group
+        else (),
+        escalation=reviewers_of_group(campaign.escalation_group, field="escalation_group")
+        if campaign.escalation_group
+        else (),
+        namespace=namespace.pk if namespace else None,
+        kinds=scope.kinds,
         user=User.objects.get(username=scope.user).pk if scope.user else None,
         group=Group.objects.get(name=scope.group).pk if scope.group else None,
         permissions=[permissions[Privilege(name)] for name in scope.privileges],
-        delegation=settings.DELEGATION, instance=instance.pk if instance else 0,
-        unused_before=now - timedelta(days=scope.unused_days) if scope.unused_days else None)
+        delegation=settings.DELEGATION,
+        instance=instance.pk if instance else 0,
+        unused_before=now - timedelta(days=scope.unused_days) if scope.unused_days else None,
+    )

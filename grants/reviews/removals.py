@@ -1,7 +1,9 @@
-"""Find the items of an open campaign that need no answer any more, because their row or their entity was removed since.
+"""Find the items of an open campaign that need no answer any more, because their row or their entity was
+removed since.
 
-Pages and files compute this for their rows. Totals, filters and answers use the column `removed`, which `mark_removed_items`
-keeps up to date: counting the items of a large campaign takes longer than a page may take.
+Pages and files compute this for their rows. Totals, filters and answers use the column `removed`, which
+`mark_removed_items` keeps up to date: counting the items of a large campaign takes longer than a page may
+take.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,10 +21,14 @@ from grants.reviews.shares import change_shares, count_changes, counts_by_review
 ITEMS_PER_BATCH = 20_000
 # the actions after which an item can be removed, or its entity be live again
 ACTIONS = ("revoke", "member-remove", "group-remove", "user-remove", "delete", "recreate", "register")
-_ROWS: Mapping[str, QuerySet] = {ItemSource.USER: UserGrant.objects, ItemSource.GROUP: GroupGrant.objects,
-                                 ItemSource.MEMBERSHIP: Membership.objects}
-_IS_DELETED = ~Q(entity_state=State.DELETED) & Q(Exists(
-    Entity.objects.filter(pk=OuterRef("entity_id"), state=State.DELETED)))
+_ROWS: Mapping[str, QuerySet] = {
+    ItemSource.USER: UserGrant.objects,
+    ItemSource.GROUP: GroupGrant.objects,
+    ItemSource.MEMBERSHIP: Membership.objects,
+}
+_IS_DELETED = ~Q(entity_state=State.DELETED) & Q(
+    Exists(Entity.objects.filter(pk=OuterRef("entity_id"), state=State.DELETED))
+)
 
 
 def missing_condition(source: str) -> Q:
@@ -31,25 +37,35 @@ def missing_condition(source: str) -> Q:
 
 
 def with_current_removal(items: QuerySet[ReviewItem], campaign: Campaign) -> QuerySet[ReviewItem]:
-    """Let `removal` of items of an open campaign tell the present, for files. Other campaigns keep what is stored."""
+    """Let `removal` of items of an open campaign tell the present, for files.
+
+    Other campaigns keep what is stored.
+    """
     return _annotated(items) if campaign.is_open else items
 
 
 def load_current_removal(items: Sequence[ReviewItem], campaign: Campaign) -> None:
-    """Let `removal` of these items of an open campaign tell the present, for pages. Runs one query for these items.
+    """Let `removal` of these items of an open campaign tell the present, for pages. Runs one query for these
+    items.
 
-    In the query of a page of a large campaign, PostgreSQL would read all grants: it expects that the query returns all items.
+    In the query of a page of a large campaign, PostgreSQL would read all grants: it expects that the query
+    returns all items.
     """
     if not campaign.is_open or not items:
         return
-    rows = _annotated(ReviewItem.objects.filter(pk__in=[item.pk for item in items])).values_list("pk", "current_removal")
+    rows = _annotated(ReviewItem.objects.filter(pk__in=[item.pk for item in items])).values_list(
+        "pk", "current_removal"
+    )
     current = dict(rows)
     for item in items:
         item.current_removal = current.get(item.pk, item.removed)
 
 
 def mark_removed_items(campaign: Campaign) -> None:
-    """Store which items of a campaign were removed. Do nothing unless the journal has new lines that can remove one."""
+    """Store which items of a campaign were removed.
+
+    Do nothing unless the journal has new lines that can remove one.
+    """
     checked, revision = max(campaign.checked_revision, campaign.base_revision), current_revision()
     if revision <= checked:
         return
@@ -62,7 +78,10 @@ def mark_removed_items(campaign: Campaign) -> None:
 
 
 def _changed_items(campaign: Campaign) -> Iterator[QuerySet[ReviewItem]]:
-    """Yield queries for the items whose stored mark is wrong. The database joins each of them with one table."""
+    """Yield queries for the items whose stored mark is wrong.
+
+    The database joins each of them with one table.
+    """
     items = ReviewItem.objects.filter(campaign=campaign)
     yield _annotated(items.exclude(removed="")).exclude(current_removal=F("removed"))
     existing = items.filter(removed="")
@@ -86,4 +105,6 @@ def _annotated(items: QuerySet[ReviewItem]) -> QuerySet[ReviewItem]:
 _CURRENT_REMOVAL = Case(
     When(_IS_DELETED, then=Value(Removal.ENTITY_DELETED.value)),
     *(When(missing_condition(source), then=Value(Removal.REVOKED.value)) for source in ItemSource.values),
-    default=Value(""), output_field=CharField())
+    default=Value(""),
+    output_field=CharField(),
+)

@@ -25,48 +25,71 @@ def reviewer_condition(path: str = "") -> Q:
 
 
 def reviewers_of_group(name: str, *, field: str) -> list[int]:
-    """Return the primary keys of the members who can review. Raise ReviewError if there are none, or more than MAX_REVIEWERS."""
+    """Return the primary keys of the members who can review.
+
+    Raise ReviewError if there are none, or more than MAX_REVIEWERS.
+    """
     if not Group.objects.filter(name=name).exists():
         raise ReviewError(f"group:{name} does not exist: correct the name", field=field)
-    members = memberships().filter(reviewer_condition("user__"), in_force_condition(), group__name=name).order_by("user_id")
+    members = (
+        memberships()
+        .filter(reviewer_condition("user__"), in_force_condition(), group__name=name)
+        .order_by("user_id")
+    )
     users = list(members.values_list("user_id", flat=True)[: MAX_REVIEWERS + 1])
     if not users:
-        raise ReviewError(f"group:{name} has no active members who could review: name another group", field=field)
+        raise ReviewError(
+            f"group:{name} has no active members who could review: name another group", field=field
+        )
     if len(users) > MAX_REVIEWERS:
-        raise ReviewError(f"group:{name} has more than {MAX_REVIEWERS} members: name a smaller group", field=field)
+        raise ReviewError(
+            f"group:{name} has more than {MAX_REVIEWERS} members: name a smaller group", field=field
+        )
     return users
 
 
 def concern_condition(user: User, accounts: Collection[int] = ()) -> Q:
     """Return the condition that an item is about the access of this user, who may not review it.
 
-    Such items are the grants and memberships of the user, and the grants of the user's groups. accounts: the keys of other
-    accounts of the same person, such as the creator of the API token of a service account.
+    Such items are the grants and memberships of the user, and the grants of the user's groups. accounts: the
+    keys of other accounts of the same person, such as the creator of the API token of a service account.
     """
     accounts = {user.pk, *accounts}
     groups = memberships().filter(user__in=accounts).order_by().values("group_id")
     return Q(source__in=(ItemSource.USER, ItemSource.MEMBERSHIP), principal_id__in=accounts) | Q(
-        source=ItemSource.GROUP, principal_id__in=groups)
+        source=ItemSource.GROUP, principal_id__in=groups
+    )
 
 
 def set_manager(*, author: Author, name: str, manager: str) -> Outcome:
     """Set the manager of a user, both by name. An empty string removes the manager."""
     with administrator_transaction(author, allows_provisioner=True) as head:
-        users: Mapping = principals_by_name(filter(None, (f"user:{name}", f"user:{manager}" if manager else "")))
+        users: Mapping = principals_by_name(
+            filter(None, (f"user:{name}", f"user:{manager}" if manager else ""))
+        )
         for missing in (text for text in (name, manager) if text and f"user:{text}" not in users):
             raise PrincipalError(f"user:{missing} does not exist: correct the name", field="user")
         user, new = users[f"user:{name}"], users.get(f"user:{manager}")
         if new == user:
             raise PrincipalError(f"{user} cannot be their own manager: name another user", field="manager")
         if new is not None and new.is_service:
-            raise PrincipalError(f"{new} is a service account, which cannot review: name a person", field="manager")
+            raise PrincipalError(
+                f"{new} is a service account, which cannot review: name a person", field="manager"
+            )
         link = UserManagerLink.objects.filter(user=user).first()
         if (link.manager_id if link else None) == (new.pk if new else None):
-            return Outcome(False, f"{user} has this manager already: nothing changed" if new else
-                           f"{user} has no manager: nothing changed", head.revision)
+            return Outcome(
+                False,
+                f"{user} has this manager already: nothing changed"
+                if new
+                else f"{user} has no manager: nothing changed",
+                head.revision,
+            )
         UserManagerLink.objects.filter(user=user).delete()
         if new:
             UserManagerLink.objects.create(user=user, manager=new)
         change = Change("user-change", principal=str(user), detail=f"manager: {new or 'none'}")
         revision = append_to_journal(head, [change], author=author)
-        return Outcome(True, f"the manager of {user} is {new} now" if new else f"{user} has no manager now", revision)
+        return Outcome(
+            True, f"the manager of {user} is {new} now" if new else f"{user} has no manager now", revision
+        )

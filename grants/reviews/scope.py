@@ -20,8 +20,10 @@ SOURCES_OF_ENTITIES = (ItemSource.USER, ItemSource.GROUP)
 class ReviewScope:
     """The conditions of a scope. All of them must be met; an empty one is always met.
 
-    sources: values of ItemSource. namespace: name of a namespace. user: reviews the grants and memberships of this user.
-    group: reviews the grants and memberships of this group. unused_days: reviews what was not used in this number of days.
+    sources: values of ItemSource. namespace: name of a namespace. user: reviews the grants and memberships of
+    this user.
+    group: reviews the grants and memberships of this group. unused_days: reviews what was not used in this
+    number of days.
     """
 
     sources: tuple[str, ...] = tuple(ItemSource.values)
@@ -50,15 +52,25 @@ class ReviewScope:
     def as_json(self) -> dict:
         """Return the conditions that are set."""
         default = asdict(ReviewScope())
-        return {name: list(value) if isinstance(value, tuple) else value
-                for name, value in asdict(self).items() if value != default[name]}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in asdict(self).items()
+            if value != default[name]
+        }
 
     def __str__(self) -> str:
         """Return a text such as `direct grants of ADMIN on datasets in namespace:sales, not used in 90 days`."""
-        nouns = {ItemSource.USER: "grants to users", ItemSource.GROUP: "grants to groups", ItemSource.MEMBERSHIP: "memberships"}
+        nouns = {
+            ItemSource.USER: "grants to users",
+            ItemSource.GROUP: "grants to groups",
+            ItemSource.MEMBERSHIP: "memberships",
+        }
         sources = self.reviewed_sources
         if set(SOURCES_OF_ENTITIES) <= set(sources):
-            nouns, sources = nouns | {ItemSource.USER: "grants"}, tuple(s for s in sources if s != ItemSource.GROUP)
+            nouns, sources = (
+                nouns | {ItemSource.USER: "grants"},
+                tuple(s for s in sources if s != ItemSource.GROUP),
+            )
         text = " and ".join(nouns[ItemSource(source)] for source in sources)
         text += f" of {', '.join(self.privileges)}" if self.privileges else ""
         text += f" on {', '.join(KINDS[kind].plural for kind in self.kinds)}" if self.kinds else ""
@@ -69,11 +81,18 @@ class ReviewScope:
 
 
 def parse_scope(data: Mapping) -> ReviewScope:
-    """Return the scope of this JSON object. Raise ReviewError if a member is unknown or invalid; names are not looked up."""
+    """Return the scope of this JSON object.
+
+    Raise ReviewError if a member is unknown or invalid; names are not looked up.
+    """
     if unknown := sorted(set(data) - set(ReviewScope.__dataclass_fields__)):
         raise ReviewError(f"`{unknown[0]}` is not a condition of a scope", field="scope")
     values = dict(data)
-    for name, allowed in (("sources", ItemSource.values), ("kinds", list(KINDS)), ("privileges", list(Privilege))):
+    for name, allowed in (
+        ("sources", ItemSource.values),
+        ("kinds", list(KINDS)),
+        ("privileges", list(Privilege)),
+    ):
         given = values.get(name) or ()
         if name == "privileges":
             given = [privilege_by_name(value).value for value in given]
@@ -88,15 +107,23 @@ def parse_scope(data: Mapping) -> ReviewScope:
     if scope.user and scope.group:
         raise ReviewError("a scope has a user or a group, not both", field="group")
     if not scope.reviewed_sources:
-        raise ReviewError("the scope is empty: memberships have no namespace, kind or privilege, a user has no grants to groups, "
-                          "and a group has no grants to users", field="sources")
+        raise ReviewError(
+            "the scope is empty: memberships have no namespace, kind or privilege, a user has no grants to groups, "
+            "and a group has no grants to users",
+            field="sources",
+        )
     return scope
 
 
 def check_scope_names(scope: ReviewScope) -> None:
-    """Raise ReviewError if the namespace, user or group of the scope does not exist. Runs a query for each."""
+    """Raise ReviewError if the namespace, user or group of the scope does not exist.
+
+    Runs a query for each.
+    """
     if scope.namespace and entity_at(Address("namespace", scope.namespace)) is None:
-        raise ReviewError(f"namespace:{scope.namespace} is not registered: correct the name", field="namespace")
+        raise ReviewError(
+            f"namespace:{scope.namespace} is not registered: correct the name", field="namespace"
+        )
     if scope.user and not User.objects.filter(username=scope.user).exists():
         raise ReviewError(f"user:{scope.user} does not exist: correct the name", field="user")
     if scope.group and not Group.objects.filter(name=scope.group).exists():

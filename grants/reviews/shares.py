@@ -1,4 +1,5 @@
-"""Keep the share of each reviewer: the counts of its items, of its answers, and of its items that need no answer any more.
+"""Keep the share of each reviewer: the counts of its items, of its answers, and of its items that need no
+answer any more.
 
 The counts are stored because counting the items of a large campaign takes longer than a page may take.
 """
@@ -15,10 +16,19 @@ from grants.reviews.reviewers import reviewer_condition
 from grants.roles.capabilities import Capability
 
 OPEN_COUNT = F("item_count") - F("answered_count") - F("removed_count")
-_ITEM_COUNTS = {"items": Count("id"), "answered": Count("id", filter=~Q(answer=Answer.OPEN)),
-                "removed": Count("id", filter=Q(answer=Answer.OPEN) & ~Q(removed=""))}
-_SUMS = {name: Sum(column, default=0) for name, column in (
-    ("items", "item_count"), ("answered", "answered_count"), ("removed", "removed_count"))}
+_ITEM_COUNTS = {
+    "items": Count("id"),
+    "answered": Count("id", filter=~Q(answer=Answer.OPEN)),
+    "removed": Count("id", filter=Q(answer=Answer.OPEN) & ~Q(removed="")),
+}
+_SUMS = {
+    name: Sum(column, default=0)
+    for name, column in (
+        ("items", "item_count"),
+        ("answered", "answered_count"),
+        ("removed", "removed_count"),
+    )
+}
 
 
 class Totals(NamedTuple):
@@ -38,26 +48,45 @@ class Totals(NamedTuple):
 
 
 def store_shares(campaign: Campaign) -> int:
-    """Count the items of each reviewer and store the shares. Return the number of items. Keep who has signed off."""
+    """Count the items of each reviewer and store the shares.
+
+    Return the number of items. Keep who has signed off.
+    """
     old = ReviewShare.objects.filter(campaign=campaign)
     ended = dict(old.exclude(signed_off_at=None).values_list("reviewer_id", "signed_off_at"))
     old.delete()
     counts = counts_by_reviewer(ReviewItem.objects.filter(campaign=campaign))
     shares = ReviewShare.objects.bulk_create(
-        ReviewShare(campaign=campaign, reviewer_id=reviewer, item_count=row["items"], answered_count=row["answered"],
-                    removed_count=row["removed"],
-                    signed_off_at=ended.get(reviewer) if row["items"] == row["answered"] + row["removed"] else None)
-        for reviewer, row in counts.items())
+        ReviewShare(
+            campaign=campaign,
+            reviewer_id=reviewer,
+            item_count=row["items"],
+            answered_count=row["answered"],
+            removed_count=row["removed"],
+            signed_off_at=ended.get(reviewer) if row["items"] == row["answered"] + row["removed"] else None,
+        )
+        for reviewer, row in counts.items()
+    )
     return sum(share.item_count for share in shares)
 
 
 def counts_by_reviewer(items: QuerySet[ReviewItem]) -> dict[int | None, Counter]:
-    """Return for each reviewer of these items the counts `items`, `answered` and `removed`. Runs one query."""
-    rows = items.order_by().values_list("reviewer_id").annotate(**_ITEM_COUNTS).values_list("reviewer_id", *_ITEM_COUNTS)
+    """Return for each reviewer of these items the counts `items`, `answered` and `removed`.
+
+    Runs one query.
+    """
+    rows = (
+        items.order_by()
+        .values_list("reviewer_id")
+        .annotate(**_ITEM_COUNTS)
+        .values_list("reviewer_id", *_ITEM_COUNTS)
+    )
     return {reviewer: Counter(dict(zip(_ITEM_COUNTS, counts, strict=True))) for reviewer, *counts in rows}
 
 
-def count_changes(before: Mapping[int | None, Counter], after: Mapping[int | None, Counter]) -> dict[int | None, Counter]:
+def count_changes(
+    before: Mapping[int | None, Counter], after: Mapping[int | None, Counter]
+) -> dict[int | None, Counter]:
     """Return the differences between two results of `counts_by_reviewer`, for `change_shares`."""
     changes = {reviewer: Counter(counts) for reviewer, counts in after.items()}
     for reviewer, counts in before.items():
@@ -66,32 +95,43 @@ def count_changes(before: Mapping[int | None, Counter], after: Mapping[int | Non
 
 
 def change_shares(campaign: Campaign, changes: Mapping[int | None, Mapping[str, int]]) -> None:
-    """Add these numbers to the counts of the reviewers. A share that has open items again is no longer signed off."""
+    """Add these numbers to the counts of the reviewers.
+
+    A share that has open items again is no longer signed off.
+    """
     for reviewer, change in changes.items():
         share, _ = ReviewShare.objects.get_or_create(campaign=campaign, reviewer_id=reviewer)
         ReviewShare.objects.filter(pk=share.pk).update(
-            item_count=F("item_count") + change.get("items", 0), answered_count=F("answered_count") + change.get("answered", 0),
-            removed_count=F("removed_count") + change.get("removed", 0))
-    _with_open_count(ReviewShare.objects.filter(campaign=campaign)).filter(open__gt=0).exclude(signed_off_at=None).update(
-        signed_off_at=None)
+            item_count=F("item_count") + change.get("items", 0),
+            answered_count=F("answered_count") + change.get("answered", 0),
+            removed_count=F("removed_count") + change.get("removed", 0),
+        )
+    _with_open_count(ReviewShare.objects.filter(campaign=campaign)).filter(open__gt=0).exclude(
+        signed_off_at=None
+    ).update(signed_off_at=None)
 
 
 def largest_open_shares(campaign: Campaign) -> QuerySet[ReviewShare]:
     """Return the shares with their reviewers, those with the most open items first."""
-    return campaign.shares.filter(item_count__gt=0).select_related("reviewer").order_by(
-        OPEN_COUNT.desc(), "reviewer__username")
+    return (
+        campaign.shares.filter(item_count__gt=0)
+        .select_related("reviewer")
+        .order_by(OPEN_COUNT.desc(), "reviewer__username")
+    )
 
 
 def is_signed_off(campaign: Campaign) -> bool:
     """Return whether all shares are signed off and no account of a share was removed. Runs two queries.
 
-    A share of a reviewer who left with no open item counts as signed off, because no other account can sign it off; so does one
-    in which every item was removed, because there is nothing to answer.
+    A share of a reviewer who left with no open item counts as signed off, because no other account can sign
+    it off; so does one in which every item was removed, because there is nothing to answer.
     """
     has_left = Q(open=0) & ~Q(reviewer=None) & ~reviewer_condition("reviewer__")
     shares = _with_open_count(campaign.shares.filter(item_count__gt=0, signed_off_at=None))
-    return (not shares.exclude(has_left | Q(removed_count=F("item_count"))).exists()
-            and totals(campaign).items >= campaign.item_count)
+    return (
+        not shares.exclude(has_left | Q(removed_count=F("item_count"))).exists()
+        and totals(campaign).items >= campaign.item_count
+    )
 
 
 def share_to_sign_off(account: User, shares: Iterable[ReviewShare]) -> ReviewShare | None:
@@ -99,14 +139,26 @@ def share_to_sign_off(account: User, shares: Iterable[ReviewShare]) -> ReviewSha
 
     If all of them are signed off, return one of them; None if the account has no share.
     """
-    own = [share for share in shares if share.item_count and (
-        share.reviewer_id == account.pk or (share.reviewer_id is None and account.can(Capability.APPROVE)))]
-    return min(own, key=lambda share: (share.signed_off_at is not None, share.reviewer_id is None), default=None)
+    own = [
+        share
+        for share in shares
+        if share.item_count
+        and (
+            share.reviewer_id == account.pk or (share.reviewer_id is None and account.can(Capability.APPROVE))
+        )
+    ]
+    return min(
+        own, key=lambda share: (share.signed_off_at is not None, share.reviewer_id is None), default=None
+    )
 
 
 def waiting_items(account: User) -> int:
-    """Return how many items of open reviews wait for the account: its own, and those of administrators if it approves."""
-    is_own = Q(reviewer=account) | Q(reviewer=None) if account.can(Capability.APPROVE) else Q(reviewer=account)
+    """Return how many items of open reviews wait for the account: its own, and those of administrators if it
+    approves.
+    """
+    is_own = (
+        Q(reviewer=account) | Q(reviewer=None) if account.can(Capability.APPROVE) else Q(reviewer=account)
+    )
     shares = ReviewShare.objects.filter(is_own, campaign__state=CampaignState.OPEN)
     return shares.aggregate(total=Sum(OPEN_COUNT, default=0))["total"]
 

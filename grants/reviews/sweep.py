@@ -1,7 +1,8 @@
-"""The periodic work on campaigns: replace reviewers who left, mark items that no longer exist, escalate before the deadline, and
-finish at the deadline.
+"""The periodic work on campaigns: replace reviewers who left, mark items that no longer exist, escalate
+before the deadline, and finish at the deadline.
 
-A review also finishes when the only shares that are not signed off are those of reviewers who left with an answer to every item.
+A review also finishes when the only shares that are not signed off are those of reviewers who left with an
+answer to every item.
 """
 
 from dataclasses import dataclass, field
@@ -33,7 +34,9 @@ _AUTHOR = Author("review")
 
 @dataclass(slots=True)
 class SweepOutcome:
-    """What a sweep did. reminders: for each campaign, the users to remind, with the numbers of their open items."""
+    """What a sweep did. reminders: for each campaign, the users to remind, with the numbers of their open
+    items.
+    """
 
     reminders: list[tuple[Campaign, dict[int, int]]] = field(default_factory=list)
     finished: list[Campaign] = field(default_factory=list)
@@ -60,7 +63,10 @@ def sweep_campaigns() -> SweepOutcome:
 
 
 def _release_lost() -> None:
-    """Release campaigns whose process was killed, so that another one continues. A preparation fails after MAX_ATTEMPTS."""
+    """Release campaigns whose process was killed, so that another one continues.
+
+    A preparation fails after MAX_ATTEMPTS.
+    """
     now = timezone.now()
     for state, after in LOST_AFTER.items():
         # a heartbeat in the future: the clock was set back after it
@@ -68,24 +74,37 @@ def _release_lost() -> None:
         lost = Campaign.objects.filter(is_lost, state=state)
         if state == CampaignState.PREPARING:
             lost.filter(attempt__gte=MAX_ATTEMPTS).update(
-                state=CampaignState.FAILED, heartbeat_at=None,
-                error=f"The worker ended {MAX_ATTEMPTS} times while it prepared the review.")
+                state=CampaignState.FAILED,
+                heartbeat_at=None,
+                error=f"The worker ended {MAX_ATTEMPTS} times while it prepared the review.",
+            )
         lost.update(heartbeat_at=None)
 
 
 def _replace_leavers(campaign: Campaign) -> None:
     """Move the open items of reviewers who cannot review any more to the escalation."""
     able = User.objects.filter(reviewer_condition())
-    shares = ReviewShare.objects.filter(campaign=campaign, item_count__gt=0).exclude(reviewer=None).exclude(
-        reviewer__in=able).select_related("reviewer")
+    shares = (
+        ReviewShare.objects.filter(campaign=campaign, item_count__gt=0)
+        .exclude(reviewer=None)
+        .exclude(reviewer__in=able)
+        .select_related("reviewer")
+    )
     for share in shares:
         _escalate(campaign, share.reviewer_id, f"{share.reviewer} left")
     # the shares of removed accounts no longer exist, so their items are found only here
     known = ReviewShare.objects.filter(campaign=campaign).exclude(reviewer=None).order_by().values("reviewer")
-    if campaign.shares.exists() and sum(share.item_count for share in campaign.shares.all()) < campaign.item_count:
-        orphans = ReviewItem.objects.filter(campaign=campaign).exclude(reviewer=None).exclude(reviewer__in=known)
+    if (
+        campaign.shares.exists()
+        and sum(share.item_count for share in campaign.shares.all()) < campaign.item_count
+    ):
+        orphans = (
+            ReviewItem.objects.filter(campaign=campaign).exclude(reviewer=None).exclude(reviewer__in=known)
+        )
         for reviewer in set(orphans.order_by().values_list("reviewer_id", flat=True).distinct()):
-            ReviewItem.objects.filter(campaign=campaign, reviewer_id=reviewer).update(reviewer=None, escalated=True)
+            ReviewItem.objects.filter(campaign=campaign, reviewer_id=reviewer).update(
+                reviewer=None, escalated=True
+            )
         with transaction.atomic():
             store_shares(campaign)
 
@@ -97,35 +116,49 @@ def _escalate_if_due(campaign: Campaign) -> None:
     if timezone.now() < campaign.deadline - timedelta(days=campaign.escalation_days):
         return
     escalation = escalation_reviewers(campaign)
-    for share in ReviewShare.objects.filter(campaign=campaign).exclude(reviewer=None).exclude(reviewer__in=escalation):
+    for share in (
+        ReviewShare.objects.filter(campaign=campaign).exclude(reviewer=None).exclude(reviewer__in=escalation)
+    ):
         if share.open_count:
             _escalate(campaign, share.reviewer_id, f"{campaign.escalation_days} days before the deadline")
     Campaign.objects.filter(pk=campaign.pk).update(escalated_at=timezone.now())
 
 
 def _escalate(campaign: Campaign, reviewer: int, reason: str) -> None:
-    """Move the open items of a reviewer to the other reviewers of the escalation, MAX_MOVED in each transaction."""
+    """Move the open items of a reviewer to the other reviewers of the escalation, MAX_MOVED in each
+    transaction.
+    """
     targets = [user for user in escalation_reviewers(campaign) if user != reviewer]
     while True:
         with transaction.atomic():
             head = lock_journal()
-            rows = ReviewItem.objects.filter(campaign=campaign, reviewer_id=reviewer).filter(OPEN_ITEMS).order_by("pk")
+            rows = (
+                ReviewItem.objects.filter(campaign=campaign, reviewer_id=reviewer)
+                .filter(OPEN_ITEMS)
+                .order_by("pk")
+            )
             numbers = list(rows.values_list("pk", flat=True)[:MAX_MOVED])
             if not numbers:
                 return
-            moved = move_items(campaign, ReviewItem.objects.filter(pk__among=numbers), targets, escalated=True)
+            moved = move_items(
+                campaign, ReviewItem.objects.filter(pk__among=numbers), targets, escalated=True
+            )
             detail = f"{campaign}: {quantity(moved, 'item', 'items')} to the escalation"
             append_to_journal(head, [Change("review-assign", detail=detail, reason=reason)], author=_AUTHOR)
 
 
 def _reminders_if_due(campaign: Campaign) -> dict[int, int]:
-    """Return the users to remind, with the numbers of their open items, and store that they were reminded now."""
+    """Return the users to remind, with the numbers of their open items, and store that they were reminded
+    now.
+    """
     if not campaign.reminder_days:
         return {}
     last = campaign.reminded_at or campaign.opened_at or campaign.created_at
     if timezone.now() < last + timedelta(days=campaign.reminder_days):
         return {}
-    if not Campaign.objects.filter(pk=campaign.pk, reminded_at=campaign.reminded_at).update(reminded_at=timezone.now()):
+    if not Campaign.objects.filter(pk=campaign.pk, reminded_at=campaign.reminded_at).update(
+        reminded_at=timezone.now()
+    ):
         return {}
     return open_counts(campaign)
 

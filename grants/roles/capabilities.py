@@ -47,9 +47,9 @@ DESCRIPTIONS = {
     Capability.SEE_AS: "see the console as another user, without changing anything",
     Capability.APPROVE: "approve requests and reviews",
     Capability.CHANGE_GRANTS: "change grants, groups, memberships and entities; create and apply plans; rename and remove "
-                              "users",
+    "users",
     Capability.MANAGE_ACCOUNTS: "add, change, activate and deactivate accounts; reset passwords and second factors; unlink "
-                                "identities; end sessions",
+    "identities; end sessions",
     Capability.MANAGE_TOKENS: "create and revoke API tokens",
     Capability.RUN_ANALYSES: "start and cancel runs, and change schedules",
     Capability.MANAGE_SETTINGS: "change the active generation, webhooks, data stewards and the limits of delegation",
@@ -57,26 +57,44 @@ DESCRIPTIONS = {
 
 CAPABILITIES: dict[Role, frozenset[Capability]] = {
     Role.ORDINARY: frozenset(),
-    Role.AUDITOR: frozenset({
-        Capability.READ_ALL, Capability.READ_JOURNAL, Capability.READ_REPORTS, Capability.READ_ACCOUNTS,
-        Capability.READ_SECURITY_EVENTS, Capability.SEE_AS,
-    }),
+    Role.AUDITOR: frozenset(
+        {
+            Capability.READ_ALL,
+            Capability.READ_JOURNAL,
+            Capability.READ_REPORTS,
+            Capability.READ_ACCOUNTS,
+            Capability.READ_SECURITY_EVENTS,
+            Capability.SEE_AS,
+        }
+    ),
     Role.ADMINISTRATOR: frozenset(Capability),
-    Role.SECURITY_ADMINISTRATOR: frozenset({
-        Capability.READ_ACCOUNTS, Capability.READ_SECURITY_EVENTS, Capability.MANAGE_ACCOUNTS, Capability.MANAGE_TOKENS,
-    }),
+    Role.SECURITY_ADMINISTRATOR: frozenset(
+        {
+            Capability.READ_ACCOUNTS,
+            Capability.READ_SECURITY_EVENTS,
+            Capability.MANAGE_ACCOUNTS,
+            Capability.MANAGE_TOKENS,
+        }
+    ),
     Role.APPROVER: frozenset({Capability.READ_ALL, Capability.APPROVE}),
     Role.OPERATOR: frozenset({Capability.READ_REPORTS, Capability.RUN_ANALYSES}),
 }
 
 # with one of these, an account can change something over REST
-CHANGING_CAPABILITIES = frozenset({
-    Capability.APPROVE, Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS, Capability.MANAGE_TOKENS, Capability.RUN_ANALYSES,
-    Capability.MANAGE_SETTINGS,
-})
+CHANGING_CAPABILITIES = frozenset(
+    {
+        Capability.APPROVE,
+        Capability.CHANGE_GRANTS,
+        Capability.MANAGE_ACCOUNTS,
+        Capability.MANAGE_TOKENS,
+        Capability.RUN_ANALYSES,
+        Capability.MANAGE_SETTINGS,
+    }
+)
 
 
-# Accounts with these roles may change grants by delegation (grants.authority.delegation). The other roles must not change grants.
+# Accounts with these roles may change grants by delegation (grants.authority.delegation). The other roles
+# must not change grants.
 DELEGATE_ROLES = (Role.ORDINARY, Role.APPROVER, Role.ADMINISTRATOR)
 
 
@@ -93,13 +111,15 @@ def roles_with(*capabilities: Capability) -> list[Role]:
 def role_includes(role: str, other: str) -> bool:
     """Return whether a role has every capability of the other one.
 
-    An account manages only accounts whose role its own role includes. Otherwise it could reset a password, sign in with it, and
-    do more than its own role allows.
+    An account manages only accounts whose role its own role includes. Otherwise it could reset a password,
+    sign in with it, and do more than its own role allows.
     """
     return capabilities_of(role) >= capabilities_of(other)
 
 
 def role_names(*capabilities: Capability) -> str:
-    """Return the roles with one of the capabilities as text, such as `administrators and auditors`, most powerful first."""
+    """Return the roles with one of the capabilities as text, such as `administrators and auditors`, most
+    powerful first.
+    """
     roles = sorted(roles_with(*capabilities), key=lambda role: (-len(CAPABILITIES[role]), role))
     return join_words([f"{role.label.lower()}s" for role in roles])

@@ -1,2 +1,2 @@
-"""Assign data stewards to namespaces and remove them, with the journal lines. `grants.authority` says what a steward may
-do."""
+"""Assign data stewards to namespaces and remove them, with the journal lines. `grants.authority` says what a
+steward may do."""

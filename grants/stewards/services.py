@@ -22,23 +22,39 @@ def add_steward(*, author: Author, namespace: Address, principal: str) -> Outcom
     """
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         if namespace.kind != "namespace" or entity_at(namespace) is None:
-            raise StewardError(f"{namespace} is not a registered namespace: only a namespace can have data stewards")
+            raise StewardError(
+                f"{namespace} is not a registered namespace: only a namespace can have data stewards"
+            )
         column = _column(principal)
-        _, has_changed = NamespaceSteward.objects.get_or_create(namespace=namespace.key, **column, defaults={
-            "assigned_by": author.name, "assigned_at": timezone.now(), "reason": author.reason})
+        _, has_changed = NamespaceSteward.objects.get_or_create(
+            namespace=namespace.key,
+            **column,
+            defaults={"assigned_by": author.name, "assigned_at": timezone.now(), "reason": author.reason},
+        )
         if not has_changed:
-            return Outcome(False, f"{principal} is a data steward of {namespace} already: nothing changed", head.revision)
-        revision = append_to_journal(head, [Change("steward-add", principal=principal, entity=str(namespace))], author=author)
+            return Outcome(
+                False, f"{principal} is a data steward of {namespace} already: nothing changed", head.revision
+            )
+        revision = append_to_journal(
+            head, [Change("steward-add", principal=principal, entity=str(namespace))], author=author
+        )
     return Outcome(True, f"{principal} is a data steward of {namespace} now", revision)
 
 
 def remove_steward(*, author: Author, namespace: Address, principal: str) -> Outcome:
-    """End the stewardship of a user or a group for a namespace. Raise PrincipalError if there is no such principal."""
+    """End the stewardship of a user or a group for a namespace.
+
+    Raise PrincipalError if there is no such principal.
+    """
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         removed, _ = NamespaceSteward.objects.filter(namespace=namespace.key, **_column(principal)).delete()
         if not removed:
-            return Outcome(False, f"{principal} is not a data steward of {namespace}: nothing changed", head.revision)
-        revision = append_to_journal(head, [Change("steward-remove", principal=principal, entity=str(namespace))], author=author)
+            return Outcome(
+                False, f"{principal} is not a data steward of {namespace}: nothing changed", head.revision
+            )
+        revision = append_to_journal(
+            head, [Change("steward-remove", principal=principal, entity=str(namespace))], author=author
+        )
     return Outcome(True, f"{principal} is no longer a data steward of {namespace}", revision)
 
 

@@ -1,7 +1,7 @@
 """Export principals, entities and grants as a tenant document.
 
-Lines are ordered by type, then by the bytes of their identity, on every database. Exporting, importing into an empty
-console and exporting again gives the same bytes.
+Lines are ordered by type, then by the bytes of their identity, on every database. Exporting, importing into
+an empty console and exporting again gives the same bytes.
 """
 
 import json
@@ -49,7 +49,10 @@ def tenant_lines() -> Iterator[str]:
 
 @contextmanager
 def _consistent_reads():
-    """Make all queries read the same state, without blocking writers. Inside a transaction, use that transaction."""
+    """Make all queries read the same state, without blocking writers.
+
+    Inside a transaction, use that transaction.
+    """
     if connection.in_atomic_block:
         yield
     elif connection.vendor == "postgresql":
@@ -82,9 +85,12 @@ def _users() -> Iterator[dict]:
 
 def _groups() -> Iterator[dict]:
     members = _stream(
-        memberships_of_principals()
-        .order_by(_in_byte_order(F("group__name")), _in_byte_order(F("user__username"))),
-        "group__name", "user__username", *VALIDITY_COLUMNS,
+        memberships_of_principals().order_by(
+            _in_byte_order(F("group__name")), _in_byte_order(F("user__username"))
+        ),
+        "group__name",
+        "user__username",
+        *VALIDITY_COLUMNS,
     )
     members_by_group = groupby(members, key=itemgetter(0))
     name, names = next(members_by_group, (None, ()))
@@ -103,7 +109,11 @@ def _member(name: str, *period: datetime | None) -> str | dict:
 
 
 def _times(period: Iterable[datetime | None]) -> dict[str, str]:
-    return {column: format_time(time) for column, time in zip(VALIDITY_COLUMNS, period, strict=True) if time is not None}
+    return {
+        column: format_time(time)
+        for column, time in zip(VALIDITY_COLUMNS, period, strict=True)
+        if time is not None
+    }
 
 
 def _group_grants() -> Iterator[dict]:
@@ -118,17 +128,29 @@ def _grants(rows: QuerySet, kind: str, principal: str) -> Iterator[dict]:
     """Yield one line for each principal, entity, set of attributes and period."""
     rows = rows.annotate(address=_address_of("content_object__"))
     identity = (principal, "address", *GrantAttributes._fields)
-    ordered = rows.order_by(*(_in_byte_order(F(column)) for column in identity),
-                            *(F(column).asc(nulls_first=True) for column in VALIDITY_COLUMNS))
+    ordered = rows.order_by(
+        *(_in_byte_order(F(column)) for column in identity),
+        *(F(column).asc(nulls_first=True) for column in VALIDITY_COLUMNS),
+    )
     key_length = len(identity) + len(VALIDITY_COLUMNS)
     for (name, address, *values), grants in groupby(
         _stream(ordered, *identity, *VALIDITY_COLUMNS, "permission_id"), key=itemgetter(slice(key_length))
     ):
         *values, valid_from, valid_until = values
-        privileges = sorted((privilege_of(permission) for *_, permission in grants), key=_PRIVILEGE_ORDER.__getitem__)
-        attributes = {member: value for member, value in zip(GrantAttributes._fields, values, strict=True) if value}
-        yield {"type": "grant", "principal": f"{kind}:{name}", "entity": address, "privileges": privileges,
-               **_times((valid_from, valid_until)), **attributes}
+        privileges = sorted(
+            (privilege_of(permission) for *_, permission in grants), key=_PRIVILEGE_ORDER.__getitem__
+        )
+        attributes = {
+            member: value for member, value in zip(GrantAttributes._fields, values, strict=True) if value
+        }
+        yield {
+            "type": "grant",
+            "principal": f"{kind}:{name}",
+            "entity": address,
+            "privileges": privileges,
+            **_times((valid_from, valid_until)),
+            **attributes,
+        }
 
 
 _LINE_TYPES = (_entities, _users, _groups, _group_grants, _user_grants)

@@ -16,7 +16,11 @@ class Fault(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"line {self.line}: `{self.field}`: {self.reason}" if self.field else f"line {self.line}: {self.reason}"
+        return (
+            f"line {self.line}: `{self.field}`: {self.reason}"
+            if self.field
+            else f"line {self.line}: {self.reason}"
+        )
 
 
 class BadTenantDocument(GrantError):

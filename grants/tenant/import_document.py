@@ -1,7 +1,7 @@
 """Import a tenant document, all or nothing.
 
-INVARIANT: one transaction under the journal's lock reads the stored rows, and writes the changes and their journal lines.
-A second import of the same document changes nothing and adds no journal line.
+INVARIANT: one transaction under the journal's lock reads the stored rows, and writes the changes and their
+journal lines. A second import of the same document changes nothing and adds no journal line.
 """
 
 from collections.abc import Callable
@@ -43,8 +43,9 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
     """
     document = read_document(stream)
     with administrator_transaction(author) as head:
-        document.faults.raise_if_any(chain(
-            unknown_principals(document), invisible_names(document), disabled_administrators(document)))
+        document.faults.raise_if_any(
+            chain(unknown_principals(document), invisible_names(document), disabled_administrators(document))
+        )
         report = ImportReport(lines=document.lines, dry_run=dry_run)
 
         def record(changes: list[Change]) -> None:
@@ -73,40 +74,79 @@ def _write(document: Document, report: ImportReport, record: Callable, author: A
             _write_grants(kind, chunk, principals[kind], entities, report, record, author)
 
 
-def _write_grants(kind: str, chunk: list[tuple[str, list[GrantLine]]], principals: dict[str, int],
-                  entities: dict[str, int], report: ImportReport, record: Callable, author: Author) -> None:
+def _write_grants(
+    kind: str,
+    chunk: list[tuple[str, list[GrantLine]]],
+    principals: dict[str, int],
+    entities: dict[str, int],
+    report: ImportReport,
+    record: Callable,
+    author: Author,
+) -> None:
     model, principal_column = GRANT_TABLES[kind]
     stored = model.objects.filter(content_object_id__in=[entities[address] for address, _ in chunk])
     columns = (principal_column, "content_object_id", "permission_id", "pk", "reason", *VALIDITY_COLUMNS)
-    existing = {(principal, entity, permission): StoredGrant(pk, reason, Validity(*period))
-                for principal, entity, permission, pk, reason, *period in stored.values_list(*columns)}
+    existing = {
+        (principal, entity, permission): StoredGrant(pk, reason, Validity(*period))
+        for principal, entity, permission, pk, reason, *period in stored.values_list(*columns)
+    }
     listed = _listed_rows(kind, chunk, principals, entities, report)
     added = {row: grant for row, grant in listed.items() if row not in existing}
-    changed = {row: grant for row, grant in listed.items() if row in existing and existing[row].validity != grant[0].validity}
+    changed = {
+        row: grant
+        for row, grant in listed.items()
+        if row in existing and existing[row].validity != grant[0].validity
+    }
     at = database_now()
-    insert_grant_rows(kind, [(*row, author.user_id, at, *line.attributes, *map(database_time, line.validity))
-                             for row, (line, _) in added.items()])
-    update_rows(model, (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"), [
-        (*map(database_time, line.validity), author.user_id, at, line.attributes.reason or existing[row].reason, existing[row].pk)
-        for row, (line, _) in changed.items()])
-    record([*starmap(_grant_change, added.values()),
-            *(_grant_change(line, privilege, existing[row]) for row, (line, privilege) in changed.items())])
+    insert_grant_rows(
+        kind,
+        [
+            (*row, author.user_id, at, *line.attributes, *map(database_time, line.validity))
+            for row, (line, _) in added.items()
+        ],
+    )
+    update_rows(
+        model,
+        (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"),
+        [
+            (
+                *map(database_time, line.validity),
+                author.user_id,
+                at,
+                line.attributes.reason or existing[row].reason,
+                existing[row].pk,
+            )
+            for row, (line, _) in changed.items()
+        ],
+    )
+    record(
+        [
+            *starmap(_grant_change, added.values()),
+            *(_grant_change(line, privilege, existing[row]) for row, (line, privilege) in changed.items()),
+        ]
+    )
     for _, privilege in added.values():
         report.changes[GRANTS_ADDED, str(privilege)] += 1
     for row, (line, privilege) in changed.items():
-        report.changes[GRANTS_CHANGED if line.validity.is_limited else GRANT_PERIODS_REMOVED, str(privilege)] += 1
+        report.changes[
+            GRANTS_CHANGED if line.validity.is_limited else GRANT_PERIODS_REMOVED, str(privilege)
+        ] += 1
         if not line.validity.is_limited:
-            report.warn_of_removed_period(line.line, f"{privilege} on `{line.address}` of `{':'.join(line.principal)}`",
-                                          existing[row].validity)
+            report.warn_of_removed_period(
+                line.line,
+                f"{privilege} on `{line.address}` of `{':'.join(line.principal)}`",
+                existing[row].validity,
+            )
     report.unchanged["grants"] += len(listed) - len(added) - len(changed)
 
 
-def _listed_rows(kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int],
-                 report: ImportReport) -> dict[tuple, tuple]:
+def _listed_rows(
+    kind: str, chunk: list, principals: dict[str, int], entities: dict[str, int], report: ImportReport
+) -> dict[tuple, tuple]:
     """Return (line, privilege) by row key (principal, entity, permission) for the lines of a chunk.
 
-    If two lines list the same row, the line with the smaller attributes and the earlier period is used, so the order of the lines
-    does not matter.
+    If two lines list the same row, the line with the smaller attributes and the earlier period is used, so
+    the order of the lines does not matter.
     """
     permissions, listed = permission_ids(), {}
     for address, lines in chunk:
@@ -117,8 +157,10 @@ def _listed_rows(kind: str, chunk: list, principals: dict[str, int], entities: d
                 first, _ = listed.setdefault(row, (line, privilege))
                 if first is line:
                     continue
-                report.warnings.append(f"line {line.line} grants {privilege} on `{address}` to "
-                                       f"`{principal_type}:{name}` again, as line {first.line} does")
+                report.warnings.append(
+                    f"line {line.line} grants {privilege} on `{address}` to "
+                    f"`{principal_type}:{name}` again, as line {first.line} does"
+                )
                 if _rank(line) < _rank(first):
                     listed[row] = line, privilege
     return listed
@@ -130,6 +172,11 @@ def _rank(line: GrantLine) -> tuple:
 
 
 def _grant_change(line: GrantLine, privilege: str, before: StoredGrant | None = None) -> Change:
-    return Change("grant", principal=":".join(line.principal), entity=line.address, privilege=str(privilege),
-                  reason=line.attributes.reason or (before.reason if before else ""),
-                  detail=period_detail(line.validity, line.attributes.detail, before=before and before.validity))
+    return Change(
+        "grant",
+        principal=":".join(line.principal),
+        entity=line.address,
+        privilege=str(privilege),
+        reason=line.attributes.reason or (before.reason if before else ""),
+        detail=period_detail(line.validity, line.attributes.detail, before=before and before.validity),
+    )

@@ -1,7 +1,7 @@
 """Parse and validate one line of a tenant document.
 
-Each reader reports the fault of an invalid member and returns None. A line without `description`, `active`, `email` or `members`
-leaves the stored value unchanged.
+Each reader reports the fault of an invalid member and returns None. A line without `description`, `active`,
+`email` or `members` leaves the stored value unchanged.
 """
 
 from collections.abc import Collection
@@ -27,7 +27,9 @@ _NO_LIMITS = Validity()
 
 
 class EntityLine(NamedTuple):
-    """A line of type `entity`. line: its number, as in the other types. description: None if the line does not set it."""
+    """A line of type `entity`. line: its number, as in the other types. description: None if the line does
+    not set it.
+    """
 
     line: int
     address: str
@@ -45,7 +47,9 @@ class UserLine(NamedTuple):
 
 
 class GroupLine(NamedTuple):
-    """A line of type `group`. members: the periods of the members by name; None if the line does not list them."""
+    """A line of type `group`. members: the periods of the members by name; None if the line does not list
+    them.
+    """
 
     line: int
     name: str
@@ -53,7 +57,9 @@ class GroupLine(NamedTuple):
 
 
 class GrantLine(NamedTuple):
-    """A line of type `grant`. principal: ("user" or "group", name). validity: the period, which may have ended."""
+    """A line of type `grant`. principal: ("user" or "group", name). validity: the period, which may have
+    ended.
+    """
 
     line: int
     principal: tuple[str, str]
@@ -76,8 +82,13 @@ class MemberReader:
     def allow_only(self, *known: str) -> None:
         """Report a fault if the object has other members."""
         if unknown := [name for name in self.body if name not in known]:
-            names = ", ".join(f"`{clip(name, 40)}`" for name in unknown[:3]) + (", …" if len(unknown) > 3 else "")
-            self._report_fault(clip(unknown[0], 40), f"{names} is not a member of this line; its members are {', '.join(known)}")
+            names = ", ".join(f"`{clip(name, 40)}`" for name in unknown[:3]) + (
+                ", …" if len(unknown) > 3 else ""
+            )
+            self._report_fault(
+                clip(unknown[0], 40),
+                f"{names} is not a member of this line; its members are {', '.join(known)}",
+            )
 
     def text(self, field: str, *, default=_ABSENT) -> str | None:
         """Return text that a database can store."""
@@ -113,8 +124,14 @@ class MemberReader:
         if value is None:
             return None
         if len(value) > MAX_EMAIL_CHARACTERS:
-            return self._invalid(field, f"it has {len(value):,} characters; {MAX_EMAIL_CHARACTERS} are allowed")
-        return value if value.isprintable() else self._invalid(field, "it contains a character that cannot be printed")
+            return self._invalid(
+                field, f"it has {len(value):,} characters; {MAX_EMAIL_CHARACTERS} are allowed"
+            )
+        return (
+            value
+            if value.isprintable()
+            else self._invalid(field, "it contains a character that cannot be printed")
+        )
 
     def group_members(self, field: str) -> dict[str, Validity] | None:
         """Return the periods of members by name. Each entry is a name, or an object with a name and times.
@@ -135,7 +152,9 @@ class MemberReader:
         return periods
 
     def validity(self, *, has_to_last: bool = False) -> Validity | None:
-        """Return the period in the members `valid_from` and `valid_until`. has_to_last: the end must not be in the past."""
+        """Return the period in the members `valid_from` and `valid_until`. has_to_last: the end must not be
+        in the past.
+        """
         times = {}
         for field in VALIDITY_COLUMNS:
             value = self.body.get(field, "")
@@ -192,7 +211,10 @@ class MemberReader:
 
 
 def parse_line(number: int, body: object, report_fault) -> Line | None:
-    """Return the line in a parsed JSON value; None if its type or its identity is invalid. Report every fault."""
+    """Return the line in a parsed JSON value; None if its type or its identity is invalid.
+
+    Report every fault.
+    """
     if not isinstance(body, dict):
         return report_fault("", f"it must be a JSON object, not {_json_type_of(body)}")
     members = MemberReader(body, report_fault)
@@ -221,7 +243,9 @@ def _group(number: int, members: MemberReader) -> GroupLine | None:
 
 
 def _grant(number: int, members: MemberReader) -> GrantLine | None:
-    members.allow_only("type", "principal", "entity", "privileges", *VALIDITY_COLUMNS, *GrantAttributes._fields)
+    members.allow_only(
+        "type", "principal", "entity", "privileges", *VALIDITY_COLUMNS, *GrantAttributes._fields
+    )
     principal, address = members.principal("principal"), members.address("entity")
     privileges, validity = members.privileges("privileges"), members.validity()
     attributes = [ATTRIBUTE_READERS[name](members, name) for name in GrantAttributes._fields]
@@ -230,7 +254,8 @@ def _grant(number: int, members: MemberReader) -> GrantLine | None:
     return GrantLine(number, principal, address, privileges, _shared_attributes(*attributes), validity)
 
 
-# By column of GrantAttributes. Each reader returns None for an invalid value, and a default if the line has no such member.
+# By column of GrantAttributes. Each reader returns None for an invalid value, and a default if the line has
+# no such member.
 ATTRIBUTE_READERS = {"reason": lambda members, name: members.text(name, default="")}
 
 
@@ -255,7 +280,11 @@ def _parse_member(entry: object) -> tuple[str, Validity, str]:
         return entry, _NO_LIMITS, ""
     if unknown := next((member for member in entry if member not in ("name", *VALIDITY_COLUMNS)), None):
         members = ", ".join(("name", *VALIDITY_COLUMNS))
-        return "", _NO_LIMITS, f"`{clip(unknown, 40)}` is not a member of this object; its members are {members}"
+        return (
+            "",
+            _NO_LIMITS,
+            f"`{clip(unknown, 40)}` is not a member of this object; its members are {members}",
+        )
     faults: list[str] = []
     validity = MemberReader(entry, lambda field, reason: faults.append(f"`{field}`: {reason}")).validity()
     return entry.get("name"), validity or _NO_LIMITS, faults[0] if faults else ""

@@ -1,7 +1,7 @@
 """Import the users, groups and memberships of a tenant document.
 
-A new user is a principal and an ordinary account without a password. The role and the password of an existing account never
-change.
+A new user is a principal and an ordinary account without a password. The role and the password of an existing
+account never change.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -34,43 +34,80 @@ from grants.tenant.report import (
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 NO_LIMITS = Validity()
-USER_COLUMNS = ("id", "username", "password", "first_name", "last_name", "email", "is_active", "is_staff", "is_superuser",
-                "date_joined", "role", "is_principal")
+USER_COLUMNS = (
+    "id",
+    "username",
+    "password",
+    "first_name",
+    "last_name",
+    "email",
+    "is_active",
+    "is_staff",
+    "is_superuser",
+    "date_joined",
+    "role",
+    "is_principal",
+)
 
 
 def unknown_principals(document: Document) -> Iterable[Fault]:
     """Yield a fault for each line with a user or group that is neither in the document nor in the console."""
-    unknown = {("user", name) for name in _unknown_names("user", _user_names(document) - document.users.keys())}
-    unknown |= {("group", name) for name in _unknown_names("group", _grantee_names(document, "group") - document.groups.keys())}
+    unknown = {
+        ("user", name) for name in _unknown_names("user", _user_names(document) - document.users.keys())
+    }
+    unknown |= {
+        ("group", name)
+        for name in _unknown_names("group", _grantee_names(document, "group") - document.groups.keys())
+    }
     if not unknown:
         return
     for group in document.groups.values():
         if missing := [name for name in group.members or () if ("user", name) in unknown]:
-            yield Fault(group.line, "members", f"{_name_list(missing)} is neither in this document nor in the console")
+            yield Fault(
+                group.line, "members", f"{_name_list(missing)} is neither in this document nor in the console"
+            )
     for grant in chain.from_iterable(document.grants.values()):
         if grant.principal in unknown:
-            yield Fault(grant.line, "principal", f"`{clip(':'.join(grant.principal))}` is neither in this document nor in the "
-                                                 f"console")
+            yield Fault(
+                grant.line,
+                "principal",
+                f"`{clip(':'.join(grant.principal))}` is neither in this document nor in the console",
+            )
 
 
 def invisible_names(document: Document) -> Iterable[Fault]:
     """Yield a fault for each new user or group with an invisible character in its name."""
-    lines: tuple[tuple[str, Mapping[str, UserLine | GroupLine]], ...] = (("user", document.users), ("group", document.groups))
+    lines: tuple[tuple[str, Mapping[str, UserLine | GroupLine]], ...] = (
+        ("user", document.users),
+        ("group", document.groups),
+    )
     for kind, by_name in lines:
-        faults = {name: fault for name in by_name if (fault := invisible_character_fault(name, allows_separators=True))}
+        faults = {
+            name: fault
+            for name in by_name
+            if (fault := invisible_character_fault(name, allows_separators=True))
+        }
         for name in sorted(_unknown_names(kind, set(faults))):
             yield Fault(by_name[name].line, "name", faults[name])
 
 
 def disabled_administrators(document: Document) -> Iterable[Fault]:
-    """Yield a fault for each line that deactivates an administrator, if the document deactivates all active administrators."""
-    administrators = set(User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).values_list("username", flat=True))
+    """Yield a fault for each line that deactivates an administrator, if the document deactivates all active
+    administrators.
+    """
+    administrators = set(
+        User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).values_list("username", flat=True)
+    )
     lines = [document.users[name] for name in administrators if name in document.users]
     deactivated = [line for line in lines if line.active is False]
     if administrators and len(deactivated) == len(administrators):
         for line in deactivated:
-            yield Fault(line.line, "active", f"`{clip(line.name)}` is an administrator of this console, and no other would stay "
-                                             f"active: make another account an administrator first")
+            yield Fault(
+                line.line,
+                "active",
+                f"`{clip(line.name)}` is an administrator of this console, and no other would stay "
+                f"active: make another account an administrator first",
+            )
 
 
 def _user_names(document: Document) -> set[str]:
@@ -79,8 +116,12 @@ def _user_names(document: Document) -> set[str]:
 
 
 def _grantee_names(document: Document, kind: str) -> set[str]:
-    return {name for lines in document.grants.values() for _, (principal_type, name), *_ in lines
-            if principal_type == kind}
+    return {
+        name
+        for lines in document.grants.values()
+        for _, (principal_type, name), *_ in lines
+        if principal_type == kind
+    }
 
 
 def _unknown_names(kind: str, names: set[str]) -> set[str]:
@@ -92,14 +133,18 @@ def _unknown_names(kind: str, names: set[str]) -> set[str]:
 
 def _name_list(names: list[str]) -> str:
     """Return the first three names in backquotes, and the number of the others."""
-    return ", ".join(f"`{clip(name)}`" for name in names[:3]) + (f" and {len(names) - 3:,} more" if len(names) > 3 else "")
+    return ", ".join(f"`{clip(name)}`" for name in names[:3]) + (
+        f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    )
 
 
 def write_users(document: Document, report: ImportReport, record: Callable) -> dict[str, int]:
     """Add and change the users of the document. Return the primary key of each user in it, by name."""
     ids: dict[str, int] = {}
     for chunk in chunks(dict.fromkeys([*document.users, *sorted(_user_names(document))])):
-        rows = User.objects.filter(username__in=chunk).values_list("username", "pk", "is_active", "email", "is_principal")
+        rows = User.objects.filter(username__in=chunk).values_list(
+            "username", "pk", "is_active", "email", "is_principal"
+        )
         stored = {name: row for name, *row in rows}
         ids.update((name, row[0]) for name, row in stored.items())
         record(_update_users(stored, document, report))
@@ -111,15 +156,33 @@ def write_users(document: Document, report: ImportReport, record: Callable) -> d
 def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport) -> list[Change]:
     at = database_now()
     ids.update(zip((line.name for line in new), reserve_ids(User, len(new)), strict=True))
-    insert_rows(User, USER_COLUMNS, [
-        (ids[line.name], line.name, make_password(None), "", "", line.email or "", line.active is not False, False, False,
-         at, str(Role.ORDINARY), True)
-        for line in new
-    ])
+    insert_rows(
+        User,
+        USER_COLUMNS,
+        [
+            (
+                ids[line.name],
+                line.name,
+                make_password(None),
+                "",
+                "",
+                line.email or "",
+                line.active is not False,
+                False,
+                False,
+                at,
+                str(Role.ORDINARY),
+                True,
+            )
+            for line in new
+        ],
+    )
     for line in new:
         report.changes[USERS_ADDED, "inactive" if line.active is False else "active"] += 1
-    return [Change("user-add", principal=f"user:{line.name}", detail="inactive" if line.active is False else "")
-            for line in new]
+    return [
+        Change("user-add", principal=f"user:{line.name}", detail="inactive" if line.active is False else "")
+        for line in new
+    ]
 
 
 def _update_users(stored: dict[str, list], document: Document, report: ImportReport) -> list[Change]:
@@ -160,36 +223,59 @@ def write_groups(document: Document, report: ImportReport, record: Callable) -> 
     return ids
 
 
-def write_members(document: Document, users: dict[str, int], groups: dict[str, int], report: ImportReport,
-                  record: Callable) -> None:
+def write_members(
+    document: Document, users: dict[str, int], groups: dict[str, int], report: ImportReport, record: Callable
+) -> None:
     """Replace the members of each group that lists its members."""
     membership = User.groups.through
     for chunk in chunks(group for group in document.groups.values() if group.members is not None):
         stored = membership.objects.filter(group_id__in=[groups[group.name] for group in chunk])
-        existing = {(group, user): (pk, Validity(*period)) for pk, group, user, *period in stored.values_list(
-            "pk", "group__name", "user__username", *VALIDITY_COLUMNS)}
+        existing = {
+            (group, user): (pk, Validity(*period))
+            for pk, group, user, *period in stored.values_list(
+                "pk", "group__name", "user__username", *VALIDITY_COLUMNS
+            )
+        }
         listed = {(group.name, member): period for group in chunk for member, period in group.members.items()}
         added = [pair for pair in listed if pair not in existing]
-        changed = [pair for pair, period in listed.items() if pair in existing and existing[pair][1] != period]
+        changed = [
+            pair for pair, period in listed.items() if pair in existing and existing[pair][1] != period
+        ]
         removed = [pair for pair in existing if pair not in listed]
-        insert_rows(membership, ("user_id", "group_id", *VALIDITY_COLUMNS), [
-            (users[user], groups[group], *map(database_time, listed[group, user])) for group, user in added])
-        update_rows(membership, VALIDITY_COLUMNS, [(*map(database_time, listed[pair]), existing[pair][0]) for pair in changed])
+        insert_rows(
+            membership,
+            ("user_id", "group_id", *VALIDITY_COLUMNS),
+            [(users[user], groups[group], *map(database_time, listed[group, user])) for group, user in added],
+        )
+        update_rows(
+            membership,
+            VALIDITY_COLUMNS,
+            [(*map(database_time, listed[pair]), existing[pair][0]) for pair in changed],
+        )
         for pairs in chunks(removed):
             membership.objects.filter(pk__in=[existing[pair][0] for pair in pairs]).delete()
-        record([*(_member_change("member-add", *pair, listed[pair]) for pair in added),
+        record(
+            [
+                *(_member_change("member-add", *pair, listed[pair]) for pair in added),
                 *(_member_change("member-add", *pair, listed[pair], existing[pair][1]) for pair in changed),
-                *(_member_change("member-remove", *pair) for pair in removed)])
+                *(_member_change("member-remove", *pair) for pair in removed),
+            ]
+        )
         report.changes[MEMBERS_ADDED, ""] += len(added)
         for group, user in changed:
             is_limited = listed[group, user].is_limited
             report.changes[MEMBERS_CHANGED if is_limited else MEMBER_PERIODS_REMOVED, ""] += 1
             if not is_limited:
-                report.warn_of_removed_period(document.groups[group].line, f"`user:{user}` in `group:{group}`",
-                                              existing[group, user][1])
+                report.warn_of_removed_period(
+                    document.groups[group].line, f"`user:{user}` in `group:{group}`", existing[group, user][1]
+                )
         report.changes[MEMBERS_REMOVED, ""] += len(removed)
         report.unchanged["members"] += len(listed) - len(added) - len(changed)
 
 
-def _member_change(action: str, group: str, user: str, period: Validity = NO_LIMITS, before: Validity | None = None) -> Change:
-    return Change(action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}", before=before))
+def _member_change(
+    action: str, group: str, user: str, period: Validity = NO_LIMITS, before: Validity | None = None
+) -> Change:
+    return Change(
+        action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}", before=before)
+    )

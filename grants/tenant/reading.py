@@ -1,6 +1,7 @@
 """Read a tenant document: JSON Lines in UTF-8, one object per line, in any order.
 
-A line of any length is read in bounded memory. Valid lines are kept until the import, because lines may refer to later lines.
+A line of any length is read in bounded memory. Valid lines are kept until the import, because lines may refer
+to later lines.
 """
 
 from collections.abc import Iterator
@@ -83,7 +84,10 @@ def _skip_rest_of_line(stream) -> None:
 
 
 def parse_line_json(raw: bytes | None, report_fault) -> object:
-    """Return the parsed JSON of a line. If it is not acceptable JSON, report the fault and return UNREADABLE."""
+    """Return the parsed JSON of a line.
+
+    If it is not acceptable JSON, report the fault and return UNREADABLE.
+    """
     if raw is None:
         report_fault("", f"it is longer than {MAX_LINE_BYTES // 1024 // 1024} MB")
         return UNREADABLE

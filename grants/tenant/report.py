@@ -10,18 +10,35 @@ MAX_WARNINGS_SHOWN = 20
 ENTITIES_ADDED, ENTITIES_CHANGED = "entities added", "entities changed"
 USERS_ADDED, USERS_CHANGED = "users added", "users changed"
 GROUPS_ADDED = "groups added"
-MEMBERS_ADDED, MEMBERS_CHANGED, MEMBERS_REMOVED = "members added", "periods of members changed", "members removed"
+MEMBERS_ADDED, MEMBERS_CHANGED, MEMBERS_REMOVED = (
+    "members added",
+    "periods of members changed",
+    "members removed",
+)
 GRANTS_ADDED, GRANTS_CHANGED = "grants added", "periods of grants changed"
 MEMBER_PERIODS_REMOVED, GRANT_PERIODS_REMOVED = "periods of members removed", "periods of grants removed"
-CHANGES = (ENTITIES_ADDED, ENTITIES_CHANGED, USERS_ADDED, USERS_CHANGED, GROUPS_ADDED, MEMBERS_ADDED, MEMBERS_CHANGED,
-           MEMBER_PERIODS_REMOVED, MEMBERS_REMOVED, GRANTS_ADDED, GRANTS_CHANGED, GRANT_PERIODS_REMOVED)
+CHANGES = (
+    ENTITIES_ADDED,
+    ENTITIES_CHANGED,
+    USERS_ADDED,
+    USERS_CHANGED,
+    GROUPS_ADDED,
+    MEMBERS_ADDED,
+    MEMBERS_CHANGED,
+    MEMBER_PERIODS_REMOVED,
+    MEMBERS_REMOVED,
+    GRANTS_ADDED,
+    GRANTS_CHANGED,
+    GRANT_PERIODS_REMOVED,
+)
 
 
 @dataclass(slots=True)
 class ImportReport:
     """The result of an import.
 
-    lines: number of lines that are not blank. changes: counts by (one of CHANGES, detail such as `live dataset`).
+    lines: number of lines that are not blank. changes: counts by (one of CHANGES, detail such as `live
+    dataset`).
     unchanged: counts of the entities, users, groups, members and grants that the import did not change.
     removed_periods: the first removed periods, each as a warning; `changes` counts all of them.
     revision: the newest journal revision after the import.
@@ -36,11 +53,14 @@ class ImportReport:
     removed_periods: list[str] = field(default_factory=list)
 
     def warn_of_removed_period(self, line: int, what: str, period: Validity) -> None:
-        """Report a grant or a membership that is listed without its period. what: such as `READ on X of user:Y`."""
+        """Report a grant or a membership that is listed without its period. what: such as `READ on X of
+        user:Y`.
+        """
         if len(self.removed_periods) < MAX_WARNINGS_SHOWN:
             verb = "would remove" if self.dry_run else "removes"
-            self.removed_periods.append(f"line {line} has no times, so it {verb} the period of {what}, which counts "
-                                        f"{period.sentence}")
+            self.removed_periods.append(
+                f"line {line} has no times, so it {verb} the period of {what}, which counts {period.sentence}"
+            )
 
     def total(self, change: str) -> int:
         return sum(count for (name, _), count in self.changes.items() if name == change)
@@ -48,14 +68,30 @@ class ImportReport:
     def __str__(self) -> str:
         head = f"{self.lines:,} {'line' if self.lines == 1 else 'lines'} read"
         if not self.changes:
-            return "\n".join([f"{head}: nothing {'would change' if self.dry_run else 'changed'}", *self._warning_lines()])
+            return "\n".join(
+                [f"{head}: nothing {'would change' if self.dry_run else 'changed'}", *self._warning_lines()]
+            )
         verb = "would be " if self.dry_run else ""
-        rows = [f"  {verb}{name}: {self.total(name):,}{self._breakdown(name)}" for name in CHANGES if self.total(name)]
-        return "\n".join([f"{head}, nothing written" if self.dry_run else f"{head}, now at revision {self.revision:,}",
-                          *rows, *self._unchanged_lines(), *self._warning_lines()])
+        rows = [
+            f"  {verb}{name}: {self.total(name):,}{self._breakdown(name)}"
+            for name in CHANGES
+            if self.total(name)
+        ]
+        return "\n".join(
+            [
+                f"{head}, nothing written" if self.dry_run else f"{head}, now at revision {self.revision:,}",
+                *rows,
+                *self._unchanged_lines(),
+                *self._warning_lines(),
+            ]
+        )
 
     def _breakdown(self, change: str) -> str:
-        parts = [f"{count:,} {detail}" for (name, detail), count in sorted(self.changes.items()) if name == change and detail]
+        parts = [
+            f"{count:,} {detail}"
+            for (name, detail), count in sorted(self.changes.items())
+            if name == change and detail
+        ]
         return f" ({', '.join(parts)})" if parts else ""
 
     def _unchanged_lines(self) -> list[str]:

@@ -1,7 +1,8 @@
-"""Import records of use from JSON Lines, all or none. A bad line is reported with its number, field and reason.
+"""Import records of use from JSON Lines, all or none. A bad line is reported with its number, field and
+reason.
 
-A line has the members `user`, `entity`, `day` (or `at`, a time) and `count` (by default 1). The count of a day is the larger one
-of the stored count and the imported one, so that a file can be imported again.
+A line has the members `user`, `entity`, `day` (or `at`, a time) and `count` (by default 1). The count of a
+day is the larger one of the stored count and the imported one, so that a file can be imported again.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +27,9 @@ MAX_COUNT = 10**12
 
 
 class BadUsage(GrantError):
-    """Records are invalid. faults: (number of the line from 1, field, reason); at most MAX_REPORTED. total: of all."""
+    """Records are invalid. faults: (number of the line from 1, field, reason); at most MAX_REPORTED. total:
+    of all.
+    """
 
     def __init__(self, faults: list[tuple[int, str, str]], total: int):
         self.faults, self.total = faults, total
@@ -49,8 +52,8 @@ def import_usage(lines: Iterable[bytes], *, author: Author) -> int:
 def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> int:
     """Store records in bounded memory, with a journal line. Return the number of stored rows.
 
-    records: the number of the line, and its JSON value or an exception. Raise BadUsage if a record is invalid, and
-    NotAdministrator; then nothing is stored.
+    records: the number of the line, and its JSON value or an exception. Raise BadUsage if a record is
+    invalid, and NotAdministrator; then nothing is stored.
     """
     faults: list[tuple[int, str, str]] = []
     total = stored = 0
@@ -71,7 +74,11 @@ def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> 
                     note(number, error.field, error.reason)
 
             def note_unknown(record: UsageRecord, name: str, numbers=numbers) -> None:
-                note(numbers[record], "user" if name.startswith("user:") else "entity", f"{name} is not known here")
+                note(
+                    numbers[record],
+                    "user" if name.startswith("user:") else "entity",
+                    f"{name} is not known here",
+                )
 
             stored += store_usage(list(numbers), note_unknown)
         if total:
@@ -79,8 +86,11 @@ def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> 
         if stored:
             # at the end, because all other changes wait while the journal is locked
             with administrator_transaction(author) as head:
-                append_to_journal(head, [Change("usage-import", detail=f"{quantity(stored, 'day', 'days')} of use")],
-                                  author=author)
+                append_to_journal(
+                    head,
+                    [Change("usage-import", detail=f"{quantity(stored, 'day', 'days')} of use")],
+                    author=author,
+                )
     return stored
 
 
@@ -111,10 +121,15 @@ def _day(value: Mapping) -> date:
         raise _BadField("day", "exactly one of `day` and `at` is needed")
     field = "day" if "day" in value else "at"
     try:
-        day = date.fromisoformat(value["day"]) if field == "day" else parse_time(value["at"]).astimezone(UTC).date()
+        day = (
+            date.fromisoformat(value["day"])
+            if field == "day"
+            else parse_time(value["at"]).astimezone(UTC).date()
+        )
     except (TimeError, TypeError, ValueError) as error:
-        raise _BadField(field, str(error) if isinstance(error, TimeError) else
-                        "this must be a day such as 2026-02-01") from None
+        raise _BadField(
+            field, str(error) if isinstance(error, TimeError) else "this must be a day such as 2026-02-01"
+        ) from None
     if day > timezone.now().date() + timedelta(days=1):
         raise _BadField(field, "this is in the future")
     return day
@@ -125,6 +140,9 @@ def _parsed_lines(lines: Iterable[bytes]) -> Iterator[tuple[int, object]]:
         if not line.strip():
             continue
         try:
-            yield number, json_from_bytes(line, text_name="the line", is_single_line=True, allows_surrogates=False)
+            yield (
+                number,
+                json_from_bytes(line, text_name="the line", is_single_line=True, allows_surrogates=False),
+            )
         except MalformedJson as error:
             yield number, error

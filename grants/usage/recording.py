@@ -1,8 +1,8 @@
 """Count permitted decisions in the memory of the process, and write the counts once a minute in a thread.
 
-A decision costs one dictionary update and no query. The memory is bounded: beyond MAX_KEYS different users, entities and days
-in one minute, further ones are not recorded, and the log has their number. The end of a process writes its counts. A process
-that is killed loses those of the last minute.
+A decision costs one dictionary update and no query. The memory is bounded: beyond MAX_KEYS different users,
+entities and days in one minute, further ones are not recorded, and the log has their number. The end of a
+process writes its counts. A process that is killed loses those of the last minute.
 """
 
 import logging
@@ -38,8 +38,8 @@ class UsageRecorder:
         self.reset()
 
     def reset(self) -> None:
-        """Discard all counts. A forked process must call this: its parent writes the counts, and the threads of the parent do
-        not exist in it."""
+        """Discard all counts. A forked process must call this: its parent writes the counts, and the threads
+        of the parent do not exist in it."""
         self._lock = Lock()
         # held while counts are written, so that the end of the process waits for them
         self._writing = Lock()
@@ -66,11 +66,15 @@ class UsageRecorder:
             self._has_thread = self._has_thread or needs_thread
         if needs_thread:
             Thread(target=self._write_regularly, name="usage", daemon=True).start()
-            # Unlike `atexit`, this also runs at the end of a process that multiprocessing forked, such as a worker of the server.
+            # Unlike `atexit`, this also runs at the end of a process that multiprocessing forked, such as a
+            # worker of the server.
             Finalize(None, self.write, exitpriority=0)
 
     def write(self) -> int:
-        """Add the counts to the database. Return the number of written rows. On an error, keep the others for the next time."""
+        """Add the counts to the database.
+
+        Return the number of written rows. On an error, keep the others for the next time.
+        """
         if not self._writing.acquire(timeout=MAX_SECONDS_TO_WAIT):
             return 0
         try:
@@ -83,7 +87,11 @@ class UsageRecorder:
             counts, self._counts = self._counts, {}
             skipped, self._skipped = self._skipped, 0
         if skipped:
-            logger.warning("%d uses were not recorded, because more than %d users and entities were used", skipped, MAX_KEYS)
+            logger.warning(
+                "%d uses were not recorded, because more than %d users and entities were used",
+                skipped,
+                MAX_KEYS,
+            )
         written = 0
         try:
             # each part in a transaction, so that no count is added twice

@@ -1,4 +1,6 @@
-"""Write counts of use into the table, with one statement for each ROWS_PER_STATEMENT rows, and delete old ones."""
+"""Write counts of use into the table, with one statement for each ROWS_PER_STATEMENT rows, and delete old
+ones.
+"""
 
 import json
 from collections.abc import Callable, Iterable
@@ -17,7 +19,10 @@ from grants.models.reviews import UsageDay
 
 ROWS_PER_DELETION = 20_000
 _TABLE = UsageDay._meta.db_table
-_ADD, _LARGER = f"{_TABLE}.count + excluded.count", "CASE WHEN {0}.count > excluded.count THEN {0}.count ELSE excluded.count END"
+_ADD, _LARGER = (
+    f"{_TABLE}.count + excluded.count",
+    "CASE WHEN {0}.count > excluded.count THEN {0}.count ELSE excluded.count END",
+)
 
 
 class UsageRecord(NamedTuple):
@@ -31,12 +36,16 @@ class UsageRecord(NamedTuple):
 
 
 def add_usage(records: Iterable[UsageRecord]) -> int:
-    """Add counts to those of the table. Records of unknown users and entities are skipped. Return the number of written rows."""
+    """Add counts to those of the table.
+
+    Records of unknown users and entities are skipped. Return the number of written rows.
+    """
     return _write(records, _ADD)
 
 
 def store_usage(records: Iterable[UsageRecord], unknown: Callable[[UsageRecord, str], None]) -> int:
-    """Store each count unless that of the table is larger, so that records can be imported again. Return the number of rows.
+    """Store each count unless that of the table is larger, so that records can be imported again. Return the
+    number of rows.
 
     unknown: called with each record of an unknown user or entity, and with the name that is unknown.
     """
@@ -46,19 +55,33 @@ def store_usage(records: Iterable[UsageRecord], unknown: Callable[[UsageRecord, 
 def delete_old_usage() -> int:
     """Delete some of the rows that are older than USAGE_KEPT_DAYS. Return their number."""
     oldest = timezone.now().date() - timedelta(days=settings.USAGE_KEPT_DAYS)
-    rows = UsageDay.objects.filter(day__lt=oldest).order_by("day").values_list("pk", flat=True)[:ROWS_PER_DELETION]
+    rows = (
+        UsageDay.objects.filter(day__lt=oldest)
+        .order_by("day")
+        .values_list("pk", flat=True)[:ROWS_PER_DELETION]
+    )
     return UsageDay.objects.filter(pk__among=list(rows)).delete()[0]
 
 
-def _write(records: Iterable[UsageRecord], count: str, unknown: Callable[[UsageRecord, str], None] | None = None) -> int:
+def _write(
+    records: Iterable[UsageRecord], count: str, unknown: Callable[[UsageRecord, str], None] | None = None
+) -> int:
     written = 0
     for part in chunks(records):
-        users = dict(User.objects.filter(username__among=list({record.user for record in part})).values_list("username", "pk"))
+        users = dict(
+            User.objects.filter(username__among=list({record.user for record in part})).values_list(
+                "username", "pk"
+            )
+        )
         # plain values, because model instances cost a third of the time of this function
-        entities = {(kind, key): pk for kind, key, pk in Entity.objects.filter(
-            kind__in={record.kind for record in part}, key__among=list({record.key for record in part})).values_list(
-            "kind", "key", "pk")}
-        # one statement must not write the same row twice; sorted, so that processes do not wait for each other in a circle
+        entities = {
+            (kind, key): pk
+            for kind, key, pk in Entity.objects.filter(
+                kind__in={record.kind for record in part}, key__among=list({record.key for record in part})
+            ).values_list("kind", "key", "pk")
+        }
+        # one statement must not write the same row twice; sorted, so that processes do not wait for each
+        # other in a circle
         rows: dict[tuple, int] = {}
         for record in part:
             user, entity = users.get(record.user), entities.get((record.kind, record.key))
@@ -66,7 +89,9 @@ def _write(records: Iterable[UsageRecord], count: str, unknown: Callable[[UsageR
                 key = (user, entity, record.day)
                 rows[key] = rows.get(key, 0) + record.count
             elif unknown:
-                unknown(record, f"user:{record.user}" if user is None else str(Address(record.kind, record.key)))
+                unknown(
+                    record, f"user:{record.user}" if user is None else str(Address(record.kind, record.key))
+                )
         if rows:
             _upsert(sorted((*key, total) for key, total in rows.items()), count)
         written += len(rows)
@@ -83,5 +108,8 @@ def _upsert(rows: list[tuple], count: str) -> None:
         source = f"SELECT {columns} FROM json_each(%s) WHERE TRUE"
         parameters = [json.dumps(rows, default=str)]
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {_TABLE} (user_id, entity_id, day, count) {source} "
-                       f"ON CONFLICT (user_id, entity_id, day) DO UPDATE SET count = {count}", parameters)
+        cursor.execute(
+            f"INSERT INTO {_TABLE} (user_id, entity_id, day, count) {source} "
+            f"ON CONFLICT (user_id, entity_id, day) DO UPDATE SET count = {count}",
+            parameters,
+        )

@@ -1,1 +1,3 @@
-"""Verify the journal: replay it, compare the result with the tables, and compare its lines with anchors outside the database."""
+"""Verify the journal: replay it, compare the result with the tables, and compare its lines with anchors
+outside the database.
+"""

@@ -42,12 +42,16 @@ def anchored_revision(text: str) -> int:
 
 
 class AnchorCheck:
-    """Compare journal lines, in their order, with the anchors of files and folders. Keeps one anchor of each place in memory."""
+    """Compare journal lines, in their order, with the anchors of files and folders.
+
+    Keeps one anchor of each place in memory.
+    """
 
     def __init__(self):
         places: list[AnchorPlace] = [anchor_place(text) for text in settings.JOURNAL_ANCHOR]
         self._records: dict[str, Iterator[tuple[int, str]]] = {
-            place.name: records for place in places if (records := place.records()) is not None}
+            place.name: records for place in places if (records := place.records()) is not None
+        }
         self._next = {name: next(records, None) for name, records in self._records.items()}
         self._is_empty = {name: record is None for name, record in self._next.items()}
         self._fault, self._newest = "", 0
@@ -57,17 +61,24 @@ class AnchorCheck:
         for name, record in self._next.items():
             while record is not None and record[0] == revision and not self._fault:
                 if record[1] != values[_HASH]:
-                    self._fault = f"line {revision} differs from its anchor in {name}: the journal was rewritten"
+                    self._fault = (
+                        f"line {revision} differs from its anchor in {name}: the journal was rewritten"
+                    )
                 record = self._next[name] = next(self._records[name], None)
 
     def first_fault(self) -> str:
         """Return the first contradiction after all lines were checked; an empty string if there is none."""
         for name, record in self._next.items():
             if record is not None and not self._fault:
-                what = "it is not in the order of the lines" if record[0] <= self._newest else (
-                    f"the journal ends at line {self._newest}, so lines were removed")
+                what = (
+                    "it is not in the order of the lines"
+                    if record[0] <= self._newest
+                    else (f"the journal ends at line {self._newest}, so lines were removed")
+                )
                 self._fault = f"{name} has an anchor of line {record[0]}, but {what}"
             if self._is_empty[name] and self._newest and not self._fault:
-                self._fault = (f"{name} has no anchor: it was removed, or nothing was anchored yet (the scheduler anchors every "
-                               f"minute, and `manage.py anchor_journal` at once)")
+                self._fault = (
+                    f"{name} has no anchor: it was removed, or nothing was anchored yet (the scheduler anchors every "
+                    f"minute, and `manage.py anchor_journal` at once)"
+                )
         return self._fault

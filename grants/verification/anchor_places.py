@@ -1,7 +1,8 @@
 """The places outside the database where the head of the journal is stored.
 
-The setting JOURNAL_ANCHOR lists them: `file:PATH` for an append-only file, `s3://BUCKET/PREFIX` for a folder of an object store,
-`syslog:` for the local syslog, `syslog:HOST:PORT` for a remote one. `verify_journal` compares the journal with files and folders.
+The setting JOURNAL_ANCHOR lists them: `file:PATH` for an append-only file, `s3://BUCKET/PREFIX` for a folder
+of an object store, `syslog:` for the local syslog, `syslog:HOST:PORT` for a remote one. `verify_journal`
+compares the journal with files and folders.
 """
 
 import fcntl
@@ -36,7 +37,8 @@ class AnchorPlace(Protocol):
         """Store the head unless the place already has it. Raise AnchorError if it cannot be stored."""
 
     def records(self) -> Iterator[tuple[int, str]] | None:
-        """Return an iterator over (revision, hash) of each stored head, in order; None for a place that cannot be read back.
+        """Return an iterator over (revision, hash) of each stored head, in order; None for a place that
+        cannot be read back.
 
         Raise AnchorError if reading fails.
         """
@@ -51,12 +53,21 @@ def anchor_place(text: str) -> AnchorPlace:
         return ObjectStorePlace(text)
     if scheme == "syslog" and (not rest or rest.rpartition(":")[2].isdigit()):
         return SyslogPlace(rest)
-    raise AnchorError(f"`{text}` is not a place: write file:/PATH, s3://BUCKET/PREFIX, syslog: or syslog:HOST:PORT")
+    raise AnchorError(
+        f"`{text}` is not a place: write file:/PATH, s3://BUCKET/PREFIX, syslog: or syslog:HOST:PORT"
+    )
 
 
 def _record(head: JournalHead) -> str:
-    return json.dumps({"revision": head.revision, "at": head.at.isoformat(), "hash": head.hash, "key_id": head.key_id,
-                       "mac": head.mac})
+    return json.dumps(
+        {
+            "revision": head.revision,
+            "at": head.at.isoformat(),
+            "hash": head.hash,
+            "key_id": head.key_id,
+            "mac": head.mac,
+        }
+    )
 
 
 def _check_newest(name: str, newest: tuple[int, str] | None, head: JournalHead) -> bool:
@@ -64,7 +75,9 @@ def _check_newest(name: str, newest: tuple[int, str] | None, head: JournalHead) 
     if newest is None or newest[0] < head.revision:
         return True
     if newest[0] > head.revision:
-        raise AnchorError(f"{name} has line {newest[0]} of the journal, but the journal ends at line {head.revision}")
+        raise AnchorError(
+            f"{name} has line {newest[0]} of the journal, but the journal ends at line {head.revision}"
+        )
     if newest[1] != head.hash:
         raise AnchorError(f"{name} has another hash of line {head.revision}")
     return False
@@ -79,7 +92,9 @@ class FilePlace:
     def write(self, head: JournalHead) -> None:
         try:
             # O_APPEND works with files that have the append-only attribute (`chattr +a`)
-            with open(os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
+            with open(
+                os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b", buffering=0
+            ) as file:
                 fcntl.flock(file, fcntl.LOCK_EX)
                 if _check_newest(self.name, self._newest(file), head):
                     file.write(_record(head).encode() + b"\n")
@@ -88,7 +103,10 @@ class FilePlace:
             raise AnchorError(f"{self.name} cannot be written: {error.strerror}") from None
 
     def newest_revision(self) -> int:
-        """Return the revision of the last anchor; 0 if there is none. Raise OSError or AnchorError if it cannot be read."""
+        """Return the revision of the last anchor; 0 if there is none.
+
+        Raise OSError or AnchorError if it cannot be read.
+        """
         with open(self.path, "rb") as file:
             newest = self._newest(file)
         return newest[0] if newest else 0
@@ -115,10 +133,12 @@ class FilePlace:
 
 
 class ObjectStorePlace:
-    """A folder of an object store, with one object per head. A name contains revision and hash, so lists of names are enough.
+    """A folder of an object store, with one object per head. A name contains revision and hash, so lists of
+    names are enough.
 
-    Objects are never replaced, so the folder works with a retention lock. They are in subfolders of REVISIONS_PER_FOLDER
-    revisions, so that writing lists only the newest ones. pyarrow takes the credentials from the environment.
+    Objects are never replaced, so the folder works with a retention lock. They are in subfolders of
+    REVISIONS_PER_FOLDER revisions, so that writing lists only the newest ones. pyarrow takes the credentials
+    from the environment.
     """
 
     REVISIONS_PER_FOLDER = 100_000
@@ -158,7 +178,9 @@ class ObjectStorePlace:
     def _names(self, files: "FileSystem", folder: str) -> list[str]:
         from pyarrow.fs import FileSelector
 
-        return sorted(file.base_name for file in files.get_file_info(FileSelector(folder, allow_not_found=True)))
+        return sorted(
+            file.base_name for file in files.get_file_info(FileSelector(folder, allow_not_found=True))
+        )
 
     def _file_system(self) -> tuple["FileSystem", str]:
         # imported here, because most processes never need it
@@ -182,11 +204,15 @@ class SyslogPlace:
 
     def write(self, head: JournalHead) -> None:
         try:
-            handler = logging.handlers.SysLogHandler(self._address, facility=logging.handlers.SysLogHandler.LOG_AUTH)
+            handler = logging.handlers.SysLogHandler(
+                self._address, facility=logging.handlers.SysLogHandler.LOG_AUTH
+            )
         except OSError as error:
             raise AnchorError(f"syslog cannot be reached: {error.strerror}") from None
         try:
-            record = logging.LogRecord("authzconsole", logging.INFO, "", 0, "authzconsole journal %s", (_record(head),), None)
+            record = logging.LogRecord(
+                "authzconsole", logging.INFO, "", 0, "authzconsole journal %s", (_record(head),), None
+            )
             handler.emit(record)
         finally:
             handler.close()

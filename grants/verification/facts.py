@@ -1,7 +1,8 @@
-"""Translate journal lines and table rows to facts: what the console contains after a line, and what its tables contain.
+"""Translate journal lines and table rows to facts: what the console contains after a line, and what its
+tables contain.
 
-A fact is a key and a value. The key has the type of the fact and names in written form, separated by SEPARATOR, which no name
-contains.
+A fact is a key and a value. The key has the type of the fact and names in written form, separated by
+SEPARATOR, which no name contains.
 """
 
 import re
@@ -31,25 +32,40 @@ HELD = "held"
 ROWS_PER_BATCH = 2_000
 # facts that only the journal of a newer version states
 OPTIONAL_TYPES = ("secret",)
-# what a line allows, but the tables need not contain: the removal of a group ends its approval without a line about it
+# what a line allows, but the tables need not contain: the removal of a group ends its approval without a line
+# about it
 ALLOWED_TYPES = ("unlimited", "approvers")
 TOKEN_TYPES = ("token", "revoked", "secret", "unlimited")
 APP_TITLE, CODES_TITLE, PASSKEY_PREFIX = "authenticator app", "recovery codes", "passkey "
 _STATES = {"plan": State.PLANNED, "register": State.LIVE, "recreate": State.LIVE, "delete": State.DELETED}
 _NEW_TOKEN = re.compile(
-    r"\(number (\d+)\) for ([a-z, ]+), until (\d{4}-\d\d-\d\d)(?:, fingerprint ([0-9a-f]{16}))?$", re.ASCII)
+    r"\(number (\d+)\) for ([a-z, ]+), until (\d{4}-\d\d-\d\d)(?:, fingerprint ([0-9a-f]{16}))?$", re.ASCII
+)
 _TOKEN = re.compile(r"\(number (\d+)\)$", re.ASCII)
 _IDENTITY = re.compile(r"provider: (.+?), subject: (.*)", re.DOTALL)
 _TITLES = {
-    "grant": "the grant of {2} on {1} to {0}", "member": "the membership of {0} in {1}", "entity": "the state of {0}",
-    "active": "the status of {0}", "role": "the console role of {0}", "service": "{0} as a service account", "group": "{0}",
-    "token": "the token {0}", "revoked": "the revocation of token {0}", "secret": "the secret of token {0}",
-    "unlimited": "the right of token {0} to ask about all subjects", "factor": "the {1} of {0}",
-    "passkeys": "the number of passkeys of {0}", "identity": "the account of the identity {1} at {0}",
-    "generation": "the active generation", "steward": "{0} as data steward of {1}",
-    "delegation": "the limits of delegation", "approvers": "the group of approvers of {0}",
+    "grant": "the grant of {2} on {1} to {0}",
+    "member": "the membership of {0} in {1}",
+    "entity": "the state of {0}",
+    "active": "the status of {0}",
+    "role": "the console role of {0}",
+    "service": "{0} as a service account",
+    "group": "{0}",
+    "token": "the token {0}",
+    "revoked": "the revocation of token {0}",
+    "secret": "the secret of token {0}",
+    "unlimited": "the right of token {0} to ask about all subjects",
+    "factor": "the {1} of {0}",
+    "passkeys": "the number of passkeys of {0}",
+    "identity": "the account of the identity {1} at {0}",
+    "generation": "the active generation",
+    "steward": "{0} as data steward of {1}",
+    "delegation": "the limits of delegation",
+    "approvers": "the group of approvers of {0}",
 }
-_COLUMNS = [JournalLine.HASHED.index(name) for name in ("action", "principal", "entity", "privilege", "detail")]
+_COLUMNS = [
+    JournalLine.HASHED.index(name) for name in ("action", "principal", "entity", "privilege", "detail")
+]
 _ACTION, _PRINCIPAL, _ENTITY, _PRIVILEGE, _DETAIL = _COLUMNS
 
 Fact = tuple[str, str | None]
@@ -60,7 +76,9 @@ def fact_key(type_: str, *names: object) -> str:
 
 
 def held_value(period: Validity) -> str:
-    """Return the value of the fact that a grant or a membership exists: `held`, and its period if it has limits."""
+    """Return the value of the fact that a grant or a membership exists: `held`, and its period if it has
+    limits.
+    """
     return f"{HELD} {format_period(period)}" if period.is_limited else HELD
 
 
@@ -78,7 +96,8 @@ def title_of(key: str) -> str:
 def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
     """Return the facts that a journal line sets; the value None removes a fact.
 
-    values: in the order of `JournalLine.HASHED`. passkeys: the number of passkeys of each account before the line; it is updated.
+    values: in the order of `JournalLine.HASHED`. passkeys: the number of passkeys of each account before the
+    line; it is updated.
     """
     action, principal, entity = values[_ACTION], values[_PRINCIPAL], values[_ENTITY]
     match action:
@@ -96,7 +115,12 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             return [(fact_key("steward", principal, entity), HELD if action == "steward-add" else None)]
         case "member-add" | "member-remove":
             detail = parse_detail(values[_DETAIL])
-            return [(fact_key("member", principal, detail.rest), held_value(detail.period) if action == "member-add" else None)]
+            return [
+                (
+                    fact_key("member", principal, detail.rest),
+                    held_value(detail.period) if action == "member-add" else None,
+                )
+            ]
         case "group-add":
             return [(fact_key("group", principal), "known")]
         case "group-remove":
@@ -120,11 +144,18 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
             return [_fact_of_factor(principal, values[_DETAIL], passkeys, is_added=action == "factor-add")]
         case "factor-reset":
             del passkeys[principal]
-            return [(fact_key("factor", principal, APP_TITLE), None), (fact_key("factor", principal, CODES_TITLE), None),
-                    (fact_key("passkeys", principal), None)]
+            return [
+                (fact_key("factor", principal, APP_TITLE), None),
+                (fact_key("factor", principal, CODES_TITLE), None),
+                (fact_key("passkeys", principal), None),
+            ]
         case "identity-link" | "identity-unlink":
             match = _IDENTITY.fullmatch(values[_DETAIL])
-            return [(fact_key("identity", *match.groups()), principal if action == "identity-link" else None)] if match else []
+            return (
+                [(fact_key("identity", *match.groups()), principal if action == "identity-link" else None)]
+                if match
+                else []
+            )
         case "generation-activate":
             return [(fact_key("generation"), values[_DETAIL].rpartition(" to ")[2])]
     return []
@@ -132,14 +163,21 @@ def facts_of_line(values: tuple, passkeys: Counter[str]) -> list[Fact]:
 
 def _facts_of_new_user(principal: str, detail: str) -> list[Fact]:
     parts = detail.split(", ")
-    role = next((part.removeprefix("role: ") for part in parts if part.startswith("role: ")), str(Role.ORDINARY))
-    facts: list[Fact] = [(fact_key("active", principal), "inactive" if "inactive" in parts else "active"),
-                         (fact_key("role", principal), role)]
+    role = next(
+        (part.removeprefix("role: ") for part in parts if part.startswith("role: ")), str(Role.ORDINARY)
+    )
+    facts: list[Fact] = [
+        (fact_key("active", principal), "inactive" if "inactive" in parts else "active"),
+        (fact_key("role", principal), role),
+    ]
     return [*facts, (fact_key("service", principal), "yes")] if "service account" in parts else facts
 
 
 def _facts_of_changed_user(principal: str, detail: str) -> list[Fact]:
-    """Return the status in a line of an import by version 1.0. Newer imports write `user-activate` and `user-deactivate`."""
+    """Return the status in a line of an import by version 1.0.
+
+    Newer imports write `user-activate` and `user-deactivate`.
+    """
     for value, status in (("true", "active"), ("false", "inactive")):
         if detail == f"active: {value}" or detail.startswith(f"active: {value}, email: "):
             return [(fact_key("active", principal), status)]
@@ -171,15 +209,22 @@ def _fact_of_factor(principal: str, title: str, passkeys: Counter[str], *, is_ad
 def facts_of_tables() -> Iterator[Fact]:
     """Yield the facts of the tables of this package, in the order of their keys within each table."""
     for kind, (model, _) in GRANT_TABLES.items():
-        rows = model.objects.values_list(NAME_COLUMNS[kind], "content_object__kind", "content_object__key", "permission_id",
-                                         *VALIDITY_COLUMNS)
+        rows = model.objects.values_list(
+            NAME_COLUMNS[kind],
+            "content_object__kind",
+            "content_object__key",
+            "permission_id",
+            *VALIDITY_COLUMNS,
+        )
         for name, entity_kind, key, permission, *period in rows.iterator(chunk_size=ROWS_PER_BATCH):
             fact = fact_key("grant", f"{kind}:{name}", f"{entity_kind}:{key}", privilege_of(permission))
             yield fact, held_value(Validity(*period))
     members = User.groups.through.objects.values_list("user__username", "group__name", *VALIDITY_COLUMNS)
     for user, group, *period in members.iterator(chunk_size=ROWS_PER_BATCH):
         yield fact_key("member", f"user:{user}", f"group:{group}"), held_value(Validity(*period))
-    for entity_kind, key, state in Entity.objects.values_list("kind", "key", "state").iterator(chunk_size=ROWS_PER_BATCH):
+    for entity_kind, key, state in Entity.objects.values_list("kind", "key", "state").iterator(
+        chunk_size=ROWS_PER_BATCH
+    ):
         yield fact_key("entity", f"{entity_kind}:{key}"), state
     for name in Group.objects.values_list("name", flat=True).iterator(chunk_size=ROWS_PER_BATCH):
         yield fact_key("group", f"group:{name}"), "known"
@@ -189,7 +234,9 @@ def facts_of_tables() -> Iterator[Fact]:
         yield fact_key("role", f"user:{name}"), role
         if is_service:
             yield fact_key("service", f"user:{name}"), "yes"
-    for steward in NamespaceSteward.objects.select_related("user", "group").iterator(chunk_size=ROWS_PER_BATCH):
+    for steward in NamespaceSteward.objects.select_related("user", "group").iterator(
+        chunk_size=ROWS_PER_BATCH
+    ):
         yield fact_key("steward", steward.principal, steward.address), HELD
     for approvers in NamespaceApprovers.objects.select_related("group").iterator(chunk_size=ROWS_PER_BATCH):
         yield fact_key("approvers", approvers.address), f"group:{approvers.group.name}"

@@ -1,4 +1,6 @@
-"""Follow renamed principals through the journal: lines before and after a rename state facts about the same principal."""
+"""Follow renamed principals through the journal: lines before and after a rename state facts about the same
+principal.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -7,7 +9,8 @@ from grants.models import JournalLine
 from grants.verification.facts import SEPARATOR, Fact
 
 _REVISION, _ACTION, _PRINCIPAL, _DETAIL = (
-    JournalLine.HASHED.index(name) for name in ("revision", "action", "principal", "detail"))
+    JournalLine.HASHED.index(name) for name in ("revision", "action", "principal", "detail")
+)
 _RENAMES = ("user-rename", "group-rename")
 _MEMBERSHIPS = ("member-add", "member-remove")
 # between a name and the revision of the rename after which another principal may have the name; in no name
@@ -44,7 +47,8 @@ class Renames:
             yield SEPARATOR.join((type_, *map(self._first_name, names))), self._translated_value(type_, value)
 
     def _translated_value(self, type_: str, value: str | None) -> str | None:
-        """Return a value with first names. The value of an identity is its account, that of approvers a group.
+        """Return a value with first names. The value of an identity is its account, that of approvers a
+        group.
 
         The value of a token starts with its owner.
         """
@@ -54,7 +58,7 @@ class Renames:
             return self._first_name(value)
         owners = [name for name in self._first_names if value.startswith(f"{name}, ")]
         owner = max(owners, key=len, default="")
-        return self._first_name(owner) + value[len(owner):] if owner else value
+        return self._first_name(owner) + value[len(owner) :] if owner else value
 
     def _add(self, old: str, new: str, revision: int) -> None:
         first_name = self._first_name(old)

@@ -1,6 +1,7 @@
 """Replay the journal and compare the result with the tables.
 
-The facts of the journal and of the tables go to a temporary SQLite file, so memory use does not grow with the journal.
+The facts of the journal and of the tables go to a temporary SQLite file, so memory use does not grow with the
+journal.
 """
 
 import sqlite3
@@ -130,10 +131,14 @@ def _consistent_read() -> Iterator[None]:
     mode = getattr(connection, "transaction_mode", None)
     if connection.vendor == "sqlite":
         connection.ensure_connection()
-        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the WAL
+        # the settings use BEGIN IMMEDIATE, which takes the write lock; a deferred transaction reads from the
+        # WAL
         mode, connection.transaction_mode = connection.transaction_mode, "DEFERRED"
     try:
-        with transaction.atomic(), nullcontext() if connection.vendor == "sqlite" else connection.cursor() as cursor:
+        with (
+            transaction.atomic(),
+            nullcontext() if connection.vendor == "sqlite" else connection.cursor() as cursor,
+        ):
             if cursor is not None:
                 cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             yield

@@ -9,7 +9,8 @@ from grants.models import JournalHead
 
 
 def seal_journal(*, author: Author) -> int:
-    """Append a `seal` line, which covers the hashes of all earlier lines, and sign the head. Return the revision.
+    """Append a `seal` line, which covers the hashes of all earlier lines, and sign the head. Return the
+    revision.
 
     Raise GrantError if the console is not read-only, the reason is missing, or the chain of hashes is broken.
     """

@@ -1,4 +1,6 @@
-"""Spark and a plain reference agree on random tenants, on every decision and on every table of every analysis."""
+"""Spark and a plain reference agree on random tenants, on every decision and on every table of every
+analysis.
+"""
 
 import json
 import random
@@ -48,8 +50,12 @@ def tenant_with_custom_kinds(seed):
         tenant.entities[parse_address(address)] = State.LIVE
     principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
     for address in map(parse_address, CUSTOM_ADDRESSES):
-        tenant.grants |= {(principal, address, privilege)
-                          for principal in principals for privilege in Privilege if dice.random() < 0.2}
+        tenant.grants |= {
+            (principal, address, privilege)
+            for principal in principals
+            for privilege in Privilege
+            if dice.random() < 0.2
+        }
     store_tenant(tenant)
     return tenant
 
@@ -64,19 +70,27 @@ def active_users(tenant):
 
 def permissions(tenant, generation):
     """Return every (user, address, operation) of active users and live entities that the generation permits."""
-    return {(user, str(address), operation) for user in active_users(tenant) for address in live_addresses(tenant)
-            for operation in KINDS[address.kind].operations
-            if reference_is_permitted(tenant, Question("user", user, operation, address, generation))}
+    return {
+        (user, str(address), operation)
+        for user in active_users(tenant)
+        for address in live_addresses(tenant)
+        for operation in KINDS[address.kind].operations
+        if reference_is_permitted(tenant, Question("user", user, operation, address, generation))
+    }
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize(("seed", "is_small"), [*((seed, True) for seed in SEEDS), (len(SEEDS), False)])
-def test_every_decision_of_every_generation_equals_the_reference(spark, own_kinds, seed, generation, is_small):
+def test_every_decision_of_every_generation_equals_the_reference(
+    spark, own_kinds, seed, generation, is_small
+):
     tenant = tenant_with_custom_kinds(seed)
     with lease_snapshot() as snapshot:
         tables = read_snapshot(spark, snapshot.uri, is_small=is_small)
         no_counts = spark.createDataFrame([], "name string, pairs long")
-        pairs = evaluate_rules(tables, generation_rules(generation), PairTable(IMPACT_DETAIL, no_counts)).frame.collect()
+        pairs = evaluate_rules(
+            tables, generation_rules(generation), PairTable(IMPACT_DETAIL, no_counts)
+        ).frame.collect()
     assert all(pair["after"] for pair in pairs)
     permitted = [(pair["user"], pair["entity"], pair["operation"]) for pair in pairs]
     assert len(permitted) == len(set(permitted))
@@ -86,7 +100,11 @@ def test_every_decision_of_every_generation_equals_the_reference(spark, own_kind
 def run_analysis(folder, *arguments, detail=True):
     """Run the command and return the rows of the result table and of the detail table."""
     paths = [folder / "rows.jsonl", folder / "detail.jsonl"][: 1 + detail]
-    options = [option for name, path in zip(("--output", "--detail"), paths, strict=False) for option in (name, str(path))]
+    options = [
+        option
+        for name, path in zip(("--output", "--detail"), paths, strict=False)
+        for option in (name, str(path))
+    ]
     call_command("analyze", *arguments, *options)
     return [[tuple(json.loads(line).values()) for line in path.read_text().splitlines()] for path in paths]
 
@@ -96,18 +114,28 @@ def sort_rows(rows, key_columns):
 
 
 def visibility_cases():
-    """Return (seed, size, generation) of all generations; with the settings of a large tenant, one for each set of rules."""
+    """Return (seed, size, generation) of all generations; with the settings of a large tenant, one for each
+    set of rules.
+    """
     first_with_rules = {visibility_rules(generation): generation for generation in reversed(GENERATIONS)}
-    return [(seed, size, generation) for seed, size in SEEDS_AND_SIZES for generation in GENERATIONS
-            if size == SMALL or generation in first_with_rules.values()]
+    return [
+        (seed, size, generation)
+        for seed, size in SEEDS_AND_SIZES
+        for generation in GENERATIONS
+        if size == SMALL or generation in first_with_rules.values()
+    ]
 
 
 @pytest.mark.parametrize(("seed", "size", "generation"), visibility_cases(), indirect=["size"])
 def test_visibility_counts_the_entities_that_list_permits(spark, own_kinds, folder, seed, size, generation):
     tenant = tenant_with_custom_kinds(seed)
-    pairs = {(user, address) for user in active_users(tenant) for address in live_addresses(tenant)
-             if "list" in KINDS[address.kind].operations
-             and reference_is_permitted(tenant, Question("user", user, "list", address, generation))}
+    pairs = {
+        (user, address)
+        for user in active_users(tenant)
+        for address in live_addresses(tenant)
+        if "list" in KINDS[address.kind].operations
+        and reference_is_permitted(tenant, Question("user", user, "list", address, generation))
+    }
     counts = {}
     for user, address in pairs:
         key = user, address.kind, address.namespace.key if address.namespace else ""
@@ -117,18 +145,33 @@ def test_visibility_counts_the_entities_that_list_permits(spark, own_kinds, fold
     assert detail == sort_rows([(user, str(address)) for user, address in pairs], 2)
 
 
-@pytest.mark.parametrize(("before", "after", "size"), [
-    ("existing", "final", SMALL), ("final", "existing", SMALL), ("core", "proposed", SMALL), ("existing", "proposed", SMALL),
-    ("proposed", "core", SMALL), ("existing", "final", LARGE), ("proposed", "core", LARGE),
-], indirect=["size"])
+@pytest.mark.parametrize(
+    ("before", "after", "size"),
+    [
+        ("existing", "final", SMALL),
+        ("final", "existing", SMALL),
+        ("core", "proposed", SMALL),
+        ("existing", "proposed", SMALL),
+        ("proposed", "core", SMALL),
+        ("existing", "final", LARGE),
+        ("proposed", "core", LARGE),
+    ],
+    indirect=["size"],
+)
 def test_policy_impact_counts_the_decisions_that_change(spark, own_kinds, folder, before, after, size):
     tenant = tenant_with_custom_kinds(len(before + after))
-    comparable = {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations
-                  if all(GENERATIONS[name].policy(kind.name, operation).has_rule for name in (before, after))}
+    comparable = {
+        (kind.name, operation)
+        for kind in KINDS.values()
+        for operation in kind.operations
+        if all(GENERATIONS[name].policy(kind.name, operation).has_rule for name in (before, after))
+    }
     permitted_before, permitted_after = permissions(tenant, before), permissions(tenant, after)
-    changed = [(*permission, permission in permitted_before, permission in permitted_after)
-               for permission in permitted_before ^ permitted_after
-               if (permission[1].partition(":")[0], permission[2]) in comparable]
+    changed = [
+        (*permission, permission in permitted_before, permission in permitted_after)
+        for permission in permitted_before ^ permitted_after
+        if (permission[1].partition(":")[0], permission[2]) in comparable
+    ]
     counts = {}
     for user, address, operation, _, is_gained in changed:
         gained, lost = counts.get((user, address.partition(":")[0], operation), (0, 0))
@@ -142,10 +185,14 @@ def test_policy_impact_counts_the_decisions_that_change(spark, own_kinds, folder
 def test_ghost_grants_are_the_grants_on_addresses_that_are_not_live(spark, folder, seed, size):
     tenant = random_tenant(seed)
     store_tenant(tenant)
-    listed_principals = {f"user:{name}" for name in active_users(tenant)} | {f"group:{name}" for name in tenant.groups}
-    ghosts = [(principal, str(address), privilege.value, tenant.entities[address], "")
-              for principal, address, privilege in tenant.grants
-              if tenant.entities[address] != State.LIVE and principal in listed_principals]
+    listed_principals = {f"user:{name}" for name in active_users(tenant)} | {
+        f"group:{name}" for name in tenant.groups
+    }
+    ghosts = [
+        (principal, str(address), privilege.value, tenant.entities[address], "")
+        for principal, address, privilege in tenant.grants
+        if tenant.entities[address] != State.LIVE and principal in listed_principals
+    ]
     assert run_analysis(folder, "ghost-grants", detail=False) == [sort_rows(ghosts, 3)]
 
 
@@ -154,8 +201,11 @@ def test_stranded_entities_have_fewer_than_two_active_administrators(spark, own_
     tenant = tenant_with_custom_kinds(seed)
     stranded = []
     for address in live_addresses(tenant):
-        admins = [user for user in active_users(tenant)
-                  if reference_is_permitted(tenant, Question("user", user, "ADMIN", address, "final"))]
+        admins = [
+            user
+            for user in active_users(tenant)
+            if reference_is_permitted(tenant, Question("user", user, "ADMIN", address, "final"))
+        ]
         if len(admins) < 2:
             stranded.append((str(address), len(admins), "".join(admins)))
     assert run_analysis(folder, "stranded", detail=False) == [sort_rows(stranded, 1)]

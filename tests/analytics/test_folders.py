@@ -11,8 +11,10 @@ import pytest
 
 from analytics.folders import ScratchError, create_scratch_folder, remove_scratch_folder, scratch_folder
 
-CREATE_FOLDER = ("import sys; from analytics.folders import create_scratch_folder; "
-        "print(create_scratch_folder(), flush=True); sys.stdin.read()")
+CREATE_FOLDER = (
+    "import sys; from analytics.folders import create_scratch_folder; "
+    "print(create_scratch_folder(), flush=True); sys.stdin.read()"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +28,9 @@ def temporary_folder(tmp_path, monkeypatch):
 @pytest.fixture
 def other_session():
     """Return (a process with a scratch folder, the folder)."""
-    process = subprocess.Popen([sys.executable, "-c", CREATE_FOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", CREATE_FOLDER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     yield process, Path(process.stdout.readline().strip())
     process.kill()
     process.communicate()
@@ -63,9 +67,11 @@ def test_a_folder_whose_process_was_killed_before_it_had_a_lock_is_removed_after
 
 def test_the_temporary_files_of_a_killed_worker_are_removed(tmp_path):
     """Celery and PySpark create folders with tempfile, which would remain."""
-    start = ("import os, tempfile, django; django.setup(); from authzconsole.celery import app; "
-             "from celery.signals import worker_init; worker_init.send(sender=None); "
-             "print(tempfile.mkdtemp(), flush=True); os.kill(os.getpid(), 9)")
+    start = (
+        "import os, tempfile, django; django.setup(); from authzconsole.celery import app; "
+        "from celery.signals import worker_init; worker_init.send(sender=None); "
+        "print(tempfile.mkdtemp(), flush=True); os.kill(os.getpid(), 9)"
+    )
     environment = os.environ | {"STATE_DIR": str(tmp_path), "CONSOLE_TEST_STATE": str(tmp_path)}
     worker = subprocess.run([sys.executable, "-c", start], env=environment, capture_output=True, text=True)
     folder = Path(worker.stdout.strip())
@@ -83,5 +89,7 @@ def test_a_folder_in_the_state_directory_ends_with_its_block_and_has_a_private_m
 def test_an_unusable_parent_is_named_with_a_remedy(tmp_path):
     with pytest.raises(ScratchError) as error:
         create_scratch_folder(tmp_path / "missing")
-    assert str(error.value) == (f"The folder for temporary files, {tmp_path / 'missing'}, cannot be written: it does not exist: "
-                                "create it, or point STATE_DIR at another place.")
+    assert str(error.value) == (
+        f"The folder for temporary files, {tmp_path / 'missing'}, cannot be written: it does not exist: "
+        "create it, or point STATE_DIR at another place."
+    )

@@ -1,4 +1,6 @@
-"""After applying the plan from a Spark policy-impact report, activating the other generation takes no permission away."""
+"""After applying the plan from a Spark policy-impact report, activating the other generation takes no
+permission away.
+"""
 
 import pytest
 from django.test import Client
@@ -40,7 +42,9 @@ def activate(client, name: str) -> None:
 
 def run_policy_impact(client) -> AnalysisRun:
     """Start a policy-impact run with the form of the Analyses page, and return the finished run."""
-    page = client.post("/analyses/start", {"analysis": "policy-impact", "generation": BEFORE, "to_generation": AFTER})
+    page = client.post(
+        "/analyses/start", {"analysis": "policy-impact", "generation": BEFORE, "to_generation": AFTER}
+    )
     execute_run(run_id=int(page["Location"].rstrip("/").rpartition("/")[2]))
     run = AnalysisRun.objects.latest("pk")
     assert run.state == RunState.DONE, run.error
@@ -48,26 +52,47 @@ def run_policy_impact(client) -> AnalysisRun:
 
 
 def permissions() -> set[tuple[str, str, str]]:
-    """Return every (user, entity, operation) that the active generation permits, if both generations have a policy for it."""
-    cases = [(user, entity.kind, entity.key, operation) for user in User.objects.values_list("username", flat=True)
-             for entity in Entity.objects.filter(state=State.LIVE) for operation in KINDS[entity.kind].operations
-             if all(GENERATIONS[name].policy(entity.kind, operation).has_rule for name in (BEFORE, AFTER))]
-    questions = [question_from_json({"subject": {"type": "user", "id": user}, "action": {"name": operation},
-                                     "resource": {"type": kind, "id": key}}, active_generation=active_generation().name)
-                 for user, kind, key, operation in cases]
-    return {(user, f"{kind}:{key}", operation)
-            for (user, kind, key, operation), answer in zip(cases, answer_questions(questions), strict=True)
-            if answer["decision"]}
+    """Return every (user, entity, operation) that the active generation permits, if both generations have a
+    policy for it.
+    """
+    cases = [
+        (user, entity.kind, entity.key, operation)
+        for user in User.objects.values_list("username", flat=True)
+        for entity in Entity.objects.filter(state=State.LIVE)
+        for operation in KINDS[entity.kind].operations
+        if all(GENERATIONS[name].policy(entity.kind, operation).has_rule for name in (BEFORE, AFTER))
+    ]
+    questions = [
+        question_from_json(
+            {
+                "subject": {"type": "user", "id": user},
+                "action": {"name": operation},
+                "resource": {"type": kind, "id": key},
+            },
+            active_generation=active_generation().name,
+        )
+        for user, kind, key, operation in cases
+    ]
+    return {
+        (user, f"{kind}:{key}", operation)
+        for (user, kind, key, operation), answer in zip(cases, answer_questions(questions), strict=True)
+        if answer["decision"]
+    }
 
 
 def create_plan(client, run: AnalysisRun, **scope) -> Plan:
     page = client.post(f"/plans/policy-impact/{run.pk}", {"prefer": "fewest"} | scope, follow=True)
-    assert "the smallest set of grants" in page.content.decode() or "would not be enough" in page.content.decode()
+    assert (
+        "the smallest set of grants" in page.content.decode()
+        or "would not be enough" in page.content.decode()
+    )
     return page.context["plan"]
 
 
 def apply_plan(client, plan: Plan) -> None:
-    page = client.post(f"/plans/{plan.pk}/apply", {"reason": "keeps current permissions", "beyond": "yes"}, follow=True)
+    page = client.post(
+        f"/plans/{plan.pk}/apply", {"reason": "keeps current permissions", "beyond": "yes"}, follow=True
+    )
     plan.refresh_from_db()
     assert f"Plan {plan.pk} is applied" in page.content.decode() and plan.state == PlanState.APPLIED
 
@@ -94,7 +119,10 @@ def test_the_plan_of_a_spark_report_keeps_all_permissions_that_would_be_lost(ada
     assert second_run.summary["answers_lost"] == 0 and second_run.revision == data_revision()
     activate(ada, AFTER)
     assert before <= permissions()
-    assert JournalLine.objects.filter(action="grant", reason="keeps current permissions").count() == plan.effect["grants"]
+    assert (
+        JournalLine.objects.filter(action="grant", reason="keeps current permissions").count()
+        == plan.effect["grants"]
+    )
 
 
 def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_reported(ada):
@@ -103,8 +131,9 @@ def test_a_plan_for_one_namespace_keeps_its_permissions_and_the_rest_is_lost_as_
     plan = create_plan(ada, run, namespace=SCOPE)
     apply_plan(ada, plan)
     activate(ada, AFTER)
-    in_namespace = {permission for permission in before
-                    if f"{permission[1]}.".partition(":")[2].startswith(f"{SCOPE}.")}
+    in_namespace = {
+        permission for permission in before if f"{permission[1]}.".partition(":")[2].startswith(f"{SCOPE}.")
+    }
     lost = before - permissions()
     assert in_namespace and not lost & in_namespace
     assert 0 < len(lost) == run.summary["answers_lost"] - plan.recipe["answers"]

@@ -9,7 +9,9 @@ from analytics.java import java_problem
 
 @pytest.fixture
 def java(tmp_path, monkeypatch):
-    """Return a function that replaces the Java of this process by a script, without changing its modification time."""
+    """Return a function that replaces the Java of this process by a script, without changing its modification
+    time.
+    """
     path = tmp_path / "bin" / "java"
     path.parent.mkdir()
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
@@ -25,10 +27,13 @@ def java(tmp_path, monkeypatch):
 REPORT_VERSION = "echo 'openjdk version \"17.0.15\"' >&2"
 
 
-@pytest.mark.parametrize(("script", "problem"), [
-    ("kill -9 $$", ""),
-    ("echo 'cannot write' >&2; exit 1", "does not report its version"),
-])
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("kill -9 $$", ""),
+        ("echo 'cannot write' >&2; exit 1", "does not report its version"),
+    ],
+)
 def test_a_failed_check_of_java_does_not_fail_later_runs(java, script, problem):
     """The memory or the disk was full for a moment. A Java that was killed may start Spark."""
     java(script)

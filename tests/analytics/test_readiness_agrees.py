@@ -37,8 +37,13 @@ class NoProgress:
 
 def spark_readiness(generation):
     """Return {(namespace, user): (required, held, ready, missing addresses)} from Spark."""
-    compute_report(analysis=READINESS, options={"generation": generation}, folder="report", max_detail_rows=None,
-                   progress=NoProgress())
+    compute_report(
+        analysis=READINESS,
+        options={"generation": generation},
+        folder="report",
+        max_detail_rows=None,
+        progress=NoProgress(),
+    )
     missing = {}
     for row in table_rows(READINESS.detail.table):
         missing.setdefault((row["namespace"], row["user"]), []).append(row["entity"])
@@ -62,10 +67,17 @@ def reference_readiness(tenant, generation):
         required = live if EXPECTED[generation].deleting_counts_content else [namespace]
         for user in tenant.users:
             holders = tenant.holders("user", user) or []
-            admin = {a for a in inside if any((holder, a, Privilege.ADMIN) in tenant.grants for holder in holders)}
+            admin = {
+                a for a in inside if any((holder, a, Privilege.ADMIN) in tenant.grants for holder in holders)
+            }
             if admin:
                 missing = sorted((str(a) for a in required if a not in admin), key=str.encode)
-                readiness[namespace.key, user] = (len(required), len(required) - len(missing), not missing, missing)
+                readiness[namespace.key, user] = (
+                    len(required),
+                    len(required) - len(missing),
+                    not missing,
+                    missing,
+                )
     return readiness
 
 
@@ -73,29 +85,44 @@ def reference_readiness(tenant, generation):
 def test_spark_sql_and_the_reference_agree_in_every_generation(spark, settings, tmp_path, monkeypatch, seed):
     # the last tenants use the settings of a large tenant
     is_large = seed > 2
-    monkeypatch.setattr(spark_tables, "SMALL_SNAPSHOT_BYTES", 0 if is_large else spark_tables.SMALL_SNAPSHOT_BYTES)
+    monkeypatch.setattr(
+        spark_tables, "SMALL_SNAPSHOT_BYTES", 0 if is_large else spark_tables.SMALL_SNAPSHOT_BYTES
+    )
     settings.SNAPSHOT_URI = str(tmp_path)
     tenant = random_tenant(seed)
     store_tenant(tenant)
     users = {user.username: user for user in User.objects.all()}
     rows_by_requirement = {}
     for generation in GENERATIONS.values():
-        # the tables of two generations with the same requirement are equal; for a large tenant they are computed once
+        # the tables of two generations with the same requirement are equal; for a large tenant they are
+        # computed once
         requirement = namespace_deletion_requirement(generation.name)
         if not is_large or requirement not in rows_by_requirement:
             rows_by_requirement[requirement] = spark_readiness(generation.name)
         rows = rows_by_requirement[requirement]
         assert rows == reference_readiness(tenant, generation.name)
-        for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
+        for namespace in [
+            a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE
+        ]:
             for name, user in users.items():
-                is_permitted = check(Question("user", name, "delete", namespace, generation.name)).is_permitted
+                is_permitted = check(
+                    Question("user", name, "delete", namespace, generation.name)
+                ).is_permitted
                 row = rows.get((namespace.key, name))
                 assert is_permitted == (row is not None and row[2]), (namespace, name)
                 if row is not None:
-                    sql_readiness = namespace_readiness(namespace, user, generation, max_listed=len(tenant.entities))
-                    missing = sorted((str(address) for address, _ in sql_readiness.missing_grants), key=str.encode)
-                    assert (sql_readiness.required_count, sql_readiness.held_count, sql_readiness.is_ready, missing) == row, (
-                        namespace, name)
+                    sql_readiness = namespace_readiness(
+                        namespace, user, generation, max_listed=len(tenant.entities)
+                    )
+                    missing = sorted(
+                        (str(address) for address, _ in sql_readiness.missing_grants), key=str.encode
+                    )
+                    assert (
+                        sql_readiness.required_count,
+                        sql_readiness.held_count,
+                        sql_readiness.is_ready,
+                        missing,
+                    ) == row, (namespace, name)
 
 
 def test_the_random_tenants_contain_the_cases_that_matter():

@@ -50,7 +50,10 @@ def differences(tenant, before, after):
             for operation in sorted(KINDS[address.kind].operations):
                 if not all(GENERATIONS[g].policy(address.kind, operation).has_rule for g in (before, after)):
                     continue
-                results = [reference_is_permitted(tenant, Question("user", user, operation, address, g)) for g in (before, after)]
+                results = [
+                    reference_is_permitted(tenant, Question("user", user, operation, address, g))
+                    for g in (before, after)
+                ]
                 if results[0] != results[1]:
                     yield user, str(address), operation, *results
 
@@ -58,9 +61,14 @@ def differences(tenant, before, after):
 def policy_impact_run(storage, tenant, before, after):
     """Return (a done run with the reference's rows, these rows)."""
     rows = list(differences(tenant, before, after))
-    run = create_report(storage, {"rows": [], "operations": [], "detail": rows}, analysis="policy-impact",
-                        revision=current_revision(), options={"generation": before, "to_generation": after},
-                        summary={"detail_is_written": True})
+    run = create_report(
+        storage,
+        {"rows": [], "operations": [], "detail": rows},
+        analysis="policy-impact",
+        revision=current_revision(),
+        options={"generation": before, "to_generation": after},
+        summary={"detail_is_written": True},
+    )
     return run, rows
 
 
@@ -77,28 +85,49 @@ def test_after_the_plan_no_user_loses_a_permission(seed, storage):
             continue
         plan = create_regrant_plan(author=COMMAND, run=run)
         items = {(row.principal, row.address, row.privilege) for row in plan.items.all()}
-        assert not items & tenant.grants and plan.effect["already"] == 0 and plan.recipe["answers"] == len(lost)
+        assert (
+            not items & tenant.grants and plan.effect["already"] == 0 and plan.recipe["answers"] == len(lost)
+        )
         granted = dataclasses.replace(tenant, grants=tenant.grants | items)
-        assert all(reference_is_permitted(granted, Question("user", user, operation, parse_address(entity), after))
-                   for user, entity, operation, *_ in lost)
+        assert all(
+            reference_is_permitted(granted, Question("user", user, operation, parse_address(entity), after))
+            for user, entity, operation, *_ in lost
+        )
         kept += len(lost)
     assert kept > 100
 
 
 @pytest.fixture
 def report(storage):
-    """Return a policy-impact run from existing to final, where users lose what ADMIN on a namespace permits inside it."""
+    """Return a policy-impact run from existing to final, where users lose what ADMIN on a namespace permits
+    inside it.
+    """
     create_sample_tenant()
-    change_grants(author=SETUP,
-                  grant=[("user:dee", parse_address("namespace:hr"), "ADMIN"),
-                         ("user:grp", parse_address("namespace:hr"), "ADMIN")])
-    rows = [(user, entity, operation, True, False) for user in ("dee", "grp")
-            for entity, operation in (("dataset:hr.salaries", "drop"), ("dataset:hr.salaries", "truncate"),
-                                      ("namespace:hr", "delete"))]
+    change_grants(
+        author=SETUP,
+        grant=[
+            ("user:dee", parse_address("namespace:hr"), "ADMIN"),
+            ("user:grp", parse_address("namespace:hr"), "ADMIN"),
+        ],
+    )
+    rows = [
+        (user, entity, operation, True, False)
+        for user in ("dee", "grp")
+        for entity, operation in (
+            ("dataset:hr.salaries", "drop"),
+            ("dataset:hr.salaries", "truncate"),
+            ("namespace:hr", "delete"),
+        )
+    ]
     gained = ("ned", "dataset:sales.orders", "get", False, True)
-    return create_report(storage, {"rows": [], "operations": [], "detail": [*rows, gained]},
-                         analysis="policy-impact", revision=current_revision(), summary={"detail_is_written": True},
-                         options={"generation": "existing", "to_generation": "final"})
+    return create_report(
+        storage,
+        {"rows": [], "operations": [], "detail": [*rows, gained]},
+        analysis="policy-impact",
+        revision=current_revision(),
+        summary={"detail_is_written": True},
+        options={"generation": "existing", "to_generation": "final"},
+    )
 
 
 def items(plan):
@@ -107,30 +136,48 @@ def items(plan):
 
 def test_permissions_that_share_a_grant_need_it_once(report):
     plan = create_regrant_plan(author=COMMAND, run=report)
-    assert items(plan) == [("user:dee", "dataset:hr.salaries", "ADMIN"), ("user:grp", "dataset:hr.salaries", "ADMIN")]
-    assert plan.recipe["note"] == ("It keeps 6 permissions that would be lost. There is no other way to keep them: it is the "
-                                   "smallest set of grants.")
+    assert items(plan) == [
+        ("user:dee", "dataset:hr.salaries", "ADMIN"),
+        ("user:grp", "dataset:hr.salaries", "ADMIN"),
+    ]
+    assert plan.recipe["note"] == (
+        "It keeps 6 permissions that would be lost. There is no other way to keep them: it is the "
+        "smallest set of grants."
+    )
     assert plan.title == "Keep current permissions, from existing to final"
     activate_generation(author=COMMAND, name="core")
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert ("user:grp", "dataset:hr.salaries", "ADMIN") in all_grants()
 
 
-@pytest.mark.parametrize(("scope", "principals"), [
-    ({"user": "dee"}, ["user:dee"]), ({"group": "operators"}, ["user:grp"]), ({"namespace": "hr"}, ["user:dee", "user:grp"]),
-    ({"namespace": "sales"}, None), ({"user": "ned"}, None), ({"user": "dee", "group": "operators"}, None),
-])
+@pytest.mark.parametrize(
+    ("scope", "principals"),
+    [
+        ({"user": "dee"}, ["user:dee"]),
+        ({"group": "operators"}, ["user:grp"]),
+        ({"namespace": "hr"}, ["user:dee", "user:grp"]),
+        ({"namespace": "sales"}, None),
+        ({"user": "ned"}, None),
+        ({"user": "dee", "group": "operators"}, None),
+    ],
+)
 def test_a_regrant_plan_can_be_limited_to_a_user_group_or_namespace(report, scope, principals):
     if principals is None:
         with pytest.raises(PlanError, match="nothing is lost, (by|in)"):
             create_regrant_plan(author=COMMAND, run=report, **scope)
     else:
-        assert [principal for principal, *_ in items(create_regrant_plan(author=COMMAND, run=report, **scope))] == principals
+        assert [
+            principal for principal, *_ in items(create_regrant_plan(author=COMMAND, run=report, **scope))
+        ] == principals
 
 
-@pytest.mark.parametrize(("scope", "message"), [
-    ({"user": "x"}, "user:x does not exist"), ({"group": "x"}, "group:x does not exist"),
-])
+@pytest.mark.parametrize(
+    ("scope", "message"),
+    [
+        ({"user": "x"}, "user:x does not exist"),
+        ({"group": "x"}, "group:x does not exist"),
+    ],
+)
 def test_an_unknown_user_or_group_is_refused(report, scope, message):
     with pytest.raises(PlanError, match=message):
         create_regrant_plan(author=COMMAND, run=report, **scope)
@@ -199,8 +246,10 @@ def test_a_forged_row_of_a_report_grants_nothing(report, storage, forgery, caplo
     add_rows(storage, report, FORGED_ROWS[forgery])
     plan = create_regrant_plan(author=COMMAND, run=report)
     assert items(plan) == grants and plan.recipe["left_out"] == 1 and plan.recipe["answers"] == 6
-    assert plan.recipe["note"].endswith("Left out: 1 row of the report that the rule engine does not confirm. The report may "
-                                        "have been changed outside the console.")
+    assert plan.recipe["note"].endswith(
+        "Left out: 1 row of the report that the rule engine does not confirm. The report may "
+        "have been changed outside the console."
+    )
     assert "does not confirm 1 rows of the report" in caplog.text
 
 
@@ -208,14 +257,19 @@ def test_the_page_of_a_plan_shows_the_number_of_rows_left_out(report, storage):
     add_rows(storage, report, *FORGED_ROWS.values())
     client = Client()
     client.force_login(User.objects.create_user("root", role=Role.ADMINISTRATOR, is_principal=False))
-    page = client.post(f"/plans/policy-impact/{report.pk}", {"prefer": "fewest"}, follow=True).content.decode()
+    page = client.post(
+        f"/plans/policy-impact/{report.pk}", {"prefer": "fewest"}, follow=True
+    ).content.decode()
     assert f"Left out: {len(FORGED_ROWS)} rows of the report" in page and "securekey:sales" not in page
 
 
 def test_a_report_with_forged_rows_only_makes_no_plan(report, storage):
     shutil.rmtree(storage / report.result_folder)
     write_report(storage, report, {"detail": [FORGED_ROWS["never permitted"]]})
-    with pytest.raises(PlanError, match="the rule engine confirms none of the 1 lost permission of the report: the report may"):
+    with pytest.raises(
+        PlanError,
+        match="the rule engine confirms none of the 1 lost permission of the report: the report may",
+    ):
         create_regrant_plan(author=COMMAND, run=report)
 
 
@@ -224,9 +278,12 @@ def test_a_limited_plan_counts_only_its_own_forged_rows(report, storage):
     assert create_regrant_plan(author=COMMAND, run=report, namespace="hr").recipe["left_out"] == 3
 
 
-def test_the_rows_of_a_report_are_confirmed_with_a_bounded_number_of_statements(report, django_assert_max_num_queries):
+def test_the_rows_of_a_report_are_confirmed_with_a_bounded_number_of_statements(
+    report, django_assert_max_num_queries
+):
     rows = [("dee", "dataset:hr.salaries", "drop")] * (2 * ROWS_PER_BATCH) + [
-        ("dee", f"dataset:hr.{number}", "drop") for number in range(ROWS_PER_BATCH)]
+        ("dee", f"dataset:hr.{number}", "drop") for number in range(ROWS_PER_BATCH)
+    ]
     permissions = LostPermissions(GENERATIONS["existing"], GENERATIONS["final"])
     with django_assert_max_num_queries(3 * 6):
         assert sum(1 for _ in permissions.confirmed_losses(rows)) == 2 * ROWS_PER_BATCH

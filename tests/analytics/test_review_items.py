@@ -25,7 +25,10 @@ from tests.grants.reviews.support import open_campaign, prepare
 from tests.grants.reviews.test_preparation import DAY, store_random_tenant
 from tests.support.authors import COMMAND
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder", "sent_tasks")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("storage_folder", "sent_tasks"),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -34,7 +37,9 @@ def small_limit(settings):
 
 
 def new_campaign(**options) -> Campaign:
-    return create_campaign(author=COMMAND, options=CampaignOptions("Large review", timezone.now() + 14 * DAY, **options))
+    return create_campaign(
+        author=COMMAND, options=CampaignOptions("Large review", timezone.now() + 14 * DAY, **options)
+    )
 
 
 def items_of(campaign: Campaign) -> list[tuple]:
@@ -51,15 +56,21 @@ def finish_half(campaign: Campaign) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("seed", "rule", "scope"), [(1, "admin-holders", {}), (2, "manager", {"unused_days": 30})])
+@pytest.mark.parametrize(
+    ("seed", "rule", "scope"), [(1, "admin-holders", {}), (2, "manager", {"unused_days": 30})]
+)
 def test_spark_and_the_database_compute_the_same_items(spark, settings, seed, rule, scope):
     settings.DELEGATION = True
     dice = store_random_tenant(seed)
     group = Group.objects.order_by("pk").first()
     users = list(User.objects.filter(is_active=True).order_by("pk"))
-    Membership.objects.update_or_create(user=users[0], group=group, defaults={"valid_from": None, "valid_until": None})
+    Membership.objects.update_or_create(
+        user=users[0], group=group, defaults={"valid_from": None, "valid_until": None}
+    )
     for each in users[1:]:
-        set_manager(author=COMMAND, name=each.username, manager=dice.choice([u for u in users if u != each]).username)
+        set_manager(
+            author=COMMAND, name=each.username, manager=dice.choice([u for u in users if u != each]).username
+        )
     earlier = open_campaign()
     finish_half(earlier)
     campaigns = [new_campaign(reviewer_rule=rule, escalation_group=group.name, scope=scope) for _ in range(2)]
@@ -133,7 +144,10 @@ def test_a_failed_run_fails_the_review_with_its_message(monkeypatch, computed_ca
 
 def test_a_failed_review_is_prepared_again_by_another_run(monkeypatch, computed_campaign):
     with monkeypatch.context() as broken:
-        broken.setattr("analytics.runs.execution.compute_review_items", Mock(side_effect=AnalysisError("the storage is full")))
+        broken.setattr(
+            "analytics.runs.execution.compute_review_items",
+            Mock(side_effect=AnalysisError("the storage is full")),
+        )
         campaign = new_campaign()
         execute_preparation(number=campaign.pk)
     retry_review(author=COMMAND, number=campaign.pk)

@@ -64,10 +64,19 @@ def test_a_snapshot_contains_only_active_principals():
         members = {(groups[row["group_id"]], users[row["user_id"]]) for row in rows(snapshot, MEMBERSHIPS)}
         assert members == {(g, u) for g, names in tenant.groups.items() for u in names if u in users.values()}
         names = {("user", pk): name for pk, name in User.objects.values_list("pk", "username")} | {
-            ("group", pk): name for pk, name in groups.items()}
-        grants = {(f"{r['principal_type']}:{names[r['principal_type'], r['principal_id']]}", entities[r["entity_id"]],
-                   r["privilege"]) for r in rows(snapshot, GRANTS)}
-        assert grants == {(principal, str(address), privilege) for principal, address, privilege in tenant.grants}
+            ("group", pk): name for pk, name in groups.items()
+        }
+        grants = {
+            (
+                f"{r['principal_type']}:{names[r['principal_type'], r['principal_id']]}",
+                entities[r["entity_id"]],
+                r["privilege"],
+            )
+            for r in rows(snapshot, GRANTS)
+        }
+        assert grants == {
+            (principal, str(address), privilege) for principal, address, privilege in tenant.grants
+        }
 
 
 def test_a_snapshot_stores_the_ids_of_containers():
@@ -77,7 +86,10 @@ def test_a_snapshot_stores_the_ids_of_containers():
     for entity in Entity.objects.all():
         row = rows_by_id[entity.pk]
         assert (row["parent_id"], row["namespace_id"], row["application_id"]) == (
-            entity.parent_id, entity.namespace_id, entity.application_id)
+            entity.parent_id,
+            entity.namespace_id,
+            entity.application_id,
+        )
 
 
 def test_a_snapshot_has_one_revision_and_does_not_block_concurrent_writes(monkeypatch):

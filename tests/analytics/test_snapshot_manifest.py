@@ -54,16 +54,31 @@ def replace_with_file_of_other_snapshot(path):
 DAMAGE = {
     "deleted": (lambda folder: (folder / GRANTS).unlink(), "grants/part-00000.parquet is missing"),
     "all deleted": (lambda folder: shutil.rmtree(folder / "grants"), "grants/part-00000.parquet is missing"),
-    "truncated": (lambda folder: os.truncate(folder / GRANTS, 100), "grants/part-00000.parquet has 100 bytes instead of"),
-    "replaced": (lambda folder: replace_with_file_of_other_snapshot(folder / GRANTS), "grants/part-00000.parquet was replaced"),
-    "added": (lambda folder: shutil.copyfile(folder / GRANTS, folder / "grants" / "part-00001.parquet"),
-              "grants/part-00001.parquet was added"),
-    "nested": (lambda folder: shutil.copytree(folder / "users", folder / "grants" / "_x=1"),
-               "grants/_x=1/part-00000.parquet was added"),
-    "manifest edited": (lambda folder: edit_manifest(folder, b'"revision":0', b'"revision":1'),
-                        "its manifest was changed outside the console"),
+    "truncated": (
+        lambda folder: os.truncate(folder / GRANTS, 100),
+        "grants/part-00000.parquet has 100 bytes instead of",
+    ),
+    "replaced": (
+        lambda folder: replace_with_file_of_other_snapshot(folder / GRANTS),
+        "grants/part-00000.parquet was replaced",
+    ),
+    "added": (
+        lambda folder: shutil.copyfile(folder / GRANTS, folder / "grants" / "part-00001.parquet"),
+        "grants/part-00001.parquet was added",
+    ),
+    "nested": (
+        lambda folder: shutil.copytree(folder / "users", folder / "grants" / "_x=1"),
+        "grants/_x=1/part-00000.parquet was added",
+    ),
+    "manifest edited": (
+        lambda folder: edit_manifest(folder, b'"revision":0', b'"revision":1'),
+        "its manifest was changed outside the console",
+    ),
     "manifest cut off": (lambda folder: os.truncate(folder / MANIFEST_NAME, 3), "its manifest is damaged"),
-    "manifest without signature": (lambda folder: (folder / MANIFEST_NAME).write_bytes(b"{}\n{}"), "its manifest is not signed"),
+    "manifest without signature": (
+        lambda folder: (folder / MANIFEST_NAME).write_bytes(b"{}\n{}"),
+        "its manifest is not signed",
+    ),
 }
 
 
@@ -92,7 +107,10 @@ def test_a_snapshot_of_another_schema_version_is_not_used(monkeypatch):
     first = take_snapshot()
     monkeypatch.setattr(manifest, "SCHEMA_VERSION", "2-other")
     second = take_snapshot()
-    assert second.path != first.path and second.replaced_fault == "it was written by another version of the console"
+    assert (
+        second.path != first.path
+        and second.replaced_fault == "it was written by another version of the console"
+    )
 
 
 def test_a_snapshot_under_the_name_of_another_one_is_not_used():
@@ -124,15 +142,21 @@ def test_verification_opens_only_the_manifest_whatever_the_number_of_files(monke
     User.objects.bulk_create(User(username=f"one of many {number}") for number in range(500))
     assert len(take_snapshot().files) > 50
     opened = []
-    monkeypatch.setattr(manifest, "read_manifest_file",
-                        lambda filesystem, folder: opened.append(folder) or manifests.read_manifest_file(filesystem, folder))
+    monkeypatch.setattr(
+        manifest,
+        "read_manifest_file",
+        lambda filesystem, folder: opened.append(folder) or manifests.read_manifest_file(filesystem, folder),
+    )
     monkeypatch.setattr(pq, "ParquetFile", None)
     taken = take_snapshot()
     assert opened == [taken.path]
 
 
 def test_a_snapshot_that_changes_while_it_is_read_fails_the_run():
-    with pytest.raises(StorageError, match="changed outside the console while it was read"), lease_snapshot() as taken:
+    with (
+        pytest.raises(StorageError, match="changed outside the console while it was read"),
+        lease_snapshot() as taken,
+    ):
         (Path(taken.path) / GRANTS).unlink()
     assert take_snapshot().path != taken.path
 
@@ -165,7 +189,10 @@ def test_after_the_deletion_of_all_grants_the_next_report_is_the_same(spark, sto
     assert all(second.summary[name] == figure for name, figure in first.summary.items() if name != "at")
     client = Client()
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
-    assert "An earlier snapshot of this revision was damaged" in client.get(f"/analyses/{second.pk}/").content.decode()
+    assert (
+        "An earlier snapshot of this revision was damaged"
+        in client.get(f"/analyses/{second.pk}/").content.decode()
+    )
 
 
 def test_a_cleaner_between_choosing_and_leasing_does_not_fail_the_run(monkeypatch):
@@ -205,7 +232,9 @@ def test_snapshots_of_other_file_systems_are_verified_too():
     files.create_dir("bucket/id/revision=1/users")
     with files.open_output_stream("bucket/id/revision=1/users/part-00000.parquet") as file:
         file.write(b"rows")
-    written = manifest.write_snapshot_manifest(files, "bucket/id/revision=1", 1, {"users/part-00000.parquet": 2})
+    written = manifest.write_snapshot_manifest(
+        files, "bucket/id/revision=1", 1, {"users/part-00000.parquet": 2}
+    )
     assert manifest.verified_files(files, "bucket/id/revision=1", 1) == written
     files.delete_file("bucket/id/revision=1/users/part-00000.parquet")
     with pytest.raises(manifests.ManifestError, match="users/part-00000.parquet is missing"):

@@ -7,30 +7,54 @@ import pytest
 from analytics.models import AnalysisRun
 from analytics.runs.execution import execute_run
 from analytics.runs.failure import failure_message
-from analytics.storage import StorageError, shown_uri, spark_uri, storage_path, storage_problem, storage_root, without_credentials
+from analytics.storage import (
+    StorageError,
+    shown_uri,
+    spark_uri,
+    storage_path,
+    storage_problem,
+    storage_root,
+    without_credentials,
+)
 
 SECRET = "top/secret+1"
 
 
-@pytest.mark.parametrize(("uri", "shown"), [
-    ("/srv/console", "/srv/console"),
-    ("file:///srv/console", "file:///srv/console"),
-    ("s3://bucket/path?region=eu&secret_key=top", "s3://bucket/path"),
-    ("s3://KEY:top%2Fsecret@bucket/path", "s3://KEY:***@bucket/path"),
-    ("s3://KEY:top/secret@bucket/path", "s3://KEY:***@bucket/path"),
-    ("s3://KEY:top?secret@bucket/path", "s3://***"),
-    ("s3://KEY:top@secret@bucket/path", "s3://KEY:***@bucket/path"),
-    ("abfss://container@account.dfs.core.windows.net/path", "abfss://container@account.dfs.core.windows.net/path"),
-    ("abfss://container:top@account.dfs.core.windows.net/path", "abfss://container:***@account.dfs.core.windows.net/path"),
-])
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("/srv/console", "/srv/console"),
+        ("file:///srv/console", "file:///srv/console"),
+        ("s3://bucket/path?region=eu&secret_key=top", "s3://bucket/path"),
+        ("s3://KEY:top%2Fsecret@bucket/path", "s3://KEY:***@bucket/path"),
+        ("s3://KEY:top/secret@bucket/path", "s3://KEY:***@bucket/path"),
+        ("s3://KEY:top?secret@bucket/path", "s3://***"),
+        ("s3://KEY:top@secret@bucket/path", "s3://KEY:***@bucket/path"),
+        (
+            "abfss://container@account.dfs.core.windows.net/path",
+            "abfss://container@account.dfs.core.windows.net/path",
+        ),
+        (
+            "abfss://container:top@account.dfs.core.windows.net/path",
+            "abfss://container:***@account.dfs.core.windows.net/path",
+        ),
+    ],
+)
 def test_a_shown_uri_has_no_password_and_no_parameters(settings, uri, shown):
     settings.SNAPSHOT_URI = uri
     assert shown_uri() == shown
     assert shown in storage_problem(OSError(28, "No space left on device"))
 
 
-@pytest.mark.parametrize("uri", ["nothing://KEY:{}@bucket/path", "s3://KEY:{}@bucket:port/path", "nothing://bucket?secret_key={}",
-                                 "s3://bucket/path?unknown={}"])
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "nothing://KEY:{}@bucket/path",
+        "s3://KEY:{}@bucket:port/path",
+        "nothing://bucket?secret_key={}",
+        "s3://bucket/path?unknown={}",
+    ],
+)
 @pytest.mark.parametrize("secret", [SECRET, "top%2Fsecret%2B1"])
 def test_an_unusable_uri_is_refused_without_its_secret(settings, uri, secret):
     settings.SNAPSHOT_URI = uri.format(secret)

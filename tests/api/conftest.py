@@ -73,7 +73,8 @@ def people(db):
 def create_people():
     """Create Alice and Bob.
 
-    Alice can read and write the first dataset, Bob can read it through a group; neither has grants on the second.
+    Alice can read and write the first dataset, Bob can read it through a group; neither has grants on the
+    second.
     """
     for name in ("alice", "bob"):
         add_user(author=OPERATOR, name=name)
@@ -82,14 +83,20 @@ def create_people():
     for key in ("dataset:lab.record-1", "dataset:lab.record-2"):
         ensure_entities(states={parse_address(key): "live"})
     first = parse_address("dataset:lab.record-1")
-    change_grants(author=OPERATOR, grant=[
-        ("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE), ("group:readers", first, Privilege.READ),
-    ])
+    change_grants(
+        author=OPERATOR,
+        grant=[
+            ("user:alice", first, Privilege.READ),
+            ("user:alice", first, Privilege.WRITE),
+            ("group:readers", first, Privilege.READ),
+        ],
+    )
 
 
 @pytest.fixture
 def account(db):
     """Return a function that creates an account with a console role and a password."""
+
     def create_account(name, role=Role.ORDINARY):
         if not User.objects.filter(username=name).exists():
             add_user(author=OPERATOR, name=name)
@@ -102,6 +109,11 @@ def account(db):
     return create_account
 
 
-def request(subject="alice", operation="read", resource="lab.record-1", kind="dataset", subject_type="user", **members):
-    return {"subject": {"type": subject_type, "id": subject}, "action": {"name": operation},
-            "resource": {"type": kind, "id": resource}} | members
+def request(
+    subject="alice", operation="read", resource="lab.record-1", kind="dataset", subject_type="user", **members
+):
+    return {
+        "subject": {"type": subject_type, "id": subject},
+        "action": {"name": operation},
+        "resource": {"type": kind, "id": resource},
+    } | members

@@ -21,8 +21,11 @@ from tests.support.cast import SETUP, create_sample_tenant
 pytestmark = pytest.mark.django_db
 PATH = "/access/v1/requests"
 ERROR = "urn:openid:authzen:access-request:error:"
-QUESTION = {"subject": {"type": "user", "id": "out"}, "action": {"name": "read"},
-            "resource": {"type": "dataset", "id": "sales.orders"}}
+QUESTION = {
+    "subject": {"type": "user", "id": "out"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "sales.orders"},
+}
 WHY = {"context": {"business_justification": "quarterly close"}}
 
 
@@ -34,6 +37,7 @@ def cast():
 @pytest.fixture
 def caller(cast):
     """Return a function: caller("dee", "self") sends the token of this account with these scopes."""
+
     def api(name: str, *scopes: str) -> Api:
         issued = create_token(author=SETUP, owner=name, name="test", scopes=scopes or ["decide"], days=1)
         return Api(Client(), {"Authorization": f"Bearer {issued.secret}"})
@@ -49,7 +53,9 @@ def pep(caller):
 
 
 def problem(answer, status: int, type_: str = "") -> dict:
-    assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json"), answer.content
+    assert (answer.status_code, answer["Content-Type"]) == (status, "application/problem+json"), (
+        answer.content
+    )
     content = answer.json()
     assert content["type"] == (f"{ERROR}{type_}" if type_ else "about:blank")
     assert content["status"] == status and content["detail"]
@@ -65,14 +71,22 @@ def offer_of(api, question: dict = QUESTION) -> dict:
 def test_a_denial_offers_a_request_only_if_the_question_opts_in(pep):
     assert pep.evaluate(QUESTION).json() == {"decision": False}
     offer = offer_of(pep)
-    assert offer["access_request"]["endpoint"] == f"http://127.0.0.1:8000{PATH}" and offer["reason"] == "approval_required"
-    batch = pep.evaluate_all(QUESTION | {"evaluations": [{}, {"context": {"access_request": True}}]}).json()["evaluations"]
+    assert (
+        offer["access_request"]["endpoint"] == f"http://127.0.0.1:8000{PATH}"
+        and offer["reason"] == "approval_required"
+    )
+    batch = pep.evaluate_all(QUESTION | {"evaluations": [{}, {"context": {"access_request": True}}]}).json()[
+        "evaluations"
+    ]
     assert batch[0] == {"decision": False} and "access_request" in batch[1]["context"]
     permitted = QUESTION | {"subject": {"type": "user", "id": "dee"}, "context": {"access_request": True}}
     assert pep.evaluate(permitted).json() == {"decision": True}
-    for change in ({"action": {"name": "fly"}}, {"subject": {"type": "group", "id": "operators"}},
-                   {"context": {"access_request": True, "generation": "core"}},
-                   {"context": {"access_request": True, "at": "2126-01-01T00:00:00Z"}}):
+    for change in (
+        {"action": {"name": "fly"}},
+        {"subject": {"type": "group", "id": "operators"}},
+        {"context": {"access_request": True, "generation": "core"}},
+        {"context": {"access_request": True, "at": "2126-01-01T00:00:00Z"}},
+    ):
         context = {"access_request": True}
         answer = pep.evaluate(QUESTION | {"context": context} | change).json()
         assert answer["decision"] is False and "access_request" not in answer.get("context", {})
@@ -90,25 +104,47 @@ def test_an_offer_does_not_tell_whether_the_resource_exists(caller):
 
 
 def test_the_link_of_an_offer_opens_the_form_for_any_address(pep):
-    offer = offer_of(pep, QUESTION | {"action": {"name": "deploy-app-as"}, "resource": {
-        "type": "kerberosprincipal", "id": "x&reason=approve+it#/host@REALM"}})
+    offer = offer_of(
+        pep,
+        QUESTION
+        | {
+            "action": {"name": "deploy-app-as"},
+            "resource": {"type": "kerberosprincipal", "id": "x&reason=approve+it#/host@REALM"},
+        },
+    )
     query = parse_qs(urlsplit(offer["access_request"]["form_url"]).query)
-    assert query == {"entity": ["kerberosprincipal:x&reason=approve+it#/host@REALM"], "operation": ["deploy-app-as"]}
+    assert query == {
+        "entity": ["kerberosprincipal:x&reason=approve+it#/host@REALM"],
+        "operation": ["deploy-app-as"],
+    }
 
 
 def test_a_request_is_submitted_followed_approved_and_reevaluated(pep):
     offer = offer_of(pep)
-    body = QUESTION | WHY | {"requested_access": {"requested_until": "2126-05-01T00:15:00Z"},
-                             "denial": {name: offer[name] for name in ("evaluation_id", "evaluated_at", "reason")}}
+    body = (
+        QUESTION
+        | WHY
+        | {
+            "requested_access": {"requested_until": "2126-05-01T00:15:00Z"},
+            "denial": {name: offer[name] for name in ("evaluation_id", "evaluated_at", "reason")},
+        }
+    )
     answer = pep.post(PATH, body, **{"Idempotency-Key": "k1"})
     task = answer.json()["task"]
-    assert answer.status_code == 202 and answer["Location"] == task["status_endpoint"] and task["status"] == "pending"
+    assert (
+        answer.status_code == 202
+        and answer["Location"] == task["status_endpoint"]
+        and task["status"] == "pending"
+    )
     assert pep.post(PATH, body, **{"Idempotency-Key": "k1"}).json()["task"]["id"] == task["id"]
     path = task["status_endpoint"].removeprefix("http://127.0.0.1:8000")
     request = AccessRequest.objects.get()
     assert (request.created_by, request.principal) == ("gateway", "user:out")
-    approve_request(author=administrator(), request_id=request.pk, approval=Approval(
-        {1: ""}, confirmation=EffectConfirmation(confirms_beyond=True)))
+    approve_request(
+        author=administrator(),
+        request_id=request.pk,
+        approval=Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True)),
+    )
     status = pep.client.get(path, headers=pep.headers).json()
     assert status["task"]["status"] == "approved" and status["result"]["mode"] == "reevaluate"
     assert status["result"]["approval"]["approved_until"] == "2126-05-01T00:15:00Z"
@@ -123,25 +159,30 @@ def test_a_request_is_cancelled_and_expires(pep):
     assert cancelled.json()["task"]["status"] == "cancelled"
     assert AccessRequest.objects.get().events.last().text == "no longer needed; done by hand"
     other = pep.post(PATH, QUESTION | WHY)["Location"].removeprefix("http://127.0.0.1:8000")
-    AccessRequest.objects.filter(state=RequestState.PENDING).update(expires_at=timezone.now() - timedelta(seconds=1))
+    AccessRequest.objects.filter(state=RequestState.PENDING).update(
+        expires_at=timezone.now() - timedelta(seconds=1)
+    )
     assert pep.client.get(other, headers=pep.headers).json()["task"]["status"] == "expired"
     problem(pep.post(f"{other}/cancel", {}), 410, "task_expired")
 
 
-@pytest.mark.parametrize(("change", "status", "type_"), [
-    ({"context": {}}, 400, ""),
-    ({"requested_access": {"requested_until": "2020-01-01T00:00:00Z"}}, 400, ""),
-    ({"requested_access": {"requested_until": "2126-01-01T00:00:00"}}, 400, ""),
-    ({"requested_access": 1}, 400, ""),
-    ({"subject": {"type": "user"}}, 400, ""),
-    ({"subject": {"type": "user", "id": "nobody"}}, 400, "not_requestable"),
-    ({"subject": {"type": "group", "id": "operators"}}, 400, "not_requestable"),
-    ({"subject": {"type": "user", "id": "dee"}}, 400, "not_requestable"),
-    ({"action": {"name": "fly"}}, 400, "not_requestable"),
-    ({"context": WHY["context"] | {"generation": "core"}}, 400, "not_requestable"),
-    ({"denial": {"evaluation_id": "eval_01HX"}}, 400, "invalid_denial_binding"),
-    ({"denial": "eval_01HX"}, 400, "invalid_denial_binding"),
-])
+@pytest.mark.parametrize(
+    ("change", "status", "type_"),
+    [
+        ({"context": {}}, 400, ""),
+        ({"requested_access": {"requested_until": "2020-01-01T00:00:00Z"}}, 400, ""),
+        ({"requested_access": {"requested_until": "2126-01-01T00:00:00"}}, 400, ""),
+        ({"requested_access": 1}, 400, ""),
+        ({"subject": {"type": "user"}}, 400, ""),
+        ({"subject": {"type": "user", "id": "nobody"}}, 400, "not_requestable"),
+        ({"subject": {"type": "group", "id": "operators"}}, 400, "not_requestable"),
+        ({"subject": {"type": "user", "id": "dee"}}, 400, "not_requestable"),
+        ({"action": {"name": "fly"}}, 400, "not_requestable"),
+        ({"context": WHY["context"] | {"generation": "core"}}, 400, "not_requestable"),
+        ({"denial": {"evaluation_id": "eval_01HX"}}, 400, "invalid_denial_binding"),
+        ({"denial": "eval_01HX"}, 400, "invalid_denial_binding"),
+    ],
+)
 def test_an_invalid_request_is_refused_with_its_type(pep, change, status, type_):
     problem(pep.post(PATH, QUESTION | WHY | change), status, type_)
     assert not AccessRequest.objects.exists()
@@ -149,12 +190,18 @@ def test_an_invalid_request_is_refused_with_its_type(pep, change, status, type_)
 
 def test_a_denial_binds_one_question_and_expires(pep, monkeypatch):
     denial = {"denial": {"evaluation_id": offer_of(pep)["evaluation_id"]}}
-    problem(pep.post(PATH, QUESTION | WHY | denial | {"action": {"name": "write"}}), 400, "invalid_denial_binding")
+    problem(
+        pep.post(PATH, QUESTION | WHY | denial | {"action": {"name": "write"}}), 400, "invalid_denial_binding"
+    )
     with monkeypatch.context() as later:
         later.setattr("django.core.signing.time.time", lambda: timezone.now().timestamp() + 601)
         problem(pep.post(PATH, QUESTION | WHY | denial), 410, "expired_denial")
-    forged = signing.dumps(["user:out", "read", "dataset:sales.orders", "None", "False", "None", "None"], salt="other")
-    problem(pep.post(PATH, QUESTION | WHY | {"denial": {"evaluation_id": forged}}), 400, "invalid_denial_binding")
+    forged = signing.dumps(
+        ["user:out", "read", "dataset:sales.orders", "None", "False", "None", "None"], salt="other"
+    )
+    problem(
+        pep.post(PATH, QUESTION | WHY | {"denial": {"evaluation_id": forged}}), 400, "invalid_denial_binding"
+    )
     first = pep.post(PATH, QUESTION | WHY | denial, **{"Idempotency-Key": "k"})
     assert first.status_code == 202
     with monkeypatch.context() as later:
@@ -170,8 +217,16 @@ def test_accounts_request_only_for_themselves_and_see_only_their_tasks(caller, p
     for api in (dee, auditor):
         problem(api.post(PATH, QUESTION | WHY), 403)
     path = out.post(PATH, QUESTION | WHY)["Location"].removeprefix("http://127.0.0.1:8000")
-    unknown = [problem(api.client.get(url, headers=api.headers), 404, "unknown_task")
-               for api, url in ((dee, path), (auditor, path), (pep, path), (out, f"{PATH}/arq_999"), (out, f"{PATH}/x"))]
+    unknown = [
+        problem(api.client.get(url, headers=api.headers), 404, "unknown_task")
+        for api, url in (
+            (dee, path),
+            (auditor, path),
+            (pep, path),
+            (out, f"{PATH}/arq_999"),
+            (out, f"{PATH}/x"),
+        )
+    ]
     assert len({str(content) for content in unknown}) == 1
     problem(dee.post(f"{path}/cancel", {}), 404, "unknown_task")
     assert out.client.get(path, headers=out.headers).json()["task"]["status"] == "pending"

@@ -22,14 +22,30 @@ BODIES = {
     "an array": (b"[]", "the body must be a JSON object"),
     "a string": (b'"alice"', "the body must be a JSON object"),
     "null": (b"null", "the body must be a JSON object"),
-    "not a number": (WHOLE[:-1] + b', "context": {"a": NaN}}', "the body is not acceptable JSON: NaN is not a number in JSON"),
-    "infinity": (WHOLE[:-1] + b', "a": -Infinity}', "the body is not acceptable JSON: -Infinity is not a number in JSON"),
-    "twice": (WHOLE[:-1] + b', "subject": {"type": "user", "id": "bob"}}',
-              "the body is not acceptable JSON: `subject` appears more than once in one object"),
-    "twice, inside": (b'{"subject": {"type": "user", "id": "alice", "id": "bob"}}',
-                      "the body is not acceptable JSON: `id` appears more than once in one object"),
-    "1,000 deep": (b'{"context":' + b"[" * 1_000 + b"]" * 1_000 + b"}", "the body is nested too deeply: 64 levels are allowed"),
-    "100,000 deep": (b'{"a":' * 100_000 + b"1" + b"}" * 100_000, "the body is nested too deeply: 64 levels are allowed"),
+    "not a number": (
+        WHOLE[:-1] + b', "context": {"a": NaN}}',
+        "the body is not acceptable JSON: NaN is not a number in JSON",
+    ),
+    "infinity": (
+        WHOLE[:-1] + b', "a": -Infinity}',
+        "the body is not acceptable JSON: -Infinity is not a number in JSON",
+    ),
+    "twice": (
+        WHOLE[:-1] + b', "subject": {"type": "user", "id": "bob"}}',
+        "the body is not acceptable JSON: `subject` appears more than once in one object",
+    ),
+    "twice, inside": (
+        b'{"subject": {"type": "user", "id": "alice", "id": "bob"}}',
+        "the body is not acceptable JSON: `id` appears more than once in one object",
+    ),
+    "1,000 deep": (
+        b'{"context":' + b"[" * 1_000 + b"]" * 1_000 + b"}",
+        "the body is nested too deeply: 64 levels are allowed",
+    ),
+    "100,000 deep": (
+        b'{"a":' * 100_000 + b"1" + b"}" * 100_000,
+        "the body is nested too deeply: 64 levels are allowed",
+    ),
     "not UTF-8": (b'{"a": "\xff"}', "the body is not UTF-8: byte 8 cannot be read"),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "the body is not UTF-8: byte 1 cannot be read"),
     "a long number": (b'{"a": ' + b"1" * 5_000 + b"}", "the body is not acceptable JSON"),
@@ -40,6 +56,7 @@ BODIES = {
 @pytest.fixture(scope="module")
 def secret(django_db_setup, django_db_blocker):
     """Create the people, and a token, once for all tests: refused requests change nothing."""
+
     def create():
         create_people()
         create_service()
@@ -77,18 +94,34 @@ def test_a_lone_surrogate_is_refused_in_every_string_and_member_name(api, path, 
 
 @pytest.mark.parametrize("name", [rb"\ud83d\ude00", rb"\\ud800", "\U0001f600".encode()])
 def test_surrogate_pairs_and_escaped_backslashes_are_accepted(api, name):
-    assert api.post("/access/v1/evaluation", WHOLE[:-1] + b', "context": {"' + name + b'": "' + name + b'"}}').status_code == 200
+    assert (
+        api.post(
+            "/access/v1/evaluation", WHOLE[:-1] + b', "context": {"' + name + b'": "' + name + b'"}}'
+        ).status_code
+        == 200
+    )
 
 
-@pytest.mark.parametrize("content_type", ["", "text/plain", "application/x-www-form-urlencoded", "application/jsonx",
-                                          "multipart/form-data; boundary=x", "application/xml"])
+@pytest.mark.parametrize(
+    "content_type",
+    [
+        "",
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "application/jsonx",
+        "multipart/form-data; boundary=x",
+        "application/xml",
+    ],
+)
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_a_content_type_other_than_json_is_refused_with_400(api, endpoint, content_type):
     answer = api.post(f"/access/v1/{endpoint}", WHOLE, content_type=content_type)
     assert (answer.status_code, answer.json()) == (400, "the Content-Type must be application/json")
 
 
-@pytest.mark.parametrize("content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
+@pytest.mark.parametrize(
+    "content_type", ["application/json", "application/json; charset=utf-8", "Application/JSON"]
+)
 def test_the_json_content_type_can_have_parameters(api, content_type):
     assert api.post("/access/v1/evaluation", WHOLE, content_type=content_type).json() == {"decision": True}
 
@@ -111,7 +144,10 @@ ERRORS = [
     ({"subject": {"type": "user", "id": 7}}, "`subject.id` must be a string"),
     ({"subject": {"type": True, "id": "alice"}}, "`subject.type` must be a string"),
     ({"resource": {"type": "dataset", "id": ["lab.record-1"]}}, "`resource.id` must be a string"),
-    ({"subject": {"type": "user", "id": "alice", "properties": "x"}}, "`subject.properties` must be an object"),
+    (
+        {"subject": {"type": "user", "id": "alice", "properties": "x"}},
+        "`subject.properties` must be an object",
+    ),
     ({"context": "now"}, "`context` must be an object"),
     ({"context": []}, "`context` must be an object"),
     ({"context": {"explain": "true"}}, "`context.explain` must be true or false"),
@@ -132,18 +168,30 @@ def test_names_are_matched_exactly(api, text):
     assert api.evaluate(request(text)).json()["decision"] is False
 
 
-@pytest.mark.parametrize(("body", "message"), [
-    ({"evaluations": {}}, "`evaluations` must be an array"),
-    ({"evaluations": None}, "`evaluations` must be an array"),
-    ({"evaluations": "x"}, "`evaluations` must be an array"),
-    ({"evaluations": [{}], "options": []}, "`options` must be an object"),
-    ({"evaluations": [{}], "options": {"evaluations_semantic": "any"}}, "`options.evaluations_semantic` must be one of"),
-    ({"evaluations": [{}], "options": {"evaluations_semantic": []}}, "`options.evaluations_semantic` must be one of"),
-    ({"evaluations": [{}], "subject": "alice"}, "`subject` must be an object"),
-    ({"evaluations": [{}], "action": {"name": 123}}, "`action.name` must be a string"),
-    ({"evaluations": [{}], "context": 1}, "`context` must be an object"),
-    ({"evaluations": [{}] * (MAX_EVALUATIONS + 1)}, "`evaluations` has 1,001 items; the limit is 1,000 per request"),
-])
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ({"evaluations": {}}, "`evaluations` must be an array"),
+        ({"evaluations": None}, "`evaluations` must be an array"),
+        ({"evaluations": "x"}, "`evaluations` must be an array"),
+        ({"evaluations": [{}], "options": []}, "`options` must be an object"),
+        (
+            {"evaluations": [{}], "options": {"evaluations_semantic": "any"}},
+            "`options.evaluations_semantic` must be one of",
+        ),
+        (
+            {"evaluations": [{}], "options": {"evaluations_semantic": []}},
+            "`options.evaluations_semantic` must be one of",
+        ),
+        ({"evaluations": [{}], "subject": "alice"}, "`subject` must be an object"),
+        ({"evaluations": [{}], "action": {"name": 123}}, "`action.name` must be a string"),
+        ({"evaluations": [{}], "context": 1}, "`context` must be an object"),
+        (
+            {"evaluations": [{}] * (MAX_EVALUATIONS + 1)},
+            "`evaluations` has 1,001 items; the limit is 1,000 per request",
+        ),
+    ],
+)
 def test_a_malformed_batch_is_refused_as_a_whole(api, body, message):
     answer = api.evaluate_all(request() | body)
     assert answer.status_code == 400 and answer.json().startswith(message)
@@ -157,12 +205,17 @@ def test_a_batch_of_the_maximum_length_is_answered(api):
 def test_a_body_over_the_size_limit_is_refused_with_413(api):
     long = request(context={"filler": "x" * MAX_BODY_BYTES})
     answer = api.evaluate(long)
-    assert (answer.status_code, answer.json()) == (413, "the body is longer than 1,000,000 bytes, which is the limit")
+    assert (answer.status_code, answer.json()) == (
+        413,
+        "the body is longer than 1,000,000 bytes, which is the limit",
+    )
 
 
 def test_a_body_of_exactly_the_size_limit_is_accepted(api):
     raw = json.dumps(request(context={"filler": ""})).encode()
-    assert api.post("/access/v1/evaluation", raw + b" " * (MAX_BODY_BYTES - len(raw))).json() == {"decision": True}
+    assert api.post("/access/v1/evaluation", raw + b" " * (MAX_BODY_BYTES - len(raw))).json() == {
+        "decision": True
+    }
 
 
 @pytest.mark.parametrize("method", ["get", "put", "delete", "patch", "options", "head"])
@@ -176,11 +229,17 @@ def test_the_metadata_endpoint_only_accepts_get_and_head(method):
     client = Client(enforce_csrf_checks=True)
     assert client.head("/.well-known/authzen-configuration").status_code == 200
     answer = getattr(client, method)("/.well-known/authzen-configuration")
-    assert (answer.status_code, answer["Allow"], answer["Content-Type"]) == (405, "GET, HEAD", "application/json")
+    assert (answer.status_code, answer["Allow"], answer["Content-Type"]) == (
+        405,
+        "GET, HEAD",
+        "application/json",
+    )
     assert answer.json() == "this endpoint only accepts GET and HEAD"
 
 
-@pytest.mark.parametrize("path", ["/access", "/access/", "/access/v1", "/access/v2/evaluation", "/access/v1/evaluation/x"])
+@pytest.mark.parametrize(
+    "path", ["/access", "/access/", "/access/v1", "/access/v2/evaluation", "/access/v1/evaluation/x"]
+)
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_an_unknown_path_under_access_is_answered_with_json(secret, path, method):
     client = Client(enforce_csrf_checks=True)
@@ -190,8 +249,15 @@ def test_an_unknown_path_under_access_is_answered_with_json(secret, path, method
         assert answer.json().startswith("this API has no such path")
 
 
-@pytest.mark.parametrize("path", ["/access/v1/evaluation/", "/access/v1/evaluations/", "/access/v1/search/subject/",
-                                  "/.well-known/authzen-configuration/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/access/v1/evaluation/",
+        "/access/v1/evaluations/",
+        "/access/v1/search/subject/",
+        "/.well-known/authzen-configuration/",
+    ],
+)
 def test_paths_with_a_trailing_slash_are_not_found(api, path):
     assert api.post(path, request()).status_code == 404
 
@@ -204,13 +270,17 @@ def test_an_internal_error_returns_a_message_with_the_request_id(api, monkeypatc
     api.client.raise_request_exception = False
     answer = api.post("/access/v1/evaluation", request(), **{"X-Request-ID": "r-7"})
     assert (answer.status_code, answer["X-Request-ID"]) == (500, "r-7")
-    assert answer.json() == ("internal error; the log of the console has the details under the request id "
-                             f"{answer.wsgi_request.id}")
+    assert answer.json() == (
+        "internal error; the log of the console has the details under the request id "
+        f"{answer.wsgi_request.id}"
+    )
 
 
 def test_brackets_in_strings_do_not_count_as_nesting():
     text = "[{" * 500 + '\\"' * 200
-    assert json_from_bytes(json.dumps({"a": [text, {"b": text}]}).encode(), text_name="it") == {"a": [text, {"b": text}]}
+    assert json_from_bytes(json.dumps({"a": [text, {"b": text}]}).encode(), text_name="it") == {
+        "a": [text, {"b": text}]
+    }
 
 
 def test_nesting_up_to_the_limit_is_accepted():
@@ -220,7 +290,9 @@ def test_nesting_up_to_the_limit_is_accepted():
         json_from_bytes(b"[" + deepest + b"]", text_name="it")
 
 
-@pytest.mark.parametrize("raw", [b'"' + b'\\"' * 400_000, b'"\\' * 300_000, b'{"a' * 300_000, b"[" * 63 + b'"' * 500_000])
+@pytest.mark.parametrize(
+    "raw", [b'"' + b'\\"' * 400_000, b'"\\' * 300_000, b'{"a' * 300_000, b"[" * 63 + b'"' * 500_000]
+)
 def test_hostile_texts_are_refused_in_linear_time(raw):
     with pytest.raises(MalformedJson):
         json_from_bytes(raw + b"[{" * 100, text_name="it")

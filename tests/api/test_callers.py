@@ -1,4 +1,6 @@
-"""Which callers can ask which questions, by token and by session, and that responses reveal no invisible entities."""
+"""Which callers can ask which questions, by token and by session, and that responses reveal no invisible
+entities.
+"""
 
 from datetime import timedelta
 
@@ -17,8 +19,16 @@ from tests.api.conftest import OPERATOR, PASSWORD, Api, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-SUBJECT_SEARCH = {"subject": {"type": "user"}, "action": {"name": "read"}, "resource": {"type": "dataset", "id": "lab.record-1"}}
-RESOURCE_SEARCH = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, "resource": {"type": "dataset"}}
+SUBJECT_SEARCH = {
+    "subject": {"type": "user"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "lab.record-1"},
+}
+RESOURCE_SEARCH = {
+    "subject": {"type": "user", "id": "alice"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset"},
+}
 PATHS = ["evaluation", "evaluations", "search/subject", "search/resource", "search/action"]
 
 
@@ -37,8 +47,10 @@ def test_anonymous_requests_get_401_with_any_body(client, path):
         assert answer.json() == "sign in, or send an API token as `Authorization: Bearer TOKEN`"
 
 
-@pytest.mark.parametrize("header", ["Basic YWRhOnB3", "Token x", "Bearer", "Bearer ", "bearer nonsense", "Bearer a b", "Bearer é",
-                                    ""])
+@pytest.mark.parametrize(
+    "header",
+    ["Basic YWRhOnB3", "Token x", "Bearer", "Bearer ", "bearer nonsense", "Bearer a b", "Bearer é", ""],
+)
 def test_an_invalid_authorization_header_is_refused_even_with_a_session(account, header):
     account("alice")
     session = by_session("alice")
@@ -46,17 +58,21 @@ def test_an_invalid_authorization_header_is_refused_even_with_a_session(account,
     assert answer.status_code == 401 and answer["WWW-Authenticate"].startswith("Bearer ")
 
 
-@pytest.mark.parametrize(("changes", "reason"), [
-    ({"expires_at": timezone.now() - timedelta(seconds=1)}, "the token has expired"),
-    ({"revoked_at": timezone.now()}, "the token was revoked"),
-    ({"digest": "0" * 64}, "the token is unknown"),
-])
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"expires_at": timezone.now() - timedelta(seconds=1)}, "the token has expired"),
+        ({"revoked_at": timezone.now()}, "the token was revoked"),
+        ({"digest": "0" * 64}, "the token is unknown"),
+    ],
+)
 def test_an_expired_revoked_or_unknown_token_is_refused_with_the_reason(api, changes, reason):
     ApiToken.objects.update(**changes)
     answer = api.evaluate(request())
     assert (answer.status_code, answer.json()) == (401, reason)
     assert answer["WWW-Authenticate"] == (
-        f'Bearer realm="authorization console", error="invalid_token", error_description="{reason}"')
+        f'Bearer realm="authorization console", error="invalid_token", error_description="{reason}"'
+    )
 
 
 def test_a_token_of_an_inactive_account_is_refused(api):
@@ -97,7 +113,9 @@ def test_one_item_about_another_subject_refuses_the_whole_batch(account):
 def test_an_ordinary_account_can_only_search_for_itself(account):
     account("alice")
     alice = by_session("alice")
-    assert alice.search("resource", RESOURCE_SEARCH).json()["results"] == [{"type": "dataset", "id": "lab.record-1"}]
+    assert alice.search("resource", RESOURCE_SEARCH).json()["results"] == [
+        {"type": "dataset", "id": "lab.record-1"}
+    ]
     assert alice.search("action", request()).status_code == 200
     assert alice.search("subject", SUBJECT_SEARCH).status_code == 403
     for what in ("resource", "action"):
@@ -128,7 +146,10 @@ def test_a_session_must_change_a_password_set_by_an_administrator_but_a_token_ke
     session = by_session("alice")
     User.objects.filter(username="alice").update(must_change_password=True)
     for refused in (session.evaluate(request()), session.search("resource", RESOURCE_SEARCH)):
-        assert refused.status_code == 403 and "choose a new one at http://127.0.0.1:8000/password first" in refused.json()
+        assert (
+            refused.status_code == 403
+            and "choose a new one at http://127.0.0.1:8000/password first" in refused.json()
+        )
     assert api.evaluate(request()).json() == {"decision": True}
     User.objects.filter(username="alice").update(must_change_password=False)
     assert session.evaluate(request()).json() == {"decision": True}
@@ -141,7 +162,9 @@ def test_being_a_superuser_has_no_effect_on_decisions(api):
 
 def test_a_revocation_takes_effect_on_the_next_question(api):
     assert api.evaluate(request()).json() == {"decision": True}
-    change_grants(author=OPERATOR, revoke=[("user:alice", parse_address("dataset:lab.record-1"), Privilege.READ)])
+    change_grants(
+        author=OPERATOR, revoke=[("user:alice", parse_address("dataset:lab.record-1"), Privilege.READ)]
+    )
     assert api.evaluate(request()).json() == {"decision": False}
     assert api.search("resource", RESOURCE_SEARCH).json() == {"results": []}
 
@@ -199,7 +222,11 @@ CONTAINER_OPERATIONS = ("delete", "delete-all-streams", "delete-all-dataset-modu
 @pytest.fixture
 def secret_contents(db):
     """A namespace `hidden` with a stream and a dataset; `alice` has no grants on it."""
-    ensure_entities(states={parse_address(key): "live" for key in ("namespace:hidden", "stream:hidden.s", "dataset:hidden.d")})
+    ensure_entities(
+        states={
+            parse_address(key): "live" for key in ("namespace:hidden", "stream:hidden.s", "dataset:hidden.d")
+        }
+    )
 
 
 @pytest.mark.usefixtures("secret_contents")
@@ -211,8 +238,15 @@ def test_a_hidden_container_is_answered_like_one_that_does_not_exist(account, pa
     session = by_session("bob")
 
     def answers(namespace):
-        return [session.post(path, request("bob", operation, namespace, "namespace", context=context | {"generation": generation})
-                             ).content.replace(namespace.encode(), b"NAME") for operation in CONTAINER_OPERATIONS]
+        return [
+            session.post(
+                path,
+                request(
+                    "bob", operation, namespace, "namespace", context=context | {"generation": generation}
+                ),
+            ).content.replace(namespace.encode(), b"NAME")
+            for operation in CONTAINER_OPERATIONS
+        ]
 
     assert answers("hidden") == answers("nowhere")
 
@@ -222,8 +256,12 @@ def test_a_hidden_container_is_answered_like_one_that_does_not_exist(account, pa
 def test_tokens_auditors_and_administrators_get_the_true_decision_on_every_container(account, api, role):
     account("alice", role)
     for caller in (api, by_session("alice")):
-        decisions = {namespace: caller.evaluate(request("bob", "delete-all-streams", namespace, "namespace")).json()["decision"]
-                     for namespace in ("hidden", "nowhere")}
+        decisions = {
+            namespace: caller.evaluate(request("bob", "delete-all-streams", namespace, "namespace")).json()[
+                "decision"
+            ]
+            for namespace in ("hidden", "nowhere")
+        }
         assert decisions == {"hidden": False, "nowhere": True}
 
 
@@ -232,4 +270,6 @@ def test_tokens_auditors_and_administrators_get_the_true_decision_on_every_conta
 def test_a_visible_container_is_answered_by_its_contents(account, address):
     account("bob")
     change_grants(author=OPERATOR, grant=[("user:bob", parse_address(address), Privilege.READ)])
-    assert by_session("bob").evaluate(request("bob", "delete-all-streams", "hidden", "namespace")).json() == {"decision": False}
+    assert by_session("bob").evaluate(request("bob", "delete-all-streams", "hidden", "namespace")).json() == {
+        "decision": False
+    }

@@ -1,4 +1,6 @@
-"""The endpoints over real HTTP, with the fixture of the certification: a custom kind `record` under the instance."""
+"""The endpoints over real HTTP, with the fixture of the certification: a custom kind `record` under the
+instance.
+"""
 
 import http.client
 import json
@@ -23,6 +25,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 @pytest.fixture
 def send(live_server, secret):
     """Return a function that sends a request and returns the status, the headers and the JSON body."""
+
     def send_request(method, path, body=None, **headers):
         address = urlsplit(live_server.url)
         connection = http.client.HTTPConnection(address.hostname, address.port, timeout=30)
@@ -38,19 +41,36 @@ def send(live_server, secret):
 
 
 def test_an_evaluation_a_batch_and_a_search_answer(send):
-    status, headers, answer = send("POST", "/access/v1/evaluation", json.dumps(request()), **{"X-Request-ID": "r-1"})
+    status, headers, answer = send(
+        "POST", "/access/v1/evaluation", json.dumps(request()), **{"X-Request-ID": "r-1"}
+    )
     assert (status, answer, headers["X-Request-ID"]) == (200, {"decision": True}, "r-1")
     items = {"evaluations": [{}, {"action": {"name": "drop"}}]}
     assert send("POST", "/access/v1/evaluations", json.dumps(request() | items))[2] == {
-        "evaluations": [{"decision": True}, {"decision": False}]}
-    body = {"subject": {"type": "user"}, "action": {"name": "read"}, "resource": {"type": "dataset", "id": "lab.record-1"}}
-    assert send("POST", "/access/v1/search/subject", json.dumps(body))[2]["results"][1] == {"type": "user", "id": "bob"}
+        "evaluations": [{"decision": True}, {"decision": False}]
+    }
+    body = {
+        "subject": {"type": "user"},
+        "action": {"name": "read"},
+        "resource": {"type": "dataset", "id": "lab.record-1"},
+    }
+    assert send("POST", "/access/v1/search/subject", json.dumps(body))[2]["results"][1] == {
+        "type": "user",
+        "id": "bob",
+    }
 
 
 def test_errors_have_a_status_a_message_and_the_request_id(send):
-    for body, headers, expected in ((None, {}, 400), (b"{", {}, 400), (b"{}", {"Content-Type": "text/plain"}, 400),
-                                    (b"x" * (MAX_BODY_BYTES + 1), {}, 413), (b"{}", {"Authorization": "Bearer x"}, 401)):
-        status, response_headers, answer = send("POST", "/access/v1/evaluation", body, **{"X-Request-ID": "r-2"} | headers)
+    for body, headers, expected in (
+        (None, {}, 400),
+        (b"{", {}, 400),
+        (b"{}", {"Content-Type": "text/plain"}, 400),
+        (b"x" * (MAX_BODY_BYTES + 1), {}, 413),
+        (b"{}", {"Authorization": "Bearer x"}, 401),
+    ):
+        status, response_headers, answer = send(
+            "POST", "/access/v1/evaluation", body, **{"X-Request-ID": "r-2"} | headers
+        )
         assert (status, response_headers["X-Request-ID"]) == (expected, "r-2") and isinstance(answer, str)
 
 
@@ -66,8 +86,14 @@ def records(people):
     first, second = parse_address("record:record-1"), parse_address("record:record-2")
     for address in (first, second):
         ensure_entities(states={address: "live"})
-    change_grants(author=OPERATOR, grant=[("user:alice", first, Privilege.READ), ("user:alice", first, Privilege.WRITE),
-                                          ("user:bob", first, Privilege.READ)])
+    change_grants(
+        author=OPERATOR,
+        grant=[
+            ("user:alice", first, Privilege.READ),
+            ("user:alice", first, Privilege.WRITE),
+            ("user:bob", first, Privilege.READ),
+        ],
+    )
     yield
     KINDS.clear()
     KINDS.update(before)
@@ -86,15 +112,29 @@ def test_the_core_levels_of_the_certification_pass(send):
         assert status == 200
         return answer
 
-    rules = [("alice", "read", True), ("alice", "write", True), ("bob", "read", True), ("bob", "write", False)]
+    rules = [
+        ("alice", "read", True),
+        ("alice", "write", True),
+        ("bob", "read", True),
+        ("bob", "write", False),
+    ]
     decisions = [ask("evaluation", record_request(subject, name))["decision"] for subject, name, _ in rules]
     assert decisions == [expected for *_, expected in rules]
     defaults = {"subject": {"type": "user", "id": "bob"}, "resource": {"type": "record", "id": "record-1"}}
-    batch = ask("evaluations", defaults | {"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}}]})
+    batch = ask(
+        "evaluations",
+        defaults | {"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}}]},
+    )
     assert batch == {"evaluations": [{"decision": True}, {"decision": False}]}
-    subjects = ask("search/subject", record_request("alice", "read") | {"subject": {"type": "user"}})["results"]
+    subjects = ask("search/subject", record_request("alice", "read") | {"subject": {"type": "user"}})[
+        "results"
+    ]
     assert subjects == [{"type": "user", "id": "alice"}, {"type": "user", "id": "bob"}]
-    resources = ask("search/resource", record_request("alice", "read") | {"resource": {"type": "record"}})["results"]
+    resources = ask("search/resource", record_request("alice", "read") | {"resource": {"type": "record"}})[
+        "results"
+    ]
     assert resources == [{"type": "record", "id": "record-1"}]
-    actions = ask("search/action", {member: record_request("alice", "")[member] for member in ("subject", "resource")})["results"]
+    actions = ask(
+        "search/action", {member: record_request("alice", "")[member] for member in ("subject", "resource")}
+    )["results"]
     assert [action["name"] for action in actions] == ["read", "write", "list", "get", "READ", "WRITE"]

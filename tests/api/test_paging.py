@@ -14,7 +14,11 @@ from tests.api.conftest import OPERATOR
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
 KEYS = sorted(f"lab.{name}" for name in ("a", "B", "a-b", "a.b", "a$", "Z_", "z", "10", "9", "record-1"))
-BODY = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, "resource": {"type": "dataset"}}
+BODY = {
+    "subject": {"type": "user", "id": "alice"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset"},
+}
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +55,9 @@ def test_paging_returns_each_result_once_in_byte_order(api, strategy, limit):
     collected, page = [], {"limit": limit}
     while True:
         answer = search(api, page=page).json()
-        assert list(answer) == ["page", "results"] and answer["page"]["count"] == len(answer["results"]) <= limit
+        assert (
+            list(answer) == ["page", "results"] and answer["page"]["count"] == len(answer["results"]) <= limit
+        )
         collected += [result["id"] for result in answer["results"]]
         assert len(collected) <= len(KEYS), "the pages do not end"
         if not answer["page"]["next_token"]:
@@ -85,10 +91,29 @@ def test_an_empty_token_requests_the_first_page(api):
     assert first.json() == search(api, page={"limit": 2}).json() and ids(first) == KEYS[:2]
 
 
-@pytest.mark.parametrize("page", [[], "x", None, 1, {"limit": -1}, {"limit": "2"}, {"limit": 1.0}, {"limit": True},
-                                  {"limit": None}, {"properties": []}, {"properties": "x"}, {"properties": None},
-                                  {"token": 7}, {"token": None}, {"token": "abc"},
-                                  {"token": "a:b:c"}, {"token": "é:é:é"}, {"token": "x" * 10_000}])
+@pytest.mark.parametrize(
+    "page",
+    [
+        [],
+        "x",
+        None,
+        1,
+        {"limit": -1},
+        {"limit": "2"},
+        {"limit": 1.0},
+        {"limit": True},
+        {"limit": None},
+        {"properties": []},
+        {"properties": "x"},
+        {"properties": None},
+        {"token": 7},
+        {"token": None},
+        {"token": "abc"},
+        {"token": "a:b:c"},
+        {"token": "é:é:é"},
+        {"token": "x" * 10_000},
+    ],
+)
 def test_a_malformed_page_is_refused(api, page):
     answer = search(api, page=page)
     assert answer.status_code == 400 and answer.json().startswith("`page")
@@ -110,10 +135,17 @@ def test_a_value_signed_for_another_purpose_is_not_a_token(api):
     assert search(api, page={"token": signing.dumps(["x", 2, ""], salt="another")}).status_code == 400
 
 
-@pytest.mark.parametrize("changes", [
-    {"subject": {"type": "user", "id": "bob"}}, {"subject": {"type": "group", "id": "readers"}}, {"action": {"name": "write"}},
-    {"resource": {"type": "stream"}}, {"context": {"generation": "core"}}, {"context": {"time": "later"}},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"subject": {"type": "user", "id": "bob"}},
+        {"subject": {"type": "group", "id": "readers"}},
+        {"action": {"name": "write"}},
+        {"resource": {"type": "stream"}},
+        {"context": {"generation": "core"}},
+        {"context": {"time": "later"}},
+    ],
+)
 def test_a_token_belongs_to_its_search(api, changes):
     answer = search(api, page={"token": token(api)}, **changes)
     assert answer.status_code == 400 and "belongs to another search" in answer.json()
@@ -122,7 +154,9 @@ def test_a_token_belongs_to_its_search(api, changes):
 def test_a_token_of_one_search_type_is_refused_by_another(api):
     both = BODY | {"resource": {"type": "dataset", "id": "lab.a"}}
     page_token = search(api, page={"limit": 1}, what="action", body=both).json()["page"]["next_token"]
-    assert page_token and search(api, page={"token": page_token}, what="subject", body=both).status_code == 400
+    assert (
+        page_token and search(api, page={"token": page_token}, what="subject", body=both).status_code == 400
+    )
 
 
 def test_a_token_can_be_repeated_with_the_same_limit_only(api):
@@ -139,6 +173,7 @@ def test_unknown_members_and_the_ignored_id_can_change_between_pages(api):
 
 def test_a_token_is_refused_after_the_active_generation_changed(api):
     from grants.active_generation import activate_generation
+
     page_token = token(api)
     activate_generation(author=OPERATOR, name="proposed")
     assert search(api, page={"token": page_token}).status_code == 400
@@ -146,16 +181,24 @@ def test_a_token_is_refused_after_the_active_generation_changed(api):
 
 def test_grants_and_revocations_between_pages_neither_repeat_nor_skip_other_results(api, strategy):
     page_token = token(api, limit=3)
-    change_grants(author=OPERATOR, revoke=[("user:alice", Address("dataset", KEYS[2]), Privilege.READ)],
-                  grant=[("user:alice", Address("dataset", "lab.0"), Privilege.READ)])
+    change_grants(
+        author=OPERATOR,
+        revoke=[("user:alice", Address("dataset", KEYS[2]), Privilege.READ)],
+        grant=[("user:alice", Address("dataset", "lab.0"), Privilege.READ)],
+    )
     assert ids(search(api, page={"token": page_token})) == KEYS[3:6]
 
 
 @pytest.mark.parametrize(("what", "expected"), [("subject", ["alice", "bob"]), ("action", None)])
 def test_subject_and_action_searches_are_paged_too(api, what, expected):
-    body = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"},
-            "resource": {"type": "dataset", "id": "lab.record-1"}}
-    all_results = [result.get("id") or result["name"] for result in search(api, what=what, body=body).json()["results"]]
+    body = {
+        "subject": {"type": "user", "id": "alice"},
+        "action": {"name": "read"},
+        "resource": {"type": "dataset", "id": "lab.record-1"},
+    }
+    all_results = [
+        result.get("id") or result["name"] for result in search(api, what=what, body=body).json()["results"]
+    ]
     assert expected in (None, all_results)
     collected, page = [], {"limit": 1}
     while page is not None:

@@ -12,7 +12,9 @@ from tests.api.conftest import OPERATOR, PASSWORD, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD, STATES, INACTIVE = [1] * 10
+TOKEN, ACTIVE_GENERATION, QUESTION, SUBJECT, CANDIDATES, ALL_ENTITIES, CONTAINER, CROWD, STATES, INACTIVE = [
+    1
+] * 10
 FIRST_ENTITIES = 2
 FEW = 1
 
@@ -27,29 +29,49 @@ def many_datasets(people, api):
     assert ApiToken.objects.get().last_used_at is not None
 
 
-@pytest.mark.parametrize(("path", "body", "expected"), [
-    ("evaluation", request(), TOKEN + QUESTION),
-    ("evaluation", request(context={"explain": True}), TOKEN + QUESTION + STATES),
-    ("evaluations", request(context={"explain": True}) | {"evaluations": [
-        {"resource": {"type": "dataset", "id": f"lab.d{number}"}} for number in range(1_000)]},
-     TOKEN + QUESTION + STATES + INACTIVE),
-    ("evaluation", request("zoe"), TOKEN + QUESTION),
-    ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + QUESTION),
-    ("search/action", request(), TOKEN + QUESTION),
-    ("search/resource", request(), TOKEN + SUBJECT + FEW + CANDIDATES),
-    ("search/resource", request("readers", subject_type="group"), TOKEN + SUBJECT + FEW + CANDIDATES),
-    ("search/subject", request(), TOKEN + QUESTION),
-    ("search/subject", request(kind="namespace", resource="lab", operation="list"),
-     TOKEN + CONTAINER + CROWD + QUESTION),
-    ("search/subject", request(kind="namespace", resource="lab", operation="delete"),
-     TOKEN + CONTAINER + QUESTION),
-])
-def test_a_request_by_token_takes_a_fixed_number_of_queries(api, django_assert_num_queries, path, body, expected):
+@pytest.mark.parametrize(
+    ("path", "body", "expected"),
+    [
+        ("evaluation", request(), TOKEN + QUESTION),
+        ("evaluation", request(context={"explain": True}), TOKEN + QUESTION + STATES),
+        (
+            "evaluations",
+            request(context={"explain": True})
+            | {
+                "evaluations": [
+                    {"resource": {"type": "dataset", "id": f"lab.d{number}"}} for number in range(1_000)
+                ]
+            },
+            TOKEN + QUESTION + STATES + INACTIVE,
+        ),
+        ("evaluation", request("zoe"), TOKEN + QUESTION),
+        ("evaluations", request() | {"evaluations": [{}] * 1_000}, TOKEN + QUESTION),
+        ("search/action", request(), TOKEN + QUESTION),
+        ("search/resource", request(), TOKEN + SUBJECT + FEW + CANDIDATES),
+        ("search/resource", request("readers", subject_type="group"), TOKEN + SUBJECT + FEW + CANDIDATES),
+        ("search/subject", request(), TOKEN + QUESTION),
+        (
+            "search/subject",
+            request(kind="namespace", resource="lab", operation="list"),
+            TOKEN + CONTAINER + CROWD + QUESTION,
+        ),
+        (
+            "search/subject",
+            request(kind="namespace", resource="lab", operation="delete"),
+            TOKEN + CONTAINER + QUESTION,
+        ),
+    ],
+)
+def test_a_request_by_token_takes_a_fixed_number_of_queries(
+    api, django_assert_num_queries, path, body, expected
+):
     with django_assert_num_queries(expected):
         assert api.post(f"/access/v1/{path}", body).status_code == 200
 
 
-def test_a_subject_with_very_many_grants_takes_up_to_six_more_queries(api, django_assert_num_queries, monkeypatch):
+def test_a_subject_with_very_many_grants_takes_up_to_six_more_queries(
+    api, django_assert_num_queries, monkeypatch
+):
     monkeypatch.setattr(authzen_search, "FEW_GRANTS", 0)
     usual = TOKEN + SUBJECT + FEW
     for collected, walked, expected in (
@@ -75,14 +97,23 @@ def test_a_request_by_session_takes_one_more_query(client, account, django_asser
     account("alice")
     assert client.login(username="alice", password=PASSWORD)
     with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION):
-        assert client.post("/access/v1/evaluation", request(), content_type="application/json").json() == {"decision": True}
+        assert client.post("/access/v1/evaluation", request(), content_type="application/json").json() == {
+            "decision": True
+        }
     with django_assert_num_queries(2 + ACTIVE_GENERATION + QUESTION + STATES):
-        client.post("/access/v1/evaluation", request(context={"explain": True}), content_type="application/json")
+        client.post(
+            "/access/v1/evaluation", request(context={"explain": True}), content_type="application/json"
+        )
 
 
-def test_anonymous_and_malformed_requests_take_no_queries_beyond_authentication(api, client, django_assert_num_queries):
+def test_anonymous_and_malformed_requests_take_no_queries_beyond_authentication(
+    api, client, django_assert_num_queries
+):
     with django_assert_num_queries(0):
-        assert client.post("/access/v1/evaluation", request(), content_type="application/json").status_code == 401
+        assert (
+            client.post("/access/v1/evaluation", request(), content_type="application/json").status_code
+            == 401
+        )
         assert client.get("/.well-known/authzen-configuration").status_code == 200
         assert api.post("/access/v1/evaluation", "{", content_type="text/plain").status_code == 400
     with django_assert_num_queries(TOKEN):
@@ -102,5 +133,7 @@ def test_the_attack_many_explanations_of_a_large_container(api, monkeypatch):
         assert api.post("/access/v1/evaluations", delete | {"evaluations": items}).status_code == 200
     # one explanation can list any number
     monkeypatch.setattr(engine, "MAX_LISTED_ENTITIES", 10)
-    answer = api.post("/access/v1/evaluations", delete | {"evaluations": [*explained, {}]}).json()["evaluations"][0]
+    answer = api.post("/access/v1/evaluations", delete | {"evaluations": [*explained, {}]}).json()[
+        "evaluations"
+    ][0]
     assert len(answer["context"]["missing"]) > 50

@@ -14,9 +14,14 @@ from authzconsole.common.tokens import create_token
 from grants.principals.services import add_user
 from tests.api.conftest import OPERATOR
 
-QUESTION = {"subject": {"type": "user", "id": "service"}, "action": {"name": "get"},
-            "resource": {"type": "namespace", "id": "sales"}}
-NO_LIMITS = dict.fromkeys(("requests_per_account", "requests_per_token", "decisions_per_account", "decisions_per_token"))
+QUESTION = {
+    "subject": {"type": "user", "id": "service"},
+    "action": {"name": "get"},
+    "resource": {"type": "namespace", "id": "sales"},
+}
+NO_LIMITS = dict.fromkeys(
+    ("requests_per_account", "requests_per_token", "decisions_per_account", "decisions_per_token")
+)
 
 
 @pytest.fixture
@@ -32,7 +37,9 @@ def limit(settings, monkeypatch):
 
 
 def token_of(owner, *scopes):
-    issued = create_token(author=OPERATOR, owner=owner, name="test", scopes=scopes or ["decide", "read"], days=1)
+    issued = create_token(
+        author=OPERATOR, owner=owner, name="test", scopes=scopes or ["decide", "read"], days=1
+    )
     return {"Authorization": f"Bearer {issued.secret}"}
 
 
@@ -50,7 +57,11 @@ def test_decisions_above_the_limit_of_a_token_get_429(api, client, limit):
 def test_all_tokens_of_an_account_share_its_limit(api, limit):
     limit(decisions_per_account=(4, 3_600))
     tokens = [token_of("service") for _ in range(3)]
-    statuses = [api.post("/access/v1/evaluation", QUESTION, **headers).status_code for headers in tokens for _ in range(2)]
+    statuses = [
+        api.post("/access/v1/evaluation", QUESTION, **headers).status_code
+        for headers in tokens
+        for _ in range(2)
+    ]
     assert statuses == [200, 200, 200, 200, 429, 429]
     add_user(author=OPERATOR, name="another", is_principal=False, is_service=True)
     assert api.post("/access/v1/evaluation", QUESTION, **token_of("another")).status_code == 200
@@ -64,15 +75,30 @@ def test_rest_requests_above_the_limit_get_a_problem(client, service, limit):
     assert answer["Content-Type"] == "application/problem+json" and int(answer["Retry-After"]) > 20
     assert answer.json()["type"] == "urn:authzconsole:problem:too-many-requests"
     # decisions have limits of their own
-    assert client.post("/api/v1/decisions", QUESTION, content_type="application/json", headers=headers).status_code == 200
+    assert (
+        client.post(
+            "/api/v1/decisions", QUESTION, content_type="application/json", headers=headers
+        ).status_code
+        == 200
+    )
 
 
 def test_the_attack_requests_with_the_wrong_scope_are_limited(api, client, limit):
     limit(requests_per_account=(2, 60), decisions_per_token=(2, 60))
     headers = token_of("service", "decide")
-    assert [client.get("/api/v1/policies", headers=headers).status_code for _ in range(4)] == [403, 403, 429, 429]
+    assert [client.get("/api/v1/policies", headers=headers).status_code for _ in range(4)] == [
+        403,
+        403,
+        429,
+        429,
+    ]
     headers = token_of("service", "read")
-    assert [api.post("/access/v1/evaluation", QUESTION, **headers).status_code for _ in range(4)] == [403, 403, 429, 429]
+    assert [api.post("/access/v1/evaluation", QUESTION, **headers).status_code for _ in range(4)] == [
+        403,
+        403,
+        429,
+        429,
+    ]
 
 
 def test_sessions_have_the_limit_of_their_account(client, service, limit):
@@ -80,8 +106,10 @@ def test_sessions_have_the_limit_of_their_account(client, service, limit):
     client.force_login(service)
     assert [client.get("/api/v1/policies").status_code for _ in range(3)] == [200, 200, 429]
     question = QUESTION | {"subject": {"type": "user", "id": "service"}}
-    statuses = [client.post(path, question, content_type="application/json").status_code
-                for path in ("/access/v1/evaluation", "/api/v1/decisions", "/access/v1/evaluation")]
+    statuses = [
+        client.post(path, question, content_type="application/json").status_code
+        for path in ("/access/v1/evaluation", "/api/v1/decisions", "/access/v1/evaluation")
+    ]
     assert statuses == [200, 429, 429]
     # pages are not limited
     assert client.get("/my-access").status_code == 200
@@ -128,8 +156,12 @@ from authzconsole.common.rate_limits import SLOTS, BucketTable, _shared_memory
 table = BucketTable(_shared_memory(Path({str(tmp_path / "rates")!r}), SLOTS * 16))
 print(sum(table.take(5, 100, 3_600) == 0 for _ in range(70)))
 """
-    counts = [int(subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout)
-              for _ in range(2)]
+    counts = [
+        int(
+            subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+        )
+        for _ in range(2)
+    ]
     assert counts == [70, 30]
     assert stat.S_IMODE((tmp_path / "rates").stat().st_mode) == 0o600
 

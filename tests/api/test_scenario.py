@@ -15,9 +15,11 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 RULES = [("alice", "read", True), ("alice", "write", True), ("bob", "read", True), ("bob", "write", False)]
 EXTRAS = {
     "context": {"context": {"time": "2026-01-01T00:00:00Z", "ip": "10.0.0.1"}},
-    "properties": {"subject": {"type": "user", "id": "alice", "properties": {"department": "x"}},
-                   "action": {"name": "read", "properties": {"method": "GET"}},
-                   "resource": {"type": "dataset", "id": "lab.record-1", "properties": {"status": "active"}}},
+    "properties": {
+        "subject": {"type": "user", "id": "alice", "properties": {"department": "x"}},
+        "action": {"name": "read", "properties": {"method": "GET"}},
+        "resource": {"type": "dataset", "id": "lab.record-1", "properties": {"status": "active"}},
+    },
     "unknown members": {"foo": "bar", "futureField": {"nested": [1, {"a": None}]}},
 }
 
@@ -38,10 +40,17 @@ def test_basic_is_deterministic(api):
     assert len({api.evaluate(request("bob", "write")).content for _ in range(3)}) == 1
 
 
-@pytest.mark.parametrize("changed", [{"subject": {"type": "user", "id": "zoe"}}, {"subject": {"type": "robot", "id": "alice"}},
-                                     {"resource": {"type": "spaceship", "id": "x"}}, {"action": {"name": "fly"}},
-                                     {"resource": {"type": "dataset", "id": "lab.unregistered"}},
-                                     {"resource": {"type": "dataset", "id": "not an address"}}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"subject": {"type": "user", "id": "zoe"}},
+        {"subject": {"type": "robot", "id": "alice"}},
+        {"resource": {"type": "spaceship", "id": "x"}},
+        {"action": {"name": "fly"}},
+        {"resource": {"type": "dataset", "id": "lab.unregistered"}},
+        {"resource": {"type": "dataset", "id": "not an address"}},
+    ],
+)
 def test_basic_denies_unknown_subjects_resources_and_actions_with_status_200(api, changed):
     answer = api.evaluate(request() | changed)
     assert answer.status_code == 200 and answer.json()["decision"] is False
@@ -60,7 +69,10 @@ def test_basic_explains_only_on_request(api):
 
 
 def test_a_generation_in_the_context_is_used_for_the_decision(api):
-    answers = {g: api.evaluate(request(context={"generation": g})).json()["decision"] for g in ("core", "proposed", "final")}
+    answers = {
+        g: api.evaluate(request(context={"generation": g})).json()["decision"]
+        for g in ("core", "proposed", "final")
+    }
     assert answers == {"core": False, "proposed": True, "final": True}
 
 
@@ -68,7 +80,9 @@ DEFAULTS = {"subject": {"type": "user", "id": "bob"}, "resource": {"type": "data
 
 
 def test_batch_answers_each_item_in_order_from_the_defaults(api):
-    answer = api.evaluate_all(DEFAULTS | {"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}}]})
+    answer = api.evaluate_all(
+        DEFAULTS | {"evaluations": [{"action": {"name": "read"}}, {"action": {"name": "write"}}]}
+    )
     assert answer.json() == {"evaluations": [{"decision": True}, {"decision": False}]}
 
 
@@ -78,8 +92,14 @@ def test_batch_items_can_be_complete_requests(api):
 
 
 def test_a_member_of_an_item_replaces_the_whole_default(api):
-    items = [{"context": {"generation": "core"}}, {"context": {"explain": True}}, {"subject": {"type": "user"}}]
-    answer = api.evaluate_all(request(context={"generation": "final", "explain": False}) | {"evaluations": [{}, *items]})
+    items = [
+        {"context": {"generation": "core"}},
+        {"context": {"explain": True}},
+        {"subject": {"type": "user"}},
+    ]
+    answer = api.evaluate_all(
+        request(context={"generation": "final", "explain": False}) | {"evaluations": [{}, *items]}
+    )
     evaluation, core, explained, halved = answer.json()["evaluations"]
     assert (evaluation, core["decision"]) == ({"decision": True}, False)
     assert explained["decision"] and explained["context"]["generation"] == "final"
@@ -92,8 +112,14 @@ def test_a_batch_item_with_a_missing_member_is_denied_in_its_position(api):
     assert answer.status_code == 200
     first, second, third = answer.json()["evaluations"]
     assert first == {"decision": True}
-    assert second["decision"] is False and second["context"]["error"] == {"status": 400, "message": "`resource` is missing"}
-    assert third["decision"] is False and third["context"]["error"]["message"] == "`evaluations[2]` must be an object"
+    assert second["decision"] is False and second["context"]["error"] == {
+        "status": 400,
+        "message": "`resource` is missing",
+    }
+    assert (
+        third["decision"] is False
+        and third["context"]["error"]["message"] == "`evaluations[2]` must be an object"
+    )
 
 
 @pytest.mark.parametrize("evaluations", [{}, {"evaluations": []}])
@@ -101,12 +127,19 @@ def test_a_batch_without_items_is_one_evaluation(api, evaluations):
     assert api.evaluate_all(request() | evaluations).json() == {"decision": True}
 
 
-@pytest.mark.parametrize(("semantic", "expected"), [
-    ("execute_all", [True, False, True, False]), ("deny_on_first_deny", [True, False]), ("permit_on_first_permit", [True]),
-])
+@pytest.mark.parametrize(
+    ("semantic", "expected"),
+    [
+        ("execute_all", [True, False, True, False]),
+        ("deny_on_first_deny", [True, False]),
+        ("permit_on_first_permit", [True]),
+    ],
+)
 def test_each_semantic_stops_at_its_deciding_item(api, semantic, expected):
     items = [{"action": {"name": name}} for name in ("read", "write", "read", "write")]
-    answer = api.evaluate_all(DEFAULTS | {"evaluations": items, "options": {"evaluations_semantic": semantic}})
+    answer = api.evaluate_all(
+        DEFAULTS | {"evaluations": items, "options": {"evaluations_semantic": semantic}}
+    )
     assert [evaluation["decision"] for evaluation in answer.json()["evaluations"]] == expected
 
 
@@ -122,7 +155,11 @@ def ids(answer):
 
 
 SUBJECT_SEARCH = {"subject": {"type": "user"}, "action": {"name": "read"}, "resource": DEFAULTS["resource"]}
-RESOURCE_SEARCH = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"}, "resource": {"type": "dataset"}}
+RESOURCE_SEARCH = {
+    "subject": {"type": "user", "id": "alice"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset"},
+}
 ACTION_SEARCH = {"subject": {"type": "user", "id": "alice"}, "resource": DEFAULTS["resource"]}
 SEARCHES = {"subject": SUBJECT_SEARCH, "resource": RESOURCE_SEARCH, "action": ACTION_SEARCH}
 
@@ -134,7 +171,9 @@ def test_search_finds_subjects_with_direct_grants_and_grants_through_groups(api)
 
 
 def test_search_finds_the_resources(api):
-    assert api.search("resource", RESOURCE_SEARCH).json() == {"results": [{"type": "dataset", "id": "lab.record-1"}]}
+    assert api.search("resource", RESOURCE_SEARCH).json() == {
+        "results": [{"type": "dataset", "id": "lab.record-1"}]
+    }
     group_search = RESOURCE_SEARCH | {"subject": {"type": "group", "id": "readers"}}
     assert ids(api.search("resource", group_search)) == ["lab.record-1"]
 
@@ -147,7 +186,9 @@ def test_search_finds_the_actions_and_each_of_them_evaluates_to_true(api):
 
 @pytest.mark.parametrize("what", SEARCHES)
 def test_search_ignores_a_context_that_no_policy_reads(api, what):
-    plain, other = (api.search(what, SEARCHES[what] | extra) for extra in ({}, {"context": {"time": "now"}, "foo": 1}))
+    plain, other = (
+        api.search(what, SEARCHES[what] | extra) for extra in ({}, {"context": {"time": "now"}, "foo": 1})
+    )
     assert plain.content == other.content
 
 
@@ -156,12 +197,19 @@ def test_search_ignores_the_id_of_the_searched_entity(api, ignored):
     for what in ("subject", "resource"):
         body = SEARCHES[what] | {what: SEARCHES[what][what] | {"id": ignored}}
         assert api.search(what, body).content == api.search(what, SEARCHES[what]).content
-    assert api.search("action", ACTION_SEARCH | {"action": ignored}).content == api.search("action", ACTION_SEARCH).content
+    assert (
+        api.search("action", ACTION_SEARCH | {"action": ignored}).content
+        == api.search("action", ACTION_SEARCH).content
+    )
 
 
-UNKNOWN = [{"subject": {"type": "user", "id": "zoe"}}, {"subject": {"type": "spaceship", "id": "x"}},
-           {"resource": {"type": "spaceship", "id": "x"}}, {"resource": {"type": "dataset", "id": "not an address"}},
-           {"action": {"name": "fly"}}]
+UNKNOWN = [
+    {"subject": {"type": "user", "id": "zoe"}},
+    {"subject": {"type": "spaceship", "id": "x"}},
+    {"resource": {"type": "spaceship", "id": "x"}},
+    {"resource": {"type": "dataset", "id": "not an address"}},
+    {"action": {"name": "fly"}},
+]
 
 
 def is_searched(what, unknown):
@@ -169,38 +217,53 @@ def is_searched(what, unknown):
     return what in unknown and unknown[what].get("type") != "spaceship"
 
 
-@pytest.mark.parametrize(("what", "unknown"), [(w, u) for w in SEARCHES for u in UNKNOWN if not is_searched(w, u)])
+@pytest.mark.parametrize(
+    ("what", "unknown"), [(w, u) for w in SEARCHES for u in UNKNOWN if not is_searched(w, u)]
+)
 def test_search_returns_no_results_for_unknown_values(api, what, unknown):
     answer = api.search(what, SEARCHES[what] | unknown)
     assert answer.status_code == 200 and answer.json() == {"results": []}
 
 
-@pytest.mark.parametrize(("what", "member", "value", "message"), [
-    ("subject", "action", ..., "`action` is missing"),
-    ("subject", "resource", {"type": "dataset"}, "`resource.id` is missing"),
-    ("subject", "subject", ..., "`subject` is missing"),
-    ("subject", "subject", {"id": "alice"}, "`subject.type` is missing"),
-    ("resource", "subject", ..., "`subject` is missing"),
-    ("resource", "subject", {"type": "user"}, "`subject.id` is missing"),
-    ("resource", "resource", {"id": "x"}, "`resource.type` is missing"),
-    ("resource", "action", {}, "`action.name` is missing"),
-    ("action", "resource", ..., "`resource` is missing"),
-    ("action", "resource", {"type": "dataset"}, "`resource.id` is missing"),
-    ("action", "subject", {"type": "user"}, "`subject.id` is missing"),
-])
+@pytest.mark.parametrize(
+    ("what", "member", "value", "message"),
+    [
+        ("subject", "action", ..., "`action` is missing"),
+        ("subject", "resource", {"type": "dataset"}, "`resource.id` is missing"),
+        ("subject", "subject", ..., "`subject` is missing"),
+        ("subject", "subject", {"id": "alice"}, "`subject.type` is missing"),
+        ("resource", "subject", ..., "`subject` is missing"),
+        ("resource", "subject", {"type": "user"}, "`subject.id` is missing"),
+        ("resource", "resource", {"id": "x"}, "`resource.type` is missing"),
+        ("resource", "action", {}, "`action.name` is missing"),
+        ("action", "resource", ..., "`resource` is missing"),
+        ("action", "resource", {"type": "dataset"}, "`resource.id` is missing"),
+        ("action", "subject", {"type": "user"}, "`subject.id` is missing"),
+    ],
+)
 def test_a_search_with_a_missing_member_is_refused(api, what, member, value, message):
-    body = {name: content for name, content in (SEARCHES[what] | {member: value}).items() if content is not ...}
+    body = {
+        name: content for name, content in (SEARCHES[what] | {member: value}).items() if content is not ...
+    }
     answer = api.search(what, body)
     assert (answer.status_code, answer.json()) == (400, message)
 
 
 def test_a_search_uses_the_context_of_the_question(api):
     """Creating with a custom type requires more privileges, also in a search."""
-    body = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "create"}, "resource": {"type": "dataset"}}
-    change_grants(author=OPERATOR, grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)])
+    body = {
+        "subject": {"type": "user", "id": "alice"},
+        "action": {"name": "create"},
+        "resource": {"type": "dataset"},
+    }
+    change_grants(
+        author=OPERATOR, grant=[("user:alice", Address("dataset", "lab.record-2"), Privilege.ADMIN)]
+    )
     owned = body | {"context": {"dataset_type": "dataset_type:lab.ours"}}
     assert (ids(api.search("resource", body)), ids(api.search("resource", owned))) == (["lab.record-2"], [])
-    change_grants(author=OPERATOR, grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)])
+    change_grants(
+        author=OPERATOR, grant=[("user:alice", Address("dataset_type", "lab.ours"), Privilege.READ)]
+    )
     assert ids(api.search("resource", owned)) == ["lab.record-2"]
 
 
@@ -230,10 +293,12 @@ def test_every_endpoint_listed_by_discovery_exists(api, client, settings):
 
 def test_the_request_id_is_returned_in_every_response(api, client):
     own = {"X-Request-ID": "abc 123"}
-    for status, answer in ((200, api.post("/access/v1/evaluation", request(), **own)),
-                           (400, api.post("/access/v1/evaluation", "{", **own)),
-                           (400, api.post("/access/v1/evaluation", request(), Host="evil.example.org", **own)),
-                           (401, client.post("/access/v1/evaluation", {}, content_type="application/json", headers=own)),
-                           (200, client.get("/.well-known/authzen-configuration", headers=own))):
+    for status, answer in (
+        (200, api.post("/access/v1/evaluation", request(), **own)),
+        (400, api.post("/access/v1/evaluation", "{", **own)),
+        (400, api.post("/access/v1/evaluation", request(), Host="evil.example.org", **own)),
+        (401, client.post("/access/v1/evaluation", {}, content_type="application/json", headers=own)),
+        (200, client.get("/.well-known/authzen-configuration", headers=own)),
+    ):
         assert (answer.status_code, answer["X-Request-ID"]) == (status, "abc 123")
     assert api.evaluate(request())["X-Request-ID"]

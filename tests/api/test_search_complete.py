@@ -1,4 +1,6 @@
-"""Each search returns exactly what evaluations permit: for users and groups, in every generation and with any page size."""
+"""Each search returns exactly what evaluations permit: for users and groups, in every generation and with any
+page size.
+"""
 
 import random
 from collections import Counter
@@ -34,8 +36,12 @@ def tenant(stored_tenant):
     return stored_tenant
 
 
-STRATEGIES = {"collected": (2_000, 5_000, 50_000, 20_000), "among the first": (-1, 3, 50_000, 20_000),
-              "one by one": (-1, 0, -1, -1), "all": (-1, 1, -1, 5)}
+STRATEGIES = {
+    "collected": (2_000, 5_000, 50_000, 20_000),
+    "among the first": (-1, 3, 50_000, 20_000),
+    "one by one": (-1, 0, -1, -1),
+    "all": (-1, 1, -1, 5),
+}
 
 
 @pytest.fixture(params=STRATEGIES)
@@ -53,7 +59,9 @@ def force_strategy(monkeypatch, strategy):
 
 
 def operations():
-    """Yield two operations or privileges of each kind, in some generation, for each requirement that a search depends on."""
+    """Yield two operations or privileges of each kind, in some generation, for each requirement that a search
+    depends on.
+    """
     for kind in KINDS:
         counts = Counter()
         for operation in (*KINDS[kind].operations, *map(str, Privilege)):
@@ -68,8 +76,10 @@ def operations():
 def permitted_questions(tenant, questions):
     """Return the permitted questions. Each question is decided once for all strategies."""
     new = [question for question in questions if question not in tenant.decisions]
-    tenant.decisions.update((question, is_permitted(question, facts))
-                            for question, facts in zip(new, gather_facts(new), strict=True))
+    tenant.decisions.update(
+        (question, is_permitted(question, facts))
+        for question, facts in zip(new, gather_facts(new), strict=True)
+    )
     return [question for question in questions if tenant.decisions[question]]
 
 
@@ -86,13 +96,20 @@ def all_pages(find, question, size):
 
 
 def test_a_resource_search_finds_exactly_the_registered_entities_with_a_permitted_decision(tenant, strategy):
-    subjects = [("user", name) for name in tenant.users] + [("group", name) for name in tenant.groups] + [("user", "nobody")]
+    subjects = (
+        [("user", name) for name in tenant.users]
+        + [("group", name) for name in tenant.groups]
+        + [("user", "nobody")]
+    )
     match_count = 0
     for kind, operation, generation in operations():
         subject_type, subject = tenant.dice.choice(subjects)
         context = _members(tenant, tenant.dice, context_members(generation, kind, operation))
-        questions = [Question(subject_type, subject, operation, address, generation, **context)
-                 for address in tenant.entities if address.kind == kind]
+        questions = [
+            Question(subject_type, subject, operation, address, generation, **context)
+            for address in tenant.entities
+            if address.kind == kind
+        ]
         expected = sorted(question.target.key for question in permitted_questions(tenant, questions))
         search = Question(subject_type, subject, operation, Address(kind, ""), generation, **context)
         assert all_pages(search_entities, search, tenant.dice.choice([1, 2, 1_000])) == expected, search
@@ -109,9 +126,13 @@ def test_a_subject_search_finds_exactly_the_active_principals_with_a_permitted_d
             continue
         context = _members(tenant, tenant.dice, context_members(generation, kind, operation))
         for subject_type, names in (("user", tenant.users), ("group", tenant.groups)):
-            questions = [Question(subject_type, name, operation, target, generation, **context) for name in names]
+            questions = [
+                Question(subject_type, name, operation, target, generation, **context) for name in names
+            ]
             expected = {question.subject for question in permitted_questions(tenant, questions)}
-            ids = all_pages(search_principals, Question(subject_type, "", operation, target, generation, **context), 2)
+            ids = all_pages(
+                search_principals, Question(subject_type, "", operation, target, generation, **context), 2
+            )
             assert len(ids) == len(set(ids)) and set(ids) == expected, (kind, operation, generation, target)
             match_count += len(expected)
     assert match_count
@@ -119,30 +140,42 @@ def test_a_subject_search_finds_exactly_the_active_principals_with_a_permitted_d
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 @pytest.mark.parametrize("operation", ["list", "delete", "delete-all-streams"])
-def test_a_subject_search_on_a_container_considers_the_entities_inside(tenant, strategy, generation, operation):
+def test_a_subject_search_on_a_container_considers_the_entities_inside(
+    tenant, strategy, generation, operation
+):
     unregistered = Address("namespace", "unregistered")
     for target in [*(a for a in tenant.entities if a.kind in CONTAINER_KINDS), unregistered]:
         if operation not in KINDS[target.kind].operations:
             continue
         questions = [Question("user", name, operation, target, generation) for name in tenant.users]
         expected = {question.subject for question in permitted_questions(tenant, questions)}
-        assert set(all_pages(search_principals, Question("user", "", operation, target, generation), 3)) == expected
+        assert (
+            set(all_pages(search_principals, Question("user", "", operation, target, generation), 3))
+            == expected
+        )
 
 
 def test_an_action_search_finds_exactly_the_permitted_operations_and_privileges(tenant):
     for target in tenant.entities:
         for generation in GENERATIONS:
             name = tenant.dice.choice(list(tenant.users))
-            questions = [Question("user", name, str(operation), target, generation)
-                     for operation in (*KINDS[target.kind].operations, *Privilege)]
+            questions = [
+                Question("user", name, str(operation), target, generation)
+                for operation in (*KINDS[target.kind].operations, *Privilege)
+            ]
             expected = [question.operation for question in permitted_questions(tenant, questions)]
             for size in (1, 100):
                 assert all_pages(search_operations, questions, size) == expected
 
 
 def test_every_search_strategy_returns_the_same_pages(tenant, monkeypatch):
-    questions = [("dataset", "list", "final"), ("namespace", "list", "final"), ("stream", "delete", "existing"),
-             ("program", "start", "existing"), ("program", "get", "core")]
+    questions = [
+        ("dataset", "list", "final"),
+        ("namespace", "list", "final"),
+        ("stream", "delete", "existing"),
+        ("program", "start", "existing"),
+        ("program", "get", "core"),
+    ]
     for kind, operation, generation in questions:
         for subject in tenant.users:
             question = Question("user", subject, operation, Address(kind, ""), generation)

@@ -14,20 +14,42 @@ from grants.models import User
 # as in production: no transaction is open when a request starts
 pytestmark = pytest.mark.django_db(transaction=True)
 
-QUESTION = {"subject": {"type": "user", "id": "alice"}, "action": {"name": "read"},
-            "resource": {"type": "dataset", "id": "sales.orders"}}
-HEADERS = {"Content-Type", "Cache-Control", "X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Opener-Policy",
-           "X-Request-ID", "Content-Length"}
+QUESTION = {
+    "subject": {"type": "user", "id": "alice"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "sales.orders"},
+}
+HEADERS = {
+    "Content-Type",
+    "Cache-Control",
+    "X-Content-Type-Options",
+    "Referrer-Policy",
+    "Cross-Origin-Opener-Policy",
+    "X-Request-ID",
+    "Content-Length",
+}
 
 
 def call(wsgi, path, *, token="", body=QUESTION, method="POST", host="testserver", **headers):
     raw = json.dumps(body).encode()
     response = {}
     environ = {
-        "REQUEST_METHOD": method, "PATH_INFO": path, "SCRIPT_NAME": "", "QUERY_STRING": "", "CONTENT_TYPE": "application/json",
-        "CONTENT_LENGTH": str(len(raw)), "HTTP_HOST": host, "SERVER_NAME": "testserver", "SERVER_PORT": "80",
-        "SERVER_PROTOCOL": "HTTP/1.1", "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(raw), "wsgi.errors": io.StringIO(),
-        "REMOTE_ADDR": "127.0.0.1", "HTTP_X_REQUEST_ID": "r-1", **headers,
+        "REQUEST_METHOD": method,
+        "PATH_INFO": path,
+        "SCRIPT_NAME": "",
+        "QUERY_STRING": "",
+        "CONTENT_TYPE": "application/json",
+        "CONTENT_LENGTH": str(len(raw)),
+        "HTTP_HOST": host,
+        "SERVER_NAME": "testserver",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(raw),
+        "wsgi.errors": io.StringIO(),
+        "REMOTE_ADDR": "127.0.0.1",
+        "HTTP_X_REQUEST_ID": "r-1",
+        **headers,
     }
     if token:
         environ["HTTP_AUTHORIZATION"] = f"Bearer {token}"
@@ -77,7 +99,11 @@ def test_a_decision_is_prepared_after_a_page_on_the_same_connection(secret, clie
     assert client.get("/").status_code == 200
     assert connection.connection.prepare_threshold is None
     assert call(application, "/access/v1/evaluation", token=secret)[0] == 200
-    assert connection.connection.prepare_threshold == connection.settings_dict["OPTIONS"]["prepare_threshold"] > 0
+    assert (
+        connection.connection.prepare_threshold
+        == connection.settings_dict["OPTIONS"]["prepare_threshold"]
+        > 0
+    )
 
 
 def test_a_database_connection_that_was_terminated_is_reopened(secret):

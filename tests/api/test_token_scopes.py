@@ -16,13 +16,18 @@ from tests.api.conftest import OPERATOR, Api, request
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
-ABOUT_ALL = {"subject": {"type": "user"}, "action": {"name": "read"}, "resource": {"type": "dataset", "id": "lab.record-1"}}
+ABOUT_ALL = {
+    "subject": {"type": "user"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "lab.record-1"},
+}
 EXPLAIN = {"context": {"explain": True}}
 
 
 @pytest.fixture
 def token_of():
     """Return a function that creates a token and returns its caller."""
+
     def create(owner: str, *scopes: str) -> Api:
         issued = create_token(author=OPERATOR, owner=owner, name="x", scopes=scopes, days=365)
         return Api(Client(), {"Authorization": f"Bearer {issued.secret}"})
@@ -32,22 +37,41 @@ def token_of():
 
 def statuses(api: Api, own: str) -> list[int]:
     """Return the status of questions about the owner, about another user, and of a subject search."""
-    own_search = {"subject": {"type": "user", "id": own}, "action": {"name": "read"}, "resource": {"type": "dataset"}}
-    return [api.evaluate(request(own)).status_code, api.evaluate_all(request(own)).status_code,
-            api.search("resource", own_search).status_code, api.search("action", request(own)).status_code,
-            api.evaluate(request("bob")).status_code, api.evaluate(request("readers", subject_type="group")).status_code,
-            api.search("subject", ABOUT_ALL).status_code]
+    own_search = {
+        "subject": {"type": "user", "id": own},
+        "action": {"name": "read"},
+        "resource": {"type": "dataset"},
+    }
+    return [
+        api.evaluate(request(own)).status_code,
+        api.evaluate_all(request(own)).status_code,
+        api.search("resource", own_search).status_code,
+        api.search("action", request(own)).status_code,
+        api.evaluate(request("bob")).status_code,
+        api.evaluate(request("readers", subject_type="group")).status_code,
+        api.search("subject", ABOUT_ALL).status_code,
+    ]
 
 
 OWN_ONLY, ALL = [200] * 4 + [403] * 3, [200] * 7
 
 
-@pytest.mark.parametrize(("role", "scopes", "expected"), [
-    (Role.ORDINARY, ["decide"], OWN_ONLY), (Role.ORDINARY, ["self"], OWN_ONLY), (Role.AUDITOR, ["decide"], ALL),
-    (Role.ADMINISTRATOR, ["decide"], ALL), (Role.ADMINISTRATOR, ["self"], OWN_ONLY), (Role.AUDITOR, ["read", "self"], OWN_ONLY),
-    (Role.ADMINISTRATOR, ["decide", "self"], ALL), (Role.ADMINISTRATOR, ["read"], [403] * 7),
-])
-def test_a_token_asks_about_all_subjects_only_with_the_role_and_the_scope(role, scopes, expected, account, token_of):
+@pytest.mark.parametrize(
+    ("role", "scopes", "expected"),
+    [
+        (Role.ORDINARY, ["decide"], OWN_ONLY),
+        (Role.ORDINARY, ["self"], OWN_ONLY),
+        (Role.AUDITOR, ["decide"], ALL),
+        (Role.ADMINISTRATOR, ["decide"], ALL),
+        (Role.ADMINISTRATOR, ["self"], OWN_ONLY),
+        (Role.AUDITOR, ["read", "self"], OWN_ONLY),
+        (Role.ADMINISTRATOR, ["decide", "self"], ALL),
+        (Role.ADMINISTRATOR, ["read"], [403] * 7),
+    ],
+)
+def test_a_token_asks_about_all_subjects_only_with_the_role_and_the_scope(
+    role, scopes, expected, account, token_of
+):
     account("alice", role)
     assert statuses(token_of("alice", *scopes), "alice") == expected
 
@@ -77,7 +101,10 @@ def test_a_self_token_gets_the_explanations_of_an_ordinary_account(account, toke
         question = request("alice", "write", resource) | EXPLAIN
         answers = [caller.evaluate(question).json() for caller in (token, session)]
         assert answers[0] == answers[1]
-        assert token.post("/api/v1/decisions", question).json() == session.post("/api/v1/decisions", question).json()
+        assert (
+            token.post("/api/v1/decisions", question).json()
+            == session.post("/api/v1/decisions", question).json()
+        )
 
 
 def test_a_self_token_is_useless_elsewhere(account, token_of):
@@ -93,7 +120,11 @@ def test_verifying_a_token_takes_one_query_for_every_owner(account, django_asser
     verify_token(issued.secret)
     with django_assert_num_queries(1):
         token = verify_token(issued.secret)
-        assert not token.can_ask_about_all and token.owner.username == "alice" and token.owner.is_active_principal
+        assert (
+            not token.can_ask_about_all
+            and token.owner.username == "alice"
+            and token.owner.is_active_principal
+        )
 
 
 def test_a_token_of_an_earlier_version_ends_a_year_after_the_upgrade(account, token_of):
@@ -111,7 +142,11 @@ def test_a_token_of_an_earlier_version_ends_a_year_after_the_upgrade(account, to
 def test_a_token_of_a_service_of_version_1_keeps_asking_about_all(account, token_of):
     """Version 1.0 had no service accounts. A demoted account is not a service."""
     apis = {}
-    for name, role in (("alice", Role.ORDINARY), ("demoted", Role.ADMINISTRATOR), ("other", Role.ADMINISTRATOR)):
+    for name, role in (
+        ("alice", Role.ORDINARY),
+        ("demoted", Role.ADMINISTRATOR),
+        ("other", Role.ADMINISTRATOR),
+    ):
         account(name, role)
         apis[name] = token_of(name, "decide")
     set_user_role(author=OPERATOR, name="demoted", role=Role.ORDINARY)

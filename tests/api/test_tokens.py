@@ -10,7 +10,14 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from authzconsole.common.tokens import TokenError, TokenRefused, ValidToken, create_token, revoke_token, verify_token
+from authzconsole.common.tokens import (
+    TokenError,
+    TokenRefused,
+    ValidToken,
+    create_token,
+    revoke_token,
+    verify_token,
+)
 from authzconsole.models import ApiToken
 from grants.errors import NotAdministrator, PrincipalError
 from grants.journal import Author, current_revision, first_break
@@ -29,7 +36,9 @@ def ada(db):
 
 
 def create(**changes):
-    return create_token(**{"author": OPERATOR, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes)
+    return create_token(
+        **{"author": OPERATOR, "owner": "ada", "name": "ci", "scopes": ["decide"], "days": 30} | changes
+    )
 
 
 def test_a_secret_has_256_random_bits_and_is_not_stored(ada):
@@ -50,7 +59,12 @@ def test_creating_and_revoking_a_token_are_journaled(ada):
     outcome = revoke_token(author=author, number=token.pk)
     assert outcome.has_changed and not revoke_token(author=author, number=token.pk).has_changed
     added, revoked = JournalLine.objects.order_by("-revision")[:2][::-1]
-    assert (added.action, added.principal, added.actor, added.reason) == ("token-add", "user:ada", "ada", "ticket 7")
+    assert (added.action, added.principal, added.actor, added.reason) == (
+        "token-add",
+        "user:ada",
+        "ada",
+        "ticket 7",
+    )
     assert added.detail.startswith(f"`ci` (number {token.pk}) for decide, until 20")
     assert (revoked.action, revoked.detail) == ("token-revoke", f"`ci` (number {token.pk})")
     assert first_break() is None
@@ -80,12 +94,21 @@ def test_the_page_refuses_a_token_of_another_person(ada, client):
 def test_a_journal_line_names_the_token_its_issuer_and_both_request_ids(ada, client):
     add_user(author=OPERATOR, name="robot", role=Role.ADMINISTRATOR, is_principal=False, is_service=True)
     issued = create(author=Author("ada", user_id=ada.pk), owner="robot", scopes=["administer"])
-    answer = client.post("/api/v1/groups", {"name": "new", "reason": "attack"}, content_type="application/json", headers={
-        "Authorization": f"Bearer {issued.secret}", "X-Request-ID": "mine"})
+    answer = client.post(
+        "/api/v1/groups",
+        {"name": "new", "reason": "attack"},
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {issued.secret}", "X-Request-ID": "mine"},
+    )
     assert (answer.status_code, answer["X-Request-ID"]) == (201, "mine")
     line = JournalLine.objects.latest("revision")
     assert (line.action, line.actor, line.token, line.issuer, line.caller_request_id) == (
-        "group-add", "robot", issued.token.pk, "ada", "mine")
+        "group-add",
+        "robot",
+        issued.token.pk,
+        "ada",
+        "mine",
+    )
     assert line.request_id == answer.wsgi_request.id != "mine"
     assert first_break() is None
 
@@ -112,14 +135,24 @@ def test_only_administrators_create_and_revoke_tokens(ada):
     assert ApiToken.objects.get().revoked_at is None
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"owner": "zoe"}, "`zoe` is not an active account"), ({"owner": "a\0b"}, "is not an active account"),
-    ({"name": " "}, "the name of a token must have 1 to 100 characters"), ({"name": "x" * 101}, "the name of a token must have"),
-    ({"name": "a\nb"}, "holds a control character"), ({"scopes": []}, "one or more of the scopes decide, read"),
-    ({"scopes": ["all"]}, "one or more of"), ({"days": 0}, "lifetime of a token must be 1 to 365 days"),
-    ({"days": 366}, "the lifetime of a token"),
-    ({"owner": "ordinary", "scopes": ["administer"]}, "user:ordinary is not an administrator of this console"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"owner": "zoe"}, "`zoe` is not an active account"),
+        ({"owner": "a\0b"}, "is not an active account"),
+        ({"name": " "}, "the name of a token must have 1 to 100 characters"),
+        ({"name": "x" * 101}, "the name of a token must have"),
+        ({"name": "a\nb"}, "holds a control character"),
+        ({"scopes": []}, "one or more of the scopes decide, read"),
+        ({"scopes": ["all"]}, "one or more of"),
+        ({"days": 0}, "lifetime of a token must be 1 to 365 days"),
+        ({"days": 366}, "the lifetime of a token"),
+        (
+            {"owner": "ordinary", "scopes": ["administer"]},
+            "user:ordinary is not an administrator of this console",
+        ),
+    ],
+)
 def test_an_invalid_token_request_is_refused_and_nothing_is_written(ada, changes, message):
     add_user(author=OPERATOR, name="ordinary")
     before = JournalLine.objects.count()
@@ -176,15 +209,24 @@ def test_create_token_prints_only_the_secret_and_explains_how_to_revoke_it(ada):
     token = verify_token(output.strip())
     assert token.scopes == {"decide", "read"}
     token_row = ApiToken.objects.get(pk=token.number)
-    assert token_row.name == "decide and read" and timedelta(days=8) < token_row.expires_at - timezone.now() <= timedelta(days=9)
+    assert token_row.name == "decide and read" and timedelta(
+        days=8
+    ) < token_row.expires_at - timezone.now() <= timedelta(days=9)
     assert f"manage.py revoke_token {token.number}" in errors
     assert "is revoked" in run("revoke_token", str(token.number))[0]
     with pytest.raises(TokenRefused, match="was revoked"):
         verify_token(output.strip())
 
 
-@pytest.mark.parametrize("arguments", [("create_token", "zoe", "--scope", "decide"), ("create_token", "ada"),
-                                       ("create_token", "ada", "--scope", "all"), ("revoke_token", "7")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("create_token", "zoe", "--scope", "decide"),
+        ("create_token", "ada"),
+        ("create_token", "ada", "--scope", "all"),
+        ("revoke_token", "7"),
+    ],
+)
 def test_commands_with_invalid_arguments_fail(ada, arguments):
     with pytest.raises(CommandError):
         run(*arguments)

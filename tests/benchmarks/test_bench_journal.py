@@ -16,5 +16,7 @@ def test_the_journal_has_the_given_number_of_lines_and_is_intact():
     JournalLine.objects.all().delete()
     write_journal(LINES)
     assert LINES - 1 <= JournalLine.objects.count() <= LINES
-    assert {"grant", "revoke", "register", "member-add"} <= set(JournalLine.objects.values_list("action", flat=True))
+    assert {"grant", "revoke", "register", "member-add"} <= set(
+        JournalLine.objects.values_list("action", flat=True)
+    )
     assert first_fault() is None

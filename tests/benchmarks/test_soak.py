@@ -16,7 +16,14 @@ pytestmark = [pytest.mark.worker, pytest.mark.slow]
 
 @pytest.mark.skipif(machine.postgresql_folder() is None, reason="PostgreSQL is not installed")
 def test_faults_of_all_parts_lose_nothing(monkeypatch, capsys):
-    for name in ("DATABASE_URL", "REDIS_URL", "STATE_DIR", "CONSOLE_TEST_STATE", "SECRET_KEY", "JOURNAL_KEYS"):
+    for name in (
+        "DATABASE_URL",
+        "REDIS_URL",
+        "STATE_DIR",
+        "CONSOLE_TEST_STATE",
+        "SECRET_KEY",
+        "JOURNAL_KEYS",
+    ):
         monkeypatch.delenv(name, raising=False)
     with running_console() as console:
         violations = soak(console, SECONDS, random.Random(13), SETTLE_SECONDS)

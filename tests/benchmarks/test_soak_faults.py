@@ -73,7 +73,10 @@ def test_the_disk_is_full_when_the_held_run_continues(tmp_path, monkeypatch):
     assert events == ["disk is full", "writing continues", "disk has space"]
 
 
-LIGHT, HEAVY = InjectedFault("light", lambda *_: True, 1, is_light=True), InjectedFault("heavy", lambda *_: True, 1)
+LIGHT, HEAVY = (
+    InjectedFault("light", lambda *_: True, 1, is_light=True),
+    InjectedFault("heavy", lambda *_: True, 1),
+)
 WAITING, OTHER = (InjectedFault(name, lambda *_: True, 1, needs_run=True) for name in ("waiting", "other"))
 
 
@@ -101,7 +104,10 @@ def test_hits_and_attempts_are_counted(monkeypatch):
     def wait(console, choose):
         return threading.Event().wait(0.02)
 
-    kinds = (InjectedFault("works", lambda *_: True, 1, is_light=True), InjectedFault("finds nothing", wait, 1, needs_run=True))
+    kinds = (
+        InjectedFault("works", lambda *_: True, 1, is_light=True),
+        InjectedFault("finds nothing", wait, 1, needs_run=True),
+    )
     monkeypatch.setattr(soak_test, "faults_for", lambda console: kinds)
     monkeypatch.setattr(soak_test, "FAULT_SECONDS", 0.001)
     monkeypatch.setattr(soak_test, "HEAVY_SECONDS", 0)

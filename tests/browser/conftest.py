@@ -7,13 +7,21 @@ from authzconsole.ops import machine
 from grants.models import User
 from tests.support.cast import PASSWORD, create_sample_tenant
 
-OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-           "--no-first-run"]
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 
 
 @pytest.fixture(scope="module")
 def chromium(django_db_setup):
-    """Start a browser for each module: while it is open, an event loop runs in this thread and Django refuses database access."""
+    """Start a browser for each module: while it is open, an event loop runs in this thread and Django refuses
+    database access.
+    """
     program = machine.chromium()
     if program is None:
         pytest.fail("Chromium is missing; `make test` installs it")
@@ -28,24 +36,33 @@ def session_cookie(name: str, url: str) -> dict[str, str]:
     """Return the cookie of a new session of this user, in Playwright's form."""
     client = Client()
     client.force_login(User.objects.get(username=name))
-    return {"name": settings.SESSION_COOKIE_NAME, "value": client.cookies[settings.SESSION_COOKIE_NAME].value, "url": url}
+    return {
+        "name": settings.SESSION_COOKIE_NAME,
+        "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+        "url": url,
+    }
 
 
 @pytest.fixture
 def page_of(chromium, live_server):
-    """Return a function: page_of("ada") is a page on which that user is signed in. Errors in a page fail the test.
+    """Return a function: page_of("ada") is a page on which that user is signed in. Errors in a page fail the
+    test.
 
     with_form: sign in with the form instead of a session cookie, which takes two requests less.
     """
     contexts, faults = [], []
 
     def sign_in(name, *, scripts=True, width=1280, with_form=False):
-        context = chromium.new_context(viewport={"width": width, "height": 900}, java_script_enabled=scripts,
-                                       base_url=live_server.url)
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900}, java_script_enabled=scripts, base_url=live_server.url
+        )
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
+        page.on(
+            "console",
+            lambda message: faults.append(message.text) if "Content Security" in message.text else None,
+        )
         if with_form:
             page.goto("/sign-in")
             page.get_by_label("Name").fill(name)

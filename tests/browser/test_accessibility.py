@@ -24,7 +24,9 @@ VIOLATIONS = """options => axe.run(document, {resultTypes: ["violations"], ...op
 
 @pytest.fixture
 def console(live_server, tmp_path, settings):
-    """Create the demo tenant with a report of each analysis; return the example addresses and the client of an administrator."""
+    """Create the demo tenant with a report of each analysis; return the example addresses and the client of
+    an administrator.
+    """
     settings.SNAPSHOT_URI = str(tmp_path)
     call_command("import_tenant", str(DEMO_TENANT), stdout=io.StringIO())
     name, _ = create_first_administrator()
@@ -44,7 +46,9 @@ def test_no_page_has_a_serious_accessibility_violation(console, chromium, live_s
         # the content security policy blocks the test's script; reduced motion avoids colours in transition
         context = chromium.new_context(base_url=live_server.url, bypass_csp=True, reduced_motion="reduce")
         if session:
-            context.add_cookies([{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}])
+            context.add_cookies(
+                [{"name": settings.SESSION_COOKIE_NAME, "value": session, "url": live_server.url}]
+            )
         context.add_init_script(AXE)
         page = context.new_page()
         for name, address in page_urls(examples, pages).items():

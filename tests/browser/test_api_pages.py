@@ -12,8 +12,14 @@ def test_the_documentation_pages_show_every_operation(chromium, live_server, pat
     page = context.new_page()
     page.on("pageerror", lambda error: faults.append(str(error)))
     # Redoc requests a logo from its vendor; the content security policy blocks it
-    page.on("console", lambda message: faults.append(message.text)
-            if "Content Security" in message.text and "cdn.redoc.ly" not in message.text else None)
+    page.on(
+        "console",
+        lambda message: (
+            faults.append(message.text)
+            if "Content Security" in message.text and "cdn.redoc.ly" not in message.text
+            else None
+        ),
+    )
     page.on("response", lambda response: loaded.append(response.url))
     page.goto(f"/api/v1/{path}")
     operation = page.get_by_text("Grant and revoke").first

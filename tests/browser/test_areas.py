@@ -15,13 +15,22 @@ from tests.support.reports import create_report
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
 
-REPORT = {"rows": [("logistics", "sofia.lindqvist", 54, 51, 3, False), ("sandbox", "kenji.tanaka", 23, 23, 0, True)],
-          "namespaces": [("logistics", 54, 11, 0, 3, "sofia.lindqvist", False), ("sandbox", 23, 6, 1, 0, "kenji.tanaka", False)]}
+REPORT = {
+    "rows": [
+        ("logistics", "sofia.lindqvist", 54, 51, 3, False),
+        ("sandbox", "kenji.tanaka", 23, 23, 0, True),
+    ],
+    "namespaces": [
+        ("logistics", 54, 11, 0, 3, "sofia.lindqvist", False),
+        ("sandbox", 23, 6, 1, 0, "kenji.tanaka", False),
+    ],
+}
 AREAS = {}
 
 
 def area(title):
     """Register a walk through the area with this navigation title."""
+
     def register(walk):
         AREAS[title] = walk
         return walk
@@ -107,7 +116,9 @@ def ask(page, filters):
     expect(answer.locator(".decision.denied")).to_contain_text("lacks ADMIN on 3 of the 53 live entities")
     expect(answer.locator(".tree .operator")).to_have_text(re.compile(r"ALL OF\s+not met"))
     expect(answer.locator(".tree ul ul .met")).to_contain_text("ADMIN held by user:sofia.lindqvist")
-    expect(answer.locator(".tree ul ul .unmet")).to_contain_text("missing on program:logistics.demand_forecast")
+    expect(answer.locator(".tree ul ul .unmet")).to_contain_text(
+        "missing on program:logistics.demand_forecast"
+    )
     expect(answer.get_by_role("link", name="Grant ADMIN on program:logistics")).to_have_count(3)
     expect(by_generation.filter(has=page.locator(".allowed"))).to_have_count(2)
     expect(by_generation.filter(has_text="final")).to_contain_text("3 grants are missing")
@@ -119,7 +130,9 @@ def ask(page, filters):
     page.go_back()
     page.get_by_role("button", name="Plan all missing grants").click()
     page.get_by_role("button", name="Create plan").click()
-    expect(page.get_by_role("heading", level=1)).to_contain_text("Let user:sofia.lindqvist delete namespace:logistics")
+    expect(page.get_by_role("heading", level=1)).to_contain_text(
+        "Let user:sofia.lindqvist delete namespace:logistics"
+    )
     page.get_by_role("button", name="Discard plan").click()
 
 

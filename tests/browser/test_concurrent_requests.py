@@ -100,4 +100,6 @@ def test_a_branch_and_a_page_that_fail_to_load_can_be_retried(page):
     assert branch.get_attribute("aria-busy") is None
     current = page.locator("#explorer [aria-current]").get_attribute("href")
     branch.locator(".branch-name").click()
-    expect(page.locator(f"#explorer [role=treeitem][href='{current}']")).to_have_attribute("aria-current", "page")
+    expect(page.locator(f"#explorer [role=treeitem][href='{current}']")).to_have_attribute(
+        "aria-current", "page"
+    )

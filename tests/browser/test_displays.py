@@ -1,6 +1,7 @@
 """Pages on special displays: in the narrowest supported window, and with forced colours.
 
-320 px equal 1280 px at a zoom of 400 %. With forced colours, selected items and held privileges can still be distinguished.
+320 px equal 1280 px at a zoom of 400 %. With forced colours, selected items and held privileges can still be
+distinguished.
 """
 
 import pytest
@@ -46,14 +47,20 @@ def test_the_file_input_of_a_plan_fits_into_its_card(page_of):
     create_sample_tenant()
     page = page_of("ada", width=320)
     page.goto("/plans/import")
-    field, block = page.locator("#import-file").bounding_box(), page.locator("[aria-labelledby=changes-title]").bounding_box()
+    field, block = (
+        page.locator("#import-file").bounding_box(),
+        page.locator("[aria-labelledby=changes-title]").bounding_box(),
+    )
     assert field["x"] + field["width"] <= block["x"] + block["width"]
 
 
 def test_the_focused_cell_of_a_table_is_not_covered_by_the_first_column(page_of):
     create_sample_tenant()
     User.objects.create_user("bartholomew.featherstonehaugh")
-    change_grants(author=SETUP, grant=[("user:bartholomew.featherstonehaugh", parse_address("dataset:sales.orders"), "READ")])
+    change_grants(
+        author=SETUP,
+        grant=[("user:bartholomew.featherstonehaugh", parse_address("dataset:sales.orders"), "READ")],
+    )
     page = page_of("ada", width=320)
     page.goto("/entities/dataset:sales.orders")
     cells = page.locator("#holders tbody tr", has_text="bartholomew").locator("a.privilege")
@@ -89,29 +96,46 @@ def forced_colours(page_of):
     return page
 
 
-@pytest.mark.parametrize(("url", "selector"), [
-    ("/policies/?generation=existing&with=final", ".chip"), ("/", "nav[aria-label=Main] a"),
-    ("/entities/namespace:sales", "#explorer .branch"),
-    ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=read", ".generation-answers > li"),
-])
+@pytest.mark.parametrize(
+    ("url", "selector"),
+    [
+        ("/policies/?generation=existing&with=final", ".chip"),
+        ("/", "nav[aria-label=Main] a"),
+        ("/entities/namespace:sales", "#explorer .branch"),
+        ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=read", ".generation-answers > li"),
+    ],
+)
 def test_selected_items_look_different_from_others(url, selector, forced_colours):
     page = forced_colours
     page.goto(url)
-    selected, other = page.locator(f"{selector}[aria-current]").last, page.locator(f"{selector}:not([aria-current])").last
+    selected, other = (
+        page.locator(f"{selector}[aria-current]").last,
+        page.locator(f"{selector}:not([aria-current])").last,
+    )
     assert edge_pixels(selected) != edge_pixels(other)
 
 
 def test_a_held_privilege_looks_different_from_others(forced_colours):
     page = forced_colours
     page.goto("/entities/dataset:sales.orders")
-    direct, none = page.locator("#holders .privilege.direct").first, page.locator("#holders .privilege.none").first
+    direct, none = (
+        page.locator("#holders .privilege.direct").first,
+        page.locator("#holders .privilege.none").first,
+    )
     assert edge_pixels(direct) != edge_pixels(none)
 
 
 def edge_pixels(element) -> bytes:
-    """Return a screenshot of the right edge, because the computed style does not show the colours of the system."""
+    """Return a screenshot of the right edge, because the computed style does not show the colours of the
+    system.
+    """
     element.scroll_into_view_if_needed()
     box = element.bounding_box()
-    clip = {"x": round(box["x"] + box["width"]) - 5, "y": round(box["y"] + box["height"] / 2), "width": 5, "height": 2}
+    clip = {
+        "x": round(box["x"] + box["width"]) - 5,
+        "y": round(box["y"] + box["height"] / 2),
+        "width": 5,
+        "height": 2,
+    }
     # hiding the caret would need a style that the content security policy refuses
     return element.page.screenshot(clip=clip, caret="initial")

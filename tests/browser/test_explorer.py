@@ -1,4 +1,6 @@
-"""The explorer in a browser: open the tree by mouse and keyboard, with details next to it or on a separate page on a phone."""
+"""The explorer in a browser: open the tree by mouse and keyboard, with details next to it or on a separate
+page on a phone.
+"""
 
 import re
 

@@ -7,8 +7,13 @@ from playwright.sync_api import expect
 
 from tests.support.cast import create_sample_tenant
 
-pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest.mark.slow,
-              pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.worker,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
 
 REPORT_PATIENCE_MILLISECONDS = 240_000
 
@@ -39,7 +44,9 @@ def test_a_report_can_be_created_after_the_first_sign_in(page_of, worker_console
     grant.get_by_label("ADMIN").check()
     grant.get_by_label("Reason", exact=True).fill("takes over the payroll")
     grant.get_by_role("button", name="Grant:").click()
-    expect(page.locator("#notices")).to_contain_text("Granted READ, ADMIN on dataset:hr.salaries to user:dee.")
+    expect(page.locator("#notices")).to_contain_text(
+        "Granted READ, ADMIN on dataset:hr.salaries to user:dee."
+    )
     page.locator("#tab-ask").click()
     expect(verdict).to_have_text("Allowed: user:dee holds READ on dataset:hr.salaries.")
     page.locator("#tab-history").click()

@@ -88,8 +88,12 @@ def test_opening_a_branch_of_the_visible_entities_focuses_its_heading(page):
 
 
 def test_a_grant_far_down_a_page_shows_its_notice_in_the_window_and_keeps_the_focus(page):
-    change_grants(author=SETUP,
-                  grant=[(f"user:{name}", parse_address("dataset:sales.orders"), "WRITE") for name in ("out", "grp", "ina")])
+    change_grants(
+        author=SETUP,
+        grant=[
+            (f"user:{name}", parse_address("dataset:sales.orders"), "WRITE") for name in ("out", "grp", "ina")
+        ],
+    )
     page.set_viewport_size({"width": 1280, "height": 420})
     page.goto(ORDERS)
     page.locator("#grant-form-principal").fill("user:out")
@@ -118,7 +122,9 @@ def test_a_revocation_dialog_names_stranded_entities_and_returns_to_its_section(
     expect(dialog).to_contain_text("would have no administrator")
     press_key(page, dialog.get_by_label("Reason", exact=True))
     expect(page.locator("#notices")).to_contain_text("Revoked ADMIN on dataset:sales.orders from user:ned.")
-    expect(page.locator("#holders").get_by_role("link", name=re.compile("Revoke ADMIN from user:ned"))).to_have_count(0)
+    expect(
+        page.locator("#holders").get_by_role("link", name=re.compile("Revoke ADMIN from user:ned"))
+    ).to_have_count(0)
     expect(page.locator("#holders-title")).to_be_focused()
     page.locator("#tab-history").click()
     expect(page.locator("#history .change").first).to_contain_text("Revoked ADMIN user ned")
@@ -126,7 +132,9 @@ def test_a_revocation_dialog_names_stranded_entities_and_returns_to_its_section(
 
 @pytest.mark.parametrize("verb", ["grant", "revoke"])
 def test_a_change_on_a_separate_page_returns_to_the_entity_page(verb, page):
-    page.goto(f"/{verb}/dataset:sales.orders?principal=user:dee&privilege={'READ' if verb == 'revoke' else 'WRITE'}")
+    page.goto(
+        f"/{verb}/dataset:sales.orders?principal=user:dee&privilege={'READ' if verb == 'revoke' else 'WRITE'}"
+    )
     press_key(page, page.get_by_label("Reason", exact=True))
     page.wait_for_url(f"**{ORDERS}?tab=access")
     expect(page.locator("#notices")).to_contain_text("user:dee")

@@ -1,4 +1,5 @@
-"""The main task of the console: see why a namespace cannot be deleted, grant what is missing by a plan, and undo the plan.
+"""The main task of the console: see why a namespace cannot be deleted, grant what is missing by a plan, and
+undo the plan.
 
 It has its own module, because a worker caches the ids of the permissions, and they change with each test.
 """
@@ -14,8 +15,13 @@ from authzconsole.management.commands.bootstrap import DEMO_TENANT
 from grants.models import Role, User
 from tests.support.cast import PASSWORD
 
-pytestmark = [pytest.mark.browser, pytest.mark.worker, pytest.mark.spark, pytest.mark.slow,
-              pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.worker,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
 
 REPORT_PATIENCE_MILLISECONDS = 240_000
 NEXT_STEP = "Check whether sofia.lindqvist can delete namespace:logistics now"
@@ -34,7 +40,9 @@ def test_missing_grants_are_found_granted_by_a_plan_and_revoked_by_undoing_it(pa
     page.locator("#tab-ask").click()
     expect(report).to_contain_text("No user can delete it.")
     report.get_by_role("link", name="sofia.lindqvist is closest and is missing 3 of 54").click()
-    expect(report.locator(".decision.denied")).to_contain_text("requires ADMIN on 54 entities, and 51 are held")
+    expect(report.locator(".decision.denied")).to_contain_text(
+        "requires ADMIN on 54 entities, and 51 are held"
+    )
     for blocked in ("train_demand", "optimise_tours", "travel_times"):
         expect(report).to_contain_text(blocked)
     report.get_by_role("link", name="Deletion forecast and missing grants").click()
@@ -70,7 +78,9 @@ def tile(page, namespace):
 
 
 def wait_for_report(page):
-    expect(page.locator(".run-bar")).to_contain_text(re.compile("done|failed"), timeout=REPORT_PATIENCE_MILLISECONDS)
+    expect(page.locator(".run-bar")).to_contain_text(
+        re.compile("done|failed"), timeout=REPORT_PATIENCE_MILLISECONDS
+    )
     expect(page.locator("#rows")).to_be_visible()
 
 

@@ -16,7 +16,10 @@ AXE = Path(axe_playwright_python.__file__).with_name("axe.min.js").read_text()
 
 @pytest.fixture
 def field_of(page_of):
-    """Return a function: field_of("ada") returns an entity page, its search field and its list of suggestions."""
+    """Return a function: field_of("ada") returns an entity page, its search field and its list of
+    suggestions.
+    """
+
     def open_page(name, **options):
         create_sample_tenant()
         page = page_of(name, **options)
@@ -115,7 +118,9 @@ def test_the_question_form_accepts_the_selected_result(page_of):
     expect(field).to_have_value("dataset:sales.customers")
     page.keyboard.press("Enter")
     expect(page.locator("#operation-answers-title")).to_contain_text("dataset:sales.customers")
-    expect(page).to_have_url(re.compile(r"/ask\?subject=user(:|%3A)dee&.*entity=dataset(:|%3A)sales.customers"))
+    expect(page).to_have_url(
+        re.compile(r"/ask\?subject=user(:|%3A)dee&.*entity=dataset(:|%3A)sales.customers")
+    )
 
 
 def test_selecting_a_context_address_asks_the_question_immediately(page_of):

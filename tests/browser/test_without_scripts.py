@@ -14,16 +14,40 @@ from tests.support.cast import SETUP, create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-PAGES = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee", "/entities/dataset:sales.orders",
-         "/entities/dataset:sales.legacy", "/entities/dataset:sales.next", "/lifecycle/delete/namespace:sales", "/search?q=sales",
-         "/register?parent=namespace:sales", "/analyses/", "/password", "/plans/", "/forecast/namespace:sales?deleter=dee",
-         "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ", "/people/", "/people/user:dee?in=namespace:sales",
-         "/people/group:operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/people/add", "/my-access",
-         "/people/leaving/group:operators", "/ask",
-         "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
-         "/entities/namespace:sales?subject=user:dee", "/entities/namespace:sales?tab=access",
-         "/entities/namespace:sales?tab=history", "/plans/many?within=namespace:sales",
-         "/plans/many?address=dataset:sales.orders", "/plans/import"]
+PAGES = [
+    "/",
+    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee",
+    "/entities/dataset:sales.orders",
+    "/entities/dataset:sales.legacy",
+    "/entities/dataset:sales.next",
+    "/lifecycle/delete/namespace:sales",
+    "/search?q=sales",
+    "/register?parent=namespace:sales",
+    "/analyses/",
+    "/password",
+    "/plans/",
+    "/forecast/namespace:sales?deleter=dee",
+    "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ",
+    "/people/",
+    "/people/user:dee?in=namespace:sales",
+    "/people/group:operators",
+    "/people/compare?one=dee&other=grp",
+    "/people/leaving/user:ned",
+    "/people/add",
+    "/my-access",
+    "/people/leaving/group:operators",
+    "/ask",
+    "/accounts/",
+    "/accounts/user:dee",
+    "/accounts/tokens/",
+    "/accounts/tokens/new",
+    "/entities/namespace:sales?subject=user:dee",
+    "/entities/namespace:sales?tab=access",
+    "/entities/namespace:sales?tab=history",
+    "/plans/many?within=namespace:sales",
+    "/plans/many?address=dataset:sales.orders",
+    "/plans/import",
+]
 
 
 def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
@@ -34,7 +58,9 @@ def test_asking_granting_revoking_and_deleting_work_without_scripts(page_of):
     page.get_by_label("User or group").fill("user:out")
     page.get_by_label("Operation", exact=True).select_option("read")
     page.get_by_role("button", name="Ask").click()
-    expect(page.locator("#ask .decision")).to_have_text("Denied: user:out lacks READ on dataset:sales.orders.")
+    expect(page.locator("#ask .decision")).to_have_text(
+        "Denied: user:out lacks READ on dataset:sales.orders."
+    )
     page.get_by_role("link", name="Grant READ on dataset:sales.orders").click()
     expect(page.get_by_label("Principal")).to_have_value("user:out")
     expect(page.get_by_text("beyond its purpose)")).to_be_visible()
@@ -87,10 +113,14 @@ def test_plans_for_selected_entities_and_from_pasted_changes_work_without_script
     page.get_by_label("Principal", exact=True).fill("user:ned")
     page.get_by_label("dataset:sales.customers").uncheck()
     page.get_by_role("button", name="Create plan").click()
-    expect(page.get_by_role("heading", level=1)).to_have_text("Revoke ADMIN from user:ned on 1 selected entity")
+    expect(page.get_by_role("heading", level=1)).to_have_text(
+        "Revoke ADMIN from user:ned on 1 selected entity"
+    )
     expect(page.locator("#items tbody tr")).to_have_count(1)
     page.goto("/plans/import")
-    page.get_by_label("Or paste the changes").fill("verb,principal,entity,privilege\ngive,user:out,dataset:sales.orders,READ\n")
+    page.get_by_label("Or paste the changes").fill(
+        "verb,principal,entity,privilege\ngive,user:out,dataset:sales.orders,READ\n"
+    )
     page.get_by_role("button", name="Create plan").click()
     expect(page.get_by_role("heading", name="1 line to correct")).to_be_visible()
     field = page.get_by_label("Or paste the changes")
@@ -201,7 +231,9 @@ def test_no_page_is_wider_than_its_window(width, page_of):
     page = page_of("ada", width=width)
     for url in PAGES:
         page.goto(url)
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), url
+        assert page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        ), url
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -214,11 +246,19 @@ def test_no_page_with_the_longest_names_is_wider_than_its_window(width, page_of)
         add_user(author=SETUP, name=name)
     change_grants(author=SETUP, grant=[(f"user:{user}", parse_address(dataset), "ADMIN")])
     page = page_of("ada", width=width)
-    for url in (f"/entities/{dataset}", f"/people/compare?one={user}&other={other}", f"/people/leaving/user:{user}",
-                f"/forecast/namespace:{namespace}?deleter={other}", f"/plans/many?within=namespace:{namespace}",
-                f"/lifecycle/delete/namespace:{namespace}", f"/people/user:{user}?in=namespace:{namespace}"):
+    for url in (
+        f"/entities/{dataset}",
+        f"/people/compare?one={user}&other={other}",
+        f"/people/leaving/user:{user}",
+        f"/forecast/namespace:{namespace}?deleter={other}",
+        f"/plans/many?within=namespace:{namespace}",
+        f"/lifecycle/delete/namespace:{namespace}",
+        f"/people/user:{user}?in=namespace:{namespace}",
+    ):
         page.goto(url)
-        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), url
+        assert page.evaluate(
+            "document.documentElement.scrollWidth <= document.documentElement.clientWidth"
+        ), url
 
 
 def test_the_navigation_unfolds_at_phone_width(page_of):

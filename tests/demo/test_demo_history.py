@@ -69,12 +69,17 @@ def test_it_takes_two_years_and_no_line_is_earlier_than_the_previous(history):
 
 
 def test_the_times_of_rows_are_those_of_their_lines(history):
-    lines = {(line.principal, line.entity, line.privilege): line.at for line in history if line.action == "grant"}
+    lines = {
+        (line.principal, line.entity, line.privilege): line.at for line in history if line.action == "grant"
+    }
     for model, kind, path in ((UserGrant, "user", "user__username"), (GroupGrant, "group", "group__name")):
-        rows = model.objects.values_list(path, "content_object__kind", "content_object__key", "permission__codename",
-                                         "granted_at")
-        assert all(lines[f"{kind}:{name}", f"{entity_kind}:{key}", codename.upper()] == at
-                   for name, entity_kind, key, codename, at in rows)
+        rows = model.objects.values_list(
+            path, "content_object__kind", "content_object__key", "permission__codename", "granted_at"
+        )
+        assert all(
+            lines[f"{kind}:{name}", f"{entity_kind}:{key}", codename.upper()] == at
+            for name, entity_kind, key, codename, at in rows
+        )
     other_actions = ("grant", "revoke", "request-create")
     states = {line.entity: line.at for line in history if line.entity and line.action not in other_actions}
     assert all(states[str(entity)] == entity.changed_at for entity in Entity.objects.all())
@@ -82,15 +87,32 @@ def test_the_times_of_rows_are_those_of_their_lines(history):
 
 def test_other_users_could_read_the_customers_a_year_ago(history):
     assert readers_of_customers(history, 0) == {"user:claire.dubois"}
-    assert readers_of_customers(history, 365) == {f"user:{name}" for name in (
-        "claire.dubois", "jonas.weber", "lucia.romano", "maria.lopez", "oluwaseun.adeyemi")}
+    assert readers_of_customers(history, 365) == {
+        f"user:{name}"
+        for name in ("claire.dubois", "jonas.weber", "lucia.romano", "maria.lopez", "oluwaseun.adeyemi")
+    }
 
 
 def test_it_contains_every_kind_of_event(history):
     actions = {line.action for line in history}
-    assert actions >= {"grant", "revoke", "plan", "register", "delete", "recreate", "describe", "user-add", "user-deactivate",
-                       "group-add", "group-remove", "member-add", "member-remove", "generation-activate", "plan-apply",
-                       "plan-discard"}
+    assert actions >= {
+        "grant",
+        "revoke",
+        "plan",
+        "register",
+        "delete",
+        "recreate",
+        "describe",
+        "user-add",
+        "user-deactivate",
+        "group-add",
+        "group-remove",
+        "member-add",
+        "member-remove",
+        "generation-activate",
+        "plan-apply",
+        "plan-discard",
+    }
     assert not User.objects.exclude(role="ordinary").exists()
     plan = Plan.objects.get(state="applied")
     assert plan.made_at.date() == plan.decided_at.date() == (TODAY - timedelta(days=300)).date()
@@ -112,11 +134,17 @@ def test_the_clock_refuses_future_and_earlier_times():
 
 
 def test_only_the_command_bootstrap_loads_the_history():
-    files = subprocess.run(["git", "grep", "-l", "demo.history.load"], cwd=ROOT, capture_output=True, text=True).stdout.split()
-    assert {name for name in files if not name.startswith("tests/")} == {"authzconsole/management/commands/bootstrap.py"}
+    files = subprocess.run(
+        ["git", "grep", "-l", "demo.history.load"], cwd=ROOT, capture_output=True, text=True
+    ).stdout.split()
+    assert {name for name in files if not name.startswith("tests/")} == {
+        "authzconsole/management/commands/bootstrap.py"
+    }
 
 
 def test_the_names_in_the_history_are_in_the_tenant():
-    names = {line["name"] for line in map(json.loads, DOCUMENT.read_text().splitlines()) if line["type"] == "user"}
+    names = {
+        line["name"] for line in map(json.loads, DOCUMENT.read_text().splitlines()) if line["type"] == "user"
+    }
     story = (ROOT / "authzconsole" / "demo" / "history" / "story.py").read_text()
     assert set(re.findall(r'"user:([a-z.]+)"', story)) <= names

@@ -16,15 +16,30 @@ CONTENT = (DEMO / "tenant.jsonl").read_bytes()
 LINES = [json.loads(line) for line in CONTENT.splitlines()]
 SITUATIONS = (DEMO.parents[1] / "docs" / "demo.md").read_text().partition("## Try it")[0]
 
-KINDS_OF_THE_DOCUMENTS = {"instance", "namespace", "artifact", "application", "program", "stream", "dataset", "dataset_module",
-                          "dataset_type", "securekey", "kerberosprincipal"}
+KINDS_OF_THE_DOCUMENTS = {
+    "instance",
+    "namespace",
+    "artifact",
+    "application",
+    "program",
+    "stream",
+    "dataset",
+    "dataset_module",
+    "dataset_type",
+    "securekey",
+    "kerberosprincipal",
+}
 
 STATE = {line["id"]: line["state"] for line in LINES if line["type"] == "entity"}
 ACTIVE = {line["name"] for line in LINES if line["type"] == "user" and line["active"]}
 INACTIVE = {line["name"] for line in LINES if line["type"] == "user" and not line["active"]}
 MEMBERS = {line["name"]: line["members"] for line in LINES if line["type"] == "group"}
-GRANTED = {(line["principal"], line["entity"], privilege)
-           for line in LINES if line["type"] == "grant" for privilege in line["privileges"]}
+GRANTED = {
+    (line["principal"], line["entity"], privilege)
+    for line in LINES
+    if line["type"] == "grant"
+    for privilege in line["privileges"]
+}
 
 GRANTS_BY_USER = defaultdict(set)
 for principal, entity, privilege in GRANTED:
@@ -59,13 +74,20 @@ def administrators(entity: str) -> set[str]:
 
 def direct_grants_in(subject: str, namespace: str) -> set[tuple[str, str]]:
     """Return the direct grants of a principal in a namespace, in any state."""
-    return {(entity, privilege) for holder, entity, privilege in GRANTED
-            if holder == subject and namespace_of(entity) == namespace}
+    return {
+        (entity, privilege)
+        for holder, entity, privilege in GRANTED
+        if holder == subject and namespace_of(entity) == namespace
+    }
 
 
 def test_the_file_is_what_the_script_writes():
-    generated = subprocess.run([sys.executable, "-m", "authzconsole.demo.make_tenant"], cwd=DEMO.parent.parent, check=True,
-                               capture_output=True)
+    generated = subprocess.run(
+        [sys.executable, "-m", "authzconsole.demo.make_tenant"],
+        cwd=DEMO.parent.parent,
+        check=True,
+        capture_output=True,
+    )
     assert generated.stdout == CONTENT
 
 
@@ -87,8 +109,12 @@ def test_it_has_the_documented_size_and_every_kind_program_type_and_privilege():
 
 def test_every_name_and_address_in_the_document_is_in_the_file():
     quoted = [word for word in SITUATIONS.split("`")[1::2] if "/" not in word]
-    assert [address for address in quoted if address.partition(":")[0] in KINDS and address not in STATE] == []
-    assert [name for name in quoted if name.count(".") == 1 and ":" not in name and name not in ACTIVE | INACTIVE] == []
+    assert [
+        address for address in quoted if address.partition(":")[0] in KINDS and address not in STATE
+    ] == []
+    assert [
+        name for name in quoted if name.count(".") == 1 and ":" not in name and name not in ACTIVE | INACTIVE
+    ] == []
     assert [name[6:] for name in quoted if name.startswith("group:") and name[6:] not in MEMBERS] == []
 
 
@@ -98,9 +124,11 @@ def test_exactly_one_user_can_delete_the_sandbox():
 
 def test_sofia_cannot_delete_logistics_because_of_three_entities_in_two_applications():
     blocking_entities = entities_without_admin("sofia.lindqvist", "logistics")
-    assert blocking_entities == {"program:logistics.route_planner.spark.optimise_tours",
-                                 "program:logistics.route_planner.spark.travel_times",
-                                 "program:logistics.demand_forecast.spark.train_demand"}
+    assert blocking_entities == {
+        "program:logistics.route_planner.spark.optimise_tours",
+        "program:logistics.route_planner.spark.travel_times",
+        "program:logistics.demand_forecast.spark.train_demand",
+    }
     assert users_who_can_delete("logistics") == set()
     assert all(len(entities_without_admin(user, "logistics")) > 3 for user in ACTIVE - {"sofia.lindqvist"})
 
@@ -108,25 +136,38 @@ def test_sofia_cannot_delete_logistics_because_of_three_entities_in_two_applicat
 def test_no_user_can_delete_finance_because_two_entities_have_no_active_administrator():
     assert users_who_can_delete("finance") == set()
     entities_without_administrators = {entity for entity in live_in("finance") if not administrators(entity)}
-    assert entities_without_administrators == {"dataset:finance.budget.2025", "securekey:finance.ledger-db-password"}
+    assert entities_without_administrators == {
+        "dataset:finance.budget.2025",
+        "securekey:finance.ledger-db-password",
+    }
 
 
 def test_two_users_can_delete_marketing_and_three_lack_only_admin_on_the_namespace():
     assert users_who_can_delete("marketing") == {"amelie.laurent", "katarzyna.wojcik"}
-    assert len([user for user in ACTIVE if entities_without_admin(user, "marketing") == {"namespace:marketing"}]) == 3
+    assert (
+        len([user for user in ACTIVE if entities_without_admin(user, "marketing") == {"namespace:marketing"}])
+        == 3
+    )
 
 
 def test_every_planned_entity_has_a_grant():
     planned = {entity for entity, state in STATE.items() if state == "planned"}
-    assert {entity for entity in planned if entity.startswith("application:")} == {"application:marketing.churn_radar"}
+    assert {entity for entity in planned if entity.startswith("application:")} == {
+        "application:marketing.churn_radar"
+    }
     assert len([entity for entity in planned if entity.startswith("program:marketing.churn_radar.")]) == 3
     assert planned == {entity for _, entity, _ in GRANTED if entity in planned}
 
 
 def test_deleted_entities_have_leftover_grants():
     ghosts = {(holder, entity) for holder, entity, _ in GRANTED if STATE[entity] == "deleted"}
-    assert {"user:mei.chen", "user:nikolai.petrov", "group:store-operations"} <= {holder for holder, _ in ghosts}
-    assert len({entity for _, entity in ghosts if entity.startswith("dataset:")}) == 8 and "eight datasets" in SITUATIONS
+    assert {"user:mei.chen", "user:nikolai.petrov", "group:store-operations"} <= {
+        holder for holder, _ in ghosts
+    }
+    assert (
+        len({entity for _, entity in ghosts if entity.startswith("dataset:")}) == 8
+        and "eight datasets" in SITUATIONS
+    )
     assert {"application:sales.click_collect_v1", "namespace:wholesale"} <= {entity for _, entity in ghosts}
 
 
@@ -134,7 +175,9 @@ def test_recreating_the_payroll_export_would_give_contractors_access():
     assert STATE["dataset:finance.payroll.export"] == "deleted"
     for user in MEMBERS["contractors"]:
         assert ("dataset:finance.payroll.export", "READ") in GRANTS_BY_USER[user]
-        grants_in_finance = {entity for entity, _ in GRANTS_BY_USER[user] if namespace_of(entity) == "finance"}
+        grants_in_finance = {
+            entity for entity, _ in GRANTS_BY_USER[user] if namespace_of(entity) == "finance"
+        }
         assert grants_in_finance == {"dataset:finance.payroll.export"}
 
 
@@ -145,9 +188,13 @@ def test_amara_and_ingrid_are_the_only_administrators_of_six_entities():
             sole_administrators[administrators(entity).pop()].add(entity)
     assert sole_administrators == {
         "amara.okafor": {"dataset:risk.watchlist"},
-        "ingrid.solberg": {"application:finance.vat_return", "program:finance.vat_return.workflow.quarterly_return",
-                           "program:finance.vat_return.spark.vat_checks", "dataset:finance.vat.returns",
-                           "securekey:finance.tax-portal-cert"},
+        "ingrid.solberg": {
+            "application:finance.vat_return",
+            "program:finance.vat_return.workflow.quarterly_return",
+            "program:finance.vat_return.spark.vat_checks",
+            "dataset:finance.vat.returns",
+            "securekey:finance.tax-portal-cert",
+        },
     }
 
 
@@ -165,18 +212,29 @@ def test_store_operations_sees_logistics_through_one_program_only():
 
 
 def test_gareth_holds_three_privileges_on_the_namespace_and_none_inside():
-    assert GRANTS_BY_USER["gareth.pryce"] == {("namespace:risk", privilege) for privilege in ("READ", "WRITE", "ADMIN")}
+    assert GRANTS_BY_USER["gareth.pryce"] == {
+        ("namespace:risk", privilege) for privilege in ("READ", "WRITE", "ADMIN")
+    }
     assert len([entity for entity in live_in("risk") if entity.startswith("dataset:")]) > 5
 
 
 def test_the_administrators_of_the_customers_cannot_read_them():
-    assert {privilege for holder, entity, privilege in GRANTED
-            if (holder, entity) == ("group:platform-operations", "dataset:sales.customers")} == {"ADMIN"}
-    assert not any(("dataset:sales.customers", "READ") in GRANTS_BY_USER[user] for user in MEMBERS["platform-operations"])
+    assert {
+        privilege
+        for holder, entity, privilege in GRANTED
+        if (holder, entity) == ("group:platform-operations", "dataset:sales.customers")
+    } == {"ADMIN"}
+    assert not any(
+        ("dataset:sales.customers", "READ") in GRANTS_BY_USER[user] for user in MEMBERS["platform-operations"]
+    )
 
 
 def test_one_user_is_in_three_groups_and_two_users_hold_no_grant():
-    assert [name for name in MEMBERS if "grace.kim" in MEMBERS[name]] == ["data-science", "marketing-analytics", "risk-analytics"]
+    assert [name for name in MEMBERS if "grace.kim" in MEMBERS[name]] == [
+        "data-science",
+        "marketing-analytics",
+        "risk-analytics",
+    ]
     assert {user for user in ACTIVE if not GRANTS_BY_USER[user]} == {"julia.schmidt", "ana.pereira"}
 
 

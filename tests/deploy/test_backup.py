@@ -24,9 +24,19 @@ from tests.deploy.conftest import ROOT, clean_environment
 from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db(transaction=True)
-QUESTIONS = [{"subject": {"type": "user", "id": name}, "action": {"name": action}, "resource": {"type": kind, "id": key}}
-             for name in ("sofia.lindqvist", "unknown") for action, kind, key in (
-                 ("delete", "namespace", "logistics"), ("get", "namespace", "logistics"), ("read", "dataset", "sales.orders"))]
+QUESTIONS = [
+    {
+        "subject": {"type": "user", "id": name},
+        "action": {"name": action},
+        "resource": {"type": kind, "id": key},
+    }
+    for name in ("sofia.lindqvist", "unknown")
+    for action, kind, key in (
+        ("delete", "namespace", "logistics"),
+        ("get", "namespace", "logistics"),
+        ("read", "dataset", "sales.orders"),
+    )
+]
 KEY = "journal-key-of-the-tests-0123456789-abcdef"
 PASSPHRASE = "correct horse battery staple"
 
@@ -72,10 +82,18 @@ def empty_database(tmp_path):
 def run_restored(url, folder, *arguments, **variables):
     """Run manage.py in the restored console, which has its own state folder."""
     (folder / "restored").mkdir(mode=0o700, exist_ok=True)
-    environment = clean_environment() | {
-        "DATABASE_URL": url, "STATE_DIR": str(folder / "restored"), "SECRET_KEY": "restored" * 8} | variables
-    return subprocess.run([sys.executable, "manage.py", *map(str, arguments)], cwd=ROOT, env=environment, capture_output=True,
-                          text=True)
+    environment = (
+        clean_environment()
+        | {"DATABASE_URL": url, "STATE_DIR": str(folder / "restored"), "SECRET_KEY": "restored" * 8}
+        | variables
+    )
+    return subprocess.run(
+        [sys.executable, "manage.py", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
 
 
 def decisions(folder, run):
@@ -103,14 +121,21 @@ def test_a_backup_is_restored_into_an_empty_console(console, empty_database, pas
     assert (console / "restored" / "journal_keys").read_text() == KEY
     assert stat.S_IMODE((console / "restored" / "journal_keys").stat().st_mode) == 0o600
     assert decisions(console, run) == expected
-    originals = {path.relative_to(console / "snapshots"): path.read_bytes()
-                 for path in (console / "snapshots").rglob("*") if path.is_file()}
+    originals = {
+        path.relative_to(console / "snapshots"): path.read_bytes()
+        for path in (console / "snapshots").rglob("*")
+        if path.is_file()
+    }
     copies = console / "restored" / "snapshots"
-    restored_files = {path.relative_to(copies): path.read_bytes() for path in copies.rglob("*") if path.is_file()}
+    restored_files = {
+        path.relative_to(copies): path.read_bytes() for path in copies.rglob("*") if path.is_file()
+    }
     assert originals and restored_files == originals
 
     # a second restoration replaces the data, and gets its own identity in a shared storage
-    again = run_restored(empty_database, console, "restore", backup, "--force", SNAPSHOT_URI=str(console / "shared"))
+    again = run_restored(
+        empty_database, console, "restore", backup, "--force", SNAPSHOT_URI=str(console / "shared")
+    )
     assert again.returncode == 0, again.stderr
     assert "a new storage identity" in again.stdout and "The tables contain what it says." in again.stdout
 
@@ -161,21 +186,38 @@ def test_damaged_and_forged_backups_change_nothing(console, passphrase, settings
     assert_refused(console / "missing.backup", "does not exist")
 
     def with_member(index, content):
-        return lambda members: [(name, content if position == index else data) for position, (name, data) in enumerate(members)]
+        return lambda members: [
+            (name, content if position == index else data) for position, (name, data) in enumerate(members)
+        ]
 
     # another database, with the manifest of the first one and with a matching manifest that is not signed
-    assert_refused(rewrite(backup, other, with_member(2, b"SQLite format 3\x00")), "database differs from the manifest")
-    manifest = rewrite(backup, other, lambda members: [
-        (name, data.replace(b'"revision":', b'"revision":1') if name == "manifest" else data) for name, data in members])
+    assert_refused(
+        rewrite(backup, other, with_member(2, b"SQLite format 3\x00")), "database differs from the manifest"
+    )
+    manifest = rewrite(
+        backup,
+        other,
+        lambda members: [
+            (name, data.replace(b'"revision":', b'"revision":1') if name == "manifest" else data)
+            for name, data in members
+        ],
+    )
     assert_refused(manifest, "signature with the key")
     assert_refused(rewrite(backup, other, lambda members: members[:-1]), "is missing")
-    assert_refused(rewrite(backup, other, lambda members: [*members, ("reports/../../x", b"")]), "is not in its manifest")
+    assert_refused(
+        rewrite(backup, other, lambda members: [*members, ("reports/../../x", b"")]), "is not in its manifest"
+    )
     assert_refused(rewrite(backup, other, lambda members: [*members, members[-1]]), "is not in its manifest")
     # other versions and database systems
     state = {"vendor": connection.vendor, "migrations": [["grants", "0999_from_the_future"]], "revision": 1}
     newer = rewrite(backup, other, lambda members: sign_again(members, database=state))
-    assert_refused(newer, "newer version of the console: this version does not have its migrations grants.0999_from_the_future")
-    elsewhere = rewrite(backup, other, lambda members: sign_again(members, database=state | {"vendor": "oracle"}))
+    assert_refused(
+        newer,
+        "newer version of the console: this version does not have its migrations grants.0999_from_the_future",
+    )
+    elsewhere = rewrite(
+        backup, other, lambda members: sign_again(members, database=state | {"vendor": "oracle"})
+    )
     assert_refused(elsewhere, "contains a oracle database")
     assert_refused(rewrite(backup, other, lambda members: sign_again(members, format=2)), "has the format 2")
     # wrong keys
@@ -184,7 +226,9 @@ def test_damaged_and_forged_backups_change_nothing(console, passphrase, settings
     assert_refused(backup, "the passphrase is wrong", "--passphrase-file", wrong)
     settings.JOURNAL_KEYS = ["another-key-of-the-tests-0123456789-abcdef"]
     assert_refused(backup, "which is not in JOURNAL_KEYS")
-    assert_refused(backup, "JOURNAL_KEYS does not contain the keys of the backup", "--passphrase-file", passphrase)
+    assert_refused(
+        backup, "JOURNAL_KEYS does not contain the keys of the backup", "--passphrase-file", passphrase
+    )
     command("restore", backup, "--passphrase-file", passphrase, "--extract-keys", console / "keys")
     assert (console / "keys" / "journal_keys").read_text() == KEY
 
@@ -194,20 +238,26 @@ def test_a_backup_with_other_keys_of_second_factors_is_refused(console, settings
     backup = console / "console.backup"
     command("backup", backup, "--passphrase-file", passphrase)
     settings.MFA_KEYS = []
-    assert_refused(backup, "MFA_KEYS does not contain the keys of the backup", "--passphrase-file", passphrase)
+    assert_refused(
+        backup, "MFA_KEYS does not contain the keys of the backup", "--passphrase-file", passphrase
+    )
     command("restore", backup, "--passphrase-file", passphrase, "--extract-keys", console / "keys")
     assert (console / "keys" / "mfa_keys").read_text() == "factor-key-of-the-tests-0123456789"
 
 
 def test_a_backup_that_fails_leaves_no_file(console, settings, monkeypatch):
     backup = console / "console.backup"
-    for arguments, message in (([console / "no" / "x", "--without-keys"], "is not a folder"),
-                               ([console / "passphrase", "--without-keys"], "exists; name a new file"),
-                               ([backup, "--passphrase-file", console / "passphrase"], "at least 16 characters")):
+    for arguments, message in (
+        ([console / "no" / "x", "--without-keys"], "is not a folder"),
+        ([console / "passphrase", "--without-keys"], "exists; name a new file"),
+        ([backup, "--passphrase-file", console / "passphrase"], "at least 16 characters"),
+    ):
         (console / "passphrase").write_text("short")
         with pytest.raises(CommandError, match=message):
             command("backup", *arguments)
-    with pytest.raises(CommandError, match="one of the arguments --without-keys --passphrase-file is required"):
+    with pytest.raises(
+        CommandError, match="one of the arguments --without-keys --passphrase-file is required"
+    ):
         command("backup", backup)
 
     def fail(target):

@@ -14,10 +14,17 @@ def test_the_version_is_that_of_the_project():
     assert f'\nversion = "{VERSION}"\n' in (ROOT / "pyproject.toml").read_text()
 
 
-@pytest.mark.parametrize(("name", "is_safe"), [
-    ("database", True), ("reports/results/id/part.parquet", True), ("reports/x", False), ("reports/../x", False),
-    ("reports//etc/passwd", False), ("reports/a/../../x", False),
-])
+@pytest.mark.parametrize(
+    ("name", "is_safe"),
+    [
+        ("database", True),
+        ("reports/results/id/part.parquet", True),
+        ("reports/x", False),
+        ("reports/../x", False),
+        ("reports//etc/passwd", False),
+        ("reports/a/../../x", False),
+    ],
+)
 def test_reports_stay_in_their_folder(name, is_safe):
     assert is_safe_name(name) is is_safe
 
@@ -25,12 +32,18 @@ def test_reports_stay_in_their_folder(name, is_safe):
 def test_keys_are_encrypted(settings):
     settings.JOURNAL_KEYS = [KEY]
     data = encrypted_keys("correct horse battery staple")
-    assert KEY.encode() not in data and decrypted_keys(data, "correct horse battery staple").journal_keys == [KEY]
+    assert KEY.encode() not in data and decrypted_keys(data, "correct horse battery staple").journal_keys == [
+        KEY
+    ]
     assert data != encrypted_keys("correct horse battery staple")
 
 
 def test_all_keys_of_the_console_are_in_the_backup(settings):
-    settings.SECRET_KEY, settings.JOURNAL_KEYS, settings.MFA_KEYS = "secret" * 10, [KEY, "old-" + KEY], ["m" * 32]
+    settings.SECRET_KEY, settings.JOURNAL_KEYS, settings.MFA_KEYS = (
+        "secret" * 10,
+        [KEY, "old-" + KEY],
+        ["m" * 32],
+    )
     keys = decrypted_keys(encrypted_keys("correct horse battery staple"), "correct horse battery staple")
     assert keys == ConsoleKeys("secret" * 10, [KEY, "old-" + KEY], ["m" * 32])
 

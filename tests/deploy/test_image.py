@@ -1,4 +1,7 @@
-"""An image that was built from deploy/Containerfile. `CONSOLE_IMAGE=authzconsole:1.1.0 make image-check` tests it."""
+"""An image that was built from deploy/Containerfile.
+
+`CONSOLE_IMAGE=authzconsole:1.1.0 make image-check` tests it.
+"""
 
 import contextlib
 import os
@@ -13,14 +16,26 @@ import pytest
 
 IMAGE = os.environ.get("CONSOLE_IMAGE", "")
 ENGINE = next(filter(shutil.which, ("podman", "docker")), "")
-pytestmark = pytest.mark.skipif(not (IMAGE and ENGINE), reason="CONSOLE_IMAGE names no image, or there is no engine")
-# as in deploy/compose.yaml; Docker mounts a tmpfs with these options. Not every engine has a timer for health checks.
-HARDENED = ("--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges", "--tmpfs=/tmp:mode=1777,noexec,nosuid,nodev",
-            "--network=none", "--no-healthcheck")
+pytestmark = pytest.mark.skipif(
+    not (IMAGE and ENGINE), reason="CONSOLE_IMAGE names no image, or there is no engine"
+)
+# as in deploy/compose.yaml; Docker mounts a tmpfs with these options. Not every engine has a timer for health
+# checks.
+HARDENED = (
+    "--read-only",
+    "--cap-drop=ALL",
+    "--security-opt=no-new-privileges",
+    "--tmpfs=/tmp:mode=1777,noexec,nosuid,nodev",
+    "--network=none",
+    "--no-healthcheck",
+)
 # the test needs no other server, so the database is a file, and the analysis runs in the foreground
 SETTINGS = {
-    "PUBLIC_URL": "https://console.example.com", "SQLITE_IN_PRODUCTION": "true", "SECRET_KEY": secrets.token_urlsafe(60),
-    "JOURNAL_KEYS": secrets.token_urlsafe(60), "REDIS_URL": "redis://127.0.0.1:6379/0",
+    "PUBLIC_URL": "https://console.example.com",
+    "SQLITE_IN_PRODUCTION": "true",
+    "SECRET_KEY": secrets.token_urlsafe(60),
+    "JOURNAL_KEYS": secrets.token_urlsafe(60),
+    "REDIS_URL": "redis://127.0.0.1:6379/0",
 }
 STATE = "/var/lib/authzconsole"
 TENANT = """{"type":"entity","id":"dataset:sales.orders"}
@@ -59,12 +74,18 @@ def volume() -> Iterator[str]:
 
 
 def options_of(state: str) -> list[str]:
-    return [*HARDENED, f"--volume={state}:{STATE}", *(f"--env={name}={value}" for name, value in SETTINGS.items())]
+    return [
+        *HARDENED,
+        f"--volume={state}:{STATE}",
+        *(f"--env={name}={value}" for name, value in SETTINGS.items()),
+    ]
 
 
 def manage(state: str, *command: str, options: tuple[str, ...] = (), text: str = "") -> str:
     """Run a management command on the state of a volume, and return what it prints."""
-    return engine("run", "--rm", "--interactive", *options_of(state), *options, IMAGE, "manage", *command, text=text).stdout
+    return engine(
+        "run", "--rm", "--interactive", *options_of(state), *options, IMAGE, "manage", *command, text=text
+    ).stdout
 
 
 def test_the_programs_run_without_root_and_write_to_their_state_only():
@@ -82,7 +103,9 @@ def test_the_image_has_java_and_the_database_client_and_no_installer_and_no_comp
 
 def test_an_image_without_settings_names_what_is_missing():
     done = run("manage", "check")
-    assert done.returncode != 0 and "- SECRET_KEY is missing" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode != 0 and "- SECRET_KEY is missing" in done.stderr and "Traceback" not in done.stderr
+    )
     assert run("unknown").returncode == 2
 
 

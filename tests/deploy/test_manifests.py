@@ -52,7 +52,10 @@ def test_only_the_proxy_is_published_and_databases_have_no_way_out():
 def test_no_secret_is_an_environment_variable():
     for name, service in SERVICES.items():
         for variable, value in service.get("environment", {}).items():
-            assert variable.endswith("_FILE") or not re.search("PASSWORD|SECRET|KEYS", variable), (name, variable)
+            assert variable.endswith("_FILE") or not re.search("PASSWORD|SECRET|KEYS", variable), (
+                name,
+                variable,
+            )
             assert not re.search(r"://[^/@]*:[^@]*@", str(value))
     assert all(set(service.get("secrets", [])) <= set(COMPOSE["secrets"]) for service in SERVICES.values())
 
@@ -64,12 +67,23 @@ def test_the_settings_of_the_containers_are_safe(tmp_path):
     settings = SERVICES["web"]["environment"]
     assert settings["PRODUCTION"] == "true" and settings["PUBLIC_URL"].startswith("https://")
     assert {settings[name] for name in settings if name.endswith("_FILE")} == {
-        f"/run/secrets/{name}" for name in ("secret_key", "journal_keys", "database_password", "redis_password")}
+        f"/run/secrets/{name}"
+        for name in ("secret_key", "journal_keys", "database_password", "redis_password")
+    }
     problems = unsafe_settings(
-        debug=False, secret_key=os.urandom(30).hex(), journal_keys=["k"], database=Env.db_url_config(settings["DATABASE_URL"]),
-        sqlite_is_permitted=False, public_url=settings["PUBLIC_URL"], allowed_hosts=["console.example"],
-        redis_url=settings["REDIS_URL"].replace("://", "://:password@"), trusted_proxies=[settings["TRUSTED_PROXIES"]],
-        state_folder=tmp_path, spark_master=settings.get("SPARK_MASTER", "local[*]"), spark_conf={})
+        debug=False,
+        secret_key=os.urandom(30).hex(),
+        journal_keys=["k"],
+        database=Env.db_url_config(settings["DATABASE_URL"]),
+        sqlite_is_permitted=False,
+        public_url=settings["PUBLIC_URL"],
+        allowed_hosts=["console.example"],
+        redis_url=settings["REDIS_URL"].replace("://", "://:password@"),
+        trusted_proxies=[settings["TRUSTED_PROXIES"]],
+        state_folder=tmp_path,
+        spark_master=settings.get("SPARK_MASTER", "local[*]"),
+        spark_conf={},
+    )
     assert problems == []
     assert settings["TRUSTED_PROXIES"] == COMPOSE["networks"]["front"]["ipam"]["config"][0]["subnet"]
 
@@ -99,12 +113,17 @@ def test_the_build_receives_what_the_installation_copies_and_nothing_else():
 
 def test_the_secrets_of_the_compose_file_are_created_once_and_privately(certificates):
     before = {path.name: path.read_bytes() for path in certificates.iterdir()}
-    subprocess.run([DEPLOY / "secrets.sh", "console.example"], env=clean_environment() | {"SECRETS": str(certificates)},
-                   check=True, capture_output=True)
+    subprocess.run(
+        [DEPLOY / "secrets.sh", "console.example"],
+        env=clean_environment() | {"SECRETS": str(certificates)},
+        check=True,
+        capture_output=True,
+    )
     assert {path.name: path.read_bytes() for path in certificates.iterdir()} == before
     secrets = certificates
     assert {COMPOSE["secrets"][name]["file"] for name in COMPOSE["secrets"]} <= {
-        f"./secrets/{path.name}" for path in secrets.iterdir()}
+        f"./secrets/{path.name}" for path in secrets.iterdir()
+    }
     assert stat.S_IMODE(secrets.stat().st_mode) == 0o700
     assert len((secrets / "secret_key").read_text().strip()) >= 50
     assert (secrets / "secret_key").read_text() != (secrets / "journal_keys").read_text()
@@ -113,11 +132,17 @@ def test_the_secrets_of_the_compose_file_are_created_once_and_privately(certific
 def test_redis_of_the_compose_file_requires_tls_and_the_password(certificates, tmp_path):
     secrets, port, password = certificates, free_port(), (certificates / "redis_password").read_text().strip()
     text = (DEPLOY / "compose" / "redis.conf").read_text()
-    for old, new in {"/run/secrets": str(secrets), "tls-port 6379": f"tls-port {port}", "dir /tmp": f"dir {tmp_path}"}.items():
+    for old, new in {
+        "/run/secrets": str(secrets),
+        "tls-port 6379": f"tls-port {port}",
+        "dir /tmp": f"dir {tmp_path}",
+    }.items():
         assert old in text
         text = text.replace(old, new)
     with (tmp_path / "log").open("w") as log:
-        server = subprocess.Popen([machine.redis_server(), "-"], stdin=subprocess.PIPE, stdout=log, stderr=log, text=True)
+        server = subprocess.Popen(
+            [machine.redis_server(), "-"], stdin=subprocess.PIPE, stdout=log, stderr=log, text=True
+        )
     server.stdin.write(f"{text}\nbind 127.0.0.1\nrequirepass {password}\n")
     server.stdin.close()
     context = ssl.create_default_context(cafile=str(secrets / "ca.crt"))
@@ -134,7 +159,10 @@ def test_redis_of_the_compose_file_requires_tls_and_the_password(certificates, t
             assert connection.recv(100).startswith(b"-NOAUTH")
             connection.sendall(f"AUTH {password}\r\nPING\r\n".encode())
             assert connection.recv(100).startswith(b"+OK")
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as plain, contextlib.suppress(ConnectionResetError):
+        with (
+            socket.create_connection(("127.0.0.1", port), timeout=5) as plain,
+            contextlib.suppress(ConnectionResetError),
+        ):
             plain.sendall(b"PING\r\n")
             assert b"PONG" not in plain.recv(100)
     finally:
@@ -145,8 +173,17 @@ def test_redis_of_the_compose_file_requires_tls_and_the_password(certificates, t
 @pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.stem)
 def test_a_unit_is_confined(unit):
     text = unit.read_text()
-    for line in ("User=authzconsole", "NoNewPrivileges=yes", "ProtectSystem=strict", "ProtectHome=yes", "PrivateTmp=yes",
-                 "CapabilityBoundingSet=", "UMask=0077", "StateDirectoryMode=0700", "SystemCallFilter=@system-service"):
+    for line in (
+        "User=authzconsole",
+        "NoNewPrivileges=yes",
+        "ProtectSystem=strict",
+        "ProtectHome=yes",
+        "PrivateTmp=yes",
+        "CapabilityBoundingSet=",
+        "UMask=0077",
+        "StateDirectoryMode=0700",
+        "SystemCallFilter=@system-service",
+    ):
         assert line in text.splitlines(), line
     program = unit.stem.removeprefix("authzconsole-")
     assert f"ExecStart=/opt/authzconsole/bin/authzconsole {program}\n" in text
@@ -157,11 +194,17 @@ def test_a_unit_is_confined(unit):
 def test_systemd_accepts_the_units(tmp_path):
     program = shutil.which("true")
     for path in (DEPLOY / "systemd").iterdir():
-        (tmp_path / path.name).write_text(path.read_text().replace("/opt/authzconsole/bin/authzconsole", program))
+        (tmp_path / path.name).write_text(
+            path.read_text().replace("/opt/authzconsole/bin/authzconsole", program)
+        )
     files = sorted(tmp_path.iterdir())
-    done = subprocess.run(["systemd-analyze", "verify", "--recursive-errors=no", *files], capture_output=True, text=True)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--recursive-errors=no", *files], capture_output=True, text=True
+    )
     assert (done.returncode, done.stderr) == (0, "")
     for unit in files:
         if unit.suffix == ".service":
-            done = subprocess.run(["systemd-analyze", "security", "--offline=true", "--threshold=25", unit], capture_output=True)
+            done = subprocess.run(
+                ["systemd-analyze", "security", "--offline=true", "--threshold=25", unit], capture_output=True
+            )
             assert done.returncode == 0, done.stdout.decode()

@@ -35,7 +35,12 @@ def status_and_headers(answer):
 
 def test_plain_http_is_redirected_and_never_reaches_the_console(proxy):
     with closing(http.client.HTTPConnection("127.0.0.1", proxy.http_port, timeout=10)) as connection:
-        for method, path in (("GET", "/sign-in?next=/ask"), ("POST", "/sign-in"), ("GET", "/healthz"), ("GET", "/api/v1/docs")):
+        for method, path in (
+            ("GET", "/sign-in?next=/ask"),
+            ("POST", "/sign-in"),
+            ("GET", "/healthz"),
+            ("GET", "/api/v1/docs"),
+        ):
             connection.request(method, path, headers={"Host": "console.example"})
             response = connection.getresponse()
             response.read()
@@ -45,9 +50,14 @@ def test_plain_http_is_redirected_and_never_reaches_the_console(proxy):
 @pytest.mark.parametrize("path", ["/access/v1/evaluation", "/api/v1/grants?entity=x", "/scim/v2/Users"])
 def test_plain_http_of_a_program_is_refused_without_a_redirect(proxy, path):
     with closing(http.client.HTTPConnection("127.0.0.1", proxy.http_port, timeout=10)) as connection:
-        connection.request("POST", path, headers={"Host": "console.example", "Authorization": "Bearer azc_secret"})
+        connection.request(
+            "POST", path, headers={"Host": "console.example", "Authorization": "Bearer azc_secret"}
+        )
         response = connection.getresponse()
-        assert (response.status, response.read()) == (403, b"Use https.\n") and "Location" not in response.headers
+        assert (response.status, response.read()) == (
+            403,
+            b"Use https.\n",
+        ) and "Location" not in response.headers
 
 
 def test_answers_have_one_hsts_header_and_no_version(proxy):
@@ -65,9 +75,17 @@ def test_a_user_signs_in_through_the_proxy_with_cookies_of_this_host(proxy, inst
 
     def send(method, path, body=b""):
         cookie = "; ".join(f"{name}={morsel.value}" for name, morsel in cookies.items())
-        answer = proxy.request(head(
-            method, path, f"Cookie: {cookie}", "Content-Type: application/x-www-form-urlencoded",
-            "Origin: https://console.example", length=len(body)) + body)
+        answer = proxy.request(
+            head(
+                method,
+                path,
+                f"Cookie: {cookie}",
+                "Content-Type: application/x-www-form-urlencoded",
+                "Origin: https://console.example",
+                length=len(body),
+            )
+            + body
+        )
         status, headers = status_and_headers(answer)
         for name, value in headers:
             if name.lower() == "set-cookie":
@@ -92,11 +110,21 @@ def test_a_host_that_is_not_allowed_is_refused(proxy):
 
 
 def test_clients_cannot_forge_their_address_or_the_host(start_proxy, tmp_path):
-    with web_server(tmp_path, target="tests.server.application:environ_application",
-                    PUBLIC_URL="https://console.example") as server:
-        forged = [f"{name}: forged.example" for name in (
-            "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "X-Real-IP", "Forwarded",
-            "X_Forwarded_For")]
+    with web_server(
+        tmp_path, target="tests.server.application:environ_application", PUBLIC_URL="https://console.example"
+    ) as server:
+        forged = [
+            f"{name}: forged.example"
+            for name in (
+                "X-Forwarded-For",
+                "X-Forwarded-Proto",
+                "X-Forwarded-Host",
+                "X-Forwarded-Port",
+                "X-Real-IP",
+                "Forwarded",
+                "X_Forwarded_For",
+            )
+        ]
         answer = start_proxy(server.port).request(head("GET", "/anything", *forged)).decode()
     assert "forged.example" not in answer
     assert "HTTP_X_FORWARDED_FOR=127.0.0.1" in answer and "HTTP_X_FORWARDED_PROTO=https" in answer
@@ -114,7 +142,9 @@ def test_slow_bodies_wait_in_nginx_and_time_out(proxy):
     with ExitStack() as cleanup:
         slow = [cleanup.enter_context(proxy.connect()) for _ in range(60)]
         for connection in slow:
-            connection.sendall(head("POST", "/sign-in", "Cookie: __Host-csrftoken=" + "a" * 32, length=1_000) + b"c")
+            connection.sendall(
+                head("POST", "/sign-in", "Cookie: __Host-csrftoken=" + "a" * 32, length=1_000) + b"c"
+            )
         start = time.monotonic()
         assert status_and_headers(proxy.request(head("GET", "/healthz")))[0] == 200
         assert time.monotonic() - start < 1

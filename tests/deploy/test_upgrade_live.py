@@ -1,7 +1,7 @@
 """The database of the released version is upgraded while that version still answers reads.
 
-The released code comes from the history of the repository. The test suite uses 10,000 entities on PostgreSQL, where migrations
-lock tables; `make upgrade-check` uses 100,000 on SQLite, or on the database of DATABASE_URL.
+The released code comes from the history of the repository. The test suite uses 10,000 entities on PostgreSQL,
+where migrations lock tables; `make upgrade-check` uses 100,000 on SQLite, or on the database of DATABASE_URL.
 """
 
 import json
@@ -72,7 +72,17 @@ def test_the_migrations_of_each_app_are_linear():
 def released_code(tmp_path):
     if connection.vendor == "sqlite" and "UPGRADE_ENTITIES" not in os.environ:
         pytest.skip("for PostgreSQL, and for make upgrade-check")
-    command = ["git", "archive", RELEASED, "entities", "grants", "analytics", "authzconsole", "templates", "manage.py"]
+    command = [
+        "git",
+        "archive",
+        RELEASED,
+        "entities",
+        "grants",
+        "analytics",
+        "authzconsole",
+        "templates",
+        "manage.py",
+    ]
     archive = subprocess.run(command, cwd=ROOT, capture_output=True)
     if archive.returncode != 0:
         pytest.skip(f"the history of this clone does not contain {RELEASED}")
@@ -98,12 +108,22 @@ def database(tmp_path):
 @pytest.mark.django_db(transaction=True)
 def test_the_released_version_answers_reads_during_the_upgrade(tmp_path, released_code, database):
     environment = clean_environment() | {
-        "DATABASE_URL": database, "STATE_DIR": str(tmp_path / "state"), "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
-        "ALLOWED_HOSTS": "testserver", "PYTHONPATH": str(released_code)}
+        "DATABASE_URL": database,
+        "STATE_DIR": str(tmp_path / "state"),
+        "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+        "ALLOWED_HOSTS": "testserver",
+        "PYTHONPATH": str(released_code),
+    }
 
     def start_released(script, *arguments):
-        return subprocess.Popen([sys.executable, "-c", script, *arguments], cwd=released_code, env=environment,
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(
+            [sys.executable, "-c", script, *arguments],
+            cwd=released_code,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     prepare = start_released(PREPARE, str(ENTITIES))
     output, errors = prepare.communicate()
@@ -116,8 +136,13 @@ def test_the_released_version_answers_reads_during_the_upgrade(tmp_path, release
             assert reader.poll() is None and time.monotonic() < deadline, reader.communicate()
             time.sleep(0.05)
         start = time.time()
-        upgrade = subprocess.run([sys.executable, "manage.py", "migrate", "--noinput"], cwd=ROOT,
-                                 env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+        upgrade = subprocess.run(
+            [sys.executable, "manage.py", "migrate", "--noinput"],
+            cwd=ROOT,
+            env=environment | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+        )
         end = time.time()
         time.sleep(0.3)
     finally:
@@ -129,6 +154,11 @@ def test_the_released_version_answers_reads_during_the_upgrade(tmp_path, release
     during = [seconds for _, seconds, at in results if start <= at <= end]
     assert len(during) > 20 and max(during) < 5
     assert results[-1][2] > end
-    check = subprocess.run([sys.executable, "manage.py", "verify_journal", "--chain-only"], cwd=ROOT,
-                           env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    check = subprocess.run(
+        [sys.executable, "manage.py", "verify_journal", "--chain-only"],
+        cwd=ROOT,
+        env=environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
     assert check.returncode == 0, check.stderr

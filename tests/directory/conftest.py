@@ -11,7 +11,9 @@ PEOPLE = ("ned", "dee", "ada", "nina", "olaf", "piet", "svc")
 @pytest.fixture(scope="package")
 def directory(tmp_path_factory):
     entries = "".join(map(user_entry, PEOPLE))
-    entries += group_entry("admins", [user_dn("ned")]) + group_entry("auditors", [user_dn("dee"), user_dn("ned")])
+    entries += group_entry("admins", [user_dn("ned")]) + group_entry(
+        "auditors", [user_dn("dee"), user_dn("ned")]
+    )
     entries += group_entry("readers", map(user_dn, ("ned", "dee", "nina")))
     entries += group_entry("nested", [group_dn("readers"), user_dn("olaf")])
     entries += group_entry("cycle", [group_dn("cycle"), group_dn("nested")])
@@ -22,6 +24,7 @@ def directory(tmp_path_factory):
 @pytest.fixture
 def use_directory(directory, settings):
     """Return a function that configures the console with the directory and further variables."""
+
     def configure(**variables):
         settings.LDAP = ldap_options(directory.environment | variables)
         settings.SIGN_IN_PROVIDERS = {LDAP_PROVIDER: settings.LDAP.provider}

@@ -61,14 +61,19 @@ def test_memberships_follow_the_directory(cast, use_directory, monkeypatch):
     use_directory(**READERS)
     before = database_state()
     output = sync(dry_run=True)
-    assert "2 members here, 3 in the directory, 1 of them unknown in this console; 1 to add, 1 to remove" in output
+    assert (
+        "2 members here, 3 in the directory, 1 of them unknown in this console; 1 to add, 1 to remove"
+        in output
+    )
     assert "  + user:ned\n" in output and "  - user:out\n" in output and "nothing was changed" in output
     assert database_state() == before
     sync()
     # a service account and an unknown user are left alone
     assert members() == {"ned", "dee", "batch"} and not User.objects.filter(username="nina").exists()
-    assert lines_after(before[0]) == [("member-remove", "user:out", "", "", "group:readers"),
-                                      ("member-add", "user:ned", "", "", "group:readers")]
+    assert lines_after(before[0]) == [
+        ("member-remove", "user:out", "", "", "group:readers"),
+        ("member-add", "user:ned", "", "", "group:readers"),
+    ]
     assert JournalLine.objects.latest("revision").actor == "sync_ldap_groups"
     revision = current_revision()
     assert "0 to add, 0 to remove" in sync() and current_revision() == revision
@@ -89,15 +94,22 @@ def test_nested_groups_count_only_if_configured(cast, use_directory):
 def test_a_directory_that_is_down_incomplete_or_empty_changes_nothing(cast, use_directory, readers):
     before = database_state()
     for variables, sentence in (
-        ({"LDAP_URI": "ldap://127.0.0.1:1"}, "answers with an error"), ({"LDAP_BIND_PASSWORD": "wrong"}, "Invalid credentials"),
+        ({"LDAP_URI": "ldap://127.0.0.1:1"}, "answers with an error"),
+        ({"LDAP_BIND_PASSWORD": "wrong"}, "Invalid credentials"),
         ({"LDAP_BIND_DN": "", "LDAP_BIND_PASSWORD": ""}, "has no entry|error"),
         ({"LDAP_GROUPS": json.dumps({group_dn("nothing"): "readers"})}, "has no entry"),
         ({"LDAP_GROUPS": json.dumps({group_dn("readers"): "nowhere"})}, "does not exist in this console"),
         ({"LDAP_GROUPS": json.dumps({"nonsense": "readers"})}, "not a distinguished name"),
         ({"LDAP_USER_SEARCH_FILTER": "(sn=x%(user)sx)"}, "returned no users"),
         ({"LDAP_USER_SEARCH_FILTER": "(uid=%(user)s"}, "error"),
-        ({"LDAP_USER_SEARCH_BASE": GROUPS, "LDAP_USER_SEARCH_FILTER": "(cn=%(user)s)", "LDAP_NAME_ATTRIBUTE": "cn"},
-         "never removes all members of a group"),
+        (
+            {
+                "LDAP_USER_SEARCH_BASE": GROUPS,
+                "LDAP_USER_SEARCH_FILTER": "(cn=%(user)s)",
+                "LDAP_NAME_ATTRIBUTE": "cn",
+            },
+            "never removes all members of a group",
+        ),
     ):
         use_directory(**READERS | variables)
         with pytest.raises(CommandError, match=sentence):
@@ -120,7 +132,9 @@ def test_removing_a_large_share_needs_an_option(cast, use_directory, readers):
 
 
 def test_roles_follow_the_directory_for_its_accounts_only(cast, use_directory):
-    use_directory(LDAP_ROLES=json.dumps({group_dn("admins"): "administrator", group_dn("auditors"): "auditor"}))
+    use_directory(
+        LDAP_ROLES=json.dumps({group_dn("admins"): "administrator", group_dn("auditors"): "auditor"})
+    )
     for name, role in (("ned", Role.ORDINARY), ("dee", Role.ADMINISTRATOR), ("out", Role.AUDITOR)):
         User.objects.filter(username=name).update(role=role)
         SocialAccount.objects.create(user=cast[name], provider="ldap", uid=name)
@@ -128,7 +142,12 @@ def test_roles_follow_the_directory_for_its_accounts_only(cast, use_directory):
     assert "user:ned: role administrator instead of ordinary" in sync(dry_run=True)
     sync()
     roles = dict(User.objects.values_list("username", "role"))
-    assert (roles["ned"], roles["dee"], roles["out"], roles["ada"]) == ("administrator", "auditor", "ordinary", "administrator")
+    assert (roles["ned"], roles["dee"], roles["out"], roles["ada"]) == (
+        "administrator",
+        "auditor",
+        "ordinary",
+        "administrator",
+    )
     assert [line[0] for line in lines_after(before)] == ["role-set"] * 3
 
 
@@ -143,8 +162,17 @@ def test_the_last_administrator_keeps_the_role(cast, use_directory):
 
 def test_a_hundred_thousand_members_need_bounded_memory(directory, readers):
     options = ldap_options(directory.environment | READERS)
-    directory.set_members("readers", [user_dn("dee"), user_dn("olaf"), *(
-        f"uid=somebody.with.a.long.name.{number},ou=elsewhere,dc=example,dc=org" for number in range(100_000))])
+    directory.set_members(
+        "readers",
+        [
+            user_dn("dee"),
+            user_dn("olaf"),
+            *(
+                f"uid=somebody.with.a.long.name.{number},ou=elsewhere,dc=example,dc=org"
+                for number in range(100_000)
+            ),
+        ],
+    )
     # reset the peak of the memory use
     Path("/proc/self/clear_refs").write_text("5")
     before = memory_peak()
@@ -202,11 +230,16 @@ def active():
 def test_accounts_that_the_directory_no_longer_has_are_deactivated(linked_accounts):
     before, names = database_state(), active()
     output = sync(dry_run=True)
-    assert "user:dee: deactivated, because the directory no longer has the user\nuser:out: deactivated" in output
+    assert (
+        "user:dee: deactivated, because the directory no longer has the user\nuser:out: deactivated" in output
+    )
     assert database_state() == before
     sync()
     assert names - active() == {"dee", "out"}
-    assert [line[:2] for line in lines_after(before[0])] == [("user-deactivate", "user:dee"), ("user-deactivate", "user:out")]
+    assert [line[:2] for line in lines_after(before[0])] == [
+        ("user-deactivate", "user:dee"),
+        ("user-deactivate", "user:out"),
+    ]
     assert "deactivated" not in sync()
 
 
@@ -220,7 +253,9 @@ def test_all_accounts_are_never_deactivated_without_an_option(linked_accounts, c
     before, names = database_state(), active()
     # another attribute as identifier: no link matches
     use_directory(**MISSING, LDAP_ID_ATTRIBUTE="mail")
-    with pytest.raises(CommandError, match="3 of 3 accounts of the directory would be deactivated, more than 50 %"):
+    with pytest.raises(
+        CommandError, match="3 of 3 accounts of the directory would be deactivated, more than 50 %"
+    ):
         sync()
     assert database_state() == before
     sync(max_deactivated_percent=100)
@@ -230,9 +265,12 @@ def test_all_accounts_are_never_deactivated_without_an_option(linked_accounts, c
 def test_deactivating_a_large_share_needs_an_option(linked_accounts):
     SocialAccount.objects.bulk_create(
         SocialAccount(user=user, provider="ldap", uid=user.username)
-        for user in User.objects.bulk_create(User(username=f"gone{number}") for number in range(10)))
+        for user in User.objects.bulk_create(User(username=f"gone{number}") for number in range(10))
+    )
     before = database_state()
-    with pytest.raises(CommandError, match="12 of 13 accounts of the directory would be deactivated, more than 50 %"):
+    with pytest.raises(
+        CommandError, match="12 of 13 accounts of the directory would be deactivated, more than 50 %"
+    ):
         sync(dry_run=True)
     with pytest.raises(CommandError, match="more than 92 %"):
         sync(max_deactivated_percent=92)

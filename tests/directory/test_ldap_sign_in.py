@@ -47,8 +47,16 @@ def refusal(client):
 def test_the_directory_checks_the_password_of_accounts_without_one(cast, use_directory):
     use_directory()
     assert is_signed_in(sign_in("ned"))
-    for name, password in (("ned", "wrong"), ("ned", ""), ("*", PASSWORD), ("ne*", PASSWORD), ("ned)(uid=*", PASSWORD),
-                           ("nobody", PASSWORD), ("a\\00", PASSWORD), ("ned\0", PASSWORD)):
+    for name, password in (
+        ("ned", "wrong"),
+        ("ned", ""),
+        ("*", PASSWORD),
+        ("ne*", PASSWORD),
+        ("ned)(uid=*", PASSWORD),
+        ("nobody", PASSWORD),
+        ("a\\00", PASSWORD),
+        ("ned\0", PASSWORD),
+    ):
         assert not is_signed_in(sign_in(name, password)), name
 
 
@@ -62,9 +70,17 @@ def test_signing_in_creates_no_principal_and_unknown_users_only_if_configured(ca
     client = sign_in("NINA")
     assert is_signed_in(client)
     nina = User.objects.get(username__iexact="nina")
-    assert (nina.username, nina.email, nina.role, nina.is_principal) == ("nina", "nina@example.org", Role.ORDINARY, False)
+    assert (nina.username, nina.email, nina.role, nina.is_principal) == (
+        "nina",
+        "nina@example.org",
+        Role.ORDINARY,
+        False,
+    )
     assert not nina.has_usable_password() and not nina.groups.exists()
-    assert {line[:2] for line in lines_after(before[0])} == {("user-add", "user:nina"), ("identity-link", "user:nina")}
+    assert {line[:2] for line in lines_after(before[0])} == {
+        ("user-add", "user:nina"),
+        ("identity-link", "user:nina"),
+    }
     User.objects.filter(pk=nina.pk).update(is_active=False)
     assert client.get("/my-access").status_code == 302 and not is_signed_in(sign_in("nina"))
 
@@ -134,21 +150,29 @@ def test_a_certificate_that_is_not_trusted_is_refused(cast, use_directory, direc
     assert "directory does not answer" in refusal(sign_in("ned"))
 
 
-@pytest.mark.parametrize(("variables", "sentence"), [
-    ({"LDAP_URI": "http://localhost"}, "must start with ldap://"),
-    ({"LDAP_URI": "ldap://localhost", "LDAP_START_TLS": "0"}, "not encrypted"),
-    ({"LDAP_START_TLS": "perhaps"}, "must be 1 or 0"),
-    ({"LDAP_USER_SEARCH_FILTER": "(uid=x)"}, r"must contain %\(user\)s"),
-    ({"LDAP_USER_SEARCH_FILTER": "(&(uid=%(user)s)(cn=%s))"}, r"must contain %\(user\)s"),
-    ({"LDAP_USER_SEARCH_BASE": ""}, "LDAP_USER_SEARCH_BASE is missing"),
-    ({"LDAP_ROLES": '{"cn=a": "owner"}', "LDAP_GROUP_SEARCH_BASE": "ou=g"}, "is not a console role"),
-    ({"LDAP_ROLES": ROLES}, "need LDAP_GROUP_SEARCH_BASE"), ({"LDAP_GROUPS": "x"}, "not valid JSON"),
-    ({"LDAP_BIND_PASSWORD_FILE": "/nowhere"}, "cannot be read"), ({"LDAP_TIMEOUT_SECONDS": "soon"}, "must be a number"),
-    ({"LDAP_MAX_REMOVED_PERCENT": "101"}, "between 0 and 100"), ({"LDAP_URL": "x"}, "LDAP_URL is not a setting"),
-])
+@pytest.mark.parametrize(
+    ("variables", "sentence"),
+    [
+        ({"LDAP_URI": "http://localhost"}, "must start with ldap://"),
+        ({"LDAP_URI": "ldap://localhost", "LDAP_START_TLS": "0"}, "not encrypted"),
+        ({"LDAP_START_TLS": "perhaps"}, "must be 1 or 0"),
+        ({"LDAP_USER_SEARCH_FILTER": "(uid=x)"}, r"must contain %\(user\)s"),
+        ({"LDAP_USER_SEARCH_FILTER": "(&(uid=%(user)s)(cn=%s))"}, r"must contain %\(user\)s"),
+        ({"LDAP_USER_SEARCH_BASE": ""}, "LDAP_USER_SEARCH_BASE is missing"),
+        ({"LDAP_ROLES": '{"cn=a": "owner"}', "LDAP_GROUP_SEARCH_BASE": "ou=g"}, "is not a console role"),
+        ({"LDAP_ROLES": ROLES}, "need LDAP_GROUP_SEARCH_BASE"),
+        ({"LDAP_GROUPS": "x"}, "not valid JSON"),
+        ({"LDAP_BIND_PASSWORD_FILE": "/nowhere"}, "cannot be read"),
+        ({"LDAP_TIMEOUT_SECONDS": "soon"}, "must be a number"),
+        ({"LDAP_MAX_REMOVED_PERCENT": "101"}, "between 0 and 100"),
+        ({"LDAP_URL": "x"}, "LDAP_URL is not a setting"),
+    ],
+)
 def test_invalid_settings_stop_the_start(variables, sentence):
     complete = {"LDAP_URI": "ldaps://localhost", "LDAP_USER_SEARCH_BASE": user_dn("x")}
-    assert ldap_options({}) is None and "secret" not in repr(ldap_options(complete | {"LDAP_BIND_PASSWORD": "secret"}))
+    assert ldap_options({}) is None and "secret" not in repr(
+        ldap_options(complete | {"LDAP_BIND_PASSWORD": "secret"})
+    )
     with pytest.raises(ImproperlyConfigured, match=sentence):
         ldap_options(complete | variables)
 
@@ -161,8 +185,12 @@ def test_missing_packages_stop_the_start(monkeypatch):
 
 
 def test_plaintext_is_refused_in_production(monkeypatch):
-    variables = {"LDAP_URI": "ldap://localhost", "LDAP_START_TLS": "0", "LDAP_ALLOW_PLAINTEXT": "1",
-                 "LDAP_USER_SEARCH_BASE": "o=x"}
+    variables = {
+        "LDAP_URI": "ldap://localhost",
+        "LDAP_START_TLS": "0",
+        "LDAP_ALLOW_PLAINTEXT": "1",
+        "LDAP_USER_SEARCH_BASE": "o=x",
+    }
     assert ldap_options(variables) is not None
     monkeypatch.setattr(user_directory, "PRODUCTION", True)
     with pytest.raises(ImproperlyConfigured, match="LDAP_ALLOW_PLAINTEXT is set in PRODUCTION"):

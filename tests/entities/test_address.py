@@ -1,4 +1,6 @@
-"""Test addresses: the form `<kind>:<key>`, the parts of the key, the characters of each part, and the containers."""
+"""Test addresses: the form `<kind>:<key>`, the parts of the key, the characters of each part, and the
+containers.
+"""
 
 import string
 
@@ -18,13 +20,23 @@ EXAMPLES = {
     "namespace": ("namespace:sales", "sales", ["instance:cdap"]),
     "artifact": ("artifact:sales.etl-pipeline", "etl-pipeline", ["namespace:sales", "instance:cdap"]),
     "application": ("application:sales.orders", "orders", ["namespace:sales", "instance:cdap"]),
-    "program": ("program:sales.orders.workflow.daily", "workflow.daily",
-                ["application:sales.orders", "namespace:sales", "instance:cdap"]),
+    "program": (
+        "program:sales.orders.workflow.daily",
+        "workflow.daily",
+        ["application:sales.orders", "namespace:sales", "instance:cdap"],
+    ),
     "stream": ("stream:sales.clicks", "clicks", ["namespace:sales", "instance:cdap"]),
     "dataset": ("dataset:sales.orders.by.day", "orders.by.day", ["namespace:sales", "instance:cdap"]),
-    "dataset_module": ("dataset_module:sales.co.cask.Table$Module", "co.cask.Table$Module",
-                       ["namespace:sales", "instance:cdap"]),
-    "dataset_type": ("dataset_type:sales.co.cask.Table", "co.cask.Table", ["namespace:sales", "instance:cdap"]),
+    "dataset_module": (
+        "dataset_module:sales.co.cask.Table$Module",
+        "co.cask.Table$Module",
+        ["namespace:sales", "instance:cdap"],
+    ),
+    "dataset_type": (
+        "dataset_type:sales.co.cask.Table",
+        "co.cask.Table",
+        ["namespace:sales", "instance:cdap"],
+    ),
     "securekey": ("securekey:sales.db-password", "db-password", ["namespace:sales", "instance:cdap"]),
     "kerberosprincipal": ("kerberosprincipal:etl/host.com@REALM", "etl/host.com@REALM", ["instance:cdap"]),
 }
@@ -61,7 +73,8 @@ def texts(*addresses):
     return [None if address is None else str(address) for address in addresses]
 
 
-# Containers -----------------------------------------------------------------------------------------------------------
+# Containers
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_every_kind_has_an_example():
@@ -99,7 +112,9 @@ def test_the_ancestors_are_the_parent_and_the_ancestors_of_the_parent(kind):
 @pytest.mark.parametrize("kind", EXAMPLES)
 def test_the_namespace_contains_the_address_and_a_namespace_is_its_own_namespace(kind):
     text, _, containers = EXAMPLES[kind]
-    assert texts(parse_address(text).namespace) == ["namespace:sales" if "namespace:sales" in (text, *containers) else None]
+    assert texts(parse_address(text).namespace) == [
+        "namespace:sales" if "namespace:sales" in (text, *containers) else None
+    ]
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
@@ -117,7 +132,8 @@ def test_a_container_is_an_address_with_a_parent():
     assert program.namespace.parent.parent is None
 
 
-# Case -----------------------------------------------------------------------------------------------------------------
+# Case
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
@@ -131,35 +147,42 @@ def test_the_kind_is_accepted_in_any_case_and_written_in_lower_case(kind, change
     assert address_of(change_case(kind), key) == address
 
 
-@pytest.mark.parametrize(("first", "second"), [
-    ("namespace:sales", "namespace:Sales"),
-    ("dataset:sales.orders", "dataset:sales.Orders"),
-    ("dataset:sales.orders", "dataset:SALES.orders"),
-    ("program:sales.orders.spark.daily", "program:sales.Orders.spark.daily"),
-    ("kerberosprincipal:etl@REALM", "kerberosprincipal:etl@realm"),
-])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("namespace:sales", "namespace:Sales"),
+        ("dataset:sales.orders", "dataset:sales.Orders"),
+        ("dataset:sales.orders", "dataset:SALES.orders"),
+        ("program:sales.orders.spark.daily", "program:sales.Orders.spark.daily"),
+        ("kerberosprincipal:etl@REALM", "kerberosprincipal:etl@realm"),
+    ],
+)
 def test_names_that_differ_in_case_are_different_entities(first, second):
     assert parse_address(first) != parse_address(second)
     assert texts(parse_address(first), parse_address(second)) == [first, second]
 
 
-# Parts of the key ----------------------------------------------------------------------------------------------------
+# Parts of the key
+# ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("text", "namespace", "name"), [
-    ("dataset:sales.orders", "namespace:sales", "orders"),
-    ("dataset:sales.orders.by.day", "namespace:sales", "orders.by.day"),
-    ("dataset:sales..hidden", "namespace:sales", ".hidden"),
-    ("dataset:sales.orders.", "namespace:sales", "orders."),
-    ("dataset:sales.sales", "namespace:sales", "sales"),
-    ("dataset:sales.sales.orders", "namespace:sales", "sales.orders"),
-    ("artifact:sales.etl-pipeline-1.0.2", "namespace:sales", "etl-pipeline-1.0.2"),
-    ("dataset_module:sales.co.cask.Outer$Inner", "namespace:sales", "co.cask.Outer$Inner"),
-    ("dataset_type:sales.co.cask.Outer$Inner", "namespace:sales", "co.cask.Outer$Inner"),
-    ("dataset:_.-", "namespace:_", "-"),
-    ("dataset:0.0", "namespace:0", "0"),
-    ("dataset:sales.$", "namespace:sales", "$"),
-])
+@pytest.mark.parametrize(
+    ("text", "namespace", "name"),
+    [
+        ("dataset:sales.orders", "namespace:sales", "orders"),
+        ("dataset:sales.orders.by.day", "namespace:sales", "orders.by.day"),
+        ("dataset:sales..hidden", "namespace:sales", ".hidden"),
+        ("dataset:sales.orders.", "namespace:sales", "orders."),
+        ("dataset:sales.sales", "namespace:sales", "sales"),
+        ("dataset:sales.sales.orders", "namespace:sales", "sales.orders"),
+        ("artifact:sales.etl-pipeline-1.0.2", "namespace:sales", "etl-pipeline-1.0.2"),
+        ("dataset_module:sales.co.cask.Outer$Inner", "namespace:sales", "co.cask.Outer$Inner"),
+        ("dataset_type:sales.co.cask.Outer$Inner", "namespace:sales", "co.cask.Outer$Inner"),
+        ("dataset:_.-", "namespace:_", "-"),
+        ("dataset:0.0", "namespace:0", "0"),
+        ("dataset:sales.$", "namespace:sales", "$"),
+    ],
+)
 def test_only_the_first_dot_separates_the_namespace_from_the_name(text, namespace, name):
     address = parse_address(text)
     assert texts(address, address.namespace, address.parent) == [text, namespace, namespace]
@@ -170,28 +193,55 @@ def test_only_the_first_dot_separates_the_namespace_from_the_name(text, namespac
 def test_a_program_has_four_parts_and_one_of_six_types(program_type):
     address = parse_address(f"program:sales.orders.{program_type}.nightly-run")
     assert texts(address.namespace, address.application, address.parent) == [
-        "namespace:sales", "application:sales.orders", "application:sales.orders"]
+        "namespace:sales",
+        "application:sales.orders",
+        "application:sales.orders",
+    ]
     assert address.name == f"{program_type}.nightly-run"
 
 
-@pytest.mark.parametrize("principal", [
-    "etl", "etl/host.com@REALM", "etl/host.com@SUB.REALM.COM", "alice@REALM", "a.b.c.d", "a:b", "dataset:sales.orders",
-    "etl/host:8020@REALM", ":", "...", "a./b", "@", "/", "a\\@b@R", "$x", "élodie@RÉALM",
-])
+@pytest.mark.parametrize(
+    "principal",
+    [
+        "etl",
+        "etl/host.com@REALM",
+        "etl/host.com@SUB.REALM.COM",
+        "alice@REALM",
+        "a.b.c.d",
+        "a:b",
+        "dataset:sales.orders",
+        "etl/host:8020@REALM",
+        ":",
+        "...",
+        "a./b",
+        "@",
+        "/",
+        "a\\@b@R",
+        "$x",
+        "élodie@RÉALM",
+    ],
+)
 def test_a_kerberos_principal_is_never_split(principal):
     address = parse_address(f"kerberosprincipal:{principal}")
     assert (address.key, address.name) == (principal, principal)
     assert texts(address, address.parent, address.namespace, address.application) == [
-        f"kerberosprincipal:{principal}", "instance:cdap", None, None]
+        f"kerberosprincipal:{principal}",
+        "instance:cdap",
+        None,
+        None,
+    ]
 
 
-# Allowed characters ---------------------------------------------------------------------------------------------------
+# Allowed characters
+# ---------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prefix", LAST_PART_CHARACTERS)
 def test_the_last_part_accepts_exactly_the_characters_of_its_kind(prefix):
     characters = map(chr, range(0x500))
-    assert {character for character in characters if is_address(f"{prefix}a{character}b")} == LAST_PART_CHARACTERS[prefix]
+    assert {
+        character for character in characters if is_address(f"{prefix}a{character}b")
+    } == LAST_PART_CHARACTERS[prefix]
 
 
 @pytest.mark.parametrize("prefix", LAST_PART_CHARACTERS)
@@ -200,10 +250,19 @@ def test_each_of_these_characters_can_be_first_or_last_or_the_whole_last_part(pr
     assert all(is_address(f"{prefix}{text}") for c in allowed for text in (c, f"{c}a", f"a{c}"))
 
 
-@pytest.mark.parametrize("template", [
-    "artifact:{}.x", "application:{}.x", "program:{}.x.flow.x", "stream:{}.x", "dataset:{}.x", "dataset_module:{}.x",
-    "dataset_type:{}.x", "securekey:{}.x",
-])
+@pytest.mark.parametrize(
+    "template",
+    [
+        "artifact:{}.x",
+        "application:{}.x",
+        "program:{}.x.flow.x",
+        "stream:{}.x",
+        "dataset:{}.x",
+        "dataset_module:{}.x",
+        "dataset_type:{}.x",
+        "securekey:{}.x",
+    ],
+)
 def test_the_namespace_part_accepts_the_characters_of_a_namespace(template):
     characters = set(map(chr, range(0x500))) - {"."}
     assert {character for character in characters if is_address(template.format(f"a{character}b"))} == WORD
@@ -217,13 +276,30 @@ def test_the_application_part_of_a_program_accepts_the_characters_of_an_applicat
 def test_a_kerberos_principal_accepts_every_visible_ascii_character():
     characters = map(chr, range(0x80))
     visible = set(string.printable) - set(string.whitespace)
-    assert {character for character in characters if is_address(f"kerberosprincipal:a{character}b")} == visible
+    assert {
+        character for character in characters if is_address(f"kerberosprincipal:a{character}b")
+    } == visible
 
 
 @pytest.mark.parametrize("kind", EXAMPLES)
-@pytest.mark.parametrize("ending", [
-    "\n", "\r\n", "\r", " ", "\t", "\0", "\x1b", "\x7f", "\x85", "\xa0", "\u2028", "\u3000",
-], ids=ascii)
+@pytest.mark.parametrize(
+    "ending",
+    [
+        "\n",
+        "\r\n",
+        "\r",
+        " ",
+        "\t",
+        "\0",
+        "\x1b",
+        "\x7f",
+        "\x85",
+        "\xa0",
+        "\u2028",
+        "\u3000",
+    ],
+    ids=ascii,
+)
 def test_white_space_and_control_characters_are_refused_at_both_ends_of_every_address(kind, ending):
     text = EXAMPLES[kind][0]
     key = text.partition(":")[2]
@@ -233,15 +309,30 @@ def test_white_space_and_control_characters_are_refused_at_both_ends_of_every_ad
     assert refusal(f"{kind}{ending}:{key}")
 
 
-@pytest.mark.parametrize("letter", [
-    "é", "ß", "Ж", "٣", "字", "\uff41", "e\u0301", "\u200b", "\u202e", "😀", "\ud800",
-], ids=ascii)
+@pytest.mark.parametrize(
+    "letter",
+    [
+        "é",
+        "ß",
+        "Ж",
+        "٣",
+        "字",
+        "\uff41",
+        "e\u0301",
+        "\u200b",
+        "\u202e",
+        "😀",
+        "\ud800",
+    ],
+    ids=ascii,
+)
 @pytest.mark.parametrize("kind", [kind for kind in EXAMPLES if kind != "kerberosprincipal"])
 def test_letters_outside_ascii_are_refused(kind, letter):
     assert refusal(EXAMPLES[kind][0] + letter)
 
 
-# Refusals -------------------------------------------------------------------------------------------------------------
+# Refusals
+# -------------------------------------------------------------------------------------------------------------
 
 REFUSED = [
     # texts without a kind
@@ -326,18 +417,22 @@ def test_the_error_for_an_unknown_program_type_lists_the_types():
     assert all(kind in message for kind in ("flow", "mapreduce", "workflow", "service", "spark", "worker"))
 
 
-@pytest.mark.parametrize(("kind", "key", "fault"), [
-    ("dataset", "sales", "lacks a part"),
-    ("schedule", "sales.x", "`schedule` is not a kind"),
-    ("dataset", "dataset:sales.orders", "the namespace `dataset:sales`"),
-    ("program", "sales.orders.job.daily", "`job` is not a type of program"),
-])
+@pytest.mark.parametrize(
+    ("kind", "key", "fault"),
+    [
+        ("dataset", "sales", "lacks a part"),
+        ("schedule", "sales.x", "`schedule` is not a kind"),
+        ("dataset", "dataset:sales.orders", "the namespace `dataset:sales`"),
+        ("program", "sales.orders.job.daily", "`job` is not a type of program"),
+    ],
+)
 def test_an_invalid_pair_of_kind_and_key_is_refused_with_the_same_error(kind, key, fault):
     with pytest.raises(AddressError, match=fault):
         address_of(kind, key)
 
 
-# Length ---------------------------------------------------------------------------------------------------------------
+# Length
+# ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prefix", [*LAST_PART_CHARACTERS, "kerberosprincipal:"])
@@ -347,11 +442,23 @@ def test_a_key_can_have_at_most_the_length_of_its_column(prefix):
     assert f"{MAX_KEY_LENGTH + 1} characters; {MAX_KEY_LENGTH} are allowed" in refusal(longest + "x")
 
 
-@pytest.mark.parametrize("text", [
-    "x" * 100_000, "x" * 100_000 + ":a", "dataset:" + "x" * 100_000, "dataset:" + "x" * 500,
-    "dataset:sales." + "é" * 400, "program:" + "." * 500, "program:a.b." + "c" * 400 + ".d",
-    "\x1b[31m" * 30 + ":a", "dataset:sales.\x1b[31m\n\u202e\0x", "dataset:\ud800.x", "\u2028:x",
-], ids=lambda text: ascii(text[:24]))
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x" * 100_000,
+        "x" * 100_000 + ":a",
+        "dataset:" + "x" * 100_000,
+        "dataset:" + "x" * 500,
+        "dataset:sales." + "é" * 400,
+        "program:" + "." * 500,
+        "program:a.b." + "c" * 400 + ".d",
+        "\x1b[31m" * 30 + ":a",
+        "dataset:sales.\x1b[31m\n\u202e\0x",
+        "dataset:\ud800.x",
+        "\u2028:x",
+    ],
+    ids=lambda text: ascii(text[:24]),
+)
 def test_the_error_is_one_short_printable_line_for_any_text(text):
     message = refusal(text)
     assert message.isprintable()
@@ -359,8 +466,17 @@ def test_the_error_is_one_short_printable_line_for_any_text(text):
     message.encode("utf-8")
 
 
-@pytest.mark.parametrize("address", ["secure\u212aey:a.b", "kerberosprincipal:etl\u200b@R", "kerberosprincipal:etl\u202e@R",
-                                     "kerberosprincipal:\ud800", "kerberosprincipal:a/../b", "kerberosprincipal:.."])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "secure\u212aey:a.b",
+        "kerberosprincipal:etl\u200b@R",
+        "kerberosprincipal:etl\u202e@R",
+        "kerberosprincipal:\ud800",
+        "kerberosprincipal:a/../b",
+        "kerberosprincipal:..",
+    ],
+)
 def test_texts_that_only_look_like_addresses_are_refused(address):
     with pytest.raises(AddressError):
         parse_address(address)

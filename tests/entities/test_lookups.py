@@ -22,7 +22,11 @@ def ids():
 @pytest.mark.parametrize("collection_type", [list, set, tuple])
 def test_the_lookup_selects_the_same_rows_as_in(ids, lookup, collection_type):
     some_ids = collection_type([*ids[1:3], -1, ids[1]])
-    assert set(Entity.objects.filter(**{lookup: some_ids})) == set(Entity.objects.filter(pk__in=some_ids)) != set()
+    assert (
+        set(Entity.objects.filter(**{lookup: some_ids}))
+        == set(Entity.objects.filter(pk__in=some_ids))
+        != set()
+    )
     assert set(Entity.objects.exclude(**{lookup: some_ids})) == set(Entity.objects.exclude(pk__in=some_ids))
 
 
@@ -34,5 +38,9 @@ def test_the_statement_does_not_depend_on_the_number_of_ids(ids, lookup):
 
 def test_an_empty_collection_takes_no_query(ids, django_assert_num_queries):
     with django_assert_num_queries(0):
-        assert list(Entity.objects.filter(pk__among=set())) == list(UserGrant.objects.filter(content_object__pk__among=[])) == []
+        assert (
+            list(Entity.objects.filter(pk__among=set()))
+            == list(UserGrant.objects.filter(content_object__pk__among=[]))
+            == []
+        )
     assert Entity.objects.exclude(pk__among=[]).count() == Entity.objects.count()

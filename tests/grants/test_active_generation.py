@@ -21,16 +21,24 @@ def test_the_setting_applies_until_a_generation_is_activated(settings):
 
 def test_activation_is_journaled_once():
     outcome = activate_generation(author=COMMAND, name="core")
-    assert (outcome.has_changed, outcome.sentence) == (True, "`core` is the active generation now; it was `final`")
+    assert (outcome.has_changed, outcome.sentence) == (
+        True,
+        "`core` is the active generation now; it was `final`",
+    )
     again = activate_generation(author=COMMAND, name="core")
-    assert (again.has_changed, again.sentence) == (False, "`core` is the active generation already: nothing changed")
+    assert (again.has_changed, again.sentence) == (
+        False,
+        "`core` is the active generation already: nothing changed",
+    )
     activate_generation(author=COMMAND, name="final")
     assert [line[-1] for line in lines_after(0)] == ["from final to core", "from core to final"]
     assert ActiveGeneration.objects.count() == 1
 
 
 def test_an_unknown_generation_is_refused():
-    with pytest.raises(UnknownGeneration, match="`newest` is not a generation of rules; the generations are core, existing"):
+    with pytest.raises(
+        UnknownGeneration, match="`newest` is not a generation of rules; the generations are core, existing"
+    ):
         activate_generation(author=COMMAND, name="newest")
     assert not ActiveGeneration.objects.exists()
 

@@ -1,4 +1,7 @@
-"""Test that every column of a grant is handled wherever grants are written, stored or shown. CONTRIBUTING.md refers to this."""
+"""Test that every column of a grant is handled wherever grants are written, stored or shown.
+
+CONTRIBUTING.md refers to this.
+"""
 
 import json
 
@@ -19,8 +22,18 @@ from tests.support.pages import post_as_shown
 from tests.support.tenant_documents import empty_database, export_bytes, import_lines
 
 ORDERS = parse_address("dataset:sales.orders")
-# What a grant is about, and what the console records about it. A column that its author sets belongs to GrantAttributes.
-IDENTITY = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id", "entity_kind"}
+# What a grant is about, and what the console records about it. A column that its author sets belongs to
+# GrantAttributes.
+IDENTITY = {
+    "id",
+    "user_id",
+    "group_id",
+    "content_object_id",
+    "permission_id",
+    "namespace_id",
+    "application_id",
+    "entity_kind",
+}
 RECORDED = {"granted_by_id", "granted_at"}
 # An allowed value of each column of GrantAttributes, as in a tenant document.
 SAMPLES = {"reason": "quarterly close"}
@@ -48,7 +61,9 @@ def test_every_column_of_a_grant_is_one_of_its_attributes_or_named_here(model):
 
 @each_model
 def test_the_database_fills_in_each_new_attribute_of_a_grant(model):
-    """Raw statements, such as those of the benchmarks, do not name it, and Django's own default applies to the ORM only."""
+    """Raw statements, such as those of the benchmarks, do not name it, and Django's own default applies to
+    the ORM only.
+    """
     columns = {column.attname: column for column in model._meta.concrete_fields}
     for name in set(GrantAttributes._fields) - {"reason"}:
         assert columns[name].null or columns[name].db_default is not model_fields.NOT_PROVIDED, name
@@ -69,7 +84,13 @@ def test_the_journal_line_of_a_grant_has_its_attributes(cast, name):
 @pytest.mark.parametrize("principal", ["user:out", "group:operators"])
 def test_a_tenant_document_has_its_attributes(db, name, principal):
     kind, _, written = principal.partition(":")
-    line = {"type": "grant", "principal": principal, "entity": str(ORDERS), "privileges": ["READ"], name: SAMPLES[name]}
+    line = {
+        "type": "grant",
+        "principal": principal,
+        "entity": str(ORDERS),
+        "privileges": ["READ"],
+        name: SAMPLES[name],
+    }
     import_lines(json.dumps({"type": kind, "name": written}), json.dumps(line))
     assert SAMPLES[name] in _journalled_values()
     document = export_bytes()
@@ -80,13 +101,22 @@ def test_a_tenant_document_has_its_attributes(db, name, principal):
 
 
 def test_a_snapshot_has_its_attributes():
-    assert GRANTS.column_names == ("principal_type", "principal_id", "entity_id", "privilege", *GrantAttributes._fields)
+    assert GRANTS.column_names == (
+        "principal_type",
+        "principal_id",
+        "entity_id",
+        "privilege",
+        *GrantAttributes._fields,
+    )
 
 
 @each_attribute
 def test_rest_reads_and_writes_its_attributes(administrator_client, name):
     assert name in GrantSerializer().fields and name in ChangeSetSerializer().fields
-    sent = {"grant": [{"principal": "user:out", "entity": str(ORDERS), "privileges": ["READ"]}], name: SAMPLES[name]}
+    sent = {
+        "grant": [{"principal": "user:out", "entity": str(ORDERS), "privileges": ["READ"]}],
+        name: SAMPLES[name],
+    }
     answer = administrator_client.post("/api/v1/grants", sent, content_type="application/json")
     assert answer.status_code == 200, answer.content
     (grant,) = administrator_client.get("/api/v1/grants?principal=user:out").json()["items"]

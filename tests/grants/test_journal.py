@@ -36,7 +36,10 @@ pytestmark = pytest.mark.django_db
 def append(*actions):
     with transaction.atomic():
         return append_to_journal(
-            lock_journal(), [Change(action, detail="naïve — “quoted”\n") for action in actions], author=COMMAND)
+            lock_journal(),
+            [Change(action, detail="naïve — “quoted”\n") for action in actions],
+            author=COMMAND,
+        )
 
 
 def test_a_journal_line_has_space_for_the_name_of_every_privilege():
@@ -96,27 +99,57 @@ def test_a_change_in_any_column_is_named(five, column):
 
 def test_lines_of_format_1_verify():
     line = JournalLine(revision=1, at=timezone.now(), actor="a", action="b", format=1)
-    line.hash = hashlib.sha256(json.dumps(
-        ["0" * 64, 1, line.at.isoformat(timespec="microseconds"), "a", "b", "", "", "", "", "", ""], separators=(",", ":"),
-    ).encode()).hexdigest()
+    line.hash = hashlib.sha256(
+        json.dumps(
+            ["0" * 64, 1, line.at.isoformat(timespec="microseconds"), "a", "b", "", "", "", "", "", ""],
+            separators=(",", ":"),
+        ).encode()
+    ).hexdigest()
     assert line.hash_after("0" * 64) == line.hash
     line.format = 2
     assert line.hash_after("0" * 64) != line.hash
 
 
-@pytest.mark.parametrize("tamper, line, sentence", [
-    ("UPDATE grants_journalline SET at = '2020-01-01 00:00:00+00:00' WHERE revision = 3", 3, CHANGED),
-    ("UPDATE grants_journalline SET hash = 'f' WHERE revision = 3", 3, CHANGED),
-    ("DELETE FROM grants_journalline WHERE revision = 1", 1, "line 1 is missing: line 2 follows line 0"),
-    ("DELETE FROM grants_journalline WHERE revision = 3", 3, "line 3 is missing: line 4 follows line 2"),
-    ("DELETE FROM grants_journalline WHERE revision = 5", 5,
-     "line 5 is missing: the journal ends at line 4, but its head says 5"),
-    ("DELETE FROM grants_journalline", 1, "line 1 is missing: the journal ends at line 0, but its head says 5"),
-    ("DELETE FROM grants_journalhead", 1, "line 1 was inserted: the head says that the journal ends at line 0"),
-    ("UPDATE grants_journalhead SET revision = 4", 5, "line 5 was inserted: the head says that the journal ends at line 4"),
-    ("UPDATE grants_journalhead SET revision = 9", 6, "line 6 is missing: the journal ends at line 5, but its head says 9"),
-    ("UPDATE grants_journalhead SET hash = 'f'", 5, "line 5 was changed after it was written: its hash is not the head's"),
-], ids=str)
+@pytest.mark.parametrize(
+    "tamper, line, sentence",
+    [
+        ("UPDATE grants_journalline SET at = '2020-01-01 00:00:00+00:00' WHERE revision = 3", 3, CHANGED),
+        ("UPDATE grants_journalline SET hash = 'f' WHERE revision = 3", 3, CHANGED),
+        ("DELETE FROM grants_journalline WHERE revision = 1", 1, "line 1 is missing: line 2 follows line 0"),
+        ("DELETE FROM grants_journalline WHERE revision = 3", 3, "line 3 is missing: line 4 follows line 2"),
+        (
+            "DELETE FROM grants_journalline WHERE revision = 5",
+            5,
+            "line 5 is missing: the journal ends at line 4, but its head says 5",
+        ),
+        (
+            "DELETE FROM grants_journalline",
+            1,
+            "line 1 is missing: the journal ends at line 0, but its head says 5",
+        ),
+        (
+            "DELETE FROM grants_journalhead",
+            1,
+            "line 1 was inserted: the head says that the journal ends at line 0",
+        ),
+        (
+            "UPDATE grants_journalhead SET revision = 4",
+            5,
+            "line 5 was inserted: the head says that the journal ends at line 4",
+        ),
+        (
+            "UPDATE grants_journalhead SET revision = 9",
+            6,
+            "line 6 is missing: the journal ends at line 5, but its head says 9",
+        ),
+        (
+            "UPDATE grants_journalhead SET hash = 'f'",
+            5,
+            "line 5 was changed after it was written: its hash is not the head's",
+        ),
+    ],
+    ids=str,
+)
 def test_tampering_is_named_at_the_first_broken_line(five, tamper, line, sentence):
     run(tamper)
     assert (first_break().revision, first_break().sentence) == (line, sentence)
@@ -157,11 +190,15 @@ def test_a_rewritten_end_is_detected_although_its_hashes_match(five):
     line.action = "forged"
     line.hash = line.hash_after(JournalLine.objects.get(revision=4).hash)
     line.save()
-    assert first_break().sentence.startswith("line 5 was changed after it was written: its signature with the key ")
+    assert first_break().sentence.startswith(
+        "line 5 was changed after it was written: its signature with the key "
+    )
 
 
 def rewrite_from(revision, **changes):
-    """Change a line and recompute all later hashes and the hash of the head, as an account with database access can."""
+    """Change a line and recompute all later hashes and the hash of the head, as an account with database
+    access can.
+    """
     previous = JournalLine.objects.get(revision=revision - 1).hash
     for line in JournalLine.objects.filter(revision__gte=revision).order_by("revision"):
         for name, value in (changes if line.revision == revision else {}).items():
@@ -171,7 +208,9 @@ def rewrite_from(revision, **changes):
     JournalHead.objects.update(hash=previous)
 
 
-@pytest.mark.parametrize("signature", [{}, {"key_id": "", "mac": ""}, {"key_id": "0" * 16, "mac": "f" * 64}], ids=str)
+@pytest.mark.parametrize(
+    "signature", [{}, {"key_id": "", "mac": ""}, {"key_id": "0" * 16, "mac": "f" * 64}], ids=str
+)
 def test_the_attack_a_rewritten_line_with_all_hashes_recomputed_is_detected(five, signature):
     rewrite_from(3, actor="somebody else", **signature)
     assert first_break().revision == 3
@@ -220,9 +259,14 @@ def test_without_the_key_changes_are_refused_with_its_id_and_reads_work(five, se
     assert answer.status_code == 503 and key_id in answer.content.decode()
     answer = client.post("/api/v1/groups", {"name": "g"}, content_type="application/json")
     assert (answer.status_code, answer.json()["type"]) == (503, "urn:authzconsole:problem:read-only")
-    assert client.get("/journal/").status_code == 200 and key_id in client.get("/journal/proof").content.decode()
-    assert client.get("/api/v1/journal/proof").json()["read_only_reason"].startswith(
-        f"the journal was signed with the key {key_id}, which is not in JOURNAL_KEYS")
+    assert (
+        client.get("/journal/").status_code == 200 and key_id in client.get("/journal/proof").content.decode()
+    )
+    assert (
+        client.get("/api/v1/journal/proof")
+        .json()["read_only_reason"]
+        .startswith(f"the journal was signed with the key {key_id}, which is not in JOURNAL_KEYS")
+    )
     assert current_revision() == 5
 
 
@@ -237,7 +281,12 @@ def test_a_lost_key_is_replaced_by_a_seal(five, settings):
     run("UPDATE grants_journalline SET reason = 'because' WHERE revision = 3")
     call_command("seal_journal", reason="lost", stdout=io.StringIO())
     line = JournalLine.objects.get(revision=6)
-    assert (line.action, line.actor, line.reason, key_id in line.detail) == ("seal", "seal_journal", "lost", True)
+    assert (line.action, line.actor, line.reason, key_id in line.detail) == (
+        "seal",
+        "seal_journal",
+        "lost",
+        True,
+    )
     assert first_break() is None and append("x") == 7
     rewrite_from(3, action="forged")
     # the signature of the seal is no longer valid, so it does not cover line 1
@@ -258,7 +307,10 @@ def test_a_part_of_the_journal_is_verified_at_a_time(five):
     assert (second.chain_break, second.verified_to, second.is_complete) == (None, 5, True)
     assert verify_part(after=9).chain_break.sentence == "line 9 is missing"
     run("UPDATE grants_journalline SET reason = 'x' WHERE revision = 5")
-    assert verify_part(max_lines=3).chain_break is None and verify_part(after=3, max_lines=3).chain_break.revision == 5
+    assert (
+        verify_part(max_lines=3).chain_break is None
+        and verify_part(after=3, max_lines=3).chain_break.revision == 5
+    )
 
 
 def test_a_line_written_during_the_verification_is_not_reported(five, monkeypatch):
@@ -283,7 +335,9 @@ def test_verification_keeps_one_batch_in_memory_and_reads_it_once(five, django_a
 def test_lines_are_filtered_by_their_fields(five):
     User.objects.create(username="alice")
     author = administrator()
-    change_grants(author=author, grant=[("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)])
+    change_grants(
+        author=author, grant=[("user:alice", parse_address("dataset:sales.orders"), Privilege.READ)]
+    )
     assert [line.revision for line in journal_lines()] == [9, 8, 7, 6, 5, 4, 3, 2, 1]
     assert [line.action for line in journal_lines(actor=author.name)] == ["grant", "plan", "plan", "plan"]
     assert [line.action for line in journal_lines(entity="dataset:sales.orders")] == ["grant", "plan"]
@@ -324,7 +378,11 @@ def test_concurrent_changes_form_one_chain_without_gaps():
         def grants():
             for number in range(15):
                 # All threads plan the same new addresses: without the lock, two would insert one.
-                change_grants(author=COMMAND, grant=[(f"user:{name}", parse_address(f"dataset:shared.{number}"), Privilege.READ)])
+                change_grants(
+                    author=COMMAND,
+                    grant=[(f"user:{name}", parse_address(f"dataset:shared.{number}"), Privilege.READ)],
+                )
+
         return grants
 
     assert in_threads(*map(job, names)) == []
@@ -340,7 +398,11 @@ def test_one_of_two_identical_concurrent_grants_changes_nothing():
     outcomes = []
 
     def job():
-        outcomes.append(change_grants(author=COMMAND, grant=[("user:alice", parse_address("dataset:a.b"), Privilege.READ)]))
+        outcomes.append(
+            change_grants(
+                author=COMMAND, grant=[("user:alice", parse_address("dataset:a.b"), Privilege.READ)]
+            )
+        )
 
     assert in_threads(job, job, job) == []
     assert sorted(outcome.has_changed for outcome in outcomes) == [False, False, True]

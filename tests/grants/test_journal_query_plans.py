@@ -13,7 +13,8 @@ from grants.models import JournalLine, Role, User
 pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 LINES, BEGIN, PAGE = 1_000_000, datetime(2025, 1, 1, tzinfo=UTC), 51
-# Only the oldest lines have the action `plan`, and only the newest `delete`. Old lines of one import are about the user `early`.
+# Only the oldest lines have the action `plan`, and only the newest `delete`. Old lines of one import are
+# about the user `early`.
 INSERT_STATEMENTS = (
     f"""INSERT INTO grants_journalline (revision, at, actor, action, principal, entity, privilege, detail, reason, request_id,
           hash)
@@ -27,16 +28,35 @@ INSERT_STATEMENTS = (
 )
 EARLY, LATE = BEGIN + timedelta(seconds=1_000), BEGIN + timedelta(seconds=LINES - 1_000)
 FILTERS = [
-    {}, {"principal": "user:u7"}, {"principal": "user:early"}, {"principal": "user:nobody"},
-    {"entity": "dataset:ns.d7"}, {"entity": "dataset:ns.none"},
-    {"actor": "admin1"}, {"actor": "rare"}, {"actor": "nobody"},
-    {"action": "grant"}, {"action": "plan"}, {"action": "delete"}, {"action": "recreate"},
-    {"since": EARLY}, {"since": LATE}, {"until": EARLY}, {"until": LATE}, {"until": BEGIN},
-    {"since": EARLY, "until": EARLY + timedelta(seconds=500)}, {"since": LATE, "until": EARLY},
-    {"action": "grant", "until": EARLY}, {"action": "revoke", "since": EARLY, "until": EARLY + timedelta(hours=2)},
-    {"action": "revoke", "since": EARLY, "until": LATE}, {"actor": "rare", "since": EARLY, "until": LATE},
-    {"actor": "admin1", "until": EARLY}, {"action": "plan", "actor": "admin1"}, {"principal": "user:u7", "until": EARLY},
-    {"principal": "user:u7", "action": "grant", "actor": "rare"}, {"entity": "dataset:ns.d7", "action": "revoke"},
+    {},
+    {"principal": "user:u7"},
+    {"principal": "user:early"},
+    {"principal": "user:nobody"},
+    {"entity": "dataset:ns.d7"},
+    {"entity": "dataset:ns.none"},
+    {"actor": "admin1"},
+    {"actor": "rare"},
+    {"actor": "nobody"},
+    {"action": "grant"},
+    {"action": "plan"},
+    {"action": "delete"},
+    {"action": "recreate"},
+    {"since": EARLY},
+    {"since": LATE},
+    {"until": EARLY},
+    {"until": LATE},
+    {"until": BEGIN},
+    {"since": EARLY, "until": EARLY + timedelta(seconds=500)},
+    {"since": LATE, "until": EARLY},
+    {"action": "grant", "until": EARLY},
+    {"action": "revoke", "since": EARLY, "until": EARLY + timedelta(hours=2)},
+    {"action": "revoke", "since": EARLY, "until": LATE},
+    {"actor": "rare", "since": EARLY, "until": LATE},
+    {"actor": "admin1", "until": EARLY},
+    {"action": "plan", "actor": "admin1"},
+    {"principal": "user:u7", "until": EARLY},
+    {"principal": "user:u7", "action": "grant", "actor": "rare"},
+    {"entity": "dataset:ns.d7", "action": "revoke"},
 ]
 
 
@@ -54,7 +74,10 @@ def a_million_lines(django_db_setup, django_db_blocker):
 
 
 def read_tables_and_rows(rows) -> tuple[set[str], int]:
-    """Execute the query. Return the tables that it reads completely, and the largest number of rows that one step reads."""
+    """Execute the query.
+
+    Return the tables that it reads completely, and the largest number of rows that one step reads.
+    """
     if rows.query.is_empty():
         return set(), 0
     text, parameters = rows.query.sql_with_params()
@@ -68,7 +91,9 @@ def read_tables_and_rows(rows) -> tuple[set[str], int]:
         cursor.execute("DEALLOCATE statement")
     steps = list(nodes(json.loads(plan) if isinstance(plan, str) else plan))
     scanned_tables = {step["Relation Name"] for step in steps if step["Node Type"] == "Seq Scan"}
-    rows = [step["Actual Loops"] * (step["Actual Rows"] + step.get("Rows Removed by Filter", 0)) for step in steps]
+    rows = [
+        step["Actual Loops"] * (step["Actual Rows"] + step.get("Rows Removed by Filter", 0)) for step in steps
+    ]
     return scanned_tables, max(rows)
 
 
@@ -97,17 +122,23 @@ def test_no_query_plan_is_reused_for_other_values(url, is_prepared, client):
     for _ in range(12):
         assert client.get(url, {"action": "grant", "actor": "admin1"}).status_code == 200
     with connection.cursor() as cursor:
-        cursor.execute("SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements "
-                       "WHERE statement LIKE '%%grants_journalline%%action%%revision%%DESC%%'")
+        cursor.execute(
+            "SELECT coalesce(sum(custom_plans), 0), coalesce(sum(generic_plans), 0) FROM pg_prepared_statements "
+            "WHERE statement LIKE '%%grants_journalline%%action%%revision%%DESC%%'"
+        )
         custom, generic = cursor.fetchone()
     assert (custom >= 5) == is_prepared and generic == 0
 
 
 @pytest.mark.usefixtures("a_million_lines")
-@pytest.mark.parametrize(("filters", "first", "last"), [
-    ({"since": EARLY, "until": EARLY + timedelta(seconds=3)}, 1_002, 1_000), ({"until": BEGIN + timedelta(seconds=3)}, 2, 1),
-    ({"since": BEGIN + timedelta(seconds=LINES)}, LINES, LINES),
-])
+@pytest.mark.parametrize(
+    ("filters", "first", "last"),
+    [
+        ({"since": EARLY, "until": EARLY + timedelta(seconds=3)}, 1_002, 1_000),
+        ({"until": BEGIN + timedelta(seconds=3)}, 2, 1),
+        ({"since": BEGIN + timedelta(seconds=LINES)}, LINES, LINES),
+    ],
+)
 def test_a_range_of_times_returns_its_lines_and_changes_nothing(filters, first, last):
     revisions = list(journal_lines(**filters).values_list("revision", flat=True))
     assert revisions == list(range(first, last - 1, -1))

@@ -1,4 +1,6 @@
-"""The validity of grants and memberships: parsing, the time of a question, and the condition that a row counts."""
+"""The validity of grants and memberships: parsing, the time of a question, and the condition that a row
+counts.
+"""
 
 from datetime import UTC, datetime, timedelta
 
@@ -29,7 +31,9 @@ MOMENTS = [BEGIN - MICROSECOND, BEGIN, BEGIN + MICROSECOND, END - MICROSECOND, E
 
 @pytest.fixture
 def membership(db):
-    return Membership.objects.create(user=User.objects.create(username="alice"), group=Group.objects.create(name="analysts"))
+    return Membership.objects.create(
+        user=User.objects.create(username="alice"), group=Group.objects.create(name="analysts")
+    )
 
 
 def test_times_are_parsed_to_utc():
@@ -37,16 +41,19 @@ def test_times_are_parsed_to_utc():
     assert Validity.parse() == Validity.parse("", None) == Validity()
 
 
-@pytest.mark.parametrize("valid_from, valid_until, field, message", [
-    ("2026-12-01T00:00:00", None, "valid_from", "no time zone"),
-    (None, "2026-12-05", "valid_until", "is not a time"),
-    (None, 5, "valid_until", "is not a time"),
-    (None, "2026-12-05T00:00:00.5Z", "valid_until", "whole seconds"),
-    (None, "9999-12-31T23:59:59-01:00", "valid_until", "is not a time"),
-    ("0001-01-01T00:00:00+01:00", None, "valid_from", "is not a time"),
-    ("2026-12-05T16:00:00Z", "2026-12-05T16:00:00Z", "valid_until", "not after the beginning"),
-    ("2026-12-05T16:00:00Z", "2026-12-01T00:00:00Z", "valid_until", "not after the beginning"),
-])
+@pytest.mark.parametrize(
+    "valid_from, valid_until, field, message",
+    [
+        ("2026-12-01T00:00:00", None, "valid_from", "no time zone"),
+        (None, "2026-12-05", "valid_until", "is not a time"),
+        (None, 5, "valid_until", "is not a time"),
+        (None, "2026-12-05T00:00:00.5Z", "valid_until", "whole seconds"),
+        (None, "9999-12-31T23:59:59-01:00", "valid_until", "is not a time"),
+        ("0001-01-01T00:00:00+01:00", None, "valid_from", "is not a time"),
+        ("2026-12-05T16:00:00Z", "2026-12-05T16:00:00Z", "valid_until", "not after the beginning"),
+        ("2026-12-05T16:00:00Z", "2026-12-01T00:00:00Z", "valid_until", "not after the beginning"),
+    ],
+)
 def test_invalid_periods_are_refused(valid_from, valid_until, field, message):
     with pytest.raises(ValidityError, match=message) as raised:
         Validity.parse(valid_from, valid_until)
@@ -104,11 +111,15 @@ def test_a_row_counts_from_its_beginning_and_not_at_its_end(membership, limits):
         assert Membership.objects.filter(in_force_condition(at=moment)).exists() == includes, moment
         assert Membership.objects.filter(~in_force_condition(at=moment)).exists() != includes, moment
         with at_time(moment):
-            users = User.objects.filter(in_force_condition("memberships__"), memberships__group__name="analysts")
+            users = User.objects.filter(
+                in_force_condition("memberships__"), memberships__group__name="analysts"
+            )
             assert users.exists() == includes, moment
         with connection.cursor() as cursor:
             time = connection.ops.adapt_datetimefield_value(moment)
-            cursor.execute(f"SELECT 1 FROM {Membership._meta.db_table} m WHERE {in_force_sql('m', '%s')}", [time, time])
+            cursor.execute(
+                f"SELECT 1 FROM {Membership._meta.db_table} m WHERE {in_force_sql('m', '%s')}", [time, time]
+            )
             assert bool(cursor.fetchone()) == includes, moment
 
 
@@ -116,7 +127,9 @@ def test_django_adds_and_removes_memberships_as_before(membership):
     user, group = membership.user, Group.objects.create(name="operators")
     user.groups.add(group)
     assert {(m.group, m.valid_from, m.valid_until) for m in user.memberships.all()} == {
-        (membership.group, None, None), (group, None, None)}
+        (membership.group, None, None),
+        (group, None, None),
+    }
     user.groups.set([group])
     assert list(group.user_set.all()) == [user] and not membership.group.user_set.exists()
 
@@ -129,8 +142,14 @@ def test_the_database_refuses_an_end_before_the_beginning(membership):
 
 def test_the_next_change_of_time_is_the_first_limit_of_any_table(membership, django_assert_num_queries):
     assert next_change_of_time(BEGIN) is None
-    entity = Entity.objects.create(kind="instance", key="cdap", state="live", created_at=BEGIN, changed_at=BEGIN)
-    grant = {"content_object": entity, "permission_id": next(iter(permission_ids().values())), "granted_at": BEGIN}
+    entity = Entity.objects.create(
+        kind="instance", key="cdap", state="live", created_at=BEGIN, changed_at=BEGIN
+    )
+    grant = {
+        "content_object": entity,
+        "permission_id": next(iter(permission_ids().values())),
+        "granted_at": BEGIN,
+    }
     hour = timedelta(hours=1)
     UserGrant.objects.create(user=membership.user, valid_from=BEGIN, valid_until=BEGIN + 5 * hour, **grant)
     GroupGrant.objects.create(group=membership.group, valid_from=BEGIN + 2 * hour, **grant)

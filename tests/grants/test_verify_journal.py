@@ -1,4 +1,6 @@
-"""Test that the replayed journal agrees with the tables, and that attacks on tables, lines and anchors are detected."""
+"""Test that the replayed journal agrees with the tables, and that attacks on tables, lines and anchors are
+detected.
+"""
 
 import io
 import json
@@ -17,7 +19,13 @@ from authzconsole.common.sign_in_methods.identity_links import unlink_identity
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken
 from authzconsole.settings.sign_in import ProviderOptions
-from authzconsole.web.accounts.factors.services import add_app, add_passkey, generate_recovery_codes, remove_factor, reset_factors
+from authzconsole.web.accounts.factors.services import (
+    add_app,
+    add_passkey,
+    generate_recovery_codes,
+    remove_factor,
+    reset_factors,
+)
 from authzconsole.web.accounts.providers.identities import Identity, sign_in_account
 from entities.address import parse_address
 from entities.models import Entity, State
@@ -26,10 +34,26 @@ from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
 from grants.journal import Author, Change, append_to_journal, lock_journal
 from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
-from grants.models import ActiveGeneration, GroupGrant, JournalHead, JournalLine, NamespaceApprovers, Role, User, UserGrant
+from grants.models import (
+    ActiveGeneration,
+    GroupGrant,
+    JournalHead,
+    JournalLine,
+    NamespaceApprovers,
+    Role,
+    User,
+    UserGrant,
+)
 from grants.principals.removal import remove_group
 from grants.principals.renaming import rename_group
-from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
+from grants.principals.services import (
+    add_group,
+    add_member,
+    add_user,
+    remove_member,
+    set_user_active,
+    set_user_role,
+)
 from grants.requests.approvers import set_namespace_approvers
 from grants.tenant.import_document import import_tenant
 from grants.verification.anchor import anchor_journal
@@ -75,26 +99,38 @@ def tenant(settings):
         add_member(author=OPERATOR, user=name, group="readers")
     remove_member(author=OPERATOR, user="bob", group="readers")
     for address in ("namespace:sales", "dataset:sales.orders", "dataset:sales.gone"):
-        register_entity(author=OPERATOR, address=parse_address(address), creator="user:alice", generation="existing")
+        register_entity(
+            author=OPERATOR, address=parse_address(address), creator="user:alice", generation="existing"
+        )
     delete_entity(author=OPERATOR, address=parse_address("dataset:sales.gone"), generation="final")
     orders, planned = parse_address("dataset:sales.orders"), parse_address("dataset:sales.planned")
-    change_grants(author=OPERATOR, grant=[("group:readers", orders, Privilege.READ), ("user:alice", planned, Privilege.READ)])
+    change_grants(
+        author=OPERATOR,
+        grant=[("group:readers", orders, Privilege.READ), ("user:alice", planned, Privilege.READ)],
+    )
     change_grants(author=OPERATOR, revoke=[("user:alice", planned, Privilege.READ)])
     delete_entity(author=OPERATOR, address=planned)
-    tokens = [create_token(author=OPERATOR, owner="root", name="x (number 9)", scopes=["read", "decide"], days=9).token
-              for _ in range(2)]
+    tokens = [
+        create_token(
+            author=OPERATOR, owner="root", name="x (number 9)", scopes=["read", "decide"], days=9
+        ).token
+        for _ in range(2)
+    ]
     revoke_token(author=OPERATOR, number=tokens[1].pk)
     activate_generation(author=OPERATOR, name="existing")
     for group in ("readers", "", "readers"):
         set_namespace_approvers(author=OPERATOR, namespace=parse_address("namespace:sales"), group=group)
     add_factors()
     settings.SIGN_IN_PROVIDERS = {
-        "oidc": ProviderOptions(protocol="oidc", name="x", link_existing="always", unknown_users="create")}
+        "oidc": ProviderOptions(protocol="oidc", name="x", link_existing="always", unknown_users="create")
+    }
     identity = Identity("oidc", "a, subject: 7", {"preferred_username": "alice"})
     request = SimpleNamespace(id="", caller_id="")
     sign_in_account(request, identity)
     # an identity that was linked and unlinked
-    link = sign_in_account(request, Identity("oidc", "b, subject: 8", {"preferred_username": "carol-of-oidc"}))
+    link = sign_in_account(
+        request, Identity("oidc", "b, subject: 8", {"preferred_username": "carol-of-oidc"})
+    )
     unlink_identity(author=OPERATOR, user=link.user, pk=link.pk)
     for document in (DOCUMENT, DOCUMENT.replace("false", "true").replace('["carol","dave"]', '["dave"]')):
         import_tenant(stream=io.BytesIO(document.encode()), author=OPERATOR)
@@ -105,8 +141,8 @@ def append_line(action, principal, detail):
 
 
 def add_factors():
-    """Add factors, then remove some: root keeps an app, two passkeys with the same name and recovery codes; alice and bob keep
-    none."""
+    """Add factors, then remove some: root keeps an app, two passkeys with the same name and recovery codes;
+    alice and bob keep none."""
     for name in ("root", "alice", "bob"):
         user = User.objects.get(username=name)
         author = Author(name, user_id=user.pk)
@@ -114,7 +150,11 @@ def add_factors():
         for _ in range(3):
             add_passkey(author=author, user=user, name="a key, recovery codes", credential={})
         generate_recovery_codes(author=author, user=user)
-        factors = Authenticator.objects.filter(user=user).exclude(type=Authenticator.Type.RECOVERY_CODES).order_by("-pk")
+        factors = (
+            Authenticator.objects.filter(user=user)
+            .exclude(type=Authenticator.Type.RECOVERY_CODES)
+            .order_by("-pk")
+        )
         for factor in factors if name == "alice" else factors[:1]:
             remove_factor(author=author, user=user, pk=factor.pk)
     reset_factors(author=OPERATOR, name="bob")
@@ -146,54 +186,126 @@ def test_the_demo_tenant_verifies():
 
 def add_grant():
     template = GroupGrant.objects.first()
-    UserGrant.objects.create(user=User.objects.get(username="bob"), content_object=template.content_object,
-                             permission_id=template.permission_id, granted_at=timezone.now())
+    UserGrant.objects.create(
+        user=User.objects.get(username="bob"),
+        content_object=template.content_object,
+        permission_id=template.permission_id,
+        granted_at=timezone.now(),
+    )
 
 
 def change_digest():
     ApiToken.objects.filter(revoked_at=None).update(digest="0" * 64)
 
 
-@pytest.mark.parametrize(("attack", "message"), [
-    (add_grant, "the grant of READ on dataset:sales.orders to user:bob is `held` in the tables, but no line"),
-    (lambda: GroupGrant.objects.first().delete(), "but missing in the tables"),
-    (lambda: User.objects.get(username="bob").groups.add(Group.objects.get(name="readers")),
-     "the membership of user:bob in group:readers is `held` in the tables, but line"),
-    (lambda: User.objects.get(username="alice").groups.clear(), "the membership of user:alice in group:readers is `held` after"),
-    (lambda: User.objects.filter(username="alice").update(role=Role.ADMINISTRATOR),
-     "the console role of user:alice is `administrator` in the tables, but `ordinary` after line 1 of the journal"),
-    (lambda: User.objects.filter(username="bob").update(is_active=True), "the status of user:bob is `active` in the tables"),
-    (lambda: User.objects.filter(username="root").update(is_service=True), "user:root as a service account is `yes`"),
-    (lambda: User.objects.create(username="eve"), "the status of user:eve is `active` in the tables, but no line"),
-    (lambda: Group.objects.create(name="new"), "group:new is `known` in the tables"),
-    (lambda: Entity.objects.filter(key="sales.gone").update(state=State.LIVE), "the state of dataset:sales.gone is `live`"),
-    (lambda: Entity.objects.filter(key="hr.next").update(state=State.LIVE), "the state of dataset:hr.next is `live`"),
-    (lambda: ApiToken.objects.update(revoked_at=None), "the revocation of token"),
-    (lambda: ApiToken.objects.update(owner=User.objects.get(username="alice")), "is `user:alice, decide, read, until"),
-    (lambda: ApiToken.objects.update(scopes="administer"), "is `user:root, administer, until"),
-    (change_digest, "the secret of token"),
-    (lambda: ApiToken.objects.filter(revoked_at=None).update(is_unlimited=True),
-     "to ask about all subjects is `yes` in the tables, but no line of the journal says so"),
-    (lambda: Authenticator.objects.filter(type="totp").delete(), "the authenticator app of user:root is `held` after"),
-    (lambda: Authenticator.objects.filter(type="recovery_codes").delete(), "the recovery codes of user:root is `held` after"),
-    (lambda: Authenticator.objects.filter(type="webauthn").first().delete(),
-     "the number of passkeys of user:root is `1` in the tables, but `2` after line"),
-    (lambda: Authenticator.objects.filter(type="webauthn").delete(), "the number of passkeys of user:root is `2` after"),
-    (lambda: Authenticator.objects.create(user=User.objects.get(username="bob"), type="totp", data={}),
-     "the authenticator app of user:bob is `held` in the tables, but line"),
-    (lambda: SocialAccount.objects.all().delete(), "the account of the identity a, subject: 7 at oidc is `user:alice` after"),
-    (lambda: SocialAccount.objects.update(user=User.objects.get(username="root")),
-     "is `user:root` in the tables, but `user:alice`"),
-    (lambda: SocialAccount.objects.create(user=User.objects.get(username="root"), provider="oidc", uid="8"),
-     "the account of the identity 8 at oidc is `user:root` in the tables, but no line"),
-    (lambda: SocialAccount.objects.create(user=User.objects.get(username="root"), provider="oidc", uid="b, subject: 8"),
-     "the account of the identity b, subject: 8 at oidc is `user:root` in the tables, but line"),
-    (lambda: NamespaceApprovers.objects.create(namespace="hr", group=Group.objects.get(name="readers")),
-     "the group of approvers of namespace:hr is `group:readers` in the tables, but no line of the journal says so"),
-    (lambda: NamespaceApprovers.objects.update(group=Group.objects.get(name="clerks")),
-     "the group of approvers of namespace:sales is `group:clerks` in the tables, but `group:readers` after line"),
-    (lambda: ActiveGeneration.objects.update(name="core"), "the active generation is `core` in the tables, but `existing`"),
-])
+@pytest.mark.parametrize(
+    ("attack", "message"),
+    [
+        (
+            add_grant,
+            "the grant of READ on dataset:sales.orders to user:bob is `held` in the tables, but no line",
+        ),
+        (lambda: GroupGrant.objects.first().delete(), "but missing in the tables"),
+        (
+            lambda: User.objects.get(username="bob").groups.add(Group.objects.get(name="readers")),
+            "the membership of user:bob in group:readers is `held` in the tables, but line",
+        ),
+        (
+            lambda: User.objects.get(username="alice").groups.clear(),
+            "the membership of user:alice in group:readers is `held` after",
+        ),
+        (
+            lambda: User.objects.filter(username="alice").update(role=Role.ADMINISTRATOR),
+            "the console role of user:alice is `administrator` in the tables, but `ordinary` after line 1 of the journal",
+        ),
+        (
+            lambda: User.objects.filter(username="bob").update(is_active=True),
+            "the status of user:bob is `active` in the tables",
+        ),
+        (
+            lambda: User.objects.filter(username="root").update(is_service=True),
+            "user:root as a service account is `yes`",
+        ),
+        (
+            lambda: User.objects.create(username="eve"),
+            "the status of user:eve is `active` in the tables, but no line",
+        ),
+        (lambda: Group.objects.create(name="new"), "group:new is `known` in the tables"),
+        (
+            lambda: Entity.objects.filter(key="sales.gone").update(state=State.LIVE),
+            "the state of dataset:sales.gone is `live`",
+        ),
+        (
+            lambda: Entity.objects.filter(key="hr.next").update(state=State.LIVE),
+            "the state of dataset:hr.next is `live`",
+        ),
+        (lambda: ApiToken.objects.update(revoked_at=None), "the revocation of token"),
+        (
+            lambda: ApiToken.objects.update(owner=User.objects.get(username="alice")),
+            "is `user:alice, decide, read, until",
+        ),
+        (lambda: ApiToken.objects.update(scopes="administer"), "is `user:root, administer, until"),
+        (change_digest, "the secret of token"),
+        (
+            lambda: ApiToken.objects.filter(revoked_at=None).update(is_unlimited=True),
+            "to ask about all subjects is `yes` in the tables, but no line of the journal says so",
+        ),
+        (
+            lambda: Authenticator.objects.filter(type="totp").delete(),
+            "the authenticator app of user:root is `held` after",
+        ),
+        (
+            lambda: Authenticator.objects.filter(type="recovery_codes").delete(),
+            "the recovery codes of user:root is `held` after",
+        ),
+        (
+            lambda: Authenticator.objects.filter(type="webauthn").first().delete(),
+            "the number of passkeys of user:root is `1` in the tables, but `2` after line",
+        ),
+        (
+            lambda: Authenticator.objects.filter(type="webauthn").delete(),
+            "the number of passkeys of user:root is `2` after",
+        ),
+        (
+            lambda: Authenticator.objects.create(user=User.objects.get(username="bob"), type="totp", data={}),
+            "the authenticator app of user:bob is `held` in the tables, but line",
+        ),
+        (
+            lambda: SocialAccount.objects.all().delete(),
+            "the account of the identity a, subject: 7 at oidc is `user:alice` after",
+        ),
+        (
+            lambda: SocialAccount.objects.update(user=User.objects.get(username="root")),
+            "is `user:root` in the tables, but `user:alice`",
+        ),
+        (
+            lambda: SocialAccount.objects.create(
+                user=User.objects.get(username="root"), provider="oidc", uid="8"
+            ),
+            "the account of the identity 8 at oidc is `user:root` in the tables, but no line",
+        ),
+        (
+            lambda: SocialAccount.objects.create(
+                user=User.objects.get(username="root"), provider="oidc", uid="b, subject: 8"
+            ),
+            "the account of the identity b, subject: 8 at oidc is `user:root` in the tables, but line",
+        ),
+        (
+            lambda: NamespaceApprovers.objects.create(
+                namespace="hr", group=Group.objects.get(name="readers")
+            ),
+            "the group of approvers of namespace:hr is `group:readers` in the tables, but no line of the journal says so",
+        ),
+        (
+            lambda: NamespaceApprovers.objects.update(group=Group.objects.get(name="clerks")),
+            "the group of approvers of namespace:sales is `group:clerks` in the tables, but `group:readers` after line",
+        ),
+        (
+            lambda: ActiveGeneration.objects.update(name="core"),
+            "the active generation is `core` in the tables, but `existing`",
+        ),
+    ],
+)
 def test_the_attack_a_change_without_a_line_is_detected(tenant, attack, message):
     attack()
     assert message in fault()
@@ -209,8 +321,14 @@ def test_approvers_verify_after_their_group_was_renamed_and_removed(tenant):
 @pytest.mark.parametrize(("scopes", "is_allowed"), [("decide, read", True), ("read", False)])
 def test_only_a_token_of_version_1_for_decisions_may_be_unlimited(tenant, scopes, is_allowed):
     until = timezone.now()
-    token = ApiToken.objects.create(name="old", owner=User.objects.get(username="alice"), digest="d" * 64,
-                                    scopes=scopes.replace(",", ""), created_at=until, expires_at=until)
+    token = ApiToken.objects.create(
+        name="old",
+        owner=User.objects.get(username="alice"),
+        digest="d" * 64,
+        scopes=scopes.replace(",", ""),
+        created_at=until,
+        expires_at=until,
+    )
     append_line("token-add", "user:alice", f"{token} for {scopes}, until {until:%Y-%m-%d}")
     assert verify().endswith(AGREES)
     ApiToken.objects.filter(pk=token.pk).update(is_unlimited=True)
@@ -248,9 +366,13 @@ def object_store(settings, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "for-a-test")
     host, port = server.get_host_and_port()
-    files = S3FileSystem(endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True)
+    files = S3FileSystem(
+        endpoint_override=f"{host}:{port}", scheme="http", region="us-east-1", allow_bucket_creation=True
+    )
     files.create_dir("audit")
-    settings.JOURNAL_ANCHOR = [f"s3://audit/console?endpoint_override={host}:{port}&scheme=http&region=us-east-1"]
+    settings.JOURNAL_ANCHOR = [
+        f"s3://audit/console?endpoint_override={host}:{port}&scheme=http&region=us-east-1"
+    ]
     yield files
     server.stop()
 
@@ -301,7 +423,10 @@ def test_an_object_store_keeps_one_object_per_head_and_is_compared(tenant, objec
     JournalLine.objects.filter(revision__gt=old.revision).delete()
     Group.objects.filter(name="more").delete()
     old.save()
-    assert f"s3://audit/console has an anchor of line {old.revision + 1}, but the journal ends at line" in fault()
+    assert (
+        f"s3://audit/console has an anchor of line {old.revision + 1}, but the journal ends at line"
+        in fault()
+    )
     with pytest.raises(AnchorError, match="s3://audit/console has line"):
         anchor_journal()
 
@@ -331,7 +456,9 @@ def test_the_head_is_sent_to_syslog(tenant, settings):
         assert JournalHead.objects.get().hash in server.recv(2_000).decode()
 
 
-def test_the_verification_keeps_little_in_memory_and_reads_each_table_once(tenant, django_assert_max_num_queries):
+def test_the_verification_keeps_little_in_memory_and_reads_each_table_once(
+    tenant, django_assert_max_num_queries
+):
     # the last one stores the result for the page Status
     with django_assert_max_num_queries(20):
         verify()

@@ -35,7 +35,9 @@ def clock(monkeypatch, settings):
     settings.EMAIL_HOST, settings.PUBLIC_URL = "mail.example.com", "https://console.example.com"
     clock = {"now": START}
     monkeypatch.setattr(timezone, "now", lambda: clock["now"])
-    import_lines(entity(str(ORDERS)), user("ann"), user("bob"), '{"type":"group","name":"staff","members":[]}')
+    import_lines(
+        entity(str(ORDERS)), user("ann"), user("bob"), '{"type":"group","name":"staff","members":[]}'
+    )
     User.objects.filter(username="ann").update(email="ann@example.com")
     write_lines_of_periods()
     return clock
@@ -116,7 +118,10 @@ def test_many_lines_are_read_in_parts(clock, monkeypatch):
     clock["now"] = END
     write_period_lines()
     assert [send_expiry_mail() for _ in range(3)] == [1, 1, 0]
-    assert [message.subject for message in mail.outbox] == ["2 grants and memberships ended", "1 grant or membership ended"]
+    assert [message.subject for message in mail.outbox] == [
+        "2 grants and memberships ended",
+        "1 grant or membership ended",
+    ]
 
 
 def test_two_workers_do_not_send_the_same_email(clock, monkeypatch):

@@ -44,6 +44,7 @@ tracing.provider.force_flush(); sentry_sdk.flush(5)
 @pytest.fixture
 def collector():
     """A local HTTP server; `requests` are the paths and bodies that it received."""
+
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             length = self.headers.get("Content-Length")
@@ -66,37 +67,86 @@ def collector():
 
 def test_traces_and_error_reports_arrive_without_personal_data(collector):
     address = f"127.0.0.1:{collector.server_port}"
-    environment = os.environ | {"DJANGO_SETTINGS_MODULE": "tests.settings", "SENTRY_DSN": f"http://key@{address}/7",
-                                "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{address}"}
-    done = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    environment = os.environ | {
+        "DJANGO_SETTINGS_MODULE": "tests.settings",
+        "SENTRY_DSN": f"http://key@{address}/7",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{address}",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 0, done.stderr
-    spans = [span for path, body in collector.requests if path == "/v1/traces"
-             for resource in ExportTraceServiceRequest.FromString(body).resource_spans
-             for scope in resource.scope_spans for span in scope.spans]
+    spans = [
+        span
+        for path, body in collector.requests
+        if path == "/v1/traces"
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for scope in resource.scope_spans
+        for span in scope.spans
+    ]
     assert [span.name for span in spans] == ["POST /sign-in", "GET /healthz", "task a.task"]
     assert spans[1].trace_id.hex() == "0af7651916cd43dd8448eb211c80319c" and spans[0].status.code == 2
     keys = {attribute.key for span in spans for attribute in span.attributes}
-    assert keys == {"http.request.method", "http.route", "http.response.status_code", "authzconsole.request_id"}
-    reports = [body.decode() for path, body in collector.requests if path == "/api/7/envelope/" and b"RuntimeError" in body]
-    assert len(reports) == 1 and '"request_id"' in reports[0] and '"function":"fail"' in reports[0].replace(" ", "")
+    assert keys == {
+        "http.request.method",
+        "http.route",
+        "http.response.status_code",
+        "authzconsole.request_id",
+    }
+    reports = [
+        body.decode()
+        for path, body in collector.requests
+        if path == "/api/7/envelope/" and b"RuntimeError" in body
+    ]
+    assert (
+        len(reports) == 1
+        and '"request_id"' in reports[0]
+        and '"function":"fail"' in reports[0].replace(" ", "")
+    )
     for _, body in collector.requests:
         assert b"SECRET" not in body and b"azc_" not in body
 
 
 def test_an_error_report_keeps_only_what_is_allowed():
-    event = {"event_id": "1", "user": {"id": 1}, "request": {"url": "/people/user:x"}, "extra": {"sys.argv": ["x"]},
-             "server_name": "host", "logentry": {"message": "x"}, "breadcrumbs": {"values": [1]},
-             "contexts": {"x": 1, "trace": 2},
-             "exception": {"values": [{"type": "E", "value": "about alice", "stacktrace": {"frames": [
-                 {"function": "f", "vars": {"a": 1}, "pre_context": ["x"]}]}}]}}
+    event = {
+        "event_id": "1",
+        "user": {"id": 1},
+        "request": {"url": "/people/user:x"},
+        "extra": {"sys.argv": ["x"]},
+        "server_name": "host",
+        "logentry": {"message": "x"},
+        "breadcrumbs": {"values": [1]},
+        "contexts": {"x": 1, "trace": 2},
+        "exception": {
+            "values": [
+                {
+                    "type": "E",
+                    "value": "about alice",
+                    "stacktrace": {"frames": [{"function": "f", "vars": {"a": 1}, "pre_context": ["x"]}]},
+                }
+            ]
+        },
+    }
     assert reduced_event(event, None) == {
-        "event_id": "1", "contexts": {"trace": 2}, "tags": {},
-        "exception": {"values": [{"type": "E", "module": None, "stacktrace": {"frames": [{"function": "f"}]}}]}}
+        "event_id": "1",
+        "contexts": {"trace": 2},
+        "tags": {},
+        "exception": {
+            "values": [{"type": "E", "module": None, "stacktrace": {"frames": [{"function": "f"}]}}]
+        },
+    }
 
 
-@pytest.mark.parametrize(("setting", "package", "extra"), [
-    ("OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry", "opentelemetry"), ("SENTRY_DSN", "sentry_sdk", "sentry")])
-def test_a_missing_package_stops_the_start_with_a_clear_message(setting, package, extra, settings, monkeypatch):
+@pytest.mark.parametrize(
+    ("setting", "package", "extra"),
+    [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "opentelemetry", "opentelemetry"),
+        ("SENTRY_DSN", "sentry_sdk", "sentry"),
+    ],
+)
+def test_a_missing_package_stops_the_start_with_a_clear_message(
+    setting, package, extra, settings, monkeypatch
+):
     setattr(settings, setting, "http://127.0.0.1:1")
     real_import = builtins.__import__
 

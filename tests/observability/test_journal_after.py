@@ -1,4 +1,6 @@
-"""`after` of GET /api/v1/journal lists the following lines, oldest first, and never waits where the server cannot."""
+"""`after` of GET /api/v1/journal lists the following lines, oldest first, and never waits where the server
+cannot.
+"""
 
 import pytest
 
@@ -21,6 +23,8 @@ def test_lines_after_a_revision_are_oldest_first_and_paged(browse):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("query", [{"wait": 5}, {"after": 1, "wait": 31}, {"after": -1}, {"after": 1, "wait": "x"}])
+@pytest.mark.parametrize(
+    "query", [{"wait": 5}, {"after": 1, "wait": 31}, {"after": -1}, {"after": 1, "wait": "x"}]
+)
 def test_invalid_waits_are_refused(query, browse):
     assert browse("aud").get("/api/v1/journal", query).status_code == 400

@@ -41,7 +41,10 @@ class MailServer:
 
 @pytest.fixture(autouse=True, params=NO_ADDRESS)
 def cast(request, settings, monkeypatch):
-    settings.EMAIL_HOST, settings.EMAIL_BACKEND = "mail.example.com", "django.core.mail.backends.smtp.EmailBackend"
+    settings.EMAIL_HOST, settings.EMAIL_BACKEND = (
+        "mail.example.com",
+        "django.core.mail.backends.smtp.EmailBackend",
+    )
     monkeypatch.setattr("smtplib.SMTP", MailServer)
     monkeypatch.setattr(MailServer, "recipients", [])
     cast = create_sample_tenant()

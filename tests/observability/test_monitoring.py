@@ -86,6 +86,7 @@ def test_a_broken_and_a_hanging_database_are_reported_in_time(monkeypatch, setti
     monkeypatch.setattr(checks, "TIMEOUT_SECONDS", 0.1)
     release = threading.Event()
     for function in (lambda: release.wait(5), None):
+
         def fail(function=function):
             if function:
                 function()
@@ -97,42 +98,72 @@ def test_a_broken_and_a_hanging_database_are_reported_in_time(monkeypatch, setti
         start = time.monotonic()
         response = Client().get("/readyz")
         assert response.status_code == 503 and time.monotonic() - start < 1.5
-        assert response.json()["checks"]["database"]["status"] == "failed" and "db.internal" not in response.content.decode()
+        assert (
+            response.json()["checks"]["database"]["status"] == "failed"
+            and "db.internal" not in response.content.decode()
+        )
         release.set()
 
 
 @pytest.mark.django_db
 def test_many_requests_cause_one_check(redis_with_all, monkeypatch):
     calls = []
-    monkeypatch.setattr(checks, "_CHECKS", (checks._Check(("disk",), lambda: calls.append(1) or checks._check_disk()),))
+    monkeypatch.setattr(
+        checks, "_CHECKS", (checks._Check(("disk",), lambda: calls.append(1) or checks._check_disk()),)
+    )
     for _ in range(50):
         assert Client().get("/readyz").status_code == 200
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("headers", [
-    {"REMOTE_ADDR": "192.0.2.7"}, {"HTTP_X_FORWARDED_FOR": "192.0.2.7"}, {"HTTP_FORWARDED": "for=192.0.2.7"},
-    {"authzconsole.is_forwarded": True}, {"HTTP_AUTHORIZATION": "Bearer wrong"}, {"REMOTE_ADDR": "unix"},
-    {"HTTP_AUTHORIZATION": f"Basic {TOKEN}", "REMOTE_ADDR": "192.0.2.7"}, {"REMOTE_ADDR": "::ffff:192.0.2.7"},
-    {"HTTP_HOST": "evil.example"}, {"HTTP_HOST": "127.0.0.1.evil.example:8000"}, {"HTTP_HOST": "[x]"},
-    {"HTTP_HOST": "localhost.evil.example"},
-])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"REMOTE_ADDR": "192.0.2.7"},
+        {"HTTP_X_FORWARDED_FOR": "192.0.2.7"},
+        {"HTTP_FORWARDED": "for=192.0.2.7"},
+        {"authzconsole.is_forwarded": True},
+        {"HTTP_AUTHORIZATION": "Bearer wrong"},
+        {"REMOTE_ADDR": "unix"},
+        {"HTTP_AUTHORIZATION": f"Basic {TOKEN}", "REMOTE_ADDR": "192.0.2.7"},
+        {"REMOTE_ADDR": "::ffff:192.0.2.7"},
+        {"HTTP_HOST": "evil.example"},
+        {"HTTP_HOST": "127.0.0.1.evil.example:8000"},
+        {"HTTP_HOST": "[x]"},
+        {"HTTP_HOST": "localhost.evil.example"},
+    ],
+)
 def test_other_callers_get_no_details_and_no_metrics(headers, settings, monkeypatch):
     settings.METRICS_TOKEN = TOKEN
     monkeypatch.setattr(checks, "_CHECKS", (checks._Check(("disk",), checks._check_disk),))
     client = Client(**headers)
     response = client.get("/readyz")
-    assert (response.status_code, response.content, response["Cache-Control"]) == (200, b"ready\n", "no-store")
+    assert (response.status_code, response.content, response["Cache-Control"]) == (
+        200,
+        b"ready\n",
+        "no-store",
+    )
     response = client.get("/metrics")
     assert response.status_code == 403 and b"authzconsole_" not in response.content
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("headers", [
-    {"HTTP_AUTHORIZATION": f"Bearer {TOKEN}", "REMOTE_ADDR": "192.0.2.7", "HTTP_X_FORWARDED_FOR": "192.0.2.8"},
-    {"REMOTE_ADDR": "::1"}, {"REMOTE_ADDR": "::ffff:127.0.0.1"}, {"HTTP_HOST": "localhost:8000"}, {"HTTP_HOST": "[::1]:8000"},
-    {"HTTP_HOST": "192.0.2.1"}, {"HTTP_HOST": "evil.example", "HTTP_AUTHORIZATION": f"Bearer {TOKEN}"},
-])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {
+            "HTTP_AUTHORIZATION": f"Bearer {TOKEN}",
+            "REMOTE_ADDR": "192.0.2.7",
+            "HTTP_X_FORWARDED_FOR": "192.0.2.8",
+        },
+        {"REMOTE_ADDR": "::1"},
+        {"REMOTE_ADDR": "::ffff:127.0.0.1"},
+        {"HTTP_HOST": "localhost:8000"},
+        {"HTTP_HOST": "[::1]:8000"},
+        {"HTTP_HOST": "192.0.2.1"},
+        {"HTTP_HOST": "evil.example", "HTTP_AUTHORIZATION": f"Bearer {TOKEN}"},
+    ],
+)
 def test_monitoring_systems_get_details(headers, settings):
     settings.METRICS_TOKEN = TOKEN
     client = Client(**headers)
@@ -143,8 +174,11 @@ def test_monitoring_systems_get_details(headers, settings):
 def metrics():
     response = Client().get("/metrics")
     assert response.status_code == 200 and response["Content-Type"].startswith("text/plain")
-    return {(sample.name, *sorted(sample.labels.values())): sample.value
-            for family in text_string_to_metric_families(response.content.decode()) for sample in family.samples}
+    return {
+        (sample.name, *sorted(sample.labels.values())): sample.value
+        for family in text_string_to_metric_families(response.content.decode())
+        for sample in family.samples
+    }
 
 
 def change(before, after, *key):
@@ -154,16 +188,26 @@ def change(before, after, *key):
 @pytest.mark.django_db
 def test_decisions_are_counted_on_the_fast_path_and_in_rest(cast, rf):
     token = create_token(author=SETUP, owner="ada", name="t", scopes=["decide"], days=1).secret
-    question = {"subject": {"type": "user", "id": "ned"}, "action": {"name": "ADMIN"},
-                "resource": {"type": "dataset", "id": "sales.orders"}, "context": {"generation": "core"}}
+    question = {
+        "subject": {"type": "user", "id": "ned"},
+        "action": {"name": "ADMIN"},
+        "resource": {"type": "dataset", "id": "sales.orders"},
+        "context": {"generation": "core"},
+    }
     before = metrics()
     application = TokenFastPath(lambda environ, start_response: pytest.fail("not on the fast path"))
     for subject in ("ned", "out", "out"):
         body = question | {"subject": {"type": "user", "id": subject}}
-        request = rf.post("/access/v1/evaluation", body, "application/json", headers={"Authorization": f"Bearer {token}"})
+        request = rf.post(
+            "/access/v1/evaluation", body, "application/json", headers={"Authorization": f"Bearer {token}"}
+        )
         application(request.environ, lambda status, headers: None)
-    Client().post("/api/v1/decisions", question, "application/json", headers={"Authorization": f"Bearer {token}"})
-    Client().post("/access/v1/evaluation", question, "application/json", headers={"Authorization": "Bearer azc_guess"})
+    Client().post(
+        "/api/v1/decisions", question, "application/json", headers={"Authorization": f"Bearer {token}"}
+    )
+    Client().post(
+        "/access/v1/evaluation", question, "application/json", headers={"Authorization": "Bearer azc_guess"}
+    )
     after = metrics()
     assert change(before, after, "authzconsole_decisions_total", "core", "permit") == 2
     assert change(before, after, "authzconsole_decisions_total", "core", "deny") == 2
@@ -181,10 +225,15 @@ def test_metrics_have_the_state_of_runs_queues_and_the_journal(cast, redis_with_
     redis_with_all.rpush(settings.RUN_QUEUE, "message", "message")
     AnalysisRun.objects.create(analysis="visibility", state="failed")
     record_event(EventKind.SIGN_IN, account="ada")
-    SecurityEventTarget.objects.create(name="syslog udp:x:1", shipped_to=SecurityEvent.objects.last().pk - 1, failures=2)
+    SecurityEventTarget.objects.create(
+        name="syslog udp:x:1", shipped_to=SecurityEvent.objects.last().pk - 1, failures=2
+    )
     values = metrics()
     revision = values["authzconsole_journal_revision",]
-    assert values["authzconsole_runs", "failed", "visibility"] == 1 and values["authzconsole_queue_messages", "runs"] == 2
+    assert (
+        values["authzconsole_runs", "failed", "visibility"] == 1
+        and values["authzconsole_queue_messages", "runs"] == 2
+    )
     assert values["authzconsole_journal_unanchored_lines", f"file:{anchor}"] == revision - 3 and revision > 3
     assert 0 <= values["authzconsole_journal_last_line_age_seconds",] < 60
     assert values["authzconsole_security_events_unshipped", "syslog udp:x:1"] == 1
@@ -197,9 +246,14 @@ def test_metrics_survive_without_redis_and_count_a_locked_database(db, settings)
 
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     before = metrics()
-    assert is_database_locked(OperationalError("database is locked")) and not is_database_locked(OperationalError("x"))
+    assert is_database_locked(OperationalError("database is locked")) and not is_database_locked(
+        OperationalError("x")
+    )
     after = metrics()
-    assert change(before, after, "authzconsole_database_busy_total") == 1 and after["authzconsole_ready", "redis"] == 0
+    assert (
+        change(before, after, "authzconsole_database_busy_total") == 1
+        and after["authzconsole_ready", "redis"] == 0
+    )
 
 
 def test_the_scheduler_announces_itself_with_each_tick(redis_server, settings, monkeypatch):

@@ -50,7 +50,10 @@ def test_approvers_and_requesters_get_an_email_about_each_step_once(console):
     approve(request)
     console.DISPLAY_TIME_ZONE = "Europe/Berlin"
     sweep_access_requests()
-    assert "Approved: read dataset:sales.orders until 2100-07-01 17:00 CEST (2100-07-01 15:00 UTC)\n" in mail.outbox[0].body
+    assert (
+        "Approved: read dataset:sales.orders until 2100-07-01 17:00 CEST (2100-07-01 15:00 UTC)\n"
+        in mail.outbox[0].body
+    )
     assert new_mails() == [("out@example.com", f"Access request {request.pk}: approved")]
     sweep_access_requests()
     assert new_mails() == []

@@ -1,4 +1,6 @@
-"""Security events arrive at real sockets and files, in order, also after a target was down, and OCSF has all required members."""
+"""Security events arrive at real sockets and files, in order, also after a target was down, and OCSF has all
+required members.
+"""
 
 import json
 import re
@@ -16,20 +18,29 @@ from authzconsole.common.security_events.ocsf import ocsf_event
 from authzconsole.common.security_events.syslog import syslog_message
 from authzconsole.models import SecurityEvent, SecurityEventTarget
 
-LINE = re.compile(r'<8[45]>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z \S+ authzconsole \d+ [a-z-]{1,32} '
-                  r'\[authzconsole@32473(?: \w+="(?:[^"\\\]]|\\["\\\]])*")+\] \ufeff.+', re.ASCII | re.DOTALL)
+LINE = re.compile(
+    r"<8[45]>1 \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z \S+ authzconsole \d+ [a-z-]{1,32} "
+    r'\[authzconsole@32473(?: \w+="(?:[^"\\\]]|\\["\\\]])*")+\] \ufeff.+',
+    re.ASCII | re.DOTALL,
+)
 BASE = {"activity_id", "category_uid", "class_uid", "metadata", "severity_id", "time", "type_uid"}
 # required attributes and the alternatives of the constraint `at_least_one`, by class, of OCSF 1.3.0
 CLASSES = {
-    3001: ({"user"}, set()), 3002: ({"user"}, {"service", "dst_endpoint"}), 3003: ({"user"}, {"privileges", "group"}),
-    3004: ({"entity"}, set()), 3005: ({"user", "privileges"}, set()), 6003: ({"actor", "api", "src_endpoint"}, set()),
+    3001: ({"user"}, set()),
+    3002: ({"user"}, {"service", "dst_endpoint"}),
+    3003: ({"user"}, {"privileges", "group"}),
+    3004: ({"entity"}, set()),
+    3005: ({"user", "privileges"}, set()),
+    6003: ({"actor", "api", "src_endpoint"}, set()),
 }
 
 
 def add_events(*kinds, **values):
     defaults = {"account": 'ada "]\\', "address": "192.0.2.7", "target": "user:dee", "detail": "x"}
     return SecurityEvent.objects.bulk_create(
-        SecurityEvent(at=timezone.now() - timedelta(minutes=1), kind=kind, **defaults | values) for kind in kinds)
+        SecurityEvent(at=timezone.now() - timedelta(minutes=1), kind=kind, **defaults | values)
+        for kind in kinds
+    )
 
 
 @contextmanager
@@ -64,7 +75,10 @@ def test_events_arrive_at_a_datagram_socket(protocol, settings, tmp_path):
         assert shipping.ship_security_events() == 2 and shipping.ship_security_events() == 0
         messages = [server.recv(65536).decode() for _ in range(2)]
     assert all(LINE.fullmatch(message) for message in messages), messages
-    assert messages[0].endswith('\ufeffSigned in by ada "]\\ from 192.0.2.7 user:dee x') and 'kind="denial"' in messages[1]
+    assert (
+        messages[0].endswith('\ufeffSigned in by ada "]\\ from 192.0.2.7 user:dee x')
+        and 'kind="denial"' in messages[1]
+    )
 
 
 @pytest.mark.django_db
@@ -75,7 +89,11 @@ def test_events_arrive_over_tcp_after_the_server_was_down(settings):
     settings.SECURITY_EVENTS_SYSLOG, settings.SECURITY_EVENTS_FORMAT = f"tcp:127.0.0.1:{port}", "ocsf"
     assert shipping.ship_security_events() == 0
     target = SecurityEventTarget.objects.get()
-    assert (target.shipped_to, target.failures, target.claimed_until) == (0, 1, None) and "refused" in target.error
+    assert (target.shipped_to, target.failures, target.claimed_until) == (
+        0,
+        1,
+        None,
+    ) and "refused" in target.error
     with tcp_server() as (port, received):
         SecurityEventTarget.objects.update(name=f"syslog tcp:127.0.0.1:{port}")
         settings.SECURITY_EVENTS_SYSLOG = f"tcp:127.0.0.1:{port}"
@@ -83,7 +101,7 @@ def test_events_arrive_over_tcp_after_the_server_was_down(settings):
     data, codes = received[0], []
     while data:
         length, _, rest = data.partition(b" ")
-        message, data = rest[: int(length)].decode(), rest[int(length):]
+        message, data = rest[: int(length)].decode(), rest[int(length) :]
         assert LINE.fullmatch(message)
         codes.append(json.loads(message.split("\ufeff")[1])["metadata"]["event_code"])
     assert codes == ["sign-in", "sign-out", "download"]
@@ -95,14 +113,24 @@ def test_a_file_receives_each_event_once_and_young_events_later(settings, tmp_pa
     settings.SECURITY_EVENTS_FILE = str(tmp_path / "events.jsonl")
     monkeypatch.setattr(shipping, "EVENTS_PER_BATCH", 2)
     add_events(*["sign-in"] * 5)
-    young, = SecurityEvent.objects.bulk_create([SecurityEvent(at=timezone.now(), kind="sign-out")])
+    (young,) = SecurityEvent.objects.bulk_create([SecurityEvent(at=timezone.now(), kind="sign-out")])
     assert shipping.ship_security_events() == 5
     monkeypatch.setattr(shipping, "SETTLE_SECONDS", 0)
     assert shipping.ship_security_events() == 1
     rows = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
     assert [row["id"] for row in rows] == sorted(SecurityEvent.objects.values_list("pk", flat=True))
-    assert rows[-1] | {"at": ""} == {"id": young.pk, "at": "", "kind": "sign-out", "account": "", "address": "", "target": "",
-                                     "detail": "", "request_id": "", "token": None, "count": 1}
+    assert rows[-1] | {"at": ""} == {
+        "id": young.pk,
+        "at": "",
+        "kind": "sign-out",
+        "account": "",
+        "address": "",
+        "target": "",
+        "detail": "",
+        "request_id": "",
+        "token": None,
+        "count": 1,
+    }
     assert (tmp_path / "events.jsonl").stat().st_mode & 0o777 == 0o600
 
 
@@ -120,7 +148,12 @@ def test_a_target_that_another_task_claimed_is_left_alone(settings, tmp_path):
 @pytest.mark.parametrize("kind", list(EventKind))
 @pytest.mark.parametrize("values", [{}, {"account": "", "address": "", "target": "", "detail": ""}])
 def test_every_kind_is_a_valid_ocsf_event(kind, values):
-    defaults = {"account": "ada", "address": "192.0.2.7", "target": "user:dee", "detail": "from ordinary to auditor"}
+    defaults = {
+        "account": "ada",
+        "address": "192.0.2.7",
+        "target": "user:dee",
+        "detail": "from ordinary to auditor",
+    }
     event = SecurityEvent(pk=7, at=timezone.now(), kind=kind, request_id="r", **defaults | values)
     written = ocsf_event(event)
     required, alternatives = CLASSES[written["class_uid"]]
@@ -131,6 +164,10 @@ def test_every_kind_is_a_valid_ocsf_event(kind, values):
     for user in (written.get("user"), written.get("actor", {}).get("user")):
         assert user is None or user["name"]
     assert written.get("entity", {"name": 1})["name"] and written.get("api", {"operation": 1})["operation"]
-    assert written.get("privileges", [1]) and "ip" in (written.get("src_endpoint") or {"ip": 1}) or not values.get("address", "x")
+    assert (
+        written.get("privileges", [1])
+        and "ip" in (written.get("src_endpoint") or {"ip": 1})
+        or not values.get("address", "x")
+    )
     assert LINE.fullmatch(syslog_message(event, "text").decode())
     json.dumps(written)

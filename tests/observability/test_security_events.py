@@ -1,4 +1,6 @@
-"""Security events: every kind is recorded by the request that causes it, floods are bounded, and the page reads the events."""
+"""Security events: every kind is recorded by the request that causes it, floods are bounded, and the page
+reads the events.
+"""
 
 import json
 import re
@@ -24,8 +26,11 @@ from grants.requests.approvers import set_namespace_approvers
 from grants.stewards.services import add_steward, remove_steward
 from tests.support.cast import PASSWORD, SETUP
 
-EVALUATION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"},
-              "resource": {"type": "dataset", "id": "sales.orders"}}
+EVALUATION = {
+    "subject": {"type": "user", "id": "dee"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "sales.orders"},
+}
 
 
 def events(**filters):
@@ -46,9 +51,13 @@ def test_sign_in_failure_and_sign_out_are_recorded(cast):
     client.post("/sign-out")
     recorded = events()
     assert [row[:3] for row in recorded if row[0] != "sign-in-failure"] == [
-        ("sign-in", "ada", "192.0.2.7"), ("sign-out", "ada", "192.0.2.7")]
+        ("sign-in", "ada", "192.0.2.7"),
+        ("sign-out", "ada", "192.0.2.7"),
+    ]
     failures = [row[:3] for row in recorded if row[0] == "sign-in-failure"]
-    assert ("sign-in-failure", "ada", "192.0.2.7") in failures and not any("\x1b" in name for _, name, _ in failures)
+    assert ("sign-in-failure", "ada", "192.0.2.7") in failures and not any(
+        "\x1b" in name for _, name, _ in failures
+    )
     assert "wrong" not in str(list(SecurityEvent.objects.values()))
     assert all(len(event.request_id) == 32 for event in SecurityEvent.objects.all())
 
@@ -64,8 +73,11 @@ def test_refused_pages_and_rest_calls_are_recorded_but_no_denied_decision(browse
     denied = Client().post("/access/v1/evaluation", question, "application/json", headers=headers)
     assert denied.json()["decision"] is False
     assert [(row[1], *row[3:]) for row in events(kind="denial")] == [
-        ("dee", "/grant/dataset:sales.orders", "GET"), ("aud", "/plans/many", "POST"), ("dee", "/api/v1/journal", "GET"),
-        ("ada", "/api/v1/journal", "GET")]
+        ("dee", "/grant/dataset:sales.orders", "GET"),
+        ("aud", "/plans/many", "POST"),
+        ("dee", "/api/v1/journal", "GET"),
+        ("ada", "/api/v1/journal", "GET"),
+    ]
     assert SecurityEvent.objects.filter(kind="denial").last().token == token.token.pk
 
 
@@ -73,7 +85,9 @@ def test_unknown_tokens_are_recorded_without_their_secret(db):
     for path in ("/access/v1/evaluation", "/api/v1/decisions"):
         Client().post(path, EVALUATION, "application/json", headers={"Authorization": "Bearer azc_guess"})
     assert [(row[0], row[3]) for row in events()] == [
-        ("token-rejected", "/access/v1/evaluation"), ("token-rejected", "/api/v1/decisions")]
+        ("token-rejected", "/access/v1/evaluation"),
+        ("token-rejected", "/api/v1/decisions"),
+    ]
     assert "azc_guess" not in str(list(SecurityEvent.objects.values()))
 
 
@@ -83,14 +97,19 @@ def test_impersonation_is_recorded_with_the_administrator(browse):
     client.post("/plans/many")
     client.post("/people/see-as", {"user": ""})
     assert [row[:2] + row[3:4] for row in events() if row[0] != "sign-in"] == [
-        ("see-as-start", "ada", "user:dee"), ("denial", "ada", "/plans/many"), ("see-as-stop", "ada", "user:dee")]
+        ("see-as-start", "ada", "user:dee"),
+        ("denial", "ada", "/plans/many"),
+        ("see-as-stop", "ada", "user:dee"),
+    ]
 
 
 def test_downloads_are_recorded_with_their_filters(browse):
     for url in ("/journal.csv?action=grant", "/journal/security-events.jsonl", "/plans/import/sample.csv"):
         b"".join(browse("ada").get(url))
     assert [row[3:] for row in events(kind="download")] == [
-        ("/journal.csv", "action=grant"), ("/journal/security-events.jsonl", "")]
+        ("/journal.csv", "action=grant"),
+        ("/journal/security-events.jsonl", ""),
+    ]
 
 
 def test_journal_lines_about_tokens_roles_and_settings_are_events_too(browse, cast):
@@ -112,7 +131,9 @@ def test_the_events_of_data_stewards_and_approvers_name_the_namespace(cast):
     assert [row[0:1] + row[3:] for row in events()] == [
         ("approvers-set", "group:operators", "namespace:sales"),
         ("approvers-set", "group:keepers", "namespace:sales instead of group:operators"),
-        ("steward-add", "group:keepers", "namespace:sales"), ("steward-remove", "group:keepers", "namespace:sales")]
+        ("steward-add", "group:keepers", "namespace:sales"),
+        ("steward-remove", "group:keepers", "namespace:sales"),
+    ]
 
 
 def test_the_documentation_lists_every_kind_of_event():
@@ -127,7 +148,11 @@ def test_starting_and_cancelling_a_run_leave_journal_lines_and_events(browse):
     run = AnalysisRun.objects.get()
     client.post(f"/analyses/{run.pk}/cancel")
     client.post(f"/analyses/{run.pk}/cancel")
-    lines = JournalLine.objects.filter(action__startswith="run-").order_by("revision").values_list("actor", "action", "detail")
+    lines = (
+        JournalLine.objects.filter(action__startswith="run-")
+        .order_by("revision")
+        .values_list("actor", "action", "detail")
+    )
     detail = f"run {run.pk}: delete-readiness, generation: final"
     assert list(lines) == [("ada", "run-start", detail), ("ada", "run-cancel", detail)]
     assert [row[0] for row in events() if row[0] != "sign-in"] == ["run-start", "run-cancel"]
@@ -145,11 +170,16 @@ def test_a_flood_of_wrong_tokens_from_one_address_fills_a_bounded_number_of_rows
 def test_a_flood_from_many_addresses_is_bounded_too(db, rf, monkeypatch):
     monkeypatch.setattr(limits, "MAX_ROWS_PER_KIND", 50)
     for number in range(300):
-        record.record_event(EventKind.SIGN_IN_FAILURE, request=rf.get("/", REMOTE_ADDR=f"192.0.{number // 256}.{number % 256}"))
+        record.record_event(
+            EventKind.SIGN_IN_FAILURE,
+            request=rf.get("/", REMOTE_ADDR=f"192.0.{number // 256}.{number % 256}"),
+        )
     assert SecurityEvent.objects.count() == 53
 
 
-def test_an_event_costs_one_query_and_a_locked_database_does_not_fail_the_request(db, rf, monkeypatch, django_assert_num_queries):
+def test_an_event_costs_one_query_and_a_locked_database_does_not_fail_the_request(
+    db, rf, monkeypatch, django_assert_num_queries
+):
     request = rf.get("/", REMOTE_ADDR="192.0.2.7")
     with django_assert_num_queries(1):
         record.record_event(EventKind.DENIAL, request=request)
@@ -167,7 +197,10 @@ def test_an_event_costs_one_query_and_a_locked_database_does_not_fail_the_reques
 
 def test_stored_events_cannot_be_changed_or_deleted_by_other_code(db):
     record.record_event(EventKind.SIGN_IN, account="ada")
-    for change in (lambda: SecurityEvent.objects.all().delete(), lambda: SecurityEvent.objects.update(account="eve")):
+    for change in (
+        lambda: SecurityEvent.objects.all().delete(),
+        lambda: SecurityEvent.objects.update(account="eve"),
+    ):
         with pytest.raises(TypeError):
             change()
 
@@ -175,7 +208,8 @@ def test_stored_events_cannot_be_changed_or_deleted_by_other_code(db):
 def test_old_events_are_deleted(db, settings):
     now = timezone.now()
     SecurityEvent.objects.bulk_create(
-        SecurityEvent(at=now - timedelta(days=days), kind="sign-in") for days in (0, 9, 10, 11))
+        SecurityEvent(at=now - timedelta(days=days), kind="sign-in") for days in (0, 9, 10, 11)
+    )
     settings.SECURITY_EVENTS_KEPT_DAYS = 0
     assert clean_security_events() == 0
     settings.SECURITY_EVENTS_KEPT_DAYS = 10
@@ -186,8 +220,15 @@ def test_old_events_are_deleted(db, settings):
 def many_events(cast):
     now = timezone.now()
     SecurityEvent.objects.bulk_create(
-        SecurityEvent(at=now - timedelta(hours=120 - number), kind=("denial", "sign-in")[number % 2], address="192.0.2.7",
-                      account=f"user {number % 3}", target=f"<b>{number}") for number in range(120))
+        SecurityEvent(
+            at=now - timedelta(hours=120 - number),
+            kind=("denial", "sign-in")[number % 2],
+            address="192.0.2.7",
+            account=f"user {number % 3}",
+            target=f"<b>{number}",
+        )
+        for number in range(120)
+    )
 
 
 def test_the_page_filters_and_pages(many_events, browse, htmx, django_assert_max_num_queries):
@@ -195,10 +236,14 @@ def test_the_page_filters_and_pages(many_events, browse, htmx, django_assert_max
     page = client.get("/journal/security-events?kind=denial")
     assert len(page.context["rows"]) == 50 and "&lt;b&gt;118" in page.content.decode()
     older = client.get(page.context["page"].next_url)
-    assert [row["event"].target for row in older.context["rows"]] == [f"<b>{number}" for number in range(18, -1, -2)]
+    assert [row["event"].target for row in older.context["rows"]] == [
+        f"<b>{number}" for number in range(18, -1, -2)
+    ]
     assert len(client.get(older.context["page"].previous_url).context["rows"]) == 50
     assert len(client.get("/journal/security-events?kind=denial&account=user:user 1").context["rows"]) == 20
-    assert "No matching events" in client.get("/journal/security-events?address=198.51.100.1").content.decode()
+    assert (
+        "No matching events" in client.get("/journal/security-events?address=198.51.100.1").content.decode()
+    )
     assert "is not a date" in client.get("/journal/security-events?since=yesterday").content.decode()
     with django_assert_max_num_queries(4):
         section = client.get("/journal/security-events", headers=htmx("events")).content.decode()
@@ -212,6 +257,8 @@ def test_the_download_and_rest_have_the_same_events(many_events, browse):
     query = {"kind": "denial", "account": "user 0", "limit": 15}
     items = client.get("/api/v1/security-events", query).json()
     more = client.get("/api/v1/security-events", query | {"cursor": items["next"]}).json()
-    assert [row["id"] for row in rows] == [item["id"] for item in items["items"] + more["items"]] and len(rows) == 20
+    assert [row["id"] for row in rows] == [item["id"] for item in items["items"] + more["items"]] and len(
+        rows
+    ) == 20
     csv = b"".join(client.get("/journal/security-events.csv")).decode().splitlines()
     assert csv[0].startswith("id,at,kind,account") and len(csv) > 120

@@ -1,4 +1,6 @@
-"""Webhooks deliver journal lines to real HTTP servers, in order and signed, and do not reach internal systems."""
+"""Webhooks deliver journal lines to real HTTP servers, in order and signed, and do not reach internal
+systems.
+"""
 
 import base64
 import hashlib
@@ -18,7 +20,12 @@ from django.utils import timezone
 
 from authzconsole.common.webhooks import delivery, transport
 from authzconsole.common.webhooks.events import secret_of
-from authzconsole.common.webhooks.services import WebhookError, create_webhook, enable_webhook, replay_dead_letters
+from authzconsole.common.webhooks.services import (
+    WebhookError,
+    create_webhook,
+    enable_webhook,
+    replay_dead_letters,
+)
 from authzconsole.models import DeadLetter, SecurityEvent, Webhook
 from grants.journal import current_revision
 from grants.models import JournalLine
@@ -40,7 +47,9 @@ class Receiver(ThreadingHTTPServer):
 class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.requests.append((self.path, {name.title(): value for name, value in self.headers.items()}, body))
+        self.server.requests.append(
+            (self.path, {name.title(): value for name, value in self.headers.items()}, body)
+        )
         statuses = self.server.statuses
         self.send_response(statuses.pop(0) if len(statuses) > 1 else statuses[0])
         self.send_header("Location", self.server.url)
@@ -88,13 +97,23 @@ def test_lines_arrive_in_order_as_signed_cloudevents(webhook, receiver):
     event, line = json.loads(body), JournalLine.objects.get(principal="group:a")
     assert path == "/hook?x=1" and headers["Content-Type"].startswith("application/cloudevents+json")
     assert (event["type"], event["specversion"]) == ("authzconsole.journal.group-add", "1.0")
-    assert [event["data"][name] for name in ("revision", "hash", "actor")] == [line.revision, line.hash, line.actor]
+    assert [event["data"][name] for name in ("revision", "hash", "actor")] == [
+        line.revision,
+        line.hash,
+        line.actor,
+    ]
     assert abs(int(headers["Webhook-Timestamp"]) - time.time()) < 60 and headers["Webhook-Id"] == event["id"]
     key = base64.b64decode(secret_of(webhook).removeprefix("whsec_"))
     signed = f"{headers['Webhook-Id']}.{headers['Webhook-Timestamp']}.".encode() + body
-    assert headers["Webhook-Signature"] == "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    assert (
+        headers["Webhook-Signature"]
+        == "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+    )
     assert (webhook.delivered, webhook.position) == (3, current_revision())
-    assert f'authzconsole_webhook_deliveries{{webhook="{webhook.pk}"}} 3.0' in Client().get("/metrics").content.decode()
+    assert (
+        f'authzconsole_webhook_deliveries{{webhook="{webhook.pk}"}} 3.0'
+        in Client().get("/metrics").content.decode()
+    )
 
 
 def test_earlier_lines_and_other_actions_are_not_sent(webhook, receiver):
@@ -114,7 +133,10 @@ def test_a_failing_line_is_repeated_in_order_with_pauses(webhook, receiver):
         assert delivery.deliver_webhook(webhook.pk) == 0
     assert webhook.error == "the endpoint answered 500" and 3 < pauses[0] < 6 < pauses[1] < 11
     assert deliver(webhook) == 2
-    assert subjects(receiver) == ["group:a", "group:a", "group:a", "group:b"] and (webhook.error, webhook.attempts) == ("", 0)
+    assert subjects(receiver) == ["group:a", "group:a", "group:a", "group:b"] and (
+        webhook.error,
+        webhook.attempts,
+    ) == ("", 0)
 
 
 def test_a_line_that_always_fails_becomes_a_dead_letter_and_can_be_replayed(webhook, receiver, browse):
@@ -133,7 +155,9 @@ def test_a_line_that_always_fails_becomes_a_dead_letter_and_can_be_replayed(webh
 
 def test_a_replay_that_fails_again_stays_a_dead_letter_and_delays_nothing(webhook, receiver):
     add_groups("a", "b")
-    DeadLetter.objects.create(webhook=webhook, revision=JournalLine.objects.get(principal="group:a").revision, at=timezone.now())
+    DeadLetter.objects.create(
+        webhook=webhook, revision=JournalLine.objects.get(principal="group:a").revision, at=timezone.now()
+    )
     assert replay_dead_letters(author=SETUP, number=webhook.pk) == 1
     receiver.statuses = [500, 200]
     assert deliver(webhook) == 2 and DeadLetter.objects.get().is_replayed is False
@@ -142,7 +166,11 @@ def test_a_replay_that_fails_again_stays_a_dead_letter_and_delays_nothing(webhoo
 def test_redirects_are_not_followed(webhook, receiver):
     receiver.statuses = [302, 200]
     add_groups("a")
-    assert deliver(webhook) == 0 and len(receiver.requests) == 1 and "redirects are not followed" in webhook.error
+    assert (
+        deliver(webhook) == 0
+        and len(receiver.requests) == 1
+        and "redirects are not followed" in webhook.error
+    )
 
 
 @contextmanager
@@ -205,7 +233,9 @@ def test_dispatch_bounds_the_busy_threads_and_a_claim_excludes_a_second_task(web
     Webhook.objects.update(claimed_until=later)
     assert delivery.deliver_webhook(webhook.pk) == 0
     for number in range(delivery.MAX_CONCURRENT - 1):
-        Webhook.objects.create(url=f"https://{number}.example/", nonce="n", created_by="x", claimed_until=later)
+        Webhook.objects.create(
+            url=f"https://{number}.example/", nonce="n", created_by="x", claimed_until=later
+        )
     Webhook.objects.create(url="https://free.example/", nonce="n", created_by="x")
     delivery.dispatch_webhooks(lambda number: pytest.fail("too many tasks"))
     Webhook.objects.filter(pk=webhook.pk).update(claimed_until=timezone.now() - timedelta(seconds=1))
@@ -222,19 +252,48 @@ def test_a_disabled_webhook_gets_nothing_and_continues_later(webhook, receiver):
     assert deliver(webhook) == 1
 
 
-@pytest.mark.parametrize("url", [
-    "http://example.com/", "https://", "ftp://example.com/", "https://user:pw@example.com/", "https://example.com/#x",
-    "https://example.com/a b", "https://exämple.com/", "https://example.com:99999/", "javascript:alert(1)", "https://x/\r\nA: b",
-])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://example.com/",
+        "https://",
+        "ftp://example.com/",
+        "https://user:pw@example.com/",
+        "https://example.com/#x",
+        "https://example.com/a b",
+        "https://exämple.com/",
+        "https://example.com:99999/",
+        "javascript:alert(1)",
+        "https://x/\r\nA: b",
+    ],
+)
 def test_unsuitable_urls_are_refused(url, db):
     with pytest.raises(WebhookError):
         create_webhook(author=SETUP, url=url, actions=[])
 
 
-@pytest.mark.parametrize("host", [
-    "127.0.0.1", "localhost", "10.0.0.7", "192.168.1.1", "172.16.0.1", "169.254.169.254", "0.0.0.0", "100.64.0.1", "224.0.0.1",
-    "[::1]", "[::ffff:127.0.0.1]", "[fe80::1]", "[fd00::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "2130706433", "0x7f.1",
-])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1",
+        "localhost",
+        "10.0.0.7",
+        "192.168.1.1",
+        "172.16.0.1",
+        "169.254.169.254",
+        "0.0.0.0",
+        "100.64.0.1",
+        "224.0.0.1",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[fe80::1]",
+        "[fd00::1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "2130706433",
+        "0x7f.1",
+    ],
+)
 def test_internal_addresses_are_not_reached(host, settings, monkeypatch):
     connected = []
     monkeypatch.setattr(transport.socket, "create_connection", lambda *args, **kwargs: connected.append(args))
@@ -269,19 +328,27 @@ def test_the_pages_create_show_and_delete_a_webhook(browse, receiver):
     assert "No webhooks yet" in client.get("/journal/webhooks").content.decode()
     refused = client.post("/journal/webhooks/new", {"url": "ftp://x", "action": ["grant"]})
     assert refused.status_code == 400 and "must start with" in refused.content.decode()
-    created = client.post("/journal/webhooks/new", {"url": receiver.url, "action": ["revoke", "grant"]}).content.decode()
+    created = client.post(
+        "/journal/webhooks/new", {"url": receiver.url, "action": ["revoke", "grant"]}
+    ).content.decode()
     webhook = Webhook.objects.get()
     assert secret_of(webhook) in created and webhook.actions == "grant revoke" and webhook.created_by == "ada"
     for url in ("/journal/webhooks", f"/journal/webhooks/{webhook.pk}/"):
         page = browse("aud").get(url).content.decode()
-        assert receiver.url.replace("&", "&amp;") in page and "whsec_" not in page and 'name="verb"' not in page
+        assert (
+            receiver.url.replace("&", "&amp;") in page and "whsec_" not in page and 'name="verb"' not in page
+        )
     assert secret_of(webhook) not in str(list(Webhook.objects.values()))
     client.post(f"/journal/webhooks/{webhook.pk}/change", {"verb": "disable"})
     assert not Webhook.objects.get().is_enabled
     client.post(f"/journal/webhooks/{webhook.pk}/change", {"verb": "delete"})
     assert not Webhook.objects.exists()
     assert client.post(f"/journal/webhooks/{webhook.pk}/change", {"verb": "delete"}).status_code == 404
-    actions = list(JournalLine.objects.filter(action__startswith="webhook").order_by("revision").values_list("action", flat=True))
+    actions = list(
+        JournalLine.objects.filter(action__startswith="webhook")
+        .order_by("revision")
+        .values_list("action", flat=True)
+    )
     assert actions == ["webhook-add", "webhook-change", "webhook-delete"]
     assert SecurityEvent.objects.filter(kind__startswith="webhook").count() == 3
 

@@ -8,7 +8,9 @@ import pytest
 from importlinter.cli import lint_imports
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
-CONTRACTS = [contract["id"] for contract in tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]]
+CONTRACTS = [
+    contract["id"] for contract in tomllib.loads(PYPROJECT.read_text())["tool"]["importlinter"]["contracts"]
+]
 
 
 @pytest.mark.parametrize("contract", CONTRACTS)

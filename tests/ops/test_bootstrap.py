@@ -15,7 +15,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def existing_entity(settings, tmp_path):
-    """Use a database with one entity, so that no demo tenant is loaded, and a temporary folder for static files."""
+    """Use a database with one entity, so that no demo tenant is loaded, and a temporary folder for static
+    files.
+    """
     settings.STATIC_ROOT = tmp_path / "static"
     return Entity.objects.create(kind="instance", key="cdap")
 
@@ -71,7 +73,9 @@ def test_a_tenant_user_named_admin_does_not_become_a_console_administrator():
 def test_an_empty_database_gets_the_demo_tenant_with_its_history_before_the_first_account(monkeypatch):
     Entity.objects.all().delete()
     loads = []
-    monkeypatch.setattr(bootstrap, "load_history", lambda path: loads.append((path, get_user_model().objects.count())) or 3)
+    monkeypatch.setattr(
+        bootstrap, "load_history", lambda path: loads.append((path, get_user_model().objects.count())) or 3
+    )
     output = run_bootstrap()
     assert loads == [(bootstrap.DEMO_TENANT, 0)]
     assert "3 journal lines" in output and "Sign in as admin" in output
@@ -83,9 +87,13 @@ def test_a_journal_with_lines_gets_only_the_present_demo_tenant(monkeypatch):
     imports = []
     original = bootstrap.call_command
     monkeypatch.setattr(bootstrap, "load_history", lambda path: imports.append("history"))
-    monkeypatch.setattr(bootstrap, "call_command",
-                        lambda name, *args, **options: imports.append((name, *args)) if name == "import_tenant"
-                        else original(name, *args, **options))
+    monkeypatch.setattr(
+        bootstrap,
+        "call_command",
+        lambda name, *args, **options: (
+            imports.append((name, *args)) if name == "import_tenant" else original(name, *args, **options)
+        ),
+    )
     run_bootstrap()
     assert imports == [("import_tenant", str(bootstrap.DEMO_TENANT))]
 
@@ -104,7 +112,11 @@ def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path
     settings.STATICFILES_DIRS = [folder]
     calls = []
     original = bootstrap.call_command
-    monkeypatch.setattr(bootstrap, "call_command", lambda *args, **options: (calls.append(args[0]), original(*args, **options)))
+    monkeypatch.setattr(
+        bootstrap,
+        "call_command",
+        lambda *args, **options: (calls.append(args[0]), original(*args, **options)),
+    )
     bootstrap.collect_static_files()
     bootstrap.collect_static_files()
     assert calls == ["collectstatic"]

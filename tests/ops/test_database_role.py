@@ -37,11 +37,19 @@ def role_cursor():
         cursor.execute("RESET ROLE")
 
 
-@pytest.mark.parametrize("statement", [
-    "UPDATE grants_journalline SET actor = 'x'", "DELETE FROM grants_journalline", "TRUNCATE grants_journalline",
-    "DELETE FROM grants_journalhead", "TRUNCATE grants_journalhead", "DROP TABLE grants_journalline",
-    "ALTER TABLE grants_journalline DISABLE TRIGGER ALL", "DELETE FROM django_migrations",
-])
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE grants_journalline SET actor = 'x'",
+        "DELETE FROM grants_journalline",
+        "TRUNCATE grants_journalline",
+        "DELETE FROM grants_journalhead",
+        "TRUNCATE grants_journalhead",
+        "DROP TABLE grants_journalline",
+        "ALTER TABLE grants_journalline DISABLE TRIGGER ALL",
+        "DELETE FROM django_migrations",
+    ],
+)
 def test_the_attack_the_role_cannot_change_journal_lines(role_cursor, statement):
     with pytest.raises(DatabaseError), transaction.atomic():
         role_cursor.execute(statement)
@@ -49,32 +57,46 @@ def test_the_attack_the_role_cannot_change_journal_lines(role_cursor, statement)
 
 
 def test_the_console_works_with_the_role(role_cursor):
-    change_grants(author=Author("the tests"), grant=[("user:alice", parse_address("dataset:sales.orders"), "READ")])
+    change_grants(
+        author=Author("the tests"), grant=[("user:alice", parse_address("dataset:sales.orders"), "READ")]
+    )
     assert JournalLine.objects.count() == 5 and first_break() is None
 
 
 # tables with fewer rights than SELECT, INSERT, UPDATE and DELETE; each needs a line in the command
-FEWER_RIGHTS = {"grants_journalline": {"SELECT", "INSERT"}, "grants_journalhead": {"SELECT", "INSERT", "UPDATE"},
-                "django_migrations": {"SELECT"}}
+FEWER_RIGHTS = {
+    "grants_journalline": {"SELECT", "INSERT"},
+    "grants_journalhead": {"SELECT", "INSERT", "UPDATE"},
+    "django_migrations": {"SELECT"},
+}
 ALL_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER"}
 USUAL_RIGHTS = {"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 
 def test_the_role_has_the_rights_on_every_table_of_all_apps_and_no_others(role_cursor):
-    role_cursor.execute("SELECT tablename, privilege FROM pg_tables, unnest(%s::text[]) AS privilege WHERE schemaname = 'public' "
-                        "AND has_table_privilege(%s, quote_ident(tablename), privilege)", [sorted(ALL_RIGHTS), ROLE])
+    role_cursor.execute(
+        "SELECT tablename, privilege FROM pg_tables, unnest(%s::text[]) AS privilege WHERE schemaname = 'public' "
+        "AND has_table_privilege(%s, quote_ident(tablename), privilege)",
+        [sorted(ALL_RIGHTS), ROLE],
+    )
     rights = {}
     for table, privilege in role_cursor.fetchall():
         rights.setdefault(table, set()).add(privilege)
-    tables = {model._meta.db_table for model in apps.get_models(include_auto_created=True)
-              if model._meta.managed and not model._meta.proxy}
+    tables = {
+        model._meta.db_table
+        for model in apps.get_models(include_auto_created=True)
+        if model._meta.managed and not model._meta.proxy
+    }
     assert tables - rights.keys() == set()
     assert rights == {table: FEWER_RIGHTS.get(table, USUAL_RIGHTS) for table in rights}
 
 
 def test_the_role_may_use_every_sequence(role_cursor):
-    role_cursor.execute("SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' "
-                       "AND NOT has_sequence_privilege(%s, quote_ident(sequencename), 'USAGE')", [ROLE])
+    role_cursor.execute(
+        "SELECT sequencename FROM pg_sequences WHERE schemaname = 'public' "
+        "AND NOT has_sequence_privilege(%s, quote_ident(sequencename), 'USAGE')",
+        [ROLE],
+    )
     assert role_cursor.fetchall() == []
 
 

@@ -28,8 +28,11 @@ def log_lines():
     stream, before = io.StringIO(), logging.getLogger().handlers[:]
     handler = logging.StreamHandler(stream)
     formatter = configuration["formatters"]["structlog"]
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]
+        )
+    )
     root = logging.getLogger()
     level, root.level = root.level, logging.INFO
     root.handlers = [handler]
@@ -49,7 +52,11 @@ def test_every_line_of_a_request_carries_the_id_that_the_error_page_shows(log_li
     displayed_id = re.search(r"<code>(\w+)</code>", answer.content.decode())[1]
     assert displayed_id == answer["X-Request-ID"]
     entries = log_lines()
-    assert [entry["event"] for entry in entries] == ["about to fail", "Internal Server Error: /sign-in", "answered"]
+    assert [entry["event"] for entry in entries] == [
+        "about to fail",
+        "Internal Server Error: /sign-in",
+        "answered",
+    ]
     assert {entry["request_id"] for entry in entries} == {displayed_id}
     assert "the disk is on fire" in entries[1]["exception"]
     assert (entries[2]["method"], entries[2]["path"], entries[2]["status"]) == ("GET", "/sign-in", 500)
@@ -73,17 +80,36 @@ def test_a_line_break_in_an_address_forges_no_log_line(log_lines):
 
 
 @pytest.mark.parametrize("log_format", ["text", "json"])
-@pytest.mark.parametrize("forged", ["\0", "\x1b[2J", "\x7f", "\x85", "\xad", "\u061c", "\u200b", "\u2028", "\u202e",
-                                    "\u2066", "\ufeff", "\r\n", "\U000e0041"])
+@pytest.mark.parametrize(
+    "forged",
+    [
+        "\0",
+        "\x1b[2J",
+        "\x7f",
+        "\x85",
+        "\xad",
+        "\u061c",
+        "\u200b",
+        "\u2028",
+        "\u202e",
+        "\u2066",
+        "\ufeff",
+        "\r\n",
+        "\U000e0041",
+    ],
+)
 def test_the_attack_unprintable_characters_do_not_reach_the_log(log_format, forged):
     formatter = logging_configuration("INFO", log_format)["formatters"]["structlog"]
     formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"])
+        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]
+    )
     try:
         raise ValueError(f"a{forged.strip()}b")
     except ValueError as error:
         arguments = (f"/e{forged}", None, (ValueError, error, error.__traceback__))
-        record = logging.LogRecord(f"logger{forged}", logging.INFO, "", 0, "not found: %s", arguments[:1], arguments[2])
+        record = logging.LogRecord(
+            f"logger{forged}", logging.INFO, "", 0, "not found: %s", arguments[:1], arguments[2]
+        )
     record.path, record.user = f"/a{forged}", f"a b{forged}"
     line = formatter.format(record)
     first_line, _, rest = line.partition("\n")
@@ -96,10 +122,13 @@ def test_the_attack_unprintable_characters_do_not_reach_the_log(log_format, forg
 def test_printable_values_are_logged_as_they_are():
     formatter = logging_configuration("INFO", "text")["formatters"]["structlog"]
     formatter = structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"])
+        foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]
+    )
     record = logging.LogRecord("logger", logging.INFO, "", 0, "zo\xeb: \u96ea", (), None)
     record.path, record.number = "/zo\xeb/\u96ea", 7
-    assert formatter.format(record).partition("] ")[2] == "zo\xeb: \u96ea [logger] number=7 path=/zo\xeb/\u96ea"
+    assert (
+        formatter.format(record).partition("] ")[2] == "zo\xeb: \u96ea [logger] number=7 path=/zo\xeb/\u96ea"
+    )
 
 
 @pytest.mark.django_db(transaction=True)
@@ -114,8 +143,17 @@ def test_the_token_fast_path_logs_with_the_id_too(log_lines):
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("sent", "is_echoed"), [("mine", True), ("x" * 500, True), ("caf\xe9", True), ("\xe2\x80\x93", True),
-                                                ("a\tb", True), ("a\x01b", False)])
+@pytest.mark.parametrize(
+    ("sent", "is_echoed"),
+    [
+        ("mine", True),
+        ("x" * 500, True),
+        ("caf\xe9", True),
+        ("\xe2\x80\x93", True),
+        ("a\tb", True),
+        ("a\x01b", False),
+    ],
+)
 def test_the_id_of_the_caller_does_not_replace_the_id_of_the_console(log_lines, sent, is_echoed):
     answer = Client().get("/nothing", headers={"X-Request-ID": sent})
     assert (answer["X-Request-ID"] == sent) == is_echoed
@@ -144,14 +182,21 @@ def test_lines_carry_the_account_and_the_token_of_the_request(log_lines, rf):
     client.post("/people/see-as", {"user": "ned"})
     client.get("/policies/")
     Client().get("/healthz")
-    lines = [(line["path"], line.get("account"), line.get("token"), line.get("seen_as"))
-             for line in log_lines() if line["event"] == "answered"]
+    lines = [
+        (line["path"], line.get("account"), line.get("token"), line.get("seen_as"))
+        for line in log_lines()
+        if line["event"] == "answered"
+    ]
     number = issued.token.pk
     assert lines == [
-        ("/access/v1/evaluation", "ada", number, None), ("/api/v1/users", "ada", number, None),
+        ("/access/v1/evaluation", "ada", number, None),
+        ("/api/v1/users", "ada", number, None),
         ("/api/v1/users", "ada", None, None),
-        ("/journal/", "ada", None, None), ("/people/see-as", "ada", None, None), ("/policies/", "ada", None, "ned"),
-        ("/healthz", None, None, None)]
+        ("/journal/", "ada", None, None),
+        ("/people/see-as", "ada", None, None),
+        ("/policies/", "ada", None, "ned"),
+        ("/healthz", None, None, None),
+    ]
     assert issued.secret not in str(log_lines())
 
 
@@ -170,7 +215,9 @@ def test_the_lines_of_a_task_carry_the_request_that_caused_it(log_lines):
 
 
 def test_the_lines_of_a_task_carry_the_task_and_the_run(log_lines, monkeypatch):
-    monkeypatch.setattr("analytics.runs.execution.execute_run", lambda run_id: logging.getLogger("spark").info("working"))
+    monkeypatch.setattr(
+        "analytics.runs.execution.execute_run", lambda run_id: logging.getLogger("spark").info("working")
+    )
     bind_task("t-1", tasks.execute_run)
     tasks.execute_run.run(7)
     unbind_task()
@@ -186,7 +233,8 @@ def test_either_format_names_the_level_the_logger_and_the_context(log_format):
     record = logging.LogRecord("celery.beat", logging.WARNING, "", 0, "late by %d s", (3,), None)
     with structlog.contextvars.bound_contextvars(request_id="r 1\n2"):
         line = structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]).format(record)
+            foreign_pre_chain=formatter["foreign_pre_chain"], processors=formatter["processors"]
+        ).format(record)
     assert "\n" not in line
     for part in ("late by 3 s", "warning", "celery.beat", "request_id", "r 1"):
         assert part in line
@@ -201,30 +249,55 @@ def test_the_settings_use_the_structlog_configuration():
     assert settings.LOGGING["formatters"]["structlog"]["()"] == "structlog.stdlib.ProcessorFormatter"
 
 
-@pytest.mark.parametrize(("logger", "message", "args", "is_kept"), [
-    ("celery.beat", "Scheduler: Sending due task %s (%s)", ("runs_sweep", "analytics.runs_sweep"), False),
-    ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.runs_sweep"}, False),
-    ("celery.app.trace", "Task %(name)s succeeded", {"name": "authzconsole.webhooks_dispatch"}, False),
-    ("celery.app.trace", "Task %(name)s succeeded", {"name": "analytics.run_execute"}, True),
-    ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.schedule_run"}, True),
-    ("celery.beat", "beat: Starting...", (), True),
-])
+@pytest.mark.parametrize(
+    ("logger", "message", "args", "is_kept"),
+    [
+        ("celery.beat", "Scheduler: Sending due task %s (%s)", ("runs_sweep", "analytics.runs_sweep"), False),
+        ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.runs_sweep"}, False),
+        ("celery.app.trace", "Task %(name)s succeeded", {"name": "authzconsole.webhooks_dispatch"}, False),
+        ("celery.app.trace", "Task %(name)s succeeded", {"name": "analytics.run_execute"}, True),
+        ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.schedule_run"}, True),
+        ("celery.beat", "beat: Starting...", (), True),
+    ],
+)
 def test_routine_tasks_are_not_logged_at_the_default_level(logger, message, args, is_kept):
-    record = logging.LogRecord(logger, logging.INFO, "", 0, message, (args,) if isinstance(args, dict) else args, None)
+    record = logging.LogRecord(
+        logger, logging.INFO, "", 0, message, (args,) if isinstance(args, dict) else args, None
+    )
     assert RoutineTaskFilter().filter(record) is is_kept
     assert logging_configuration("INFO", "text")["loggers"][logger]["filters"] == ["routine"]
     record.levelno = logging.ERROR
     assert RoutineTaskFilter().filter(record)
 
 
-@pytest.mark.parametrize("entry", [
-    {"event": "answered", "level": "info", "logger": "authzconsole.access", "timestamp": "2026-01-01T00:00:00Z", "status": 200,
-     "path": "/access/v1/evaluation", "milliseconds": 1.5, "client": None},
-    {"event": "a = b", "level": "warning", "logger_name": "other", "text": "two words", "key": "a=b", "quote": "it's",
-     "empty": "", "list": ["x", 1], "stack": "Stack:"},
-    {"event": "", "z": 1, "a": True},
-    {"event": "failed", "level": "error", "exception": "Traceback"},
-])
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {
+            "event": "answered",
+            "level": "info",
+            "logger": "authzconsole.access",
+            "timestamp": "2026-01-01T00:00:00Z",
+            "status": 200,
+            "path": "/access/v1/evaluation",
+            "milliseconds": 1.5,
+            "client": None,
+        },
+        {
+            "event": "a = b",
+            "level": "warning",
+            "logger_name": "other",
+            "text": "two words",
+            "key": "a=b",
+            "quote": "it's",
+            "empty": "",
+            "list": ["x", 1],
+            "stack": "Stack:",
+        },
+        {"event": "", "z": 1, "a": True},
+        {"event": "failed", "level": "error", "exception": "Traceback"},
+    ],
+)
 def test_lines_of_text_are_those_of_structlog(entry):
     renderer = logging_configuration("INFO", "text")["formatters"]["structlog"]["processors"][-1]
     expected = structlog.dev.ConsoleRenderer(colors=False, pad_event_to=0, pad_level=False)

@@ -11,9 +11,11 @@ import pytest
 from authzconsole.ops import machine
 
 COMMAND = [sys.executable, "-m", "authzconsole.ops.postgres", "--"]
-PRINT_FOLDER = ("import os, psycopg\n"
-                "with psycopg.connect(os.environ['DATABASE_URL']) as c:\n"
-                "    print(c.execute('show unix_socket_directories').fetchone()[0])")
+PRINT_FOLDER = (
+    "import os, psycopg\n"
+    "with psycopg.connect(os.environ['DATABASE_URL']) as c:\n"
+    "    print(c.execute('show unix_socket_directories').fetchone()[0])"
+)
 
 pytestmark = pytest.mark.skipif(machine.postgresql_folder() is None, reason="PostgreSQL is not installed")
 
@@ -31,8 +33,9 @@ def test_the_exit_status_of_the_command_is_returned():
 
 def test_a_terminated_command_leaves_neither_server_nor_folder():
     script = f"{PRINT_FOLDER.replace('0])', '0], flush=True)')}\nimport time; time.sleep(60)"
-    with subprocess.Popen([*COMMAND, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
-                          start_new_session=True) as running:
+    with subprocess.Popen(
+        [*COMMAND, sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as running:
         folder = Path(running.stdout.readline().strip())
         assert folder.is_dir()
         server = int((folder / "data" / "postmaster.pid").read_text().split()[0])
@@ -67,7 +70,9 @@ def _folder_of(server):
 
 
 def _postmaster_of(parent):
-    output = subprocess.run(["ps", "--ppid", str(parent), "-o", "pid=,comm="], capture_output=True, text=True).stdout
+    output = subprocess.run(
+        ["ps", "--ppid", str(parent), "-o", "pid=,comm="], capture_output=True, text=True
+    ).stdout
     return next((int(line.split()[0]) for line in output.splitlines() if line.endswith("postgres")), None)
 
 

@@ -1,4 +1,7 @@
-"""Every test belongs to a pass of `make test`. The pass `sqlite` runs this file, because it collects all tests."""
+"""Every test belongs to a pass of `make test`.
+
+The pass `sqlite` runs this file, because it collects all tests.
+"""
 
 from itertools import product
 
@@ -16,11 +19,15 @@ from tests.passes import (
 )
 
 MARKS = ("spark", "browser", "worker", "slow", "database", "page", "interface", "quick")
-# tests/passes.py marks only tests that use the database `page` or `interface`, and no slow test and none that starts programs
-# `quick`
-MARKED = [marked for values in product([False, True], repeat=len(MARKS)) if (marked := dict(zip(MARKS, values, strict=True)))
-          and marked["page"] + marked["interface"] <= marked["database"]
-          and not (marked["quick"] and any(marked[name] for name in NOT_QUICK))]
+# tests/passes.py marks only tests that use the database `page` or `interface`, and no slow test and none that
+# starts programs `quick`
+MARKED = [
+    marked
+    for values in product([False, True], repeat=len(MARKS))
+    if (marked := dict(zip(MARKS, values, strict=True)))
+    and marked["page"] + marked["interface"] <= marked["database"]
+    and not (marked["quick"] and any(marked[name] for name in NOT_QUICK))
+]
 
 
 def passes(is_marked):

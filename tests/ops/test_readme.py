@@ -22,7 +22,9 @@ LINK = re.compile(r"\]\(((?!https?://|#)[^)#]+)")
 def existing_files() -> set[str]:
     """Return the paths of all files that belong to the repository."""
     command = ["git", "ls-files", "-co", "--exclude-standard"]
-    return set(subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines())
+    return set(
+        subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    )
 
 
 @pytest.mark.django_db
@@ -35,7 +37,12 @@ def test_the_question_in_the_readme_gets_the_answer_in_the_readme(tmp_path):
     answer = json.loads(output.getvalue())
     sentence = re.search(r"^Denied: .*$", README, re.MULTILINE).group()
     assert (answer["decision"], answer["context"]["sentence"]) == (False, sentence)
-    assert answer["context"]["source"] | {"note": ""} == {"seed": "002", "table": "Namespaces", "row": "Delete", "note": ""}
+    assert answer["context"]["source"] | {"note": ""} == {
+        "seed": "002",
+        "table": "Namespaces",
+        "row": "Delete",
+        "note": "",
+    }
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -54,8 +61,11 @@ def test_every_file_that_a_document_names_exists(document):
     folders = {str(parent) for file in files for parent in Path(file).parents}
     for name in FILE.findall(document.read_text()):
         path = name.rstrip("/")
-        exists = path in folders or any(file == path or file.endswith(f"/{path}") for file in files) or any(
-            folder.endswith(f"/{path}") for folder in folders)
+        exists = (
+            path in folders
+            or any(file == path or file.endswith(f"/{path}") for file in files)
+            or any(folder.endswith(f"/{path}") for folder in folders)
+        )
         is_placeholder = Path(path).stem.isupper()
         assert exists or is_placeholder or path.split("/")[0] in ("var", ".venv"), name
 

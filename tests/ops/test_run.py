@@ -24,7 +24,10 @@ from authzconsole.ops.run import console_lock
 def test_port_host_and_public_url_determine_the_listen_address():
     assert listen_address({}) == ListenAddress("127.0.0.1", 8000, "http://127.0.0.1:8000")
     assert listen_address({"PORT": "8123"}).url == "http://127.0.0.1:8123"
-    assert listen_address({"PORT": "8123", "PUBLIC_URL": "https://console.example/"}).url == "https://console.example"
+    assert (
+        listen_address({"PORT": "8123", "PUBLIC_URL": "https://console.example/"}).url
+        == "https://console.example"
+    )
     assert listen_address({"HOST": "::1"}).bind == "[::1]:8000"
     assert listen_address({"HOST": "0.0.0.0"}).reachable_host == "127.0.0.1"
 
@@ -40,20 +43,26 @@ def test_a_port_in_use_is_refused_and_another_port_is_suggested():
         occupied.bind(("127.0.0.1", 0))
         occupied.listen()
         port = occupied.getsockname()[1]
-        with pytest.raises(Refusal, match=rf"Port {port} of 127\.0\.0\.1 is in use by another program.*PORT=\d+ make run"):
+        with pytest.raises(
+            Refusal, match=rf"Port {port} of 127\.0\.0\.1 is in use by another program.*PORT=\d+ make run"
+        ):
             check_port(listen_address({"PORT": str(port)}))
     check_port(listen_address({"PORT": str(port)}))
 
 
 def test_a_host_of_another_machine_is_refused():
-    with pytest.raises(Refusal, match=r"Cannot listen on 192\.0\.2\.1:8000.*HOST must be an address of this machine"):
+    with pytest.raises(
+        Refusal, match=r"Cannot listen on 192\.0\.2\.1:8000.*HOST must be an address of this machine"
+    ):
         check_port(listen_address({"HOST": "192.0.2.1"}))
 
 
 def test_a_second_console_of_a_checkout_is_refused_and_the_first_one_is_named(tmp_path):
     lock, address = tmp_path / "run" / "console.lock", listen_address({"PORT": "8123"})
     with console_lock(lock, address):
-        with pytest.raises(Refusal, match=rf"is already running: http://127\.0\.0\.1:8123, process {os.getpid()}\."):
+        with pytest.raises(
+            Refusal, match=rf"is already running: http://127\.0\.0\.1:8123, process {os.getpid()}\."
+        ):
             with console_lock(lock, listen_address({})):
                 pass
     with console_lock(lock, address), lock.open() as file, pytest.raises(OSError) as occupied:
@@ -70,12 +79,26 @@ class Console:
 
     def __init__(self, folder, **environment):
         self.port, self.output = free_port(), folder / "output"
-        variables = {"PORT": str(self.port), "STATE_DIR": str(folder / "state"), "FIRST_ANALYSES": "off", **environment}
-        inherited = {name: value for name, value in os.environ.items()
-                     if name not in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PUBLIC_URL")}
+        variables = {
+            "PORT": str(self.port),
+            "STATE_DIR": str(folder / "state"),
+            "FIRST_ANALYSES": "off",
+            **environment,
+        }
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if name not in ("DATABASE_URL", "REDIS_URL", "DJANGO_SETTINGS_MODULE", "PUBLIC_URL")
+        }
         with self.output.open("w") as output:
-            self.process = subprocess.Popen([sys.executable, "-m", "ops.run"], cwd=ROOT / "authzconsole",
-                                            env=inherited | variables, stdout=output, stderr=output, start_new_session=True)
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "ops.run"],
+                cwd=ROOT / "authzconsole",
+                env=inherited | variables,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+            )
 
     def wait_for_output(self, text):
         deadline = time.monotonic() + 180
@@ -84,7 +107,9 @@ class Console:
             time.sleep(0.1)
 
     def supervisor(self):
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True)
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(self.process.pid)], capture_output=True, text=True
+        )
         return int(children.stdout)
 
 
@@ -102,7 +127,10 @@ def running_console(folder):
 
 
 def check_answer_and_stop(console, folder, signum):
-    """Check that the console answers, end it with the signal, and check that nothing is left. Return its exit status."""
+    """Check that the console answers, end it with the signal, and check that nothing is left.
+
+    Return its exit status.
+    """
     with pytest.raises(urllib.error.HTTPError) as answer:
         urllib.request.urlopen(f"http://127.0.0.1:{console.port}/no-such-page", timeout=10)
     with answer.value as refused:
@@ -122,8 +150,11 @@ def check_answer_and_stop(console, folder, signum):
 
 def kill_web_server(console):
     """Kill the web server and wait until the console reports this and answers again."""
-    web = subprocess.run(["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "granian"],
-                         capture_output=True, text=True).stdout
+    web = subprocess.run(
+        ["pgrep", "--session", str(console.supervisor()), "--oldest", "--full", "granian"],
+        capture_output=True,
+        text=True,
+    ).stdout
     os.kill(int(web), signal.SIGKILL)
     console.wait_for_output("web stopped (terminated by SIGKILL) and is restarted")
     address, deadline = listen_address({"PORT": str(console.port)}), time.monotonic() + 30
@@ -134,7 +165,9 @@ def kill_web_server(console):
 
 @pytest.mark.worker
 def test_the_console_prints_a_password_once_restarts_programs_and_leaves_no_process_running(tmp_path):
-    """All starts share one state folder, because only the first one prepares the database, which takes most of the time."""
+    """All starts share one state folder, because only the first one prepares the database, which takes most
+    of the time.
+    """
     with running_console(tmp_path) as console:
         assert re.search(r"Sign in as admin with the password \S{20,}\n", console.output.read_text())
         assert check_answer_and_stop(console, tmp_path, signal.SIGINT) == 0

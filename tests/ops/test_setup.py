@@ -11,14 +11,17 @@ import pytest
 from authzconsole.ops import Refusal, environment, machine, packages, setup
 
 
-@pytest.mark.parametrize("output, major", [
-    ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
-    ('java version "1.8.0_402"', 8),
-    ('openjdk version "21" 2023-09-19', 21),
-    ('openjdk version "25-ea" 2025-09-16', 25),
-    ("Unable to locate a Java Runtime.", 0),
-    ("", 0),
-])
+@pytest.mark.parametrize(
+    "output, major",
+    [
+        ('openjdk version "17.0.15" 2025-04-15\nOpenJDK Runtime Environment', 17),
+        ('java version "1.8.0_402"', 8),
+        ('openjdk version "21" 2023-09-19', 21),
+        ('openjdk version "25-ea" 2025-09-16', 25),
+        ("Unable to locate a Java Runtime.", 0),
+        ("", 0),
+    ],
+)
 def test_the_version_of_java_is_read_from_its_output(output, major):
     assert machine.java_major(output) == major
 
@@ -76,11 +79,15 @@ def test_an_outdated_redis_counts_as_missing(bare_machine):
 def test_a_user_without_install_rights_gets_the_exact_command(debian):
     with pytest.raises(Refusal) as refusal:
         setup.ensure_tools(setup.tools_for("test"))
-    assert ("Java 17 or newer, redis-server 6 or newer, the PostgreSQL server, 14 or newer, Chromium, "
-            "OpenLDAP's server slapd, nginx") in str(refusal.value)
-    assert ("sudo apt-get update && sudo apt-get install -y --no-install-recommends "
-            "libldap2-dev libsasl2-dev openjdk-17-jre-headless redis-server postgresql chromium slapd "
-            "nginx-light") in str(refusal.value)
+    assert (
+        "Java 17 or newer, redis-server 6 or newer, the PostgreSQL server, 14 or newer, Chromium, "
+        "OpenLDAP's server slapd, nginx"
+    ) in str(refusal.value)
+    assert (
+        "sudo apt-get update && sudo apt-get install -y --no-install-recommends "
+        "libldap2-dev libsasl2-dev openjdk-17-jre-headless redis-server postgresql chromium slapd "
+        "nginx-light"
+    ) in str(refusal.value)
     assert setup.JAVA_HINT not in str(refusal.value)
 
 
@@ -91,7 +98,9 @@ def test_if_only_java_is_missing_the_message_suggests_to_start_without_it(debian
 
 
 def test_a_machine_without_apt_get_gets_the_list_of_programs_to_install(bare_machine):
-    with pytest.raises(Refusal, match=r"Missing: Java 17 or newer, redis-server 6 or newer\. This machine has no apt-get"):
+    with pytest.raises(
+        Refusal, match=r"Missing: Java 17 or newer, redis-server 6 or newer\. This machine has no apt-get"
+    ):
         setup.ensure_tools(setup.tools_for("run"))
 
 
@@ -160,14 +169,18 @@ def test_a_run_installs_no_test_tools():
     locked = {name: (environment.LOCKS / f"{name}.txt").read_text() for name in ("run", "dev")}
     for tool in ("pytest", "hypothesis", "playwright", "ruff"):
         assert f"\n{tool}==" in locked["dev"] and f"\n{tool}==" not in locked["run"]
-    versions = {name: {line.split()[0] for line in text.splitlines() if re.match(r"\w\S*==", line)}
-                for name, text in locked.items()}
+    versions = {
+        name: {line.split()[0] for line in text.splitlines() if re.match(r"\w\S*==", line)}
+        for name, text in locked.items()
+    }
     assert versions["run"] < versions["dev"]
 
 
 @pytest.mark.parametrize("lock", ["uv", "build", "run", "dev"])
 def test_a_lock_file_contains_no_url_or_path(lock):
-    assert not re.search(r"https?:|file:|--(extra-)?index|--find-links", (environment.LOCKS / f"{lock}.txt").read_text())
+    assert not re.search(
+        r"https?:|file:|--(extra-)?index|--find-links", (environment.LOCKS / f"{lock}.txt").read_text()
+    )
 
 
 def fake_uv(sandbox, script):
@@ -191,9 +204,14 @@ def test_an_installation_that_succeeds_prints_one_line(prepared_venv, capfd):
     assert environment.is_complete("dev")
     output = capfd.readouterr()
     assert output.out == "" and output.err.splitlines() == [
-        "Installing the Python packages into .venv (a minute or two, the first time) ..."]
+        "Installing the Python packages into .venv (a minute or two, the first time) ..."
+    ]
     arguments = (prepared_venv / "venv" / "bin" / "uv.arguments").read_text()
-    assert arguments.startswith("pip sync") and "--require-hashes" in arguments and "--require-build-hashes" in arguments
+    assert (
+        arguments.startswith("pip sync")
+        and "--require-hashes" in arguments
+        and "--require-build-hashes" in arguments
+    )
     assert arguments.endswith(f"--build-constraints {prepared_venv}/build.txt {prepared_venv}/dev.txt\n")
 
 
@@ -208,7 +226,9 @@ def test_an_installation_that_fails_shows_its_output_and_leaves_no_stamp(prepare
 
 def test_a_new_version_of_uv_recreates_the_environment(prepared_venv, monkeypatch):
     steps = []
-    monkeypatch.setattr(environment, "_run_quietly", lambda command, *others: steps.append([str(part) for part in command]))
+    monkeypatch.setattr(
+        environment, "_run_quietly", lambda command, *others: steps.append([str(part) for part in command])
+    )
     (prepared_venv / "uv.txt").write_text("uv==2\n")
     environment.ensure_environment("run")
     assert [command[1:3] for command in steps] == [["-m", "venv"], ["-m", "pip"], ["pip", "sync"]]
@@ -237,11 +257,14 @@ def test_an_environment_that_is_a_symbolic_link_is_left_alone(sandbox, monkeypat
 
 def test_a_second_setup_of_a_checkout_waits_for_the_first(tmp_path):
     lock = tmp_path / "setup.lock"
-    waiting = ("import pathlib, sys\nfrom authzconsole.ops.environment import setup_lock\n"
-               "with setup_lock(pathlib.Path(sys.argv[1])): print('second', flush=True)")
+    waiting = (
+        "import pathlib, sys\nfrom authzconsole.ops.environment import setup_lock\n"
+        "with setup_lock(pathlib.Path(sys.argv[1])): print('second', flush=True)"
+    )
     with environment.setup_lock(lock):
-        second = subprocess.Popen([sys.executable, "-c", waiting, lock], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                  text=True)
+        second = subprocess.Popen(
+            [sys.executable, "-c", waiting, lock], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert "waiting for it" in second.stderr.readline()
         assert second.poll() is None
     with second:

@@ -1,8 +1,9 @@
 """Test that a database created by the previous version works after `migrate`.
 
-`tests/cases/previous_version.sqlite3.gz` was written by the code of commit e45cf1c: `migrate`, an imported tenant, direct
-changes, an applied and a proposed plan, an activated generation, a valid and a revoked token, and a schedule.
-`tests/cases/previous_version.jsonl` is the tenant document that the same code exported from it.
+`tests/cases/previous_version.sqlite3.gz` was written by the code of commit e45cf1c: `migrate`, an imported
+tenant, direct changes, an applied and a proposed plan, an activated generation, a valid and a revoked token,
+and a schedule. `tests/cases/previous_version.jsonl` is the tenant document that the same code exported from
+it.
 """
 
 import gzip
@@ -84,9 +85,16 @@ def report(tmp_path_factory):
     folder = tmp_path_factory.mktemp("upgrade")
     database = folder / "console.sqlite3"
     database.write_bytes(gzip.decompress((CASES / "previous_version.sqlite3.gz").read_bytes()))
-    environment = os.environ | {"DATABASE_URL": f"sqlite:///{database}", "STATE_DIR": str(folder), "ALLOWED_HOSTS": "testserver",
-                                "DJANGO_SETTINGS_MODULE": "authzconsole.settings", "PYTHONPATH": str(ROOT)}
-    process = subprocess.run([sys.executable, "-c", SCRIPT, TOKEN], cwd=ROOT, env=environment, capture_output=True, text=True)
+    environment = os.environ | {
+        "DATABASE_URL": f"sqlite:///{database}",
+        "STATE_DIR": str(folder),
+        "ALLOWED_HOSTS": "testserver",
+        "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+        "PYTHONPATH": str(ROOT),
+    }
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT, TOKEN], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
     assert process.returncode == 0, process.stderr
     return json.loads(process.stdout.splitlines()[-1])
 
@@ -118,15 +126,23 @@ def test_the_active_generation_of_an_old_database_is_kept(report):
 
 
 def test_a_token_of_an_old_database_gets_decisions(report):
-    assert report["tokens"] == [["nightly sync", "decide read", False, "root"], ["old", "decide", True, "root"]]
+    assert report["tokens"] == [
+        ["nightly sync", "decide read", False, "root"],
+        ["old", "decide", True, "root"],
+    ]
     assert report["is_permitted"] == [True, False]
 
 
 def test_plans_of_an_old_database_are_read_and_applied(report):
     assert report["plans"] == [
         ["applied", [["grant", "user:zoë", "namespace:hr", "ADMIN", False]]],
-        ["proposed", [["grant", "user:alice", "dataset:sales.new", "READ", False],
-                      ["revoke", "user:zoë", "namespace:sales", "ADMIN", False]]],
+        [
+            "proposed",
+            [
+                ["grant", "user:alice", "dataset:sales.new", "READ", False],
+                ["revoke", "user:zoë", "namespace:sales", "ADMIN", False],
+            ],
+        ],
     ]
     state, revision, chain_break = report["applied"]
     assert (state, revision > 29, chain_break) == ("applied", True, None)

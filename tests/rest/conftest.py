@@ -50,8 +50,9 @@ class Rest:
         headers = self.headers | {name.replace("_", "-"): value for name, value in headers.items()}
         content_type = headers.pop("Content-Type", "application/json")
         # set again because the test client sends no content type with an empty body
-        return getattr(self.client, method)(f"{ROOT}{path}", data, content_type=content_type,
-                                            headers=headers | {"Content-Type": content_type})
+        return getattr(self.client, method)(
+            f"{ROOT}{path}", data, content_type=content_type, headers=headers | {"Content-Type": content_type}
+        )
 
 
 @pytest.fixture
@@ -73,7 +74,9 @@ def by_session(cast):
 @pytest.fixture
 def by_token(cast):
     def rest(name, *scopes):
-        issued = create_token(author=SETUP, owner=name, name="test", scopes=scopes or ["decide", "read", "administer"], days=1)
+        issued = create_token(
+            author=SETUP, owner=name, name="test", scopes=scopes or ["decide", "read", "administer"], days=1
+        )
         return Rest(headers={"Authorization": f"Bearer {issued.secret}"})
 
     return rest

@@ -16,19 +16,51 @@ from tests.support.cast import SETUP, create_sample_tenant, created_for_several_
 pytestmark = pytest.mark.django_db
 
 ITEM = {"principal": "user:dee", "entity": "dataset:sales.orders", "privileges": ["WRITE"]}
-QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"},
-            "resource": {"type": "dataset", "id": "sales.orders"}}
+QUESTION = {
+    "subject": {"type": "user", "id": "dee"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "sales.orders"},
+}
 WHO_CAN = [f"/who-can{extension}?entity=dataset:sales.orders" for extension in ("", ".csv", ".jsonl")]
 WHAT_CAN = [f"/what-can{extension}?principal=user:ned" for extension in ("", ".csv", ".jsonl")]
-DIFFERENCES = [f"/differences{extension}?entity=dataset:sales.orders&since=1" for extension in ("", ".csv", ".jsonl")]
+DIFFERENCES = [
+    f"/differences{extension}?entity=dataset:sales.orders&since=1" for extension in ("", ".csv", ".jsonl")
+]
 REQUESTS = [f"/access-requests{extension}" for extension in ("", ".csv", ".jsonl")]
-READS = ["/stewards",
-         "/entities", "/entities/dataset:sales.orders", "/users", "/users/ned", "/groups", "/groups/operators", "/members",
-         "/grants", "/policies", "/policies/final", "/policies/active", "/analyses", "/schedules",
-         "/schedules/visibility", "/runs", "/journal", "/journal/proof", "/security-events",
-         "/break-glass-uses", "/webhooks", "/evidence", "/plans", "/reviews", "/managers", *REQUESTS, "/approvers",
-         "/delegation-limits",
-         "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *WHAT_CAN, *DIFFERENCES]
+READS = [
+    "/stewards",
+    "/entities",
+    "/entities/dataset:sales.orders",
+    "/users",
+    "/users/ned",
+    "/groups",
+    "/groups/operators",
+    "/members",
+    "/grants",
+    "/policies",
+    "/policies/final",
+    "/policies/active",
+    "/analyses",
+    "/schedules",
+    "/schedules/visibility",
+    "/runs",
+    "/journal",
+    "/journal/proof",
+    "/security-events",
+    "/break-glass-uses",
+    "/webhooks",
+    "/evidence",
+    "/plans",
+    "/reviews",
+    "/managers",
+    *REQUESTS,
+    "/approvers",
+    "/delegation-limits",
+    "/forecasts/deletion?namespace=namespace:sales&user=ned",
+    *WHO_CAN,
+    *WHAT_CAN,
+    *DIFFERENCES,
+]
 WRITES = [
     ("POST", "/entities", {"address": "dataset:sales.new"}),
     ("POST", "/entities/recreate", {"address": "dataset:sales.legacy"}),
@@ -45,11 +77,19 @@ WRITES = [
     ("POST", "/plans", {"grant": [ITEM]}),
     ("POST", "/plans/copy", {"source": "user:ned", "target": "user:dee"}),
     ("POST", "/plans/readiness", {"namespace": "namespace:sales", "user": "dee", "generation": "final"}),
-    ("POST", "/plans/many", {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"], "within": "namespace:sales"}),
+    (
+        "POST",
+        "/plans/many",
+        {"verb": "grant", "principals": ["user:out"], "privileges": ["READ"], "within": "namespace:sales"},
+    ),
     ("POST", "/plans/ghosts", {}),
     ("POST", "/plans/like", {"source": "ned", "target": "dee"}),
     ("POST", "/plans/off-boarding", {"user": "dee"}),
-    ("POST", "/plans/import", {"document": "verb,principal,entity,privilege\ngrant,user:out,dataset:sales.orders,READ"}),
+    (
+        "POST",
+        "/plans/import",
+        {"document": "verb,principal,entity,privilege\ngrant,user:out,dataset:sales.orders,READ"},
+    ),
     ("POST", "/stewards", {"namespace": "namespace:sales", "principal": "user:out"}),
     ("DELETE", "/stewards?namespace=namespace:sales&principal=user:out", None),
     ("PUT", "/policies/active", {"name": "core"}),
@@ -69,18 +109,37 @@ WRITES = [
     ("PUT", "/delegation-limits", {"privileges": ["READ"], "max_days": 30}),
 ]
 # changes that every account may make
-REQUEST = ("POST", "/access-requests", {"parts": [{"entity": "dataset:hr.salaries", "operation": "READ"}], "reason": "x"})
+REQUEST = (
+    "POST",
+    "/access-requests",
+    {"parts": [{"entity": "dataset:hr.salaries", "operation": "READ"}], "reason": "x"},
+)
 # requests that change neither data nor settings
 FOR_AUDITORS_TOO = {"/evidence"}
 # there is no run, and a token cannot start break-glass access
 REFUSED = {"/runs/1/cancel", "/break-glass-uses"}
 DECISIONS = ("POST", "/decisions", QUESTION)
-FOR_ADMINISTRATORS_AND_AUDITORS = {"/schedules", "/schedules/visibility",
-                 "/runs", "/journal", "/journal/proof", "/security-events", "/evidence",
-                 "/plans", "/webhooks", "/managers", "/approvers", "/delegation-limits", "/break-glass-uses",
-                 "/forecasts/deletion?namespace=namespace:sales&user=ned", *WHO_CAN, *DIFFERENCES}
+FOR_ADMINISTRATORS_AND_AUDITORS = {
+    "/schedules",
+    "/schedules/visibility",
+    "/runs",
+    "/journal",
+    "/journal/proof",
+    "/security-events",
+    "/evidence",
+    "/plans",
+    "/webhooks",
+    "/managers",
+    "/approvers",
+    "/delegation-limits",
+    "/break-glass-uses",
+    "/forecasts/deletion?namespace=namespace:sales&user=ned",
+    *WHO_CAN,
+    *DIFFERENCES,
+}
 
-# It needs a finished run. tests/rest/test_plans.py covers its access, and that of paths with the number of a plan or a run.
+# It needs a finished run. tests/rest/test_plans.py covers its access, and that of paths with the number of a
+# plan or a run.
 NEEDS_A_RUN = {("POST", "rest-plans-impact")}
 
 
@@ -98,31 +157,50 @@ def cast(shared_cast, db):
 
 def call(rest, method, path, body=None):
     data = b"" if body is None else json.dumps(body)
-    return rest.client.generic(method, f"{ROOT}{path}", data, content_type="application/json" if body is not None else "",
-                               headers=rest.headers | {"If-Match": "*"})
+    return rest.client.generic(
+        method,
+        f"{ROOT}{path}",
+        data,
+        content_type="application/json" if body is not None else "",
+        headers=rest.headers | {"If-Match": "*"},
+    )
 
 
 def test_every_endpoint_has_a_row():
-    calls = [*(("GET", path) for path in READS), *((method, path) for method, path, _ in [*WRITES, REQUEST, DECISIONS])]
+    calls = [
+        *(("GET", path) for path in READS),
+        *((method, path) for method, path, _ in [*WRITES, REQUEST, DECISIONS]),
+    ]
     rows = {(method, resolve(f"{ROOT}{path.partition('?')[0]}").url_name) for method, path in calls}
-    operations = {(method, pattern.name) for pattern in urlpatterns if "<int:" not in str(pattern.pattern)
-                  for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
-                  if hasattr(getattr(pattern.callback, "view_class", None), method.lower())}
+    operations = {
+        (method, pattern.name)
+        for pattern in urlpatterns
+        if "<int:" not in str(pattern.pattern)
+        for method in ("GET", "POST", "PUT", "PATCH", "DELETE")
+        if hasattr(getattr(pattern.callback, "view_class", None), method.lower())
+    }
     assert operations - rows == NEEDS_A_RUN
 
 
-@pytest.mark.parametrize(("method", "path", "body"), [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS])
+@pytest.mark.parametrize(
+    ("method", "path", "body"), [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]
+)
 def test_anonymous_requests_get_401_with_the_authentication_scheme(by_session, method, path, body):
     answer = call(by_session(), method, path, body)
     problem(answer, 401)
     assert answer["WWW-Authenticate"] == 'Bearer realm="authorization console"'
 
 
-def test_a_session_must_change_a_password_set_by_an_administrator_but_a_token_keeps_working(by_session, by_token):
+def test_a_session_must_change_a_password_set_by_an_administrator_but_a_token_keeps_working(
+    by_session, by_token
+):
     session, token = by_session("ada"), by_token("ada")
     User.objects.filter(username="ada").update(must_change_password=True)
     for method, path, body in [*(("GET", path, None) for path in READS), *WRITES, REQUEST, DECISIONS]:
-        assert "choose a new one at http://127.0.0.1:8000/password" in problem(call(session, method, path, body), 403)["detail"]
+        assert (
+            "choose a new one at http://127.0.0.1:8000/password"
+            in problem(call(session, method, path, body), 403)["detail"]
+        )
     assert token.get("/entities").status_code == token.post("/decisions", QUESTION).status_code == 200
     User.objects.filter(username="ada").update(must_change_password=False)
     assert session.get("/entities").status_code == 200
@@ -136,9 +214,14 @@ def test_an_invalid_authorization_header_is_refused_even_with_a_session(ada, hea
     assert answer["WWW-Authenticate"].startswith("Bearer ")
 
 
-@pytest.mark.parametrize(("scope", "calls"), [
-    ("read", [("GET", path, None) for path in READS]), ("administer", [*WRITES, REQUEST]), ("decide", [DECISIONS]),
-])
+@pytest.mark.parametrize(
+    ("scope", "calls"),
+    [
+        ("read", [("GET", path, None) for path in READS]),
+        ("administer", [*WRITES, REQUEST]),
+        ("decide", [DECISIONS]),
+    ],
+)
 def test_each_endpoint_requires_exactly_one_scope(by_token, scope, calls):
     without_scope = by_token("ada", *({"decide", "read", "administer"} - {scope}))
     with_scope = by_token("ada", scope)
@@ -172,7 +255,9 @@ def test_every_account_requests_access(by_session, by_token, name):
 
 @pytest.mark.parametrize("path", READS)
 def test_ordinary_accounts_read_their_own_data(by_session, path):
-    """ned administers the namespace and its datasets, so he can read every path except data of other principals."""
+    """ned administers the namespace and its datasets, so he can read every path except data of other
+    principals.
+    """
     answer = by_session("ned").get(path)
     expected = 403 if path in FOR_ADMINISTRATORS_AND_AUDITORS else 404 if path == "/groups/operators" else 200
     assert answer.status_code == expected, answer.content
@@ -183,8 +268,14 @@ def test_ordinary_accounts_cannot_change_anything(by_session, method, path, body
     problem(call(by_session("ned"), method, path, body), 403)
 
 
-INVISIBLE = ["dataset:hr.salaries", "dataset:hr.nothing", "namespace:hr", "namespace:nowhere", "dataset:sales.customers",
-             "rubbish"]
+INVISIBLE = [
+    "dataset:hr.salaries",
+    "dataset:hr.nothing",
+    "namespace:hr",
+    "namespace:nowhere",
+    "dataset:sales.customers",
+    "rubbish",
+]
 
 
 @pytest.mark.parametrize("address", INVISIBLE)
@@ -203,10 +294,16 @@ def test_lists_show_an_ordinary_account_only_visible_entities(by_session):
     listed = {entity["address"] for entity in by_session("dee").get("/entities").json()["items"]}
     assert listed == {"namespace:sales", "dataset:sales.orders", "dataset:sales.legacy"}
     assert by_session("out").get("/entities").json() == {"items": [], "next": None}
-    for filters in ({"q": "salaries"}, {"address": "dataset:hr.salaries"}, {"parent": "namespace:hr"},
-                    {"within": "namespace:hr"}):
+    for filters in (
+        {"q": "salaries"},
+        {"address": "dataset:hr.salaries"},
+        {"parent": "namespace:hr"},
+        {"within": "namespace:hr"},
+    ):
         hidden = by_session("dee").get("/entities", **filters)
-        nowhere = by_session("dee").get("/entities", **{name: value.replace("hr", "zz") for name, value in filters.items()})
+        nowhere = by_session("dee").get(
+            "/entities", **{name: value.replace("hr", "zz") for name, value in filters.items()}
+        )
         assert hidden.json() == nowhere.json() == {"items": [], "next": None}
 
 
@@ -214,7 +311,9 @@ def test_an_ordinary_account_lists_only_itself_and_its_groups(by_session):
     grp = by_session("grp")
     assert [user["name"] for user in grp.get("/users").json()["items"]] == ["grp"]
     assert grp.get("/groups").json()["items"] == [{"name": "operators"}]
-    assert [(item["group"], item["user"]) for item in grp.get("/members").json()["items"]] == [("operators", "grp")]
+    assert [(item["group"], item["user"]) for item in grp.get("/members").json()["items"]] == [
+        ("operators", "grp")
+    ]
     assert by_session("ned").get("/members", group="operators").json()["items"] == []
     assert by_session("ned").get("/groups").json()["items"] == []
     for name in ("ada", "nobody"):
@@ -229,13 +328,19 @@ def test_an_ordinary_account_lists_only_its_effective_grants(by_session):
     assert {grant["principal"] for grant in dee.get("/grants").json()["items"]} == {"user:dee"}
     assert {grant["principal"] for grant in grp.get("/grants").json()["items"]} == {"group:operators"}
     assert len(grp.get("/grants", principal="group:operators").json()["items"]) == 2
-    assert {g["principal"] for g in dee.get("/grants", entity="dataset:sales.orders").json()["items"]} == {"user:dee"}
-    details = {problem(dee.get("/grants", principal=name), 403)["detail"]
-               for name in ("user:ned", "user:nobody", "group:operators", "group:nobody")}
+    assert {g["principal"] for g in dee.get("/grants", entity="dataset:sales.orders").json()["items"]} == {
+        "user:dee"
+    }
+    details = {
+        problem(dee.get("/grants", principal=name), 403)["detail"]
+        for name in ("user:ned", "user:nobody", "group:operators", "group:nobody")
+    }
     assert len(details) == 1
 
 
-def test_an_ordinary_account_and_its_token_ask_only_about_it_and_administrators_about_any_subject(by_session, by_token):
+def test_an_ordinary_account_and_its_token_ask_only_about_it_and_administrators_about_any_subject(
+    by_session, by_token
+):
     about_ned = QUESTION | {"subject": {"type": "user", "id": "ned"}}
     assert by_session("dee").post("/decisions", QUESTION).json()["decision"] is True
     problem(by_session("dee").post("/decisions", about_ned), 403)
@@ -263,7 +368,9 @@ def test_the_attack_a_session_that_sees_as_another_user_changes_nothing_over_res
     rest.client.post("/people/see-as", {"user": "ned"})
     before = database_state()
     for method, path, body in WRITES:
-        assert "seeing the console as user:ned" in problem(call(rest, method, path, body), 403)["detail"], path
+        assert "seeing the console as user:ned" in problem(call(rest, method, path, body), 403)["detail"], (
+            path
+        )
     assert database_state() == before
     assert call(rest, *DECISIONS).status_code == 200 and rest.get("/groups").status_code == 200
     assert by_token("ada").post("/groups", {"name": "new"}).status_code == 201
@@ -291,4 +398,6 @@ def test_a_superuser_is_an_ordinary_account(by_session, cast):
 
 
 def test_responses_are_not_cached(ada, by_session):
-    assert ada.get("/entities")["Cache-Control"] == by_session().get("/entities")["Cache-Control"] == "no-store"
+    assert (
+        ada.get("/entities")["Cache-Control"] == by_session().get("/entities")["Cache-Control"] == "no-store"
+    )

@@ -1,4 +1,7 @@
-"""Runs and reports over REST. The tests write the reports themselves; tests/analytics/spark tests reports of Spark."""
+"""Runs and reports over REST.
+
+The tests write the reports themselves; tests/analytics/spark tests reports of Spark.
+"""
 
 import io
 import json
@@ -36,10 +39,19 @@ def report(cast, tmp_path):
     table, folder = analysis_by_name(NAME).rows, tmp_path / "results" / "rows"
     folder.mkdir(parents=True)
     columns = [pa.array(values) for values in zip(*ROWS, strict=True)]
-    pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet")
-    return AnalysisRun.objects.create(analysis=NAME, options={"generation": "final", "namespace": ""}, state=RunState.DONE,
-                                      result_folder="results", finished_at=timezone.now(), requested_by=cast["ada"],
-                                      summary={"pairs": 3}, revision=5)
+    pq.write_table(
+        pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet"
+    )
+    return AnalysisRun.objects.create(
+        analysis=NAME,
+        options={"generation": "final", "namespace": ""},
+        state=RunState.DONE,
+        result_folder="results",
+        finished_at=timezone.now(),
+        requested_by=cast["ada"],
+        summary={"pairs": 3},
+        revision=5,
+    )
 
 
 def test_analyses_describe_their_options_and_tables(ada):
@@ -49,13 +61,21 @@ def test_analyses_describe_their_options_and_tables(ada):
     assert analysis["tables"][0]["key"] == ["namespace", "user"]
 
 
-def test_a_run_can_be_started_followed_and_cancelled(ada, by_session, sent_runs, django_capture_on_commit_callbacks):
+def test_a_run_can_be_started_followed_and_cancelled(
+    ada, by_session, sent_runs, django_capture_on_commit_callbacks
+):
     with django_capture_on_commit_callbacks(execute=True):
         started = ada.post("/runs", {"analysis": NAME, "generation": "core", "namespace": "sales"})
     assert started.status_code == 202 and len(sent_runs) == 1
     run = by_session("aud").client.get(started["Location"]).json()
-    assert run == started.json() | {"state": "waiting"} and run["waiting_reason"] == "It starts within seconds."
-    assert (run["analysis"], run["options"], run["requested_by"]) == (NAME, {"generation": "core", "namespace": "sales"}, "ada")
+    assert (
+        run == started.json() | {"state": "waiting"} and run["waiting_reason"] == "It starts within seconds."
+    )
+    assert (run["analysis"], run["options"], run["requested_by"]) == (
+        NAME,
+        {"generation": "core", "namespace": "sales"},
+        "ada",
+    )
     for _ in range(2):
         answer = ada.client.post(f"{started['Location']}/cancel", content_type="application/json")
         assert answer.status_code == 200 and answer.json()["state"] == "cancelled"
@@ -77,11 +97,16 @@ def test_a_requested_cancellation_is_visible_before_the_run_ends(ada, report):
     assert ada.get(f"/runs/{report.pk}").json()["cancel_requested"] is True
 
 
-@pytest.mark.parametrize(("body", "field"), [
-    ({"analysis": NAME, "namespace": "nowhere"}, "namespace"), ({"analysis": NAME, "namespace": "a b"}, "namespace"),
-    ({"analysis": NAME, "to_generation": "core"}, "to_generation"), ({"analysis": "policy-impact"}, "to_generation"),
-    ({"analysis": "nothing"}, "analysis"),
-])
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"analysis": NAME, "namespace": "nowhere"}, "namespace"),
+        ({"analysis": NAME, "namespace": "a b"}, "namespace"),
+        ({"analysis": NAME, "to_generation": "core"}, "to_generation"),
+        ({"analysis": "policy-impact"}, "to_generation"),
+        ({"analysis": "nothing"}, "analysis"),
+    ],
+)
 def test_an_invalid_option_is_named(ada, body, field):
     assert [error["field"] for error in problem(ada.post("/runs", body), 400)["errors"]] == [field]
 
@@ -92,10 +117,18 @@ def test_an_unknown_table_is_refused_with_the_valid_names_for_readers_only(by_se
     assert "tables" not in problem(by_session("ned").get(f"/runs/{report.pk}/tables/nothing"), 403)["detail"]
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"analysis": "nothing"}, {"analysis": NAME, "generation": "newest"}, {"analysis": NAME, "namespace": "nowhere"},
-    {"analysis": NAME, "to_generation": "core"}, {"analysis": NAME, "generation": ""}, {"analysis": NAME, "detail": True},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"analysis": "nothing"},
+        {"analysis": NAME, "generation": "newest"},
+        {"analysis": NAME, "namespace": "nowhere"},
+        {"analysis": NAME, "to_generation": "core"},
+        {"analysis": NAME, "generation": ""},
+        {"analysis": NAME, "detail": True},
+    ],
+)
 def test_a_run_that_cannot_be_started_is_refused(ada, body):
     problem(ada.post("/runs", body), 400)
     assert not AnalysisRun.objects.exists()
@@ -122,8 +155,11 @@ def test_a_report_is_downloaded_as_csv_and_parquet(ada, report):
     csv = ada.client.get(f"/api/v1/runs/{report.pk}/tables/rows.csv", headers={"Accept": "text/csv"})
     assert csv["Content-Type"] == "text/csv" and f"{NAME}-{report.pk}-rows.csv" in csv["Content-Disposition"]
     assert b"".join(csv).decode().splitlines() == [
-        "namespace,user,required,held,missing,ready", "hr,dee,2,0,2,false", "sales,dee,6,1,5,false",
-        'sales,"n""ed, jr",6,6,0,true']
+        "namespace,user,required,held,missing,ready",
+        "hr,dee,2,0,2,false",
+        "sales,dee,6,1,5,false",
+        'sales,"n""ed, jr",6,6,0,true',
+    ]
     parquet = ada.get(f"/runs/{report.pk}/tables/rows.parquet")
     assert parquet["Content-Type"] == "application/vnd.apache.parquet"
     table = pq.read_table(io.BytesIO(b"".join(parquet)))
@@ -134,11 +170,22 @@ def test_a_csv_file_contains_no_formulas(ada, report, tmp_path):
     table = analysis_by_name(NAME).rows
     rows = [("hr", formula, 2, 0, 2, False) for formula in ("=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\uff1d1")]
     columns = [pa.array(values) for values in zip(*rows, strict=True)]
-    pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
-                   tmp_path / "results" / "rows" / "part-0.parquet")
-    users = {suffix: b"".join(ada.client.get(f"/api/v1/runs/{report.pk}/tables/rows.{suffix}")).decode()
-             for suffix in ("csv", "jsonl")}
-    assert sorted(line.split(",")[1][:2] for line in users["csv"].splitlines()[1:]) == ["'\t", "'+", "'-", "'=", "'@", "'\uff1d"]
+    pq.write_table(
+        pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
+        tmp_path / "results" / "rows" / "part-0.parquet",
+    )
+    users = {
+        suffix: b"".join(ada.client.get(f"/api/v1/runs/{report.pk}/tables/rows.{suffix}")).decode()
+        for suffix in ("csv", "jsonl")
+    }
+    assert sorted(line.split(",")[1][:2] for line in users["csv"].splitlines()[1:]) == [
+        "'\t",
+        "'+",
+        "'-",
+        "'=",
+        "'@",
+        "'\uff1d",
+    ]
     assert '"=1+1"' in users["jsonl"]
 
 
@@ -183,9 +230,19 @@ def test_a_removed_report_is_gone_and_an_omitted_table_is_a_conflict(ada, report
 
 
 def test_the_changes_since_the_previous_run_are_paged_and_filtered(ada, report, tmp_path):
-    write_report(tmp_path, report, {"changes": [("hr", "dee", "removed", 2, None, 0, None, 2, None, False, None),
-                                                ("sales", "dee", "changed", 6, 6, 1, 6, 5, 0, False, True)]})
-    AnalysisRun.objects.update(summary={"changes": {"run": 1, "revision": 3, "added": 0, "removed": 1, "changed": 1}})
+    write_report(
+        tmp_path,
+        report,
+        {
+            "changes": [
+                ("hr", "dee", "removed", 2, None, 0, None, 2, None, False, None),
+                ("sales", "dee", "changed", 6, 6, 1, 6, 5, 0, False, True),
+            ]
+        },
+    )
+    AnalysisRun.objects.update(
+        summary={"changes": {"run": 1, "revision": 3, "added": 0, "removed": 1, "changed": 1}}
+    )
     path = f"/runs/{report.pk}/tables/changes"
     assert [row["change"] for row in ada.all_of(path, limit=1)] == ["removed", "changed"]
     (changed,) = ada.all_of(path, change="changed", user="dee")

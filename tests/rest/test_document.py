@@ -31,11 +31,21 @@ def document():
 
 
 def operations(document):
-    return [(path, method, operation) for path, methods in document["paths"].items() for method, operation in methods.items()]
+    return [
+        (path, method, operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
 
 
 def test_the_document_is_valid_openapi_3_1(document, tmp_path):
-    call_command("spectacular", validate=True, fail_on_warn=True, format="openapi-json", file=str(tmp_path / "document.json"))
+    call_command(
+        "spectacular",
+        validate=True,
+        fail_on_warn=True,
+        format="openapi-json",
+        file=str(tmp_path / "document.json"),
+    )
     assert document["openapi"] == "3.1.0"
     assert json.loads((tmp_path / "document.json").read_text()) == document
 
@@ -78,14 +88,34 @@ def test_the_document_contains_every_path_of_the_rest_api_and_of_authzen(documen
 
 def test_strict_bodies_are_documented_as_strict(document):
     schemas = document["components"]["schemas"]
-    for name in ("ChangeSet", "ChangeItem", "Register", "Describe", "NewUser", "UserChange", "Activate", "Start", "MakePlan",
-                 "Copy", "CloseGap", "Keep", "ForMany", "Ghosts", "ChangeFile", "Apply", "Discard"):
+    for name in (
+        "ChangeSet",
+        "ChangeItem",
+        "Register",
+        "Describe",
+        "NewUser",
+        "UserChange",
+        "Activate",
+        "Start",
+        "MakePlan",
+        "Copy",
+        "CloseGap",
+        "Keep",
+        "ForMany",
+        "Ghosts",
+        "ChangeFile",
+        "Apply",
+        "Discard",
+    ):
         assert schemas[name]["additionalProperties"] is False, name
 
 
 def test_the_api_root_redirects_to_the_documentation(client):
     answer = client.get("/api/v1", follow=True)
-    assert [url for url, _ in answer.redirect_chain] == ["/api/v1/", "/api/v1/docs"] and answer.status_code == 200
+    assert [url for url, _ in answer.redirect_chain] == [
+        "/api/v1/",
+        "/api/v1/docs",
+    ] and answer.status_code == 200
     response = Client(enforce_csrf_checks=True).post("/api/v1/", {})
     assert response.status_code == 404 and response["Content-Type"] == "application/problem+json"
 
@@ -111,20 +141,47 @@ def examples(operation):
 
 def test_the_context_schema_lists_every_member_of_a_question(document):
     members = document["components"]["schemas"]["AuthzenEvaluation"]["properties"]["context"]["properties"]
-    assert set(members) == {"as_of", "at", "generation", "explain", "access_request", "artifact", "artifact_is_new",
-                            "dataset_type", "owner"}
+    assert set(members) == {
+        "as_of",
+        "at",
+        "generation",
+        "explain",
+        "access_request",
+        "artifact",
+        "artifact_is_new",
+        "dataset_type",
+        "owner",
+    }
     assert members["generation"]["enum"] == list(GENERATIONS) and members["explain"]["type"] == "boolean"
     answered = document["components"]["schemas"]["AuthzenDecision"]["properties"]["context"]["properties"]
-    assert {"as_of", "generation", "sentence", "state", "attempts", "source", "missing", "reason", "error", "evaluation_id",
-            "evaluated_at", "access_request", "not_in_force"} == set(answered)
+    assert {
+        "as_of",
+        "generation",
+        "sentence",
+        "state",
+        "attempts",
+        "source",
+        "missing",
+        "reason",
+        "error",
+        "evaluation_id",
+        "evaluated_at",
+        "access_request",
+        "not_in_force",
+    } == set(answered)
 
 
 def test_each_authzen_error_has_a_matching_example(document, client):
     for path in map("/{}".format, PATHS.values()):
         operation = document["paths"][path]["post"]
-        response = {status: answer["content"]["application/json"]["examples"]["Refusal"]["value"]
-                for status, answer in operation["responses"].items() if status != "200"}
-        assert set(response) == {"400", "401", "403", "405", "413", "429", "503"} and len(set(response.values())) == len(response)
+        response = {
+            status: answer["content"]["application/json"]["examples"]["Refusal"]["value"]
+            for status, answer in operation["responses"].items()
+            if status != "200"
+        }
+        assert set(response) == {"400", "401", "403", "405", "413", "429", "503"} and len(
+            set(response.values())
+        ) == len(response)
         answer = client.get(path)
         assert (answer.status_code, answer.json()) == (405, response["405"])
         assert "Allow" in operation["responses"]["405"]["headers"] and answer["Allow"] == "POST"
@@ -138,13 +195,17 @@ def test_the_examples_of_access_requests_are_what_the_endpoints_answer(document,
     secret = create_token(author=SETUP, owner="out", name="x", scopes=["self"], days=1).secret
     client, headers = Client(), {"Authorization": f"Bearer {secret}"}
     path = "/access/v1/requests"
-    submit, status, cancel = (document["paths"][f"{path}{rest}"] for rest in ("", "/{task}", "/{task}/cancel"))
+    submit, status, cancel = (
+        document["paths"][f"{path}{rest}"] for rest in ("", "/{task}", "/{task}/cancel")
+    )
     (example,) = examples(submit["post"])
     body = example | {"subject": {"type": "user", "id": "out"}}
 
     def conforms(answer, operation) -> dict:
         content = operation["responses"][str(answer.status_code)]["content"][answer["Content-Type"]]
-        Draft202012Validator(content["schema"] | {"components": document["components"]}).validate(answer.json())
+        Draft202012Validator(content["schema"] | {"components": document["components"]}).validate(
+            answer.json()
+        )
         return answer.json()
 
     created = client.post(path, body, content_type="application/json", headers=headers)
@@ -158,7 +219,9 @@ def test_the_examples_of_access_requests_are_what_the_endpoints_answer(document,
         (example,) = examples(cancel["post"])
         answer = client.post(f"{url}/cancel", example, content_type="application/json", headers=headers)
         assert conforms(answer, cancel["post"]) and answer.status_code == state
-    assert client.get(path, headers=headers).status_code == client.post(url, headers=headers).status_code == 405
+    assert (
+        client.get(path, headers=headers).status_code == client.post(url, headers=headers).status_code == 405
+    )
 
 
 def test_every_response_documents_the_request_id(document):
@@ -174,9 +237,15 @@ def test_lists_with_a_limit_document_it(document):
 
 
 def test_parameters_with_fixed_values_document_them(document):
-    for path, name in (("/plans", "origin"), ("/runs", "analysis"), ("/journal", "action"),
-                       ("/policies/{generation}", "operation")):
-        (parameter,) = [item for item in document["paths"][f"/api/v1{path}"]["get"]["parameters"] if item["name"] == name]
+    for path, name in (
+        ("/plans", "origin"),
+        ("/runs", "analysis"),
+        ("/journal", "action"),
+        ("/policies/{generation}", "operation"),
+    ):
+        (parameter,) = [
+            item for item in document["paths"][f"/api/v1{path}"]["get"]["parameters"] if item["name"] == name
+        ]
         assert len(parameter["schema"]["enum"]) > 4
 
 
@@ -194,18 +263,22 @@ NEEDS_A_SESSION = {"break_glass_start"}
 def test_the_examples_of_the_document_succeed_in_the_demo_tenant(document):
     call_command("import_tenant", str(DEMO_TENANT), stdout=StringIO())
     with connection.cursor() as cursor:
-        # The statistics are those of the rolled-back rows of other tests. With them, PostgreSQL needs more than a minute.
+        # The statistics are those of the rolled-back rows of other tests. With them, PostgreSQL needs more
+        # than a minute.
         cursor.execute("ANALYZE")
     add_user(author=SETUP, name="admin", role="administrator", is_principal=False)
-    secret = create_token(author=SETUP, owner="admin", name="x", scopes=["decide", "read", "administer"], days=1).secret
+    secret = create_token(
+        author=SETUP, owner="admin", name="x", scopes=["decide", "read", "administer"], days=1
+    ).secret
     client, tried = Client(headers={"Authorization": f"Bearer {secret}"}), 0
     for path, method, operation in operations(document):
         if "{" in path or operation["operationId"] in NEEDS_A_RUN | NEEDS_A_SESSION:
             continue
         for body in examples(operation):
             with transaction.atomic():
-                answer = getattr(client, method)(path, json.dumps(body), content_type="application/json",
-                                                 headers={"If-Match": "*"})
+                answer = getattr(client, method)(
+                    path, json.dumps(body), content_type="application/json", headers={"If-Match": "*"}
+                )
                 assert answer.status_code in (200, 201, 202), (operation["operationId"], answer.content)
                 transaction.set_rollback(True)
             tried += 1

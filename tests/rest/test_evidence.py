@@ -15,11 +15,15 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def sent_numbers(monkeypatch):
     numbers = []
-    monkeypatch.setattr("authzconsole.evidence.services.send_to_worker", lambda task, row: numbers.append(row.pk) or True)
+    monkeypatch.setattr(
+        "authzconsole.evidence.services.send_to_worker", lambda task, row: numbers.append(row.pk) or True
+    )
     return numbers
 
 
-def test_evidence_is_requested_followed_and_downloaded(by_token, by_session, sent_numbers, django_capture_on_commit_callbacks):
+def test_evidence_is_requested_followed_and_downloaded(
+    by_token, by_session, sent_numbers, django_capture_on_commit_callbacks
+):
     ada = by_token("ada", "administer")
     with django_capture_on_commit_callbacks(execute=True):
         answer = ada.post("/evidence", {"entity": "dataset:sales.orders", "since": "1"})
@@ -40,15 +44,20 @@ def test_evidence_is_requested_followed_and_downloaded(by_token, by_session, sen
     problem(reader.get("/evidence/999"), 404)
 
 
-@pytest.mark.parametrize(("body", "field"), [
-    ({"entity": "orders", "since": "1"}, "entity"),
-    ({"entity": "dataset:sales.orders"}, "since"),
-    ({"entity": "dataset:sales.orders", "since": "2026-01-01T00:00:00"}, "since"),
-    ({"entity": "dataset:sales.orders", "since": "1", "until": "2199-01-01T00:00:00Z"}, "until"),
-    ({"entity": "dataset:sales.orders", "since": "999999"}, "since"),
-])
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"entity": "orders", "since": "1"}, "entity"),
+        ({"entity": "dataset:sales.orders"}, "since"),
+        ({"entity": "dataset:sales.orders", "since": "2026-01-01T00:00:00"}, "since"),
+        ({"entity": "dataset:sales.orders", "since": "1", "until": "2199-01-01T00:00:00Z"}, "until"),
+        ({"entity": "dataset:sales.orders", "since": "999999"}, "since"),
+    ],
+)
 def test_an_invalid_member_is_named(by_session, sent_numbers, body, field):
-    assert [error["field"] for error in problem(by_session("ada").post("/evidence", body), 400)["errors"]] == [field]
+    assert [
+        error["field"] for error in problem(by_session("ada").post("/evidence", body), 400)["errors"]
+    ] == [field]
     assert not sent_numbers
 
 

@@ -18,7 +18,9 @@ ORDERS = parse_address("dataset:lab.orders")
 
 @pytest.fixture
 def past(cast):
-    """The revision at which nina was active, a member of `readers`, and the group held READ on a live dataset."""
+    """The revision at which nina was active, a member of `readers`, and the group held READ on a live
+    dataset.
+    """
     add_user(author=SETUP, name="nina")
     add_group(author=SETUP, name="readers")
     add_member(author=SETUP, user="nina", group="readers")
@@ -33,15 +35,18 @@ def past(cast):
     return revision
 
 
-@pytest.mark.parametrize(("path", "read"), [
-    ("/users/nina", lambda user: user["active"]),
-    ("/users?name=nina", lambda page: page["items"][0]["active"]),
-    ("/members?group=readers", lambda page: bool(page["items"])),
-    ("/grants?principal=group:readers", lambda page: bool(page["items"])),
-    ("/entities/dataset:lab.orders", lambda entity: entity["state"] == "live"),
-    ("/entities?kind=dataset&state=live&within=namespace:lab", lambda page: bool(page["items"])),
-    ("/groups?name=readers", lambda page: "items" in page and bool(page["items"])),
-])
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [
+        ("/users/nina", lambda user: user["active"]),
+        ("/users?name=nina", lambda page: page["items"][0]["active"]),
+        ("/members?group=readers", lambda page: bool(page["items"])),
+        ("/grants?principal=group:readers", lambda page: bool(page["items"])),
+        ("/entities/dataset:lab.orders", lambda entity: entity["state"] == "live"),
+        ("/entities?kind=dataset&state=live&within=namespace:lab", lambda page: bool(page["items"])),
+        ("/groups?name=readers", lambda page: "items" in page and bool(page["items"])),
+    ],
+)
 def test_a_read_with_as_of_shows_the_earlier_state(by_session, past, path, read):
     rest, separator = by_session("ada"), "&" if "?" in path else "?"
     assert read(rest.get(f"{path}{separator}as_of={past}").json())
@@ -50,10 +55,15 @@ def test_a_read_with_as_of_shows_the_earlier_state(by_session, past, path, read)
     assert by_session("dee").get(f"{path}{separator}as_of={past}").status_code == 403
 
 
-@pytest.mark.parametrize(("query", "message"), [
-    ("as_of=99999", "the newest revision is"), ("as_of=2001-01-01T00:00:00Z", "before the first journal line"),
-    ("at=2026-05-01T12:00:00", "no time zone"), ("as_of=x", "neither a revision"),
-])
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("as_of=99999", "the newest revision is"),
+        ("as_of=2001-01-01T00:00:00Z", "before the first journal line"),
+        ("at=2026-05-01T12:00:00", "no time zone"),
+        ("as_of=x", "neither a revision"),
+    ],
+)
 def test_an_unknown_moment_is_refused(by_session, past, query, message):
     answer = by_session("ada").get(f"/grants?{query}")
     assert answer.status_code == 400 and message in answer.json()["detail"]
@@ -63,7 +73,9 @@ def test_the_active_generation_is_that_of_then(by_session, past):
     activate_generation(author=SETUP, name="core")
     ada = by_session("ada")
     assert (ada.get(f"/policies/active?as_of={past}").json(), ada.get("/policies/active").json()) == (
-        {"name": "final"}, {"name": "core"})
+        {"name": "final"},
+        {"name": "core"},
+    )
     then = ada.get(f"/policies?as_of={past}").json()["items"]
     assert [item["name"] for item in then if item["active"]] == ["final"]
     assert by_session("dee").get(f"/policies/active?as_of={past}").status_code == 403
@@ -100,18 +112,27 @@ def test_pages_of_an_earlier_state_follow_each_other(by_session, past):
     assert names == sorted(names) and "dataset:lab.orders" in names
 
 
-@pytest.mark.parametrize(("at", "is_in_force"), [
-    ("2126-12-04T08:59:59Z", False), ("2126-12-04T10:00:00%2B01:00", True), ("2126-12-05T00:00:00Z", False),
-    # before the first journal line
-    ("1970-01-01T00:00:00Z", False),
-])
+@pytest.mark.parametrize(
+    ("at", "is_in_force"),
+    [
+        ("2126-12-04T08:59:59Z", False),
+        ("2126-12-04T10:00:00%2B01:00", True),
+        ("2126-12-05T00:00:00Z", False),
+        # before the first journal line
+        ("1970-01-01T00:00:00Z", False),
+    ],
+)
 def test_a_read_with_at_shows_the_grants_in_force_at_that_time(by_session, past, at, is_in_force):
     period = Validity.parse("2126-12-04T09:00:00Z", "2126-12-05T00:00:00Z")
-    change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), Privilege.READ, period)])
+    change_grants(
+        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), Privilege.READ, period)]
+    )
     ada = by_session("ada")
     for path in ("/what-can?principal=user:out&kind=dataset", "/grants?principal=user:out"):
         assert bool(ada.get(f"{path}&at={at}").json()["items"]) is is_in_force, path
-    assert ("'out'" in str(ada.get(f"/who-can?entity=dataset:sales.orders&at={at}").json()["items"])) is is_in_force
+    assert (
+        "'out'" in str(ada.get(f"/who-can?entity=dataset:sales.orders&at={at}").json()["items"])
+    ) is is_in_force
     assert by_session("out").get(f"/grants?principal=user:out&at={at}").status_code == 403
 
 

@@ -1,4 +1,6 @@
-"""Plans and the deletion forecast over REST: create, read, apply, renew and undo plans, each by permitted callers only."""
+"""Plans and the deletion forecast over REST: create, read, apply, renew and undo plans, each by permitted
+callers only.
+"""
 
 import pytest
 
@@ -18,24 +20,33 @@ from tests.support.reports import create_report
 pytestmark = pytest.mark.django_db
 
 ORDERS = "dataset:sales.orders"
-ITEMS = {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}],
-         "revoke": [{"principal": "user:ned", "entity": ORDERS, "privileges": ["ADMIN"]}]}
+ITEMS = {
+    "grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}],
+    "revoke": [{"principal": "user:ned", "entity": ORDERS, "privileges": ["ADMIN"]}],
+}
 READ_PATHS = ["", "/items", "/principals", "/effect", "/effect/rows.jsonl", "/effect/rows.csv"]
 CHANGE_PATHS = {"/apply": {"reason": "because"}, "/discard": {}, "/inverse": None, "/renewal": None}
 
 
 @pytest.fixture
 def plan(cast):
-    return create_plan_from_changes(author=SETUP,
-                                    grant=[("user:out", parse_address(ORDERS), "READ"),
-                                           ("user:dee", parse_address(ORDERS), "READ")],
-                                    revoke=[("user:ned", parse_address(ORDERS), "ADMIN")])
+    return create_plan_from_changes(
+        author=SETUP,
+        grant=[("user:out", parse_address(ORDERS), "READ"), ("user:dee", parse_address(ORDERS), "READ")],
+        revoke=[("user:ned", parse_address(ORDERS), "ADMIN")],
+    )
 
 
 @pytest.mark.parametrize("rest", READ_PATHS)
 def test_only_administrators_and_auditors_read_plans(by_session, plan, rest):
     path = f"/plans/{plan.pk}{rest}"
-    assert [by_session(name).get(path).status_code for name in ("ada", "aud", "ned", "out", "")] == [200, 200, 403, 403, 401]
+    assert [by_session(name).get(path).status_code for name in ("ada", "aud", "ned", "out", "")] == [
+        200,
+        200,
+        403,
+        403,
+        401,
+    ]
     for number in (0, plan.pk + 1, 10**30):
         problem(by_session("aud").get(f"/plans/{number}{rest}"), 404)
         problem(by_session("ned").get(f"/plans/{number}{rest}"), 403)
@@ -57,27 +68,61 @@ def test_a_plan_from_a_change_set_is_applied_and_undone(ada):
     assert created.status_code == 201 and created["Location"] == f"/api/v1/plans/{created.json()['number']}"
     path = created["Location"].removeprefix("/api/v1")
     assert all_grants() == before and created.json()["title"] == "Orders to out"
-    assert created.json()["effect"] == {"grants": 2, "revokes": 1, "already": 0, "principals": 2, "planned": 0,
-                                        "stranded_none": 1, "stranded_one": 0, "joins": 0, "leaves": 0, "activations": 0,
-                                        "deactivations": 0, "periods_removed": 0}
+    assert created.json()["effect"] == {
+        "grants": 2,
+        "revokes": 1,
+        "already": 0,
+        "principals": 2,
+        "planned": 0,
+        "stranded_none": 1,
+        "stranded_one": 0,
+        "joins": 0,
+        "leaves": 0,
+        "activations": 0,
+        "deactivations": 0,
+        "periods_removed": 0,
+    }
     detail = ada.get(path).json()
-    assert (detail["state"], detail["stale"], detail["stranded"]) == ("proposed", "", [{"entity": ORDERS, "admins": 0}])
+    assert (detail["state"], detail["stale"], detail["stranded"]) == (
+        "proposed",
+        "",
+        [{"entity": ORDERS, "admins": 0}],
+    )
     assert [(i["verb"], i["privilege"]) for i in ada.all_of(f"{path}/items", limit=2)] == [
-        ("grant", "READ"), ("grant", "WRITE"), ("revoke", "ADMIN")]
+        ("grant", "READ"),
+        ("grant", "WRITE"),
+        ("revoke", "ADMIN"),
+    ]
     assert [(p["principal"], p["gains"], p["losses"]) for p in ada.all_of(f"{path}/principals", limit=1)] == [
         ("user:ned", [], [{"privilege": "ADMIN", "kind": "dataset", "entities": 1}]),
-        ("user:out", [{"privilege": "READ", "kind": "dataset", "entities": 1},
-                      {"privilege": "WRITE", "kind": "dataset", "entities": 1}], [])]
+        (
+            "user:out",
+            [
+                {"privilege": "READ", "kind": "dataset", "entities": 1},
+                {"privilege": "WRITE", "kind": "dataset", "entities": 1},
+            ],
+            [],
+        ),
+    ]
     problem(ada.post(f"{path}/apply"), 400)
     problem(ada.post(f"{path}/inverse"), 409)
     applied = ada.post(f"{path}/apply", {"reason": "quarterly close", "confirm_beyond": True}).json()
-    assert (applied["state"], applied["decided_by"], applied["reason"]) == ("applied", "ada", "quarterly close")
+    assert (applied["state"], applied["decided_by"], applied["reason"]) == (
+        "applied",
+        "ada",
+        "quarterly close",
+    )
     assert ("user:out", ORDERS, "WRITE") in all_grants()
     for verb, body in (("apply", {"reason": "x"}), ("discard", {})):
         assert "was already applied" in problem(ada.post(f"{path}/{verb}", body), 409)["detail"]
     inverse = ada.post(f"{path}/inverse")
     assert inverse.status_code == 201 and inverse.json()["inverse_of"] == created.json()["number"]
-    assert ada.post(f"/plans/{inverse.json()['number']}/apply", {"reason": "back", "confirm_beyond": True}).status_code == 200
+    assert (
+        ada.post(
+            f"/plans/{inverse.json()['number']}/apply", {"reason": "back", "confirm_beyond": True}
+        ).status_code
+        == 200
+    )
     assert all_grants() == before
     listed = ada.get("/plans", state="applied", origin="inverse").json()["items"]
     assert [plan["number"] for plan in listed] == [inverse.json()["number"]]
@@ -92,17 +137,30 @@ def test_a_stale_plan_is_a_conflict_and_can_be_renewed(ada, plan):
     assert ada.get(f"/plans/{plan.pk}").json()["stale"].startswith("line ")
     renewed = ada.post(f"/plans/{plan.pk}/renewal").json()
     assert renewed["renewal_of"] == plan.pk and ada.get(f"/plans/{plan.pk}").json()["state"] == "discarded"
-    assert ada.post(f"/plans/{renewed['number']}/apply", {"reason": "x", "confirm_beyond": True}).status_code == 200
+    assert (
+        ada.post(f"/plans/{renewed['number']}/apply", {"reason": "x", "confirm_beyond": True}).status_code
+        == 200
+    )
 
 
 def test_all_errors_of_a_change_set_are_reported_and_no_plan_is_created(ada):
-    bad = {"grant": [*ITEMS["grant"], {"principal": "user:nobody", "entity": ORDERS, "privileges": ["READ"]},
-                     {"principal": "user:out", "entity": "dataset:x", "privileges": ["READ"]}]}
+    bad = {
+        "grant": [
+            *ITEMS["grant"],
+            {"principal": "user:nobody", "entity": ORDERS, "privileges": ["READ"]},
+            {"principal": "user:out", "entity": "dataset:x", "privileges": ["READ"]},
+        ]
+    }
     errors = problem(ada.post("/plans", bad), 400)["errors"]
     assert [(error["list"], error["index"]) for error in errors] == [("grant", 1), ("grant", 2)]
     problem(ada.post("/plans", {}), 400)
     problem(ada.post("/plans", {"grant": ITEMS["grant"], "surprise": 1}), 400)
-    for wrong in (True, "x", {"principal": "user:ned"}, {"principal": "user:ned", "entity": ORDERS, "privileges": ["OWN"]}):
+    for wrong in (
+        True,
+        "x",
+        {"principal": "user:ned"},
+        {"principal": "user:ned", "entity": ORDERS, "privileges": ["OWN"]},
+    ):
         errors = problem(ada.post("/plans", {"revoke": [wrong]}), 400)["errors"]
         assert [(error["list"], error["index"]) for error in errors] == [("revoke", 0)], wrong
     assert not Plan.objects.exists()
@@ -114,7 +172,9 @@ def test_missing_grants_are_granted_through_a_plan(ada):
     assert (forecast["verdict"], forecast["missing"], forecast["next"]) == ("refused", 6, None)
     created = ada.post("/plans/readiness", query | {"principal": "group:operators"}).json()
     assert created["effect"]["grants"] == 6 and created["recipe"] == query | {"principal": "group:operators"}
-    ada.post(f"/plans/{created['number']}/apply", {"reason": "the operators take over", "confirm_beyond": True})
+    ada.post(
+        f"/plans/{created['number']}/apply", {"reason": "the operators take over", "confirm_beyond": True}
+    )
     assert check(Question("user", "grp", "delete", parse_address("namespace:sales"), "final")).is_permitted
     assert ada.get("/forecasts/deletion", **query).json()["verdict"] == "complete"
     assert "nothing is missing" in problem(ada.post("/plans/readiness", query), 409)["detail"]
@@ -123,18 +183,35 @@ def test_missing_grants_are_granted_through_a_plan(ada):
 
 
 def test_grants_are_copied_through_a_plan(ada):
-    created = ada.post("/plans/copy", {"source": "user:ned", "target": "group:operators", "within": "namespace:sales"})
+    created = ada.post(
+        "/plans/copy", {"source": "user:ned", "target": "group:operators", "within": "namespace:sales"}
+    )
     assert created.status_code == 201 and created.json()["effect"]["grants"] == 6
-    assert "is both" in problem(ada.post("/plans/copy", {"source": "user:ned", "target": "user:ned"}), 409)["detail"]
+    assert (
+        "is both"
+        in problem(ada.post("/plans/copy", {"source": "user:ned", "target": "user:ned"}), 409)["detail"]
+    )
 
 
 def test_the_forecast_pages_through_the_entities_that_block_a_deletion(by_session):
     ensure_entities(states={parse_address(f"stream:sales.s{number}"): "live" for number in range(5)})
     aud, query = by_session("aud"), {"namespace": "namespace:sales", "user": "ned", "generation": "final"}
     first = aud.get("/forecasts/deletion", **query, limit=2).json()
-    assert (first["missing"], first["verdict"], first["gone"], first["grants_kept"]) == (5, "inconsistent", 4, 7)
-    assert aud.all_of("/forecasts/deletion", **query, limit=2) == [f"stream:sales.s{number}" for number in range(5)]
-    assert [step["outcome"] for step in first["steps"] if step["live"]] == ["goes", "goes", "stops", "not reached"]
+    assert (first["missing"], first["verdict"], first["gone"], first["grants_kept"]) == (
+        5,
+        "inconsistent",
+        4,
+        7,
+    )
+    assert aud.all_of("/forecasts/deletion", **query, limit=2) == [
+        f"stream:sales.s{number}" for number in range(5)
+    ]
+    assert [step["outcome"] for step in first["steps"] if step["live"]] == [
+        "goes",
+        "goes",
+        "stops",
+        "not reached",
+    ]
     assert first["source"]["seed"] == "002"
     for wrong in ({"namespace": "namespace:nowhere"}, {"namespace": ORDERS}):
         problem(aud.get("/forecasts/deletion", **query | wrong), 409)
@@ -146,15 +223,28 @@ def test_a_plan_from_policy_impact_keeps_existing_permissions(by_session, ada, s
     settings.SNAPSHOT_URI = str(tmp_path)
     change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
-    run = create_report(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact",
-                        revision=current_revision(), options={"generation": "existing", "to_generation": "final"}, summary={})
-    created = ada.post("/plans/policy-impact", {"run": run.pk, "namespace": "namespace:hr", "prefer": "fewest"})
+    run = create_report(
+        tmp_path,
+        {"rows": [], "operations": [], "detail": [lost]},
+        analysis="policy-impact",
+        revision=current_revision(),
+        options={"generation": "existing", "to_generation": "final"},
+        summary={},
+    )
+    created = ada.post(
+        "/plans/policy-impact", {"run": run.pk, "namespace": "namespace:hr", "prefer": "fewest"}
+    )
     assert created.status_code == 201 and created.json()["effect"]["grants"] == 1
     assert created.json()["recipe"]["note"].startswith("It keeps 1 permission that would be lost.")
     for name in ("aud", "ned"):
         problem(by_session(name).post("/plans/policy-impact", {"run": run.pk}), 403)
-    for sent, status in (({"run": run.pk + 1}, 404), ({"run": run.pk, "namespace": "namespace:sales"}, 409),
-                         ({"run": run.pk, "namespace": ORDERS}, 400), ({}, 400), ({"run": run.pk, "group": "x"}, 409)):
+    for sent, status in (
+        ({"run": run.pk + 1}, 404),
+        ({"run": run.pk, "namespace": "namespace:sales"}, 409),
+        ({"run": run.pk, "namespace": ORDERS}, 400),
+        ({}, 400),
+        ({"run": run.pk, "group": "x"}, 409),
+    ):
         problem(ada.post("/plans/policy-impact", sent), status)
     other = create_report(tmp_path, {"rows": []}, revision=current_revision())
     problem(ada.post("/plans/policy-impact", {"run": other.pk}), 409)
@@ -171,7 +261,10 @@ def test_an_undone_plan_cannot_be_undone_again_until_it_is_applied_again(ada, pl
     first = apply(ada.post(f"/plans/{plan.pk}/inverse").json()["number"])
     count = Plan.objects.count()
     refused = problem(ada.post(f"/plans/{plan.pk}/inverse"), 409)["detail"]
-    assert refused == f"the changes of plan {plan.pk} were already undone by plan {first}: there is nothing to undo"
+    assert (
+        refused
+        == f"the changes of plan {plan.pk} were already undone by plan {first}: there is nothing to undo"
+    )
     assert Plan.objects.count() == count
     apply(ada.post(f"/plans/{first}/inverse").json()["number"])
     assert ada.post(f"/plans/{plan.pk}/inverse").status_code == 201

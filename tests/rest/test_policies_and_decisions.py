@@ -10,28 +10,60 @@ from tests.support.authors import database_state, lines_after
 
 pytestmark = pytest.mark.django_db
 
-QUESTION = {"subject": {"type": "user", "id": "dee"}, "action": {"name": "read"},
-            "resource": {"type": "dataset", "id": "sales.orders"}}
+QUESTION = {
+    "subject": {"type": "user", "id": "dee"},
+    "action": {"name": "read"},
+    "resource": {"type": "dataset", "id": "sales.orders"},
+}
 
 
 def test_the_catalogue_contains_every_operation_of_every_kind_with_its_source(ada):
     for name, generation in GENERATIONS.items():
         content = ada.get(f"/policies/{name}").json()
         rows = {(row["kind"], row["operation"]): row for row in content["policies"]}
-        assert set(rows) == {(kind.name, operation) for kind in KINDS.values() for operation in kind.operations}
+        assert set(rows) == {
+            (kind.name, operation) for kind in KINDS.values() for operation in kind.operations
+        }
         for kind_and_operation, row in rows.items():
             policy = generation.policy(*kind_and_operation)
             assert (row["requires"] is not None) == policy.has_rule == bool(row["words"])
             assert row["source"]["seed"] == policy.source.seed and row["source"]["row"]
 
 
-@pytest.mark.parametrize(("generation", "kind", "operation", "words", "node"), [
-    ("final", "dataset", "read", "READ on the entity", "has"),
-    ("final", "namespace", "list", "any privilege on the entity or on anything inside it", "has-at-or-below"),
-    ("final", "namespace", "delete", "ADMIN on the entity and ADMIN on all live entities inside it", "all-of"),
-    ("final", "namespace", "delete-all-streams", "ADMIN on all live streams inside it", "has-on-all-live"),
-    ("final", "namespace", "create", "ADMIN on the entity and if the question names an owner, ADMIN on the owner", "all-of"),
-])
+@pytest.mark.parametrize(
+    ("generation", "kind", "operation", "words", "node"),
+    [
+        ("final", "dataset", "read", "READ on the entity", "has"),
+        (
+            "final",
+            "namespace",
+            "list",
+            "any privilege on the entity or on anything inside it",
+            "has-at-or-below",
+        ),
+        (
+            "final",
+            "namespace",
+            "delete",
+            "ADMIN on the entity and ADMIN on all live entities inside it",
+            "all-of",
+        ),
+        (
+            "final",
+            "namespace",
+            "delete-all-streams",
+            "ADMIN on all live streams inside it",
+            "has-on-all-live",
+        ),
+        (
+            "final",
+            "namespace",
+            "create",
+            "ADMIN on the entity and if the question names an owner, ADMIN on the owner",
+            "all-of",
+        ),
+    ],
+)
 def test_a_policy_has_its_requirement_as_a_tree_and_as_text(ada, generation, kind, operation, words, node):
     (row,) = ada.get(f"/policies/{generation}", kind=kind, operation=operation).json()["policies"]
     assert (row["words"], row["requires"]["node"]) == (words, node)
@@ -57,7 +89,9 @@ def test_changing_the_active_generation_requires_the_current_etag(ada):
 
 
 def test_a_decision_is_always_explained(ada):
-    answer = ada.post("/decisions", QUESTION | {"action": {"name": "write"}, "context": {"explain": False}}).json()
+    answer = ada.post(
+        "/decisions", QUESTION | {"action": {"name": "write"}, "context": {"explain": False}}
+    ).json()
     assert answer["decision"] is False
     assert answer["context"]["missing"] == [{"entity": "dataset:sales.orders", "privilege": "WRITE"}]
     assert {"generation", "sentence", "attempts", "source"} <= answer["context"].keys()
@@ -65,7 +99,10 @@ def test_a_decision_is_always_explained(ada):
 
 def test_a_batch_is_explained_item_by_item_and_keeps_its_semantics(ada):
     denied = {"action": {"name": "write"}, "context": {"generation": "core"}}
-    body = QUESTION | {"evaluations": [{}, denied, 5, {}], "options": {"evaluations_semantic": "deny_on_first_deny"}}
+    body = QUESTION | {
+        "evaluations": [{}, denied, 5, {}],
+        "options": {"evaluations_semantic": "deny_on_first_deny"},
+    }
     answers = ada.post("/decisions", body).json()["evaluations"]
     assert [answer["decision"] for answer in answers] == [True, False]
     assert [answer["context"]["generation"] for answer in answers] == ["final", "core"]
@@ -79,17 +116,28 @@ def test_a_decision_answers_as_authzen_does(ada):
         assert ada.post("/decisions", body).json() == standard
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"subject": 5}, QUESTION | {"context": 5}, QUESTION | {"context": {"generation": "newest"}},
-    QUESTION | {"evaluations": {}}, {"evaluations": [{}] * 1_001},
-    QUESTION | {"evaluations": [{}], "options": {"evaluations_semantic": "x"}},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"subject": 5},
+        QUESTION | {"context": 5},
+        QUESTION | {"context": {"generation": "newest"}},
+        QUESTION | {"evaluations": {}},
+        {"evaluations": [{}] * 1_001},
+        QUESTION | {"evaluations": [{}], "options": {"evaluations_semantic": "x"}},
+    ],
+)
 def test_an_invalid_question_is_refused(ada, body):
     problem(ada.post("/decisions", body), 400)
 
 
-STATES = [("sales.orders", "", ""), ("sales.legacy", "deleted", "was deleted"), ("sales.forecast", "planned", "is only planned"),
-          ("sales.nothing", "not registered", "is not registered")]
+STATES = [
+    ("sales.orders", "", ""),
+    ("sales.legacy", "deleted", "was deleted"),
+    ("sales.forecast", "planned", "is only planned"),
+    ("sales.nothing", "not registered", "is not registered"),
+]
 
 
 @pytest.mark.parametrize(("key", "state", "words"), STATES)
@@ -98,40 +146,63 @@ def test_an_explanation_names_the_state_of_an_entity_that_is_not_live(by_token, 
     token = by_token("ada", "decide")
     context = token.post("/decisions", body).json()["context"]
     assert context.get("state", "") == state
-    assert context["sentence"].endswith(f"; dataset:{key} {words}." if state else "lacks WRITE on dataset:sales.orders.")
-    batch = token.post("/decisions", body | {"evaluations": [{}, {"resource": QUESTION["resource"]}]}).json()["evaluations"]
+    assert context["sentence"].endswith(
+        f"; dataset:{key} {words}." if state else "lacks WRITE on dataset:sales.orders."
+    )
+    batch = token.post("/decisions", body | {"evaluations": [{}, {"resource": QUESTION["resource"]}]}).json()[
+        "evaluations"
+    ]
     assert [answer["context"].get("state", "") for answer in batch] == [state, ""]
-    plain = token.client.post("/access/v1/evaluation", body, content_type="application/json", headers=token.headers).json()
+    plain = token.client.post(
+        "/access/v1/evaluation", body, content_type="application/json", headers=token.headers
+    ).json()
     assert "context" not in plain
 
 
 def test_the_state_of_an_entity_does_not_change_a_decision(ada):
-    answer = ada.post("/decisions", QUESTION | {"resource": {"type": "dataset", "id": "sales.legacy"},
-                                                "action": {"name": "write"}}).json()
+    answer = ada.post(
+        "/decisions",
+        QUESTION | {"resource": {"type": "dataset", "id": "sales.legacy"}, "action": {"name": "write"}},
+    ).json()
     assert answer["decision"] is True
     assert answer["context"]["sentence"] == (
-        "Allowed: user:dee holds WRITE on dataset:sales.legacy; dataset:sales.legacy was deleted.")
+        "Allowed: user:dee holds WRITE on dataset:sales.legacy; dataset:sales.legacy was deleted."
+    )
 
 
 def test_an_explanation_shows_an_ordinary_account_only_states_of_visible_entities(by_session):
     """dee holds WRITE on the deleted dataset; the answers do not reveal whether the others are registered."""
-    evaluations = [{"resource": {"type": "dataset", "id": key}}
-             for key in ("sales.legacy", "sales.forecast", "sales.nothing", "hr.salaries", "hr.nothing")]
-    answers = by_session("dee").post("/decisions", QUESTION | {"evaluations": evaluations}).json()["evaluations"]
+    evaluations = [
+        {"resource": {"type": "dataset", "id": key}}
+        for key in ("sales.legacy", "sales.forecast", "sales.nothing", "hr.salaries", "hr.nothing")
+    ]
+    answers = (
+        by_session("dee").post("/decisions", QUESTION | {"evaluations": evaluations}).json()["evaluations"]
+    )
     assert [answer["context"].get("state", "") for answer in answers] == ["deleted", "", "", "", ""]
-    assert not any("registered" in answer["context"]["sentence"] or "planned" in answer["context"]["sentence"]
-                   for answer in answers)
+    assert not any(
+        "registered" in answer["context"]["sentence"] or "planned" in answer["context"]["sentence"]
+        for answer in answers
+    )
 
 
-@pytest.mark.parametrize(("member", "changes"), [
-    ("subject", {"subject": 5}), ("subject.id", {"subject": {"type": "user"}}), ("context", {"context": 5}),
-    ("context.generation", {"context": {"generation": "newest"}}), ("evaluations", {"evaluations": {}}),
-    ("options.evaluations_semantic", {"evaluations": [{}], "options": {"evaluations_semantic": "x"}}),
-])
+@pytest.mark.parametrize(
+    ("member", "changes"),
+    [
+        ("subject", {"subject": 5}),
+        ("subject.id", {"subject": {"type": "user"}}),
+        ("context", {"context": 5}),
+        ("context.generation", {"context": {"generation": "newest"}}),
+        ("evaluations", {"evaluations": {}}),
+        ("options.evaluations_semantic", {"evaluations": [{}], "options": {"evaluations_semantic": "x"}}),
+    ],
+)
 def test_an_invalid_question_names_the_member(ada, member, changes):
     (error,) = problem(ada.post("/decisions", QUESTION | changes), 400)["errors"]
     assert error["field"] == member and error["message"] and "`" + member not in error["message"]
 
 
 def test_an_unknown_generation_is_refused_with_the_valid_names(ada):
-    assert problem(ada.get("/policies/newest"), 404)["detail"].endswith(f"the generations are {', '.join(GENERATIONS)}")
+    assert problem(ada.get("/policies/newest"), 404)["detail"].endswith(
+        f"the generations are {', '.join(GENERATIONS)}"
+    )

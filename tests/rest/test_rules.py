@@ -1,4 +1,6 @@
-"""Every REST endpoint declares for each method which accounts have access; without a rule, every account is refused."""
+"""Every REST endpoint declares for each method which accounts have access; without a rule, every account is
+refused.
+"""
 
 import pytest
 
@@ -14,11 +16,17 @@ PUBLIC = {"root", "openapi", "swagger", "redoc", "unknown_path"}
 
 def test_every_url_is_public_or_declares_a_rule_for_each_method():
     endpoints = [getattr(pattern.callback, "view_class", None) for pattern in urls.urlpatterns]
-    functions = {pattern.callback.__name__ for pattern in urls.urlpatterns if not hasattr(pattern.callback, "view_class")}
+    functions = {
+        pattern.callback.__name__
+        for pattern in urls.urlpatterns
+        if not hasattr(pattern.callback, "view_class")
+    }
     assert functions == PUBLIC
     for endpoint in filter(None, endpoints):
         assert issubclass(endpoint, Endpoint) and "permission_classes" not in vars(endpoint)
-        assert set(endpoint.rules) == {method for method in METHODS if hasattr(endpoint, method.lower())}, endpoint
+        assert set(endpoint.rules) == {method for method in METHODS if hasattr(endpoint, method.lower())}, (
+            endpoint
+        )
 
 
 @pytest.mark.django_db

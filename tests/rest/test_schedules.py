@@ -18,21 +18,42 @@ PATH = "/schedules/delete-readiness"
 
 def test_a_schedule_can_be_switched_on_changed_and_switched_off(ada):
     assert ada.get(PATH).json() == {"analysis": "delete-readiness", "on": False, "at": "02:30", "options": {}}
-    on = ada.put(PATH, {"on": True, "at": "23:05", "generation": "core", "namespace": "sales", "reason": "every morning"})
+    on = ada.put(
+        PATH,
+        {"on": True, "at": "23:05", "generation": "core", "namespace": "sales", "reason": "every morning"},
+    )
     assert on.status_code == 200
-    assert on.json() == ada.get(PATH).json() == {
-        "analysis": "delete-readiness", "on": True, "at": "23:05", "options": {"generation": "core", "namespace": "sales"}}
+    assert (
+        on.json()
+        == ada.get(PATH).json()
+        == {
+            "analysis": "delete-readiness",
+            "on": True,
+            "at": "23:05",
+            "options": {"generation": "core", "namespace": "sales"},
+        }
+    )
     assert ada.put(PATH, {"on": False}).json()["at"] == "23:05"
     actions = [line["action"] for line in ada.all_of("/journal") if line["action"].startswith("schedule")]
     assert actions == ["schedule-off", "schedule-on"]
     assert [schedule["on"] for schedule in ada.get("/schedules").json()["items"]] == [False] * len(ANALYSES)
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"on": "yes"}, {"on": True, "at": "24:00"}, {"on": True, "at": "2:30"}, {"on": True, "at": "02:30\n"},
-    {"on": True, "at": 230}, {"on": True, "generation": "newest"}, {"on": True, "namespace": "nowhere"},
-    {"on": True, "to_generation": "core"}, {"on": True, "every": "hour"},
-])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"on": "yes"},
+        {"on": True, "at": "24:00"},
+        {"on": True, "at": "2:30"},
+        {"on": True, "at": "02:30\n"},
+        {"on": True, "at": 230},
+        {"on": True, "generation": "newest"},
+        {"on": True, "namespace": "nowhere"},
+        {"on": True, "to_generation": "core"},
+        {"on": True, "every": "hour"},
+    ],
+)
 def test_an_invalid_schedule_is_refused(ada, body):
     assert problem(ada.put(PATH, body), 400)["detail"]
     assert not Schedule.objects.exists()

@@ -1,4 +1,6 @@
-"""Generate valid and invalid requests from the OpenAPI document: none fails, and every response is documented."""
+"""Generate valid and invalid requests from the OpenAPI document: none fails, and every response is
+documented.
+"""
 
 import pytest
 import schemathesis
@@ -24,16 +26,21 @@ from tests.support.cast import SETUP, create_sample_tenant
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 
 
-
 def check_server_error(ctx, response, case):
-    """Refuse status 5xx, except of /readyz, which answers 503 because the test runs without Redis and workers."""
+    """Refuse status 5xx, except of /readyz, which answers 503 because the test runs without Redis and
+    workers.
+    """
     if case.path == "/readyz" and response.status_code == 503:
         return None
     return not_a_server_error(ctx, response, case)
 
 
-CHECKS = [check_server_error, checks.status_code_conformance, checks.content_type_conformance,
-          checks.response_schema_conformance]
+CHECKS = [
+    check_server_error,
+    checks.status_code_conformance,
+    checks.content_type_conformance,
+    checks.response_schema_conformance,
+]
 # AuthZEN requires that unknown members are ignored
 LENIENT = {"Decisions", "AuthZEN Authorization API 1.0"}
 # requests of each operation and mode
@@ -56,8 +63,12 @@ def authorization(db, monkeypatch):
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer")
     create_sample_tenant()
     AnalysisRun.objects.create(analysis="delete-readiness", options={})
-    create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
-    secret = create_token(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
+    create_plan_from_changes(
+        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
+    )
+    secret = create_token(
+        author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1
+    ).secret
     return {"Authorization": f"Bearer {secret}"}
 
 
@@ -70,7 +81,9 @@ def test_no_generated_request_fails_and_every_response_is_documented(authorizati
             try:
                 _call_all(schema.raw_schema, operation, mode, authorization, sent)
             except (Failure, FailureGroup) as failure:
-                faults.append(f"{operation.label}, {mode.value}: {_failure_text(failure)}\nsent: {_body_text(sent[-1])}")
+                faults.append(
+                    f"{operation.label}, {mode.value}: {_failure_text(failure)}\nsent: {_body_text(sent[-1])}"
+                )
             called += len(sent)
     assert not faults, "\n\n".join(faults)
     assert called > 33 * EXAMPLES
@@ -82,11 +95,23 @@ def test_an_invalid_body_over_the_size_limit_is_refused_before_it_is_parsed(auth
     answers = []
 
     @seed(1)
-    @settings(max_examples=1, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=1,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case=operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
     def call(case):
-        case.body = {"grant": [{"principal": "user:ned", "entity": "d" * 1_000, "privileges": ["READ"]}] * 1_001}
-        answers.append(case.call_and_validate(headers=authorization, checks=[*CHECKS, _rejection_check(schema.raw_schema)]))
+        case.body = {
+            "grant": [{"principal": "user:ned", "entity": "d" * 1_000, "privileges": ["READ"]}] * 1_001
+        }
+        answers.append(
+            case.call_and_validate(
+                headers=authorization, checks=[*CHECKS, _rejection_check(schema.raw_schema)]
+            )
+        )
 
     call()
     assert {answer.status_code for answer in answers} == {TOO_LONG}
@@ -94,10 +119,19 @@ def test_an_invalid_body_over_the_size_limit_is_refused_before_it_is_parsed(auth
 
 def test_only_bodies_that_match_the_document_conform():
     change = {"principal": "user:ned", "entity": "dataset:sales.orders", "privileges": ["READ"]}
-    document, path = schemathesis.openapi.from_wsgi("/api/v1/openapi.json", application).raw_schema, "/api/v1/plans"
+    document, path = (
+        schemathesis.openapi.from_wsgi("/api/v1/openapi.json", application).raw_schema,
+        "/api/v1/plans",
+    )
     body = document["paths"][path]["post"]["requestBody"]
     assert _conforms(document, body, {"title": "x", "grant": [change], "revoke": []})
-    for wrong in ({"title": "x", "grant": [change | {"entity": "d" * 5_000}]}, {"title": 7, "grant": [change]}, [], "x", None):
+    for wrong in (
+        {"title": "x", "grant": [change | {"entity": "d" * 5_000}]},
+        {"title": 7, "grant": [change]},
+        [],
+        "x",
+        None,
+    ):
         assert not _conforms(document, body, wrong), wrong
 
 
@@ -107,8 +141,10 @@ def _conforms(document: dict, request_body: dict, body: object) -> bool:
 
 
 def _rejection_check(document: dict):
-    """Return a check that invalid requests are refused. It accepts requests that are valid after all (such as an invalid item
-    schema with an empty list), and status 413, which Schemathesis does not count as a refusal."""
+    """Return a check that invalid requests are refused. It accepts requests that are valid after all (such as
+    an invalid item schema with an empty list), and status 413, which Schemathesis does not count as a
+    refusal."""
+
     def check(ctx, response, case):
         if response.status_code == TOO_LONG:
             return None
@@ -128,14 +164,21 @@ def _call_all(document, operation, mode, authorization, sent: list):
     strict = mode == GenerationMode.NEGATIVE and LENIENT.isdisjoint(operation.tags)
 
     @seed(1)
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate],
-              suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=EXAMPLES,
+        deadline=None,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case=operation.as_strategy(generation_mode=mode), is_known=st.booleans())
     def call(case, is_known):
         if is_known and mode == GenerationMode.POSITIVE:
             _use_existing_names(case)
         sent.append(case)
-        case.call_and_validate(headers=authorization, checks=[*CHECKS, *([_rejection_check(document)] if strict else [])])
+        case.call_and_validate(
+            headers=authorization, checks=[*CHECKS, *([_rejection_check(document)] if strict else [])]
+        )
 
     try:
         call()
@@ -147,12 +190,26 @@ def _call_all(document, operation, mode, authorization, sent: list):
 def _use_existing_names(case):
     """Use addresses and names of the test tenant, because generated ones never exist."""
     name = "operators" if "/groups" in case.path else "ned"
-    known = {"address": "dataset:sales.orders", "entity": "dataset:sales.orders", "principal": "user:ned", "user": "ned",
-             "group": "operators", "name": name, "number": AnalysisRun.objects.earliest("pk").pk, "table": "rows",
-             "generation": "final", "analysis": "visibility", "creator": "dee"}
+    known = {
+        "address": "dataset:sales.orders",
+        "entity": "dataset:sales.orders",
+        "principal": "user:ned",
+        "user": "ned",
+        "group": "operators",
+        "name": name,
+        "number": AnalysisRun.objects.earliest("pk").pk,
+        "table": "rows",
+        "generation": "final",
+        "analysis": "visibility",
+        "creator": "dee",
+    }
     if "/plans" in case.path or "/forecasts" in case.path:
-        known |= {"number": Plan.objects.latest("pk").pk, "namespace": "namespace:sales", "source": "user:ned",
-                  "target": "user:dee"}
+        known |= {
+            "number": Plan.objects.latest("pk").pk,
+            "namespace": "namespace:sales",
+            "source": "user:ned",
+            "target": "user:dee",
+        }
     for part in (case.path_parameters, case.query, case.body):
         if isinstance(part, dict) or hasattr(part, "keys"):
             for member in set(part) & set(known):
@@ -166,7 +223,9 @@ def _use_existing_names(case):
 
 def _failure_text(failure) -> str:
     parts = getattr(failure, "exceptions", [failure])
-    return "; ".join(f"{part}"[:600] + f" (answered {getattr(part, 'status_code', 'otherwise')})" for part in parts)
+    return "; ".join(
+        f"{part}"[:600] + f" (answered {getattr(part, 'status_code', 'otherwise')})" for part in parts
+    )
 
 
 def _body_text(case) -> str:

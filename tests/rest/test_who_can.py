@@ -53,7 +53,9 @@ def test_who_can_lists_the_contents_of_a_container(ada):
     datasets = pages(ada, "/who-can?entity=namespace:sales&contents=true&kind=dataset", 1_000)
     assert datasets == [item for item in items if item["entity"].startswith("dataset:")]
     backwards = pages(ada, "/who-can?entity=dataset:sales.orders&sort=-user", 1_000)
-    assert list(dict.fromkeys(item["user"] for item in backwards)) == sorted({item["user"] for item in backwards}, reverse=True)
+    assert list(dict.fromkeys(item["user"] for item in backwards)) == sorted(
+        {item["user"] for item in backwards}, reverse=True
+    )
 
 
 def test_what_can_has_the_rows_of_the_command_and_marks_the_only_paths(ada):
@@ -74,11 +76,27 @@ def test_downloads_have_all_rows(ada):
     answer = ada.get("/who-can.jsonl?entity=namespace:sales&contents=true")
     assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
     assert answer["Content-Disposition"] == 'attachment; filename="who-can.jsonl"'
-    lines = list(csv.DictReader(io.StringIO(ada.get("/who-can.csv?entity=namespace:sales&contents=true").getvalue().decode())))
+    lines = list(
+        csv.DictReader(
+            io.StringIO(ada.get("/who-can.csv?entity=namespace:sales&contents=true").getvalue().decode())
+        )
+    )
     assert len(lines) == sum(max(1, len(item["paths"])) for item in items)
-    assert set(lines[0]) == {"entity", "user", "operation", "principal", "granted_on", "privilege", "only", "rule"}
-    assert {line["rule"] for line in lines if line["entity"] == "dataset:sales.orders" and line["operation"] == "read"} == {
-        "READ on the entity"}
+    assert set(lines[0]) == {
+        "entity",
+        "user",
+        "operation",
+        "principal",
+        "granted_on",
+        "privilege",
+        "only",
+        "rule",
+    }
+    assert {
+        line["rule"]
+        for line in lines
+        if line["entity"] == "dataset:sales.orders" and line["operation"] == "read"
+    } == {"READ on the entity"}
     items = pages(ada, "/what-can?principal=group:operators", 1_000)
     answer = ada.get("/what-can.jsonl?principal=group:operators")
     assert [json.loads(line) for line in answer.getvalue().decode().splitlines()] == items
@@ -87,24 +105,35 @@ def test_downloads_have_all_rows(ada):
 
 @pytest.mark.parametrize("generation", ["final", "existing"])
 def test_each_row_names_the_rule_that_the_policies_have(ada, generation):
-    rules = {(policy["kind"], policy["operation"]): policy["words"]
-             for policy in ada.get(f"/policies/{generation}").json()["policies"]}
+    rules = {
+        (policy["kind"], policy["operation"]): policy["words"]
+        for policy in ada.get(f"/policies/{generation}").json()["policies"]
+    }
     for path in ("/who-can?entity=namespace:sales&contents=true", "/what-can?principal=user:ned"):
         items = pages(ada, f"{path}&generation={generation}", 1_000)
-        assert items and all(item["rule"] == rules[item["entity"].partition(":")[0], item["operation"]] for item in items)
+        assert items and all(
+            item["rule"] == rules[item["entity"].partition(":")[0], item["operation"]] for item in items
+        )
     (item, *_) = pages(ada, "/who-can?entity=dataset:sales.orders&operation=ADMIN", 10)
     assert item["rule"] == "ADMIN on the entity"
 
 
-@pytest.mark.parametrize(("path", "field"), [
-    ("/who-can", "entity"), ("/who-can?entity=dataset:sales", "entity"), ("/who-can?entity=dataset:sales.orders&operation=start",
-                                                                      "operation"),
-    ("/who-can?entity=dataset:sales.orders&kind=dataset", "kind"),
-    ("/who-can?entity=namespace:sales&contents=true&operation=fly", "operation"),
-    ("/who-can?entity=dataset:sales.orders&at=2026-12-01T00:00:00", "at"),
-    ("/what-can", "principal"), ("/what-can?principal=ned", "principal"), ("/what-can?principal=user:ned&kind=table", "kind"),
-    ("/what-can?principal=user:ned&operation=fly", "operation"), ("/what-can?principal=user:ned&at=soon", "at"),
-])
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        ("/who-can", "entity"),
+        ("/who-can?entity=dataset:sales", "entity"),
+        ("/who-can?entity=dataset:sales.orders&operation=start", "operation"),
+        ("/who-can?entity=dataset:sales.orders&kind=dataset", "kind"),
+        ("/who-can?entity=namespace:sales&contents=true&operation=fly", "operation"),
+        ("/who-can?entity=dataset:sales.orders&at=2026-12-01T00:00:00", "at"),
+        ("/what-can", "principal"),
+        ("/what-can?principal=ned", "principal"),
+        ("/what-can?principal=user:ned&kind=table", "kind"),
+        ("/what-can?principal=user:ned&operation=fly", "operation"),
+        ("/what-can?principal=user:ned&at=soon", "at"),
+    ],
+)
 def test_invalid_parameters_are_named(ada, path, field):
     assert problem(ada.get(path), 400)["errors"][0]["field"] == field
 
@@ -113,10 +142,19 @@ def test_an_ordinary_account_learns_nothing_about_others(by_session):
     dee = by_session("dee")
     # dee may delete all streams of namespace:hr, which has none, but does not see it
     assert {row["entity"] for row in pages(dee, "/what-can?principal=user:dee", 1_000)} == {
-        "dataset:sales.orders", "namespace:sales"}
-    assert "namespace:hr" in {row["entity"] for row in pages(by_session("ada"), "/what-can?principal=user:dee", 1_000)}
-    for path in ("/what-can?principal=user:ned", "/what-can?principal=user:nobody", "/what-can?principal=group:operators",
-                 "/who-can?entity=dataset:hr.salaries", "/who-can?entity=dataset:hr.nothing"):
+        "dataset:sales.orders",
+        "namespace:sales",
+    }
+    assert "namespace:hr" in {
+        row["entity"] for row in pages(by_session("ada"), "/what-can?principal=user:dee", 1_000)
+    }
+    for path in (
+        "/what-can?principal=user:ned",
+        "/what-can?principal=user:nobody",
+        "/what-can?principal=group:operators",
+        "/who-can?entity=dataset:hr.salaries",
+        "/who-can?entity=dataset:hr.nothing",
+    ):
         assert problem(dee.get(path), 404)["detail"] == "this resource does not exist, or you cannot see it"
     problem(dee.get("/who-can?entity=dataset:sales.orders"), 403)
     problem(by_session("ada").get("/what-can?principal=user:nobody"), 404)
@@ -142,7 +180,12 @@ def test_lists_and_downloads_show_the_state_at_a_revision(ada):
     assert [json.loads(line) for line in lines] == then
     assert pages(ada, f"/what-can?principal=user:zed&privilege=EXECUTE&as_of={revision}", 100)
     assert not pages(ada, "/what-can?principal=user:zed&privilege=EXECUTE", 100)
-    assert ada.get(f"/what-can.csv?principal=user:zed&privilege=EXECUTE&as_of={revision}").getvalue().count(b"\n") > 1
+    assert (
+        ada.get(f"/what-can.csv?principal=user:zed&privilege=EXECUTE&as_of={revision}")
+        .getvalue()
+        .count(b"\n")
+        > 1
+    )
     assert problem(ada.get(f"/who-can?{who}&as_of=99999"), 400)["errors"][0]["field"] == "as_of"
     detail = problem(ada.get(f"/who-can?entity=dataset:sales.never&as_of={revision}"), 404)["detail"]
     assert detail == f"dataset:sales.never did not exist at revision {revision:,}"

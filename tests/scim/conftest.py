@@ -38,7 +38,9 @@ class Scim:
 
     def create_group(self, name, members=(), **attributes):
         members = [{"value": pk} for pk in members]
-        return self.send("post", "/Groups", {"schemas": [GROUP], "displayName": name, "members": members, **attributes})
+        return self.send(
+            "post", "/Groups", {"schemas": [GROUP], "displayName": name, "members": members, **attributes}
+        )
 
     def patch(self, path, *operations):
         return self.send("patch", path, {"schemas": [PATCH], "Operations": list(operations)})
@@ -55,7 +57,11 @@ def error_of(answer, status, scim_type=None):
     assert answer.status_code == status, answer.content
     assert answer["Content-Type"] == "application/scim+json"
     content = answer.json()
-    assert content["schemas"] == [ERROR] and content["status"] == str(status) and content.get("scimType") == scim_type
+    assert (
+        content["schemas"] == [ERROR]
+        and content["status"] == str(status)
+        and content.get("scimType") == scim_type
+    )
     return content["detail"]
 
 

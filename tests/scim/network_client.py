@@ -16,6 +16,8 @@ class NetworkClient(WSGISCIMClient):
         connection.request(request.method, target, body=request.body or None, headers=dict(request.headers))
         response = connection.getresponse()
         try:
-            return InProcessResponse(status_code=response.status, headers=Headers(response.getheaders()), content=response.read())
+            return InProcessResponse(
+                status_code=response.status, headers=Headers(response.getheaders()), content=response.read()
+            )
         finally:
             connection.close()

@@ -19,24 +19,49 @@ from tests.support.authors import database_state
 from tests.support.cast import SETUP
 
 METHODS = ("get", "post", "put", "patch", "delete")
-PATHS = ["", "/", "/Users", "/Users/.search", "/Users/1", "/Groups", "/Groups/.search", "/Groups/1", "/ServiceProviderConfig",
-         "/ResourceTypes", "/ResourceTypes/User", "/Schemas", "/Schemas/x", "/Me", "/Bulk", "/.search", "/nowhere", "/Users/1/x"]
+PATHS = [
+    "",
+    "/",
+    "/Users",
+    "/Users/.search",
+    "/Users/1",
+    "/Groups",
+    "/Groups/.search",
+    "/Groups/1",
+    "/ServiceProviderConfig",
+    "/ResourceTypes",
+    "/ResourceTypes/User",
+    "/Schemas",
+    "/Schemas/x",
+    "/Me",
+    "/Bulk",
+    "/.search",
+    "/nowhere",
+    "/Users/1/x",
+]
 
 
 def test_the_paths_of_this_test_cover_all_routes():
     samples = {path.removeprefix("/") for path in PATHS}
-    unmatched = [pattern for pattern in service.READS if not any(re.fullmatch(pattern, path) for path in samples)]
+    unmatched = [
+        pattern for pattern in service.READS if not any(re.fullmatch(pattern, path) for path in samples)
+    ]
     assert unmatched == [] and set(service.WRITES) <= set(service.READS)
 
 
 def test_every_path_and_method_needs_the_scope(scim, cast):
     session = Client()
     session.force_login(cast["ada"])
-    reader = create_token(author=SETUP, owner="ada", name="a", scopes=["decide", "read", "administer"], days=1).secret
+    reader = create_token(
+        author=SETUP, owner="ada", name="a", scopes=["decide", "read", "administer"], days=1
+    ).secret
     before = database_state()
     for path in PATHS:
         for method in METHODS:
-            for caller, headers, status in ((session, {}, 401), (Client(), {"Authorization": f"Bearer {reader}"}, 403)):
+            for caller, headers, status in (
+                (session, {}, 401),
+                (Client(), {"Authorization": f"Bearer {reader}"}, 403),
+            ):
                 answer = getattr(caller, method)(f"{ROOT}{path}", headers=headers)
                 assert answer.status_code == status, (method, path, answer.content)
                 assert answer["Content-Type"] == "application/scim+json" and "WWW-Authenticate" in answer
@@ -61,13 +86,18 @@ def test_a_provisioning_token_has_no_other_rights(scim, cast, issued_token):
     headers = scim.headers
     for path in ("/api/v1/users", "/api/v1/journal"):
         assert Client().get(path, headers=headers).status_code == 403
-    assert Client().post("/api/v1/users", "{}", content_type="application/json", headers=headers).status_code == 403
+    assert (
+        Client().post("/api/v1/users", "{}", content_type="application/json", headers=headers).status_code
+        == 403
+    )
     author = Author("idp", user_id=issued_token.token.owner_id, is_provisioner=True)
-    for change in (lambda: change_grants(author=author, grant=[("user:dee", "dataset:hr.salaries", "READ")]),
-                   lambda: set_user_role(author=author, name="dee", role="administrator"),
-                   lambda: add_user(author=author, name="evil", role="administrator"),
-                   lambda: add_user(author=author, name="evil", is_service=True),
-                   lambda: renew_user_password(author=author, name="ada")):
+    for change in (
+        lambda: change_grants(author=author, grant=[("user:dee", "dataset:hr.salaries", "READ")]),
+        lambda: set_user_role(author=author, name="dee", role="administrator"),
+        lambda: add_user(author=author, name="evil", role="administrator"),
+        lambda: add_user(author=author, name="evil", is_service=True),
+        lambda: renew_user_password(author=author, name="ada"),
+    ):
         with pytest.raises(NotAdministrator):
             change()
 

@@ -16,8 +16,11 @@ def test_the_conformance_tool_finds_no_error(live_server, settings):
     headers = {"Authorization": f"Bearer {provisioning_token().secret}"}
     client = NetworkClient(lambda environ, start: [], base_url=f"{live_server.url}{ROOT}", headers=headers)
     results = check_server(client)
-    failures = [f"{result.title} {result.resource_type}: {result.reason}" for result in results
-                if result.status not in (Status.SUCCESS, Status.SKIPPED)]
+    failures = [
+        f"{result.title} {result.resource_type}: {result.reason}"
+        for result in results
+        if result.status not in (Status.SUCCESS, Status.SKIPPED)
+    ]
     assert failures == []
     skipped = {result.title for result in results if result.status == Status.SKIPPED}
     assert skipped <= {"search_with_attributes"}

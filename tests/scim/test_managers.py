@@ -16,7 +16,12 @@ PATH = f"{ENTERPRISE}:manager"
 
 
 def manager_of(name: str) -> str:
-    return UserManagerLink.objects.filter(user__username=name).values_list("manager__username", flat=True).first() or ""
+    return (
+        UserManagerLink.objects.filter(user__username=name)
+        .values_list("manager__username", flat=True)
+        .first()
+        or ""
+    )
 
 
 def test_the_manager_is_set_shown_and_removed_with_a_line_of_the_journal(scim, ids):
@@ -30,28 +35,42 @@ def test_the_manager_is_set_shown_and_removed_with_a_line_of_the_journal(scim, i
     scim.patch(path, {"op": "replace", "path": "externalId", "value": "7"})
     assert manager_of("dee") == "ned"
     removed = scim.patch(path, {"op": "remove", "path": PATH})
-    assert ENTERPRISE not in removed.json() and removed.json()["schemas"] == [USER] and manager_of("dee") == ""
+    assert (
+        ENTERPRISE not in removed.json() and removed.json()["schemas"] == [USER] and manager_of("dee") == ""
+    )
     assert [(line[0], line[1]) for line in lines_after(before)] == [("user-change", "user:dee")] * 3
 
 
-@pytest.mark.parametrize("operation", [
-    lambda pk: {"op": "Add", "path": PATH, "value": pk},
-    lambda pk: {"op": "Replace", "path": PATH, "value": [{"$ref": f"/Users/{pk}", "value": pk}]},
-    lambda pk: {"op": "replace", "path": f"{PATH}.value", "value": pk},
-    lambda pk: {"op": "replace", "value": {ENTERPRISE: {"manager": pk, "department": "Sales"}}},
-    lambda pk: {"op": "replace", "path": ENTERPRISE, "value": {"manager": {"value": pk, "displayName": "Ned"}}},
-    lambda pk: {"op": "replace", "value": {PATH: pk}},
-])
+@pytest.mark.parametrize(
+    "operation",
+    [
+        lambda pk: {"op": "Add", "path": PATH, "value": pk},
+        lambda pk: {"op": "Replace", "path": PATH, "value": [{"$ref": f"/Users/{pk}", "value": pk}]},
+        lambda pk: {"op": "replace", "path": f"{PATH}.value", "value": pk},
+        lambda pk: {"op": "replace", "value": {ENTERPRISE: {"manager": pk, "department": "Sales"}}},
+        lambda pk: {
+            "op": "replace",
+            "path": ENTERPRISE,
+            "value": {"manager": {"value": pk, "displayName": "Ned"}},
+        },
+        lambda pk: {"op": "replace", "value": {PATH: pk}},
+    ],
+)
 def test_the_dialects_of_identity_providers_are_understood(scim, ids, operation):
     answer = scim.patch(f"/Users/{ids['dee']}", operation(ids["ned"]))
-    assert answer.status_code == 200 and answer.json()[ENTERPRISE]["manager"]["value"] == ids["ned"], answer.content
+    assert answer.status_code == 200 and answer.json()[ENTERPRISE]["manager"]["value"] == ids["ned"], (
+        answer.content
+    )
     assert manager_of("dee") == "ned"
 
 
 def test_a_user_is_created_and_replaced_with_a_manager(scim, ids):
     created = scim.create_user("nina", **{ENTERPRISE: {"manager": {"value": ids["ned"]}}})
     assert created.status_code == 201 and manager_of("nina") == "ned"
-    path, body = f"/Users/{created.json()['id']}", {"schemas": [USER, ENTERPRISE], "userName": "nina", "active": True}
+    path, body = (
+        f"/Users/{created.json()['id']}",
+        {"schemas": [USER, ENTERPRISE], "userName": "nina", "active": True},
+    )
     assert scim.send("put", path, body | {ENTERPRISE: {"department": "Sales"}}).status_code == 200
     assert scim.send("put", path, body).json()[ENTERPRISE]["manager"]["value"] == ids["ned"]
     assert scim.send("put", path, body | {ENTERPRISE: {"manager": {"value": ids["dee"]}}}).status_code == 200
@@ -64,8 +83,15 @@ def test_a_manager_that_does_not_exist_changes_nothing(scim, ids):
     path, before = f"/Users/{ids['dee']}", database_state()
     service = str(User.objects.get(username="idp").pk)
     for value in ("0", "x", "999999", service, ids["ned"] + " "):
-        detail = error_of(scim.patch(path, {"op": "replace", "path": "externalId", "value": "7"},
-                                     {"op": "add", "path": PATH, "value": {"value": value}}), 400, "invalidValue")
+        detail = error_of(
+            scim.patch(
+                path,
+                {"op": "replace", "path": "externalId", "value": "7"},
+                {"op": "add", "path": PATH, "value": {"value": value}},
+            ),
+            400,
+            "invalidValue",
+        )
         assert "no user has the id" in detail
     assert "own manager" in error_of(scim.patch(path, {"op": "add", "path": PATH, "value": ids["dee"]}), 409)
     assert database_state() == before
@@ -75,19 +101,32 @@ def test_lists_are_filtered_by_the_manager_and_select_it(scim, ids, django_asser
     for name in ("dee", "out"):
         set_manager(author=SETUP, name=name, manager="ned")
     for text, names in {
-        f'{PATH}.value eq "{ids["ned"]}"': {"dee", "out"}, f"{PATH} pr": {"dee", "out"}, f"{PATH}.value pr": {"dee", "out"},
-        f'{PATH}.value ne "{ids["ned"]}"': set(ids) - {"dee", "out"}, f'{PATH}.displayName sw "n"': {"dee", "out"},
-        f"not ({PATH} pr)": set(ids) - {"dee", "out"}, f'{PATH}.value eq "{ids["dee"]}"': set(),
+        f'{PATH}.value eq "{ids["ned"]}"': {"dee", "out"},
+        f"{PATH} pr": {"dee", "out"},
+        f"{PATH}.value pr": {"dee", "out"},
+        f'{PATH}.value ne "{ids["ned"]}"': set(ids) - {"dee", "out"},
+        f'{PATH}.displayName sw "n"': {"dee", "out"},
+        f"not ({PATH} pr)": set(ids) - {"dee", "out"},
+        f'{PATH}.value eq "{ids["dee"]}"': set(),
     }.items():
         assert set(scim.names("/Users", filter=text)) == names, text
     with django_assert_num_queries(4):
         scim.get("/Users")
     path = f"/Users/{ids['dee']}"
-    assert scim.get(path, attributes=f"{PATH}.displayName").json()[ENTERPRISE] == {"manager": {"displayName": "ned"}}
+    assert scim.get(path, attributes=f"{PATH}.displayName").json()[ENTERPRISE] == {
+        "manager": {"displayName": "ned"}
+    }
     for name in (PATH, ENTERPRISE, f"{PATH}.value", f"{PATH.lower()},userName"):
         answer = scim.get(path, attributes=name).json()
-        assert answer[ENTERPRISE]["manager"]["value"] == ids["ned"] and answer["schemas"] == [USER, ENTERPRISE], name
-    assert scim.get(path, attributes="userName").json() == {"schemas": [USER], "id": ids["dee"], "userName": "dee"}
+        assert answer[ENTERPRISE]["manager"]["value"] == ids["ned"] and answer["schemas"] == [
+            USER,
+            ENTERPRISE,
+        ], name
+    assert scim.get(path, attributes="userName").json() == {
+        "schemas": [USER],
+        "id": ids["dee"],
+        "userName": "dee",
+    }
     assert ENTERPRISE not in scim.get(path, excludedAttributes=PATH).json()
     assert "$ref" not in scim.get(path, excludedAttributes=f"{PATH}.$ref").json()[ENTERPRISE]["manager"]
     assert "userName" not in scim.get(path, excludedAttributes="userName").json()

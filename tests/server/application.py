@@ -14,13 +14,19 @@ MEGABYTE = b"x" * (1 << 20)
 
 
 def _console_server(application):
-    return ConsoleServer(application, limits=BodyLimits(), proxies=TrustedProxies(settings.TRUSTED_PROXIES),
-                         folder=settings.STATE_DIR / "tmp")
+    return ConsoleServer(
+        application,
+        limits=BodyLimits(),
+        proxies=TrustedProxies(settings.TRUSTED_PROXIES),
+        folder=settings.STATE_DIR / "tmp",
+    )
 
 
 def _show_environ(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
-    return ["\n".join(f"{name}={value}" for name, value in environ.items() if isinstance(value, str)).encode()]
+    return [
+        "\n".join(f"{name}={value}" for name, value in environ.items() if isinstance(value, str)).encode()
+    ]
 
 
 def _send_long_responses(environ, start_response):

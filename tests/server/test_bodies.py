@@ -24,7 +24,9 @@ HEALTH = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n
 
 def head(path, *headers, length=None):
     lines = [f"POST {path} HTTP/1.1", "Host: 127.0.0.1", *headers]
-    return "\r\n".join([*lines, *([f"Content-Length: {length}"] if length is not None else []), "", ""]).encode()
+    return "\r\n".join(
+        [*lines, *([f"Content-Length: {length}"] if length is not None else []), "", ""]
+    ).encode()
 
 
 @contextlib.contextmanager
@@ -70,11 +72,17 @@ def test_a_slow_body_ends_after_the_deadline(server, framing):
 
 
 def multipart(size):
-    return (b'--b\r\nContent-Disposition: form-data; name="file"; filename="f.csv"\r\n\r\n' + b"x" * size + b"\r\n--b--\r\n",
-            "Content-Type: multipart/form-data; boundary=b")
+    return (
+        b'--b\r\nContent-Disposition: form-data; name="file"; filename="f.csv"\r\n\r\n'
+        + b"x" * size
+        + b"\r\n--b--\r\n",
+        "Content-Type: multipart/form-data; boundary=b",
+    )
 
 
-@pytest.mark.parametrize("credentials", ["", "Authorization: Bearer azc_unknown", "Cookie: sessionid=unknown"])
+@pytest.mark.parametrize(
+    "credentials", ["", "Authorization: Bearer azc_unknown", "Cookie: sessionid=unknown"]
+)
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_a_large_anonymous_body_is_refused_without_a_file(server, credentials, is_chunked):
     body, content_type = multipart(LARGE)
@@ -88,7 +96,7 @@ def test_a_large_anonymous_body_is_refused_without_a_file(server, credentials, i
         open_files = []
         for start in range(0, len(body), 1 << 20):
             # the server reads the rest, so that the client can read the answer
-            connection.sendall(body[start: start + (1 << 20)])
+            connection.sendall(body[start : start + (1 << 20)])
             if start >> 20 in (1, 30):
                 open_files += server.open_files()
         answer = receive_all(connection)
@@ -100,14 +108,20 @@ def test_a_large_anonymous_body_is_refused_without_a_file(server, credentials, i
 
 def test_a_large_api_request_without_a_valid_token_gets_401(server):
     for path in ("/access/v1/evaluation", "/api/v1/grants"):
-        raw = head(path, "Content-Type: application/json", "Authorization: Bearer azc_x", length=MEMORY_BYTES * 4)
+        raw = head(
+            path, "Content-Type: application/json", "Authorization: Bearer azc_x", length=MEMORY_BYTES * 4
+        )
         answer = server.request(raw + b" " * MEMORY_BYTES * 4)
         assert answer.startswith(b"HTTP/1.1 401") and b"connection: close" in answer.lower(), answer
 
 
 def test_a_large_request_with_a_token_is_read(server, token):
-    question = {"subject": {"type": "user", "id": "admin"}, "action": {"name": "get"},
-                "resource": {"type": "namespace", "id": "a"}, "context": {"padding": "x" * MEMORY_BYTES * 4}}
+    question = {
+        "subject": {"type": "user", "id": "admin"},
+        "action": {"name": "get"},
+        "resource": {"type": "namespace", "id": "a"},
+        "context": {"padding": "x" * MEMORY_BYTES * 4},
+    }
     raw = json.dumps(question).encode()
     headers = ["Content-Type: application/json", f"Authorization: Bearer {token}", "Connection: close"]
     answer = server.request(head("/access/v1/evaluation", *headers, length=len(raw)) + raw)
@@ -115,7 +129,9 @@ def test_a_large_request_with_a_token_is_read(server, token):
     chunked = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in (raw[:10], raw[10:])) + b"0\r\n\r\n"
     answer = server.request(head("/access/v1/evaluation", *headers, "Transfer-Encoding: chunked") + chunked)
     assert answer.startswith(b"HTTP/1.1 200") and b'"decision"' in answer, answer
-    assert server.request(head("/access/v1/evaluation", *headers, length=LARGE) + b" " * LARGE).startswith(b"HTTP/1.1 413")
+    assert server.request(head("/access/v1/evaluation", *headers, length=LARGE) + b" " * LARGE).startswith(
+        b"HTTP/1.1 413"
+    )
 
 
 def test_a_signed_in_import_of_a_large_file_works(server, password):
@@ -124,7 +140,9 @@ def test_a_signed_in_import_of_a_large_file_works(server, password):
 
     def send(method, path, body=b"", content_type="application/x-www-form-urlencoded"):
         cookie = "; ".join(f"{name}={value}" for name, value in cookies.items())
-        connection.request(method, path, body, {"Content-Type": content_type, "Cookie": cookie, "Host": "127.0.0.1"})
+        connection.request(
+            method, path, body, {"Content-Type": content_type, "Cookie": cookie, "Host": "127.0.0.1"}
+        )
         response = connection.getresponse()
         for line in response.headers.get_all("Set-Cookie") or []:
             name, _, value = line.partition(";")[0].partition("=")
@@ -136,9 +154,13 @@ def test_a_signed_in_import_of_a_large_file_works(server, password):
     assert send("POST", "/sign-in", urlencode(fields).encode())[0] == 302
     page = send("GET", "/plans/import")[1]
     form_token = re.search(r'name="csrfmiddlewaretoken" value="(\w+)"', page)[1]
-    field = f'--b\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n{form_token}\r\n'.encode()
-    for size, message in ((3 * 1024 * 1024, "class=\"bad"), (9 * 1024 * 1024, "8 MB are allowed")):
-        status, page = send("POST", "/plans/import", field + multipart(size)[0], "multipart/form-data; boundary=b")
+    field = (
+        f'--b\r\nContent-Disposition: form-data; name="csrfmiddlewaretoken"\r\n\r\n{form_token}\r\n'.encode()
+    )
+    for size, message in ((3 * 1024 * 1024, 'class="bad'), (9 * 1024 * 1024, "8 MB are allowed")):
+        status, page = send(
+            "POST", "/plans/import", field + multipart(size)[0], "multipart/form-data; boundary=b"
+        )
         assert status == 400 and ("8 MB are allowed" in page) == ("allowed" in message)
     connection.close()
 
@@ -148,8 +170,16 @@ def test_a_client_that_expects_to_continue_sends_no_refused_body(server, token):
         connection.sendall(head("/sign-in", FORM, "Expect: 100-continue", length=MEMORY_BYTES + 1))
         assert receive_all(connection).startswith(b"HTTP/1.1 413")
     with server.connect() as connection:
-        connection.sendall(head("/access/v1/evaluation", "Content-Type: application/json", f"Authorization: Bearer {token}",
-                                "Expect: 100-continue", "Connection: close", length=2))
+        connection.sendall(
+            head(
+                "/access/v1/evaluation",
+                "Content-Type: application/json",
+                f"Authorization: Bearer {token}",
+                "Expect: 100-continue",
+                "Connection: close",
+                length=2,
+            )
+        )
         assert connection.recv(1_000).startswith(b"HTTP/1.1 100")
         connection.sendall(b"{}")
         assert receive_all(connection).startswith(b"HTTP/1.1 400")
@@ -163,19 +193,37 @@ def test_requests_on_one_connection_are_answered_in_order(server):
     assert re.findall(rb"HTTP/1.1 (\d+)", answer) == [b"400", b"200", b"403", b"200", b"200"]
 
 
-@pytest.mark.parametrize("body", [
-    b"zz\r\na=b\r\n0\r\n\r\n", b"-3\r\na=b\r\n0\r\n\r\n", b"3\na=b\n0\n\n",
-    b"3;" + b"a" * 40_000 + b"\r\na=b\r\n0\r\n\r\n", b"10000000000000003\r\na=b\r\n0\r\n\r\n", b"3\r\na=b\r\nzz\r\n",
-], ids=["size", "negative", "LF", "extension", "overflow", "second"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"zz\r\na=b\r\n0\r\n\r\n",
+        b"-3\r\na=b\r\n0\r\n\r\n",
+        b"3\na=b\n0\n\n",
+        b"3;" + b"a" * 40_000 + b"\r\na=b\r\n0\r\n\r\n",
+        b"10000000000000003\r\na=b\r\n0\r\n\r\n",
+        b"3\r\na=b\r\nzz\r\n",
+    ],
+    ids=["size", "negative", "LF", "extension", "overflow", "second"],
+)
 def test_the_attack_malformed_chunks_get_400_and_end_the_connection(server, body):
     """The bytes after a malformed chunk are never handled as another request."""
     answer = server.request(head("/sign-in", FORM, "Transfer-Encoding: chunked") + body + HEALTH)
     assert answer.startswith(b"HTTP/1.1 400") and b"connection: close" in answer.lower()
-    assert answer.endswith(b"the request body is malformed or incomplete\n") and answer.count(b"HTTP/1.1") == 1
+    assert (
+        answer.endswith(b"the request body is malformed or incomplete\n") and answer.count(b"HTTP/1.1") == 1
+    )
 
 
 def test_an_interrupted_body_is_not_handled(server, token):
-    raw = head("/interrupted-body", "Content-Type: application/json", f"Authorization: Bearer {token}", length=100) + b"{}"
+    raw = (
+        head(
+            "/interrupted-body",
+            "Content-Type: application/json",
+            f"Authorization: Bearer {token}",
+            length=100,
+        )
+        + b"{}"
+    )
     with server.connect() as connection:
         connection.sendall(raw)
     time.sleep(0.5)

@@ -12,8 +12,10 @@ from tests.support.web_server import receive_all
 
 
 def request(token, method, path, body=""):
-    return (f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}").encode()
+    return (
+        f"{method} {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n{body}"
+    ).encode()
 
 
 def content(raw):
@@ -37,11 +39,15 @@ def test_twenty_waiting_requests_get_a_new_line_and_block_no_other_request(serve
     start = time.monotonic()
     assert b"ok" in server.request(b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
     assert time.monotonic() - start < 10
-    content(server.request(request(token, "POST", "/api/v1/groups", json.dumps({"name": f"group-{revision}"}))))
+    content(
+        server.request(request(token, "POST", "/api/v1/groups", json.dumps({"name": f"group-{revision}"})))
+    )
     for connection in connections:
         with connection:
             page, head = content(receive_all(connection))
-            assert [line["action"] for line in page["items"]] == ["group-add"] and b"x-console-wait" not in head.lower()
+            assert [line["action"] for line in page["items"]] == [
+                "group-add"
+            ] and b"x-console-wait" not in head.lower()
     assert time.monotonic() - start < 15
 
 
@@ -49,7 +55,11 @@ def test_twenty_waiting_requests_get_a_new_line_and_block_no_other_request(serve
 def test_a_wait_ends_with_an_empty_page(server, token, revision):
     start = time.monotonic()
     page, head = content(server.request(request(token, "GET", f"/api/v1/journal?after={revision}&wait=1")))
-    assert page == {"items": [], "next": None} and 1 <= time.monotonic() - start < 8 and b"x-console-wait" not in head.lower()
+    assert (
+        page == {"items": [], "next": None}
+        and 1 <= time.monotonic() - start < 8
+        and b"x-console-wait" not in head.lower()
+    )
 
 
 def test_the_number_of_waiting_requests_is_limited_and_one_query_serves_all(monkeypatch):

@@ -31,18 +31,22 @@ def get(path):
 def content(raw):
     """Return the content of a chunked response and whether it is complete."""
     body, parts = raw.partition(b"\r\n\r\n")[2], []
-    while (size := int(body.partition(b"\r\n")[0] or b"0", 16)):
+    while size := int(body.partition(b"\r\n")[0] or b"0", 16):
         body = body.partition(b"\r\n")[2]
         parts.append(body[:size])
-        body = body[size + 2:]
+        body = body[size + 2 :]
         if not body:
             return b"".join(parts), False
     return b"".join(parts), body.startswith(b"0\r\n\r\n")
 
 
-@pytest.mark.parametrize("path", ["/generated?20", "/slow?4", "/file?20", "/generated?1", "/generated?0", "/file?0"])
+@pytest.mark.parametrize(
+    "path", ["/generated?20", "/slow?4", "/file?20", "/generated?1", "/generated?0", "/file?0"]
+)
 def test_a_response_arrives_complete_and_the_connection_stays_open(long_server, path):
-    answer = long_server.request(get(path) + get("/generated?0").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+    answer = long_server.request(
+        get(path) + get("/generated?0").replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
+    )
     first = answer[: answer.rindex(b"HTTP/1.1 200")]
     size = int(path.partition("?")[2])
     if size > 1:
@@ -65,7 +69,10 @@ def test_a_disconnection_ends_the_generation(long_server):
         connection.sendall(get("/slow?900"))
         connection.recv(MEGABYTE)
     deadline = time.monotonic() + 20
-    while not (ends := re.findall(r"closed after (\d+) of 900", long_server.log.read_text())) and time.monotonic() < deadline:
+    while (
+        not (ends := re.findall(r"closed after (\d+) of 900", long_server.log.read_text()))
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.1)
     assert ends and int(ends[0]) < 300, long_server.log.read_text()
 
@@ -110,5 +117,7 @@ def test_200_slow_readers_occupy_neither_threads_nor_memory(long_server):
 
 
 def resident_bytes(process_id):
-    sizes = subprocess.run(["ps", "-o", "rss=", "--ppid", str(process_id)], capture_output=True, text=True).stdout.split()
+    sizes = subprocess.run(
+        ["ps", "-o", "rss=", "--ppid", str(process_id)], capture_output=True, text=True
+    ).stdout.split()
     return sum(map(int, sizes)) * 1024

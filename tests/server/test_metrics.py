@@ -1,4 +1,6 @@
-"""The metrics of the web server include the requests of all its worker processes, and a proxy does not disclose them."""
+"""The metrics of the web server include the requests of all its worker processes, and a proxy does not
+disclose them.
+"""
 
 import re
 import time
@@ -11,7 +13,9 @@ pytestmark = pytest.mark.django_db
 
 def get(server, path, *headers, host="127.0.0.1"):
     lines = "".join(f"{header}\r\n" for header in headers)
-    answer = server.request(f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n".encode()).decode()
+    answer = server.request(
+        f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{lines}Connection: close\r\n\r\n".encode()
+    ).decode()
     return int(answer.split()[1]), answer
 
 

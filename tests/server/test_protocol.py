@@ -23,12 +23,20 @@ def answers(raw):
     return re.findall(rb"HTTP/1.1 (\d+)", raw)
 
 
-@pytest.mark.parametrize(("path", "headers", "status"), [
-    ("/access/v1/evaluation", [JSON], b"401"), ("/access/v1/evaluation", [JSON, "Authorization: Bearer azc_x"], b"401"),
-    ("/access/v1/evaluation", ["Content-Type: text/plain"], b"400"), ("/access/unknown", [JSON], b"404"),
-    ("/.well-known/authzen-configuration", [JSON], b"405"), ("/api/v1/grants", [JSON], b"401"),
-    ("/api/v1/nothing", [JSON], b"404"), ("/healthz", [JSON], b"403"), ("/sign-in", [JSON], b"403"),
-])
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        ("/access/v1/evaluation", [JSON], b"401"),
+        ("/access/v1/evaluation", [JSON, "Authorization: Bearer azc_x"], b"401"),
+        ("/access/v1/evaluation", ["Content-Type: text/plain"], b"400"),
+        ("/access/unknown", [JSON], b"404"),
+        ("/.well-known/authzen-configuration", [JSON], b"405"),
+        ("/api/v1/grants", [JSON], b"401"),
+        ("/api/v1/nothing", [JSON], b"404"),
+        ("/healthz", [JSON], b"403"),
+        ("/sign-in", [JSON], b"403"),
+    ],
+)
 @pytest.mark.parametrize("is_chunked", [False, True])
 def test_the_body_of_a_refused_request_is_not_the_next_request(server, path, headers, status, is_chunked):
     """The body looks like a request. If it was left on the connection, it would be answered."""
@@ -41,7 +49,10 @@ def test_the_body_of_a_refused_request_is_not_the_next_request(server, path, hea
 
 
 def test_a_connection_is_closed_after_a_body_that_is_too_long(server):
-    """The body consists of requests. None of them is answered, because the server drops the body and closes the connection."""
+    """The body consists of requests.
+
+    None of them is answered, because the server drops the body and closes the connection.
+    """
     body = SMUGGLED * (70_000 // len(SMUGGLED))
     for path in ("/sign-in", "/access/v1/evaluation", "/api/v1/grants"):
         raw = server.request(head(path, JSON, length=len(body)) + body + HEALTH)
@@ -55,19 +66,32 @@ def test_a_connection_is_closed_if_the_rest_of_a_refused_body_does_not_come(serv
     assert answers(raw) == [b"413"] and b"connection: close" in raw.lower()
 
 
-@pytest.mark.parametrize("sent", [b"x" * 500, "Größe – 漢字 \U0001f600".encode(), bytes(range(0x80, 0x100)), b"a\tb c"])
+@pytest.mark.parametrize(
+    "sent", [b"x" * 500, "Größe – 漢字 \U0001f600".encode(), bytes(range(0x80, 0x100)), b"a\tb c"]
+)
 def test_the_request_id_is_returned_byte_for_byte(server, token, sent):
     for path in (b"/access/v1/evaluation", b"/api/v1/policies", b"/nothing"):
-        raw = server.request(b"GET " + path + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer " + token.encode() +
-                             b"\r\nX-Request-ID: " + sent + b"\r\nConnection: close\r\n\r\n")
-        assert b"\r\nx-request-id: " + sent + b"\r\n" in raw.replace(b"X-Request-ID", b"x-request-id"), raw[:800]
+        raw = server.request(
+            b"GET "
+            + path
+            + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer "
+            + token.encode()
+            + b"\r\nX-Request-ID: "
+            + sent
+            + b"\r\nConnection: close\r\n\r\n"
+        )
+        assert b"\r\nx-request-id: " + sent + b"\r\n" in raw.replace(b"X-Request-ID", b"x-request-id"), raw[
+            :800
+        ]
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "BREW"])
 def test_a_wrong_method_is_refused_by_every_authzen_endpoint(server, token, method):
     for path in ("evaluation", "evaluations", "search/subject", "search/resource", "search/action"):
-        raw = server.request(f"{method} /access/v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
-                             "Connection: close\r\n\r\n".encode())
+        raw = server.request(
+            f"{method} /access/v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+            "Connection: close\r\n\r\n".encode()
+        )
         start, _, body = raw.partition(b"\r\n\r\n")
         assert start.startswith(b"HTTP/1.1 405") and b"\r\nallow: post" in start.lower()
         assert b"content-type: application/json" in start.lower()
@@ -76,21 +100,34 @@ def test_a_wrong_method_is_refused_by_every_authzen_endpoint(server, token, meth
 
 def test_a_304_has_no_content_and_no_length(server, token):
     def read(*headers):
-        lines = ["GET /api/v1/policies/active HTTP/1.1", "Host: 127.0.0.1", f"Authorization: Bearer {token}", *headers, "", ""]
+        lines = [
+            "GET /api/v1/policies/active HTTP/1.1",
+            "Host: 127.0.0.1",
+            f"Authorization: Bearer {token}",
+            *headers,
+            "",
+            "",
+        ]
         return "\r\n".join(lines).encode()
 
     etag = re.search(rb'(?i)\r\netag: ("\w+")\r\n', server.request(read("Connection: close")))[1].decode()
     raw = server.request(read(f"If-None-Match: W/{etag}") + HEALTH)
     start, _, rest = raw.partition(b"\r\n\r\n")
     assert start.startswith(b"HTTP/1.1 304") and rest.startswith(b"HTTP/1.1 200")
-    assert b"\r\ncontent-length:" not in start.lower() and b"\r\ncontent-type:" not in start.lower() and etag.encode() in start
+    assert (
+        b"\r\ncontent-length:" not in start.lower()
+        and b"\r\ncontent-type:" not in start.lower()
+        and etag.encode() in start
+    )
 
 
 def test_the_workers_of_a_killed_server_end_within_seconds(state):
     """Connected clients and an unfinished body do not keep a worker running."""
     with contextlib.ExitStack() as cleanup:
         running = cleanup.enter_context(web_server(state[0]))
-        children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(running.process_id)], capture_output=True, text=True)
+        children = subprocess.run(
+            ["ps", "-o", "pid=", "--ppid", str(running.process_id)], capture_output=True, text=True
+        )
         workers = [int(pid) for pid in children.stdout.split()]
         assert len(workers) >= 2
         for _ in range(8):

@@ -8,15 +8,20 @@ from tests.support.web_server import web_server
 
 # for the migrated database that the server gets a copy of
 pytestmark = pytest.mark.django_db
-FORGED = (b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-Request-ID: forged\r\n"
-          b"X-Forwarded-For: 203.0.113.7\r\nX_Forwarded_For: 203.0.113.8\r\nX-Forwarded-Proto: https\r\n\r\n")
+FORGED = (
+    b"GET /sign-in HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nX-Request-ID: forged\r\n"
+    b"X-Forwarded-For: 203.0.113.7\r\nX_Forwarded_For: 203.0.113.8\r\nX-Forwarded-Proto: https\r\n\r\n"
+)
 
 
-@pytest.mark.parametrize(("variables", "is_believed"), [
-    ({}, False),
-    ({"PUBLIC_URL": "https://127.0.0.1", "TRUSTED_PROXIES": "192.0.2.1"}, False),
-    ({"PUBLIC_URL": "https://127.0.0.1"}, True),
-])
+@pytest.mark.parametrize(
+    ("variables", "is_believed"),
+    [
+        ({}, False),
+        ({"PUBLIC_URL": "https://127.0.0.1", "TRUSTED_PROXIES": "192.0.2.1"}, False),
+        ({"PUBLIC_URL": "https://127.0.0.1"}, True),
+    ],
+)
 def test_only_trusted_proxies_may_name_the_client_and_the_scheme(state, variables, is_believed):
     with web_server(state[0], target="tests.server.application:environ_application", **variables) as server:
         answer = server.request(FORGED).decode()

@@ -36,7 +36,11 @@ def database_state() -> tuple:
         sorted(User.groups.through.objects.values_list("user__username", "group__name")),
         list(AnalysisRun.objects.order_by("pk").values_list("pk", "state", "options", "cancel_requested_at")),
         list(Plan.objects.order_by("pk").values_list("pk", "state", "reason", "effect")),
-        list(ApiToken.objects.order_by("pk").values_list("pk", "owner_id", "digest", "scopes", "expires_at", "revoked_at")),
+        list(
+            ApiToken.objects.order_by("pk").values_list(
+                "pk", "owner_id", "digest", "scopes", "expires_at", "revoked_at"
+            )
+        ),
     )
 
 
@@ -47,7 +51,15 @@ def entity_states() -> dict[str, str]:
 
 def all_grants() -> set[tuple[str, str, str]]:
     """Return (principal, address, privilege) of every grant."""
-    grants = [*UserGrant.objects.select_related("user", "content_object"),
-              *GroupGrant.objects.select_related("group", "content_object")]
-    return {(f"user:{g.user.username}" if isinstance(g, UserGrant) else f"group:{g.group.name}", str(g.content_object),
-             str(g.privilege)) for g in grants}
+    grants = [
+        *UserGrant.objects.select_related("user", "content_object"),
+        *GroupGrant.objects.select_related("group", "content_object"),
+    ]
+    return {
+        (
+            f"user:{g.user.username}" if isinstance(g, UserGrant) else f"group:{g.group.name}",
+            str(g.content_object),
+            str(g.privilege),
+        )
+        for g in grants
+    }

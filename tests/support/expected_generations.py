@@ -11,8 +11,8 @@ ALL_PRIVILEGES = tuple(map(str, Privilege))
 class Deletion(StrEnum):
     """How a namespace is deleted by a user who holds ADMIN on it.
 
-    ALL: with all content. ADMINISTERED: the entities that the user administers are deleted one by one; those in an application
-    count with it. STEPS: kind by kind, until the user lacks ADMIN on an entity of a step.
+    ALL: with all content. ADMINISTERED: the entities that the user administers are deleted one by one; those
+    in an application count with it. STEPS: kind by kind, until the user lacks ADMIN on an entity of a step.
     """
 
     ALL = "all"
@@ -22,10 +22,12 @@ class Deletion(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedGeneration:
-    """documents: the documents that its policies cite. deletion_document: the one that its deletion of namespaces cites.
+    """documents: the documents that its policies cite. deletion_document: the one that its deletion of
+    namespaces cites.
 
-    creator_receives: the privileges that the creator of an entity receives. deleting_removes_grants: whether the grants on an
-    entity are deleted with it. deleting_counts_content: whether deleting a namespace requires ADMIN on its content too.
+    creator_receives: the privileges that the creator of an entity receives. deleting_removes_grants: whether
+    the grants on an entity are deleted with it. deleting_counts_content: whether deleting a namespace
+    requires ADMIN on its content too.
     """
 
     documents: frozenset[str]

@@ -1,4 +1,6 @@
-"""Run an OpenID Connect provider (oidc-provider-mock) as a server that can also send false answers, and sign in through it."""
+"""Run an OpenID Connect provider (oidc-provider-mock) as a server that can also send false answers, and sign
+in through it.
+"""
 
 import os
 import threading
@@ -22,7 +24,8 @@ class OidcProvider:
     """A running provider. requests: the received (path, form) pairs.
 
     change_answer: called with the path and the JSON object of an answer, which it changes.
-    change_token: called with the claims of an ID token; returns the arguments `key` and `algorithm` for signing, or None.
+    change_token: called with the claims of an ID token; returns the arguments `key` and `algorithm` for
+    signing, or None.
     """
 
     issuer: str
@@ -34,11 +37,15 @@ class OidcProvider:
         self.change_answer = self.change_token = None
         self.requests.clear()
 
-    def sign_in(self, client: Client, subject: str, claims: dict, *, path: str = "/sign-in/corp", deny: bool = False):
+    def sign_in(
+        self, client: Client, subject: str, claims: dict, *, path: str = "/sign-in/corp", deny: bool = False
+    ):
         """Sign in with the browser `client`. Return the response to the redirect from the provider."""
         return client.get(self.callback_url(client, subject, claims, path=path, deny=deny))
 
-    def callback_url(self, client: Client, subject: str, claims: dict, *, path: str = "/sign-in/corp", deny: bool = False) -> str:
+    def callback_url(
+        self, client: Client, subject: str, claims: dict, *, path: str = "/sign-in/corp", deny: bool = False
+    ) -> str:
         """Start a sign-in and consent at the provider. Return the URL to which the provider redirects."""
         started = client.get(path)
         assert started.status_code == 302, started.content
@@ -99,6 +106,14 @@ def configure_oidc(settings, issuer: str, **options) -> None:
     """Configure the provider `corp` as the environment variable OIDC_PROVIDERS would."""
     import json
 
-    described = {"corp": {"issuer": issuer, "client_id": "console", "client_secret": "s3cret", "name": "Corp", **options}}
+    described = {
+        "corp": {
+            "issuer": issuer,
+            "client_id": "console",
+            "client_secret": "s3cret",
+            "name": "Corp",
+            **options,
+        }
+    }
     settings.SIGN_IN_PROVIDERS = oidc_providers({"OIDC_PROVIDERS": json.dumps(described)})
     settings.SOCIALACCOUNT_PROVIDERS = allauth_providers(settings.SIGN_IN_PROVIDERS)

@@ -12,7 +12,10 @@ def page_html(response) -> str:
 
 
 def held_cells(cells: Iterable[PrivilegeCell]) -> dict[str, str]:
-    """Return the status of each privilege that is held, by letter. Check that there is a cell for every privilege."""
+    """Return the status of each privilege that is held, by letter.
+
+    Check that there is a cell for every privilege.
+    """
     statuses = {cell.letter: cell.status for cell in cells}
     assert list(statuses) == list(LETTERS.values())
     return {letter: status for letter, status in statuses.items() if status != "none"}
@@ -24,7 +27,10 @@ def shown_effect(response) -> dict[str, str]:
 
 
 def post_as_shown(client, url: str, form: dict, **options):
-    """Post a form. If the response shows an effect first, post the form again to confirm it. Return the last response."""
+    """Post a form.
+
+    If the response shows an effect first, post the form again to confirm it. Return the last response.
+    """
     response = client.post(url, form, **options)
     fields = shown_effect(response) if response.status_code == 200 else {}
     return client.post(url, form | fields, **options) if fields else response

@@ -21,15 +21,31 @@ from grants.principal_names import format_principal
 from grants.principals.memberships import change_members, remove_all_memberships
 from grants.principals.removal import remove_group, remove_user
 from grants.principals.renaming import rename_group, rename_user
-from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
+from grants.principals.services import (
+    add_group,
+    add_member,
+    add_user,
+    remove_member,
+    set_user_active,
+    set_user_role,
+)
 from grants.tenant.import_document import import_tenant
 from grants.validity import Validity
 
 OPERATOR = Author("the tests", reason="at random")
 USERS = [f"user {number}" for number in range(5)]
 GROUPS = [f"group {number}" for number in range(3)]
-ADDRESSES = ["namespace:a", "namespace:b", "dataset:a.one", "dataset:a.two", "dataset:b.one", "application:a.app",
-             "program:a.app.workflow.run", "stream:b.events", "artifact:b.parts"]
+ADDRESSES = [
+    "namespace:a",
+    "namespace:b",
+    "dataset:a.one",
+    "dataset:a.two",
+    "dataset:b.one",
+    "application:a.app",
+    "program:a.app.workflow.run",
+    "stream:b.events",
+    "artifact:b.parts",
+]
 
 
 def begin_history(dice: random.Random) -> None:
@@ -45,9 +61,24 @@ def begin_history(dice: random.Random) -> None:
 
 def change_at_random(dice: random.Random) -> None:
     """Make one change with a random service. A change that is refused changes nothing."""
-    change = dice.choices([_grant, _add_principals, _set_active, _set_members, _register, _delete, _recreate, _import,
-                           _activate_generation, _remove_group, _change_account, _rename, _remove_user],
-                          [9, 5, 3, 6, 5, 3, 3, 2, 2, 2, 3, 3, 1])[0]
+    change = dice.choices(
+        [
+            _grant,
+            _add_principals,
+            _set_active,
+            _set_members,
+            _register,
+            _delete,
+            _recreate,
+            _import,
+            _activate_generation,
+            _remove_group,
+            _change_account,
+            _rename,
+            _remove_user,
+        ],
+        [9, 5, 3, 6, 5, 3, 3, 2, 2, 2, 3, 3, 1],
+    )[0]
     try:
         change(dice)
     except GrantError:
@@ -59,35 +90,56 @@ def _principal(dice: random.Random) -> str:
 
 
 def _items(dice: random.Random) -> list:
-    return [(_principal(dice), parse_address(dice.choice(ADDRESSES)), dice.choice(list(Privilege)))
-            for _ in range(dice.randint(0, 4))]
+    return [
+        (_principal(dice), parse_address(dice.choice(ADDRESSES)), dice.choice(list(Privilege)))
+        for _ in range(dice.randint(0, 4))
+    ]
 
 
 def _validity(item: object) -> Validity:
     """Return a random period that begins an hour before or after now, and that has not ended."""
-    dice, now, hour = random.Random(f"{item} {current_revision()}"), timezone.now().replace(microsecond=0), timedelta(hours=1)
+    dice, now, hour = (
+        random.Random(f"{item} {current_revision()}"),
+        timezone.now().replace(microsecond=0),
+        timedelta(hours=1),
+    )
     valid_from = dice.choice([None, None, None, now - hour, now - hour, now + hour])
     return Validity(valid_from, dice.choice([None, now + 2 * hour]))
 
 
 def _stored_grants() -> list:
-    rows = [*UserGrant.objects.select_related("user", "content_object"),
-            *GroupGrant.objects.select_related("group", "content_object")]
-    grants = [(format_principal(row.user if isinstance(row, UserGrant) else row.group), row.content_object.address, row.privilege)
-              for row in rows]
+    rows = [
+        *UserGrant.objects.select_related("user", "content_object"),
+        *GroupGrant.objects.select_related("group", "content_object"),
+    ]
+    grants = [
+        (
+            format_principal(row.user if isinstance(row, UserGrant) else row.group),
+            row.content_object.address,
+            row.privilege,
+        )
+        for row in rows
+    ]
     return sorted(grants, key=str)
 
 
 def _grant(dice):
     stored = _stored_grants()
     granted = [(*item, _validity(item)) for item in _items(dice)]
-    change_grants(author=OPERATOR, grant=granted, revoke=[*_items(dice), *dice.sample(stored, len(stored) // 5)])
+    change_grants(
+        author=OPERATOR, grant=granted, revoke=[*_items(dice), *dice.sample(stored, len(stored) // 5)]
+    )
 
 
 def _add_principals(dice):
     # an account that is not a principal can become one later
-    add_user(author=OPERATOR, name=dice.choice(USERS), active=dice.random() < 0.8, is_principal=dice.random() < 0.6,
-             role=dice.choice([Role.ORDINARY, Role.AUDITOR]))
+    add_user(
+        author=OPERATOR,
+        name=dice.choice(USERS),
+        active=dice.random() < 0.8,
+        is_principal=dice.random() < 0.6,
+        role=dice.choice([Role.ORDINARY, Role.AUDITOR]),
+    )
     add_group(author=OPERATOR, name=dice.choice(GROUPS))
 
 
@@ -113,12 +165,21 @@ def _set_members(dice):
 
 def _register(dice):
     creator = f"user:{dice.choice(USERS)}" if dice.random() < 0.5 else None
-    register_entity(author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), creator=creator, description="new",
-                    generation=dice.choice([None, *GENERATIONS]))
+    register_entity(
+        author=OPERATOR,
+        address=parse_address(dice.choice(ADDRESSES)),
+        creator=creator,
+        description="new",
+        generation=dice.choice([None, *GENERATIONS]),
+    )
 
 
 def _delete(dice):
-    delete_entity(author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), generation=dice.choice([None, *GENERATIONS]))
+    delete_entity(
+        author=OPERATOR,
+        address=parse_address(dice.choice(ADDRESSES)),
+        generation=dice.choice([None, *GENERATIONS]),
+    )
 
 
 def _recreate(dice):
@@ -132,7 +193,9 @@ def _activate_generation(dice):
 
 def _remove_group(dice):
     name = dice.choice(GROUPS)
-    change_grants(author=OPERATOR, revoke=[grant for grant in _stored_grants() if grant[0] == f"group:{name}"])
+    change_grants(
+        author=OPERATOR, revoke=[grant for grant in _stored_grants() if grant[0] == f"group:{name}"]
+    )
     remove_group(author=OPERATOR, name=name)
 
 
@@ -150,13 +213,23 @@ def _remove_user(dice):
 
 def _change_account(dice):
     set_user_role(author=OPERATOR, name=dice.choice(USERS), role=dice.choice([Role.ORDINARY, Role.AUDITOR]))
-    describe_entity(author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), description=str(dice.random()))
+    describe_entity(
+        author=OPERATOR, address=parse_address(dice.choice(ADDRESSES)), description=str(dice.random())
+    )
 
 
 def _import(dice):
     lines = [{"type": "user", "name": name, "active": dice.random() < 0.7} for name in dice.sample(USERS, 2)]
-    lines += [{"type": "entity", "id": address, "state": dice.choice(State.values)} for address in dice.sample(ADDRESSES, 2)]
+    lines += [
+        {"type": "entity", "id": address, "state": dice.choice(State.values)}
+        for address in dice.sample(ADDRESSES, 2)
+    ]
     group = {"type": "group", "name": dice.choice(GROUPS), "members": [line["name"] for line in lines[:2]]}
-    grant = {"type": "grant", "principal": f"group:{group['name']}", "entity": dice.choice(ADDRESSES), "privileges": ["READ"]}
+    grant = {
+        "type": "grant",
+        "principal": f"group:{group['name']}",
+        "entity": dice.choice(ADDRESSES),
+        "privileges": ["READ"],
+    }
     document = "\n".join(map(json.dumps, [*lines, group, grant]))
     import_tenant(stream=io.BytesIO(document.encode()), author=Author("import_tenant"))

@@ -19,7 +19,16 @@ from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, PROGRAM_TYPES, Privilege, child_kinds
 from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive, UnknownExpression
+from grants.policies.grammar import (
+    AllOf,
+    Always,
+    AnyOf,
+    Given,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    UnknownExpression,
+)
 from grants.policies.question import Question, context_members
 from grants.validity import Validity
 from tests.support.cast import created_for_several_tests
@@ -42,16 +51,24 @@ class Tenant:
     grants: set[tuple[str, Address, Privilege]] = field(default_factory=set)
 
     def holders(self, subject_type: str, subject: str) -> list[str] | None:
-        """Return the principals whose grants are effective for the subject; None if it is unknown or inactive."""
+        """Return the principals whose grants are effective for the subject; None if it is unknown or
+        inactive.
+        """
         if subject_type == "group":
             return [f"group:{subject}"] if subject in self.groups else None
         if self.users.get(subject) != (True, True):
             return None
-        return [f"user:{subject}", *(f"group:{name}" for name, members in self.groups.items() if subject in members)]
+        return [
+            f"user:{subject}",
+            *(f"group:{name}" for name, members in self.groups.items() if subject in members),
+        ]
 
 
 def seeds(values: Sequence[int]) -> Sequence[int]:
-    """Return the seeds to test with: every second one on SQLite, and the others on PostgreSQL. A single seed runs on both."""
+    """Return the seeds to test with: every second one on SQLite, and the others on PostgreSQL.
+
+    A single seed runs on both.
+    """
     return values[1::2] or values if connection.vendor == "postgresql" else values[::2]
 
 
@@ -62,27 +79,41 @@ def random_tenant(seed: int) -> Tenant:
     for number in range(dice.randint(2, 4)):
         _fill_namespace(dice, tenant, f"ns{number}")
     for number in range(2):
-        tenant.entities[parse_address(f"kerberosprincipal:etl{number}/host@REALM")] = dice.choice(State.values)
-    tenant.users = {f"user {n}": (dice.random() < 0.85, dice.random() < 0.9) for n in range(dice.randint(4, 7))}
-    tenant.groups = {f"group {n}": [u for u in tenant.users if dice.random() < 0.4] for n in range(dice.randint(1, 4))}
+        tenant.entities[parse_address(f"kerberosprincipal:etl{number}/host@REALM")] = dice.choice(
+            State.values
+        )
+    tenant.users = {
+        f"user {n}": (dice.random() < 0.85, dice.random() < 0.9) for n in range(dice.randint(4, 7))
+    }
+    tenant.groups = {
+        f"group {n}": [u for u in tenant.users if dice.random() < 0.4] for n in range(dice.randint(1, 4))
+    }
     principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
     density = dice.choice([0.03, 0.1, 0.3])
     for address in tenant.entities:
         for principal in principals:
             # more ADMIN than other privileges, so that some namespaces can be deleted
-            privileges = [p for p in Privilege if dice.random() < density * (2.5 if p is Privilege.ADMIN else 1)]
+            privileges = [
+                p for p in Privilege if dice.random() < density * (2.5 if p is Privilege.ADMIN else 1)
+            ]
             tenant.grants.update((principal, address, privilege) for privilege in privileges)
     for address in [a for a in tenant.entities if a.kind == "namespace"]:
         _make_administrator(dice, tenant, address, principals)
     return tenant
 
 
-def _make_administrator(dice: random.Random, tenant: Tenant, namespace: Address, principals: list[str]) -> None:
-    """Grant a random principal ADMIN on the namespace and the entities inside it, except for at most two of them."""
+def _make_administrator(
+    dice: random.Random, tenant: Tenant, namespace: Address, principals: list[str]
+) -> None:
+    """Grant a random principal ADMIN on the namespace and the entities inside it, except for at most two of
+    them.
+    """
     administrator = dice.choice(principals)
     addresses = [a for a in tenant.entities if a.namespace == namespace]
     exceptions = dice.sample(addresses, k=min(len(addresses), dice.choice([0, 0, 1, 2])))
-    tenant.grants.update((administrator, address, Privilege.ADMIN) for address in addresses if address not in exceptions)
+    tenant.grants.update(
+        (administrator, address, Privilege.ADMIN) for address in addresses if address not in exceptions
+    )
 
 
 def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
@@ -96,7 +127,9 @@ def _fill_namespace(dice: random.Random, tenant: Tenant, name: str) -> None:
             tenant.entities[address] = dice.choice(State.values + [State.LIVE] * 4)
     for kind in KINDS_OF_LEAVES:
         for number in range(dice.randint(0, 2)):
-            tenant.entities[Address(kind, f"{name}.{kind}{number}")] = dice.choice(State.values + [State.LIVE] * 4)
+            tenant.entities[Address(kind, f"{name}.{kind}{number}")] = dice.choice(
+                State.values + [State.LIVE] * 4
+            )
 
 
 @dataclass(frozen=True)
@@ -112,8 +145,10 @@ class TimedTenant:
 
     def at(self, moment: datetime) -> Tenant:
         """Return the tenant without the grants and memberships that are not in force."""
-        groups = {name: [user for user in members if self.periods[user, name].includes(moment)]
-                  for name, members in self.tenant.groups.items()}
+        groups = {
+            name: [user for user in members if self.periods[user, name].includes(moment)]
+            for name, members in self.tenant.groups.items()
+        }
         grants = {grant for grant in self.tenant.grants if self.periods[grant].includes(moment)}
         return replace(self.tenant, groups=groups, grants=grants)
 
@@ -123,43 +158,70 @@ def random_timed_tenant(seed: int) -> TimedTenant:
     tenant, dice = random_tenant(seed), random.Random(seed)
     start = timezone.now().replace(microsecond=0)
     limits = sorted(start + timedelta(hours=hours) for hours in dice.sample(range(-100, 100), 4))
-    keys = sorted(tenant.grants, key=str) + [(user, name) for name, members in tenant.groups.items() for user in members]
-    periods = {key: Validity(*dice.choice([(None, None), (limits[dice.randrange(4)], None), (None, limits[dice.randrange(4)]),
-                                           tuple(sorted(dice.sample(limits, 2)))])) for key in keys}
+    keys = sorted(tenant.grants, key=str) + [
+        (user, name) for name, members in tenant.groups.items() for user in members
+    ]
+    periods = {
+        key: Validity(
+            *dice.choice(
+                [
+                    (None, None),
+                    (limits[dice.randrange(4)], None),
+                    (None, limits[dice.randrange(4)]),
+                    tuple(sorted(dice.sample(limits, 2))),
+                ]
+            )
+        )
+        for key in keys
+    }
     return TimedTenant(tenant, periods, [*limits, *(limit - timedelta(microseconds=1) for limit in limits)])
 
 
-def store_tenant(tenant: Tenant, periods: dict[tuple, Validity] | None = None, *, has_periods: bool = True) -> None:
+def store_tenant(
+    tenant: Tenant, periods: dict[tuple, Validity] | None = None, *, has_periods: bool = True
+) -> None:
     """Insert the tenant into the database, in bulk.
 
-    periods: those of a TimedTenant. By default, some grants and memberships get limits that include today, and others are added
-    that have not begun, or have ended: no evaluator may find them.
+    periods: those of a TimedTenant. By default, some grants and memberships get limits that include today,
+    and others are added that have not begun, or have ended: no evaluator may find them.
     """
     rows, dice = _insert_entities(tenant), random.Random(len(tenant.grants))
-    extra_grants, extra_members = (set(), 0.0) if periods or not has_periods else (_grants_out_of_force(tenant, dice), 0.3)
+    extra_grants, extra_members = (
+        (set(), 0.0) if periods or not has_periods else (_grants_out_of_force(tenant, dice), 0.3)
+    )
 
     def validity(key: tuple, is_in_force: bool) -> dict[str, datetime | None]:
         if not has_periods:
             return {}
         return periods[key]._asdict() if periods else random_validity(dice, is_in_force=is_in_force)
 
-    users = {name: User(username=name, is_active=is_active, is_principal=is_principal)
-             for name, (is_active, is_principal) in tenant.users.items()}
+    users = {
+        name: User(username=name, is_active=is_active, is_principal=is_principal)
+        for name, (is_active, is_principal) in tenant.users.items()
+    }
     User.objects.bulk_create(users.values())
     groups = {name: Group(name=name) for name in tenant.groups}
     Group.objects.bulk_create(groups.values())
     Membership.objects.bulk_create(
         Membership(user=user, group=groups[name], **validity((user.username, name), user.username in members))
-        for name, members in tenant.groups.items() for user in users.values()
-        if user.username in members or dice.random() < extra_members)
+        for name, members in tenant.groups.items()
+        for user in users.values()
+        if user.username in members or dice.random() < extra_members
+    )
     ids, now = permission_ids(), timezone.now()
     user_grants, group_grants = [], []
     for principal, address, privilege in sorted(tenant.grants | extra_grants, key=str):
         kind, _, name = principal.partition(":")
         entity = rows[address]
-        columns = {"content_object": entity, "permission_id": ids[privilege], "granted_at": now,
-                   "namespace_id": entity.namespace_id, "application_id": entity.application_id, "entity_kind": entity.kind,
-                   **validity((principal, address, privilege), (principal, address, privilege) in tenant.grants)}
+        columns = {
+            "content_object": entity,
+            "permission_id": ids[privilege],
+            "granted_at": now,
+            "namespace_id": entity.namespace_id,
+            "application_id": entity.application_id,
+            "entity_kind": entity.kind,
+            **validity((principal, address, privilege), (principal, address, privilege) in tenant.grants),
+        }
         if kind == "user":
             user_grants.append(UserGrant(user=users[name], **columns))
         else:
@@ -171,18 +233,31 @@ def store_tenant(tenant: Tenant, periods: dict[tuple, Validity] | None = None, *
 def _grants_out_of_force(tenant: Tenant, dice: random.Random) -> set[tuple[str, Address, Privilege]]:
     """Return random grants that the tenant does not have, some of them on every address."""
     principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
-    grants = {(dice.choice(principals), address, dice.choice(ANY)) for address in sorted(tenant.entities, key=str) for _ in "12"}
+    grants = {
+        (dice.choice(principals), address, dice.choice(ANY))
+        for address in sorted(tenant.entities, key=str)
+        for _ in "12"
+    }
     return grants - tenant.grants
 
 
 def random_validity(dice: random.Random, *, is_in_force: bool) -> dict[str, datetime]:
     """Return random columns of a validity that includes now, or that does not."""
     now, day = timezone.now().replace(microsecond=0), timedelta(days=1)
-    choices: list[dict[str, datetime]] = [{"valid_from": now + day}, {"valid_until": now},
-                                          {"valid_from": now - 2 * day, "valid_until": now - day}]
+    choices: list[dict[str, datetime]] = [
+        {"valid_from": now + day},
+        {"valid_until": now},
+        {"valid_from": now - 2 * day, "valid_until": now - day},
+    ]
     if is_in_force:
-        choices = [{}, {}, {}, {"valid_from": now}, {"valid_until": now + day},
-                   {"valid_from": now - day, "valid_until": now + day}]
+        choices = [
+            {},
+            {},
+            {},
+            {"valid_from": now},
+            {"valid_until": now + day},
+            {"valid_from": now - day, "valid_until": now + day},
+        ]
     return dice.choice(choices)
 
 
@@ -191,9 +266,17 @@ def _insert_entities(tenant: Tenant) -> dict[Address, Entity]:
     rows: dict[Address, Entity] = {}
     by_depth = sorted(tenant.entities, key=lambda address: len(address.ancestors))
     for _, addresses in itertools.groupby(by_depth, key=lambda address: len(address.ancestors)):
-        level = {address: Entity(kind=address.kind, key=address.key, state=tenant.entities[address],
-                                 parent=rows.get(address.parent), namespace=rows.get(address.namespace),
-                                 application=rows.get(address.application)) for address in addresses}
+        level = {
+            address: Entity(
+                kind=address.kind,
+                key=address.key,
+                state=tenant.entities[address],
+                parent=rows.get(address.parent),
+                namespace=rows.get(address.namespace),
+                application=rows.get(address.application),
+            )
+            for address in addresses
+        }
         Entity.objects.bulk_create(level.values())
         rows |= level
         for address in {address.namespace for address in level} | {address.application for address in level}:
@@ -221,7 +304,9 @@ def reference_is_permitted(tenant: Tenant, question: Question) -> bool:
 
 
 def _is_any_held(tenant: Tenant, holders: list[str], address: Address | None, privileges) -> bool:
-    return any((holder, address, privilege) in tenant.grants for holder in holders for privilege in privileges)
+    return any(
+        (holder, address, privilege) in tenant.grants for holder in holders for privilege in privileges
+    )
 
 
 def _is_inside(address: Address, container: Address) -> bool:
@@ -233,11 +318,19 @@ def _is_met(tenant: Tenant, holders: list[str], expression, question: Question) 
         case Has(privileges, scope):
             return _is_any_held(tenant, holders, question.address_at(scope), privileges)
         case HasAtOrBelow():
-            return any(_is_any_held(tenant, holders, address, ANY) for _, address, _ in tenant.grants
-                       if address == question.target or _is_inside(address, question.target))
+            return any(
+                _is_any_held(tenant, holders, address, ANY)
+                for _, address, _ in tenant.grants
+                if address == question.target or _is_inside(address, question.target)
+            )
         case HasOnAllLive(privilege, kind):
-            return all(_is_any_held(tenant, holders, address, [privilege]) for address, state in tenant.entities.items()
-                       if state == State.LIVE and _is_inside(address, question.target) and kind in (None, address.kind))
+            return all(
+                _is_any_held(tenant, holders, address, [privilege])
+                for address, state in tenant.entities.items()
+                if state == State.LIVE
+                and _is_inside(address, question.target)
+                and kind in (None, address.kind)
+            )
         case AllOf(parts):
             return all(_is_met(tenant, holders, part, question) for part in parts)
         case AnyOf(parts):
@@ -250,16 +343,28 @@ def _is_met(tenant: Tenant, holders: list[str], expression, question: Question) 
 
 
 def all_questions(tenant: Tenant, *, dice: random.Random):
-    """Yield a question for every address, operation or bare privilege, and generation, each with a random subject."""
+    """Yield a question for every address, operation or bare privilege, and generation, each with a random
+    subject.
+    """
     subjects = [("user", name) for name in tenant.users] + [("group", name) for name in tenant.groups]
     subjects += [("user", "nobody"), ("group", "nobody")]
-    targets = [*tenant.entities, parse_address("dataset:ns0.unregistered"), parse_address("namespace:unregistered")]
+    targets = [
+        *tenant.entities,
+        parse_address("dataset:ns0.unregistered"),
+        parse_address("namespace:unregistered"),
+    ]
     for target in targets:
         for operation in (*KINDS[target.kind].operations, *Privilege):
             for generation in GENERATIONS:
                 subject_type, subject = dice.choice(subjects)
-                yield Question(subject_type, subject, str(operation), target, generation,
-                               **_members(tenant, dice, context_members(generation, target.kind, str(operation))))
+                yield Question(
+                    subject_type,
+                    subject,
+                    str(operation),
+                    target,
+                    generation,
+                    **_members(tenant, dice, context_members(generation, target.kind, str(operation))),
+                )
 
 
 def _members(tenant: Tenant, dice: random.Random, members: tuple[str, ...]) -> dict:

@@ -18,9 +18,18 @@ from grants.journal import current_revision
 
 # Sample values of text columns, from the demo tenant.
 SAMPLES = {
-    "user": "sofia.lindqvist", "nearest_user": "sofia.lindqvist", "admin": "sofia.lindqvist", "principal": "group:contractors",
-    "namespace": "logistics", "kind": "dataset", "entity": "dataset:finance.payroll.export", "privilege": "READ",
-    "operation": "read", "state": "deleted", "reason": "quarterly close", "change": "changed",
+    "user": "sofia.lindqvist",
+    "nearest_user": "sofia.lindqvist",
+    "admin": "sofia.lindqvist",
+    "principal": "group:contractors",
+    "namespace": "logistics",
+    "kind": "dataset",
+    "entity": "dataset:finance.payroll.export",
+    "privilege": "READ",
+    "operation": "read",
+    "state": "deleted",
+    "reason": "quarterly close",
+    "change": "changed",
 }
 FINAL = {"generation": "final", "namespace": ""}
 
@@ -41,8 +50,14 @@ def sign_report(run: AnalysisRun) -> None:
     run.save(update_fields=["manifest_hash"])
 
 
-def create_report(storage: Path, tables: Mapping[str, Iterable[tuple]], *, analysis: str = "delete-readiness",
-                  options: dict | None = None, **fields) -> AnalysisRun:
+def create_report(
+    storage: Path,
+    tables: Mapping[str, Iterable[tuple]],
+    *,
+    analysis: str = "delete-readiness",
+    options: dict | None = None,
+    **fields,
+) -> AnalysisRun:
     """Create a finished run with a report in a separate folder."""
     if options is None:
         # A real run has only the options of its analysis.
@@ -57,8 +72,15 @@ def create_report(storage: Path, tables: Mapping[str, Iterable[tuple]], *, analy
 def write_sample_report(storage: Path, run: AnalysisRun) -> None:
     """Finish the run with one row in each of its tables."""
     analysis, folder = analysis_by_name(run.analysis), f"results/samples-{run.pk}"
-    run.state, run.result_folder, run.revision, run.finished_at = RunState.DONE, folder, current_revision(), timezone.now()
-    write_report(storage, run, {table.name: [tuple(map(_sample, table.columns))] for table in analysis.tables})
+    run.state, run.result_folder, run.revision, run.finished_at = (
+        RunState.DONE,
+        folder,
+        current_revision(),
+        timezone.now(),
+    )
+    write_report(
+        storage, run, {table.name: [tuple(map(_sample, table.columns))] for table in analysis.tables}
+    )
     run.summary = figures(analysis, folder) | {"detail_rows": 1, "detail_is_written": True}
     run.save()
 

@@ -23,9 +23,14 @@ from authzconsole.settings.sign_in import allauth_providers, saml_providers
 
 ISSUER, SSO_URL, SLO_URL = (f"https://idp.corp.example/{path}" for path in ("metadata", "sso", "slo"))
 ACS, METADATA, SLO = (f"http://testserver/sign-in/staff/{path}" for path in ("acs", "metadata", "slo"))
-SHA256 = {"sign_algorithm": "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
-          "digest_algorithm": "http://www.w3.org/2001/04/xmlenc#sha256"}
-SHA1 = {"sign_algorithm": "http://www.w3.org/2000/09/xmldsig#rsa-sha1", "digest_algorithm": "http://www.w3.org/2000/09/xmldsig#sha1"}
+SHA256 = {
+    "sign_algorithm": "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
+    "digest_algorithm": "http://www.w3.org/2001/04/xmlenc#sha256",
+}
+SHA1 = {
+    "sign_algorithm": "http://www.w3.org/2000/09/xmldsig#rsa-sha1",
+    "digest_algorithm": "http://www.w3.org/2000/09/xmldsig#sha1",
+}
 
 
 @cache
@@ -33,17 +38,33 @@ def key_and_certificate(name: str) -> tuple[str, str]:
     """Return a new private key and its certificate as PEM; the same ones for the same name."""
     key, now = rsa.generate_private_key(65537, 2048), datetime.now(UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    certificate = (x509.CertificateBuilder().subject_name(subject).issuer_name(subject).public_key(key.public_key())
-                   .serial_number(1).not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
-                   .sign(key, hashes.SHA256()))
-    private = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .sign(key, hashes.SHA256())
+    )
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
     return private.decode(), certificate.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def configure_saml(settings, **options) -> None:
     """Configure the provider `staff` as the environment variable SAML_PROVIDERS would."""
-    described = {"staff": {"issuer": ISSUER, "sso_url": SSO_URL, "certificate": key_and_certificate("idp")[1], "name": "Staff",
-                           **options}}
+    described = {
+        "staff": {
+            "issuer": ISSUER,
+            "sso_url": SSO_URL,
+            "certificate": key_and_certificate("idp")[1],
+            "name": "Staff",
+            **options,
+        }
+    }
     settings.SIGN_IN_PROVIDERS = saml_providers({"SAML_PROVIDERS": json.dumps(described)})
     settings.SOCIALACCOUNT_PROVIDERS = allauth_providers(settings.SIGN_IN_PROVIDERS)
 
@@ -55,9 +76,14 @@ def console_keys() -> dict[str, str]:
 
 
 def start(client: Client, path: str = "/sign-in/staff") -> str:
-    """Start a sign-in with the browser `client`. Return the id of the request that it takes to the provider."""
+    """Start a sign-in with the browser `client`.
+
+    Return the id of the request that it takes to the provider.
+    """
     response = client.get(path)
-    assert response.status_code == 302 and response["Location"].startswith(f"{SSO_URL}?SAMLRequest="), response.content
+    assert response.status_code == 302 and response["Location"].startswith(f"{SSO_URL}?SAMLRequest="), (
+        response.content
+    )
     request = base64.b64decode(parse_qs(urlsplit(response["Location"]).query)["SAMLRequest"][0])
     return ElementTree.fromstring(zlib.decompress(request, -15)).attrib["ID"]
 
@@ -66,9 +92,19 @@ def answer(request_id: str, name_id: str, attributes: dict | None = None, **fals
     """Return the signed answer to a request. false_values: values that replace the right ones."""
     from onelogin.saml2.utils import OneLogin_Saml2_Utils
 
-    right = {"issuer": ISSUER, "audience": METADATA, "recipient": ACS, "destination": ACS, "minutes": 0, "signed_by": "idp",
-             "algorithms": SHA256, "format": "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent", "confirms": request_id,
-             "status": "Success", "index": "1"}
+    right = {
+        "issuer": ISSUER,
+        "audience": METADATA,
+        "recipient": ACS,
+        "destination": ACS,
+        "minutes": 0,
+        "signed_by": "idp",
+        "algorithms": SHA256,
+        "format": "urn:oasis:names:tc:SAML:2.0:nameid-format:persistent",
+        "confirms": request_id,
+        "status": "Success",
+        "index": "1",
+    }
     assert set(false_values) <= set(right)
     values = right | false_values
     now = datetime.now(UTC) + timedelta(minutes=values["minutes"])
@@ -78,27 +114,33 @@ def answer(request_id: str, name_id: str, attributes: dict | None = None, **fals
     statements = "".join(
         f'<saml:Attribute Name="{name}">'
         + "".join(f"<saml:AttributeValue>{escape(text)}</saml:AttributeValue>" for text in texts)
-        + "</saml:Attribute>" for name, texts in (attributes or {}).items())
+        + "</saml:Attribute>"
+        for name, texts in (attributes or {}).items()
+    )
     assertion = (
         f'<saml:Assertion xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_{uuid4()}" Version="2.0" IssueInstant="{at}">'
         f'<saml:Issuer>{values["issuer"]}</saml:Issuer><saml:Subject><saml:NameID Format="{values["format"]}">{escape(name_id)}'
         f'</saml:NameID><saml:SubjectConfirmation Method="urn:oasis:names:tc:SAML:2.0:cm:bearer"><saml:SubjectConfirmationData '
         f'NotOnOrAfter="{end}" Recipient="{values["recipient"]}"{in_response_to}/></saml:SubjectConfirmation></saml:Subject>'
         f'<saml:Conditions NotBefore="{start_at}" NotOnOrAfter="{end}"><saml:AudienceRestriction><saml:Audience>'
-        f'{values["audience"]}</saml:Audience></saml:AudienceRestriction></saml:Conditions>'
+        f"{values['audience']}</saml:Audience></saml:AudienceRestriction></saml:Conditions>"
         f'<saml:AuthnStatement AuthnInstant="{at}" SessionIndex="{values["index"]}"><saml:AuthnContext>'
-        f'<saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>'
-        + (f"<saml:AttributeStatement>{statements}</saml:AttributeStatement>" if statements else "") + "</saml:Assertion>")
+        f"<saml:AuthnContextClassRef>urn:oasis:names:tc:SAML:2.0:ac:classes:Password</saml:AuthnContextClassRef></saml:AuthnContext></saml:AuthnStatement>"
+        + (f"<saml:AttributeStatement>{statements}</saml:AttributeStatement>" if statements else "")
+        + "</saml:Assertion>"
+    )
     if values["signed_by"]:
         key, certificate = key_and_certificate(values["signed_by"])
         signed = OneLogin_Saml2_Utils.add_sign(assertion, key, certificate, **values["algorithms"])
         assertion = signed.decode() if isinstance(signed, bytes) else signed
     response_to = f' InResponseTo="{request_id}"' if request_id else ""
-    return (f'<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" ID="_{uuid4()}" Version="2.0" '
-            f'IssueInstant="{at}" Destination="{values["destination"]}"{response_to}>'
-            f'<saml:Issuer xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion">{values["issuer"]}</saml:Issuer>'
-            f'<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:{values["status"]}"/></samlp:Status>'
-            f'{assertion}</samlp:Response>')
+    return (
+        f'<samlp:Response xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" ID="_{uuid4()}" Version="2.0" '
+        f'IssueInstant="{at}" Destination="{values["destination"]}"{response_to}>'
+        f'<saml:Issuer xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion">{values["issuer"]}</saml:Issuer>'
+        f'<samlp:Status><samlp:StatusCode Value="urn:oasis:names:tc:SAML:2.0:status:{values["status"]}"/></samlp:Status>'
+        f"{assertion}</samlp:Response>"
+    )
 
 
 def encrypted(xml: str, reader: str = "console", transport: str = "RSA_OAEP") -> str:
@@ -110,10 +152,13 @@ def encrypted(xml: str, reader: str = "console", transport: str = "RSA_OAEP") ->
     assertion = root.find("{urn:oasis:names:tc:SAML:2.0:assertion}Assertion")
     manager = xmlsec.KeysManager()
     manager.add_key(xmlsec.Key.from_memory(key_and_certificate(reader)[1], xmlsec.KeyFormat.CERT_PEM, None))
-    data = xmlsec.template.encrypted_data_create(root, xmlsec.Transform.AES256, type=xmlsec.EncryptionType.ELEMENT, ns="xenc")
+    data = xmlsec.template.encrypted_data_create(
+        root, xmlsec.Transform.AES256, type=xmlsec.EncryptionType.ELEMENT, ns="xenc"
+    )
     xmlsec.template.encrypted_data_ensure_cipher_value(data)
-    key = xmlsec.template.add_encrypted_key(xmlsec.template.encrypted_data_ensure_key_info(data, ns="dsig"),
-                                            getattr(xmlsec.Transform, transport))
+    key = xmlsec.template.add_encrypted_key(
+        xmlsec.template.encrypted_data_ensure_key_info(data, ns="dsig"), getattr(xmlsec.Transform, transport)
+    )
     xmlsec.template.encrypted_data_ensure_cipher_value(key)
     context = xmlsec.EncryptionContext(manager)
     context.key = xmlsec.Key.generate(xmlsec.KeyData.AES, 256, xmlsec.KeyDataType.SESSION)
@@ -126,17 +171,28 @@ def encrypted(xml: str, reader: str = "console", transport: str = "RSA_OAEP") ->
 
 def logout_message(kind: str, content: str, **false_values) -> str:
     """Return the query with a signed logout message. kind: `Request` or `Response`."""
-    right = {"issuer": ISSUER, "destination": SLO, "minutes": 0, "signed_by": "idp", "relay_state": "r 1", "to": ""}
+    right = {
+        "issuer": ISSUER,
+        "destination": SLO,
+        "minutes": 0,
+        "signed_by": "idp",
+        "relay_state": "r 1",
+        "to": "",
+    }
     assert set(false_values) <= set(right)
     values = right | false_values
     at = (datetime.now(UTC) + timedelta(minutes=values["minutes"])).strftime("%Y-%m-%dT%H:%M:%SZ")
     destination = f' Destination="{values["destination"]}"' if values["destination"] else ""
-    xml = (f'<samlp:Logout{kind} xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" '
-           f'xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_{uuid4()}" Version="2.0" IssueInstant="{at}"{destination}'
-           f'{values["to"]}><saml:Issuer>{values["issuer"]}</saml:Issuer>{content}</samlp:Logout{kind}>')
+    xml = (
+        f'<samlp:Logout{kind} xmlns:samlp="urn:oasis:names:tc:SAML:2.0:protocol" '
+        f'xmlns:saml="urn:oasis:names:tc:SAML:2.0:assertion" ID="_{uuid4()}" Version="2.0" IssueInstant="{at}"{destination}'
+        f"{values['to']}><saml:Issuer>{values['issuer']}</saml:Issuer>{content}</samlp:Logout{kind}>"
+    )
     deflate = zlib.compressobj(wbits=-15)
     message = base64.b64encode(deflate.compress(xml.encode()) + deflate.flush()).decode()
-    query = urlencode({f"SAML{kind}": message, "RelayState": values["relay_state"], "SigAlg": SHA256["sign_algorithm"]})
+    query = urlencode(
+        {f"SAML{kind}": message, "RelayState": values["relay_state"], "SigAlg": SHA256["sign_algorithm"]}
+    )
     if not values["signed_by"]:
         return query
     key = serialization.load_pem_private_key(key_and_certificate(values["signed_by"])[0].encode(), None)
@@ -146,8 +202,12 @@ def logout_message(kind: str, content: str, **false_values) -> str:
 
 def logout_request(name_id: str, *indexes: str, **false_values) -> str:
     """Return the query with a request to end these sessions of a user; all sessions without indexes."""
-    return logout_message("Request", f"<saml:NameID>{escape(name_id)}</saml:NameID>"
-                          + "".join(f"<samlp:SessionIndex>{index}</samlp:SessionIndex>" for index in indexes), **false_values)
+    return logout_message(
+        "Request",
+        f"<saml:NameID>{escape(name_id)}</saml:NameID>"
+        + "".join(f"<samlp:SessionIndex>{index}</samlp:SessionIndex>" for index in indexes),
+        **false_values,
+    )
 
 
 def logout_response(request_id: str, status: str = "Success", **false_values) -> str:
@@ -162,17 +222,31 @@ def received_message(url: str, kind: str) -> ElementTree.Element:
     assert address == SLO_URL, url
     parameters = parse_qs(query, keep_blank_values=True)
     certificate = x509.load_pem_x509_certificate(key_and_certificate("console")[1].encode())
-    signed = "&".join(part for name in (f"SAML{kind}", "RelayState", "SigAlg") for part in query.split("&")
-                      if part.startswith(f"{name}="))
-    certificate.public_key().verify(base64.b64decode(parameters["Signature"][0]), signed.encode(), padding.PKCS1v15(),
-                                    hashes.SHA256())
+    signed = "&".join(
+        part
+        for name in (f"SAML{kind}", "RelayState", "SigAlg")
+        for part in query.split("&")
+        if part.startswith(f"{name}=")
+    )
+    certificate.public_key().verify(
+        base64.b64decode(parameters["Signature"][0]), signed.encode(), padding.PKCS1v15(), hashes.SHA256()
+    )
     return ElementTree.fromstring(zlib.decompress(base64.b64decode(parameters[f"SAML{kind}"][0]), -15))
 
 
 def send(client: Client, xml: str):
     """Send an answer as the page that repeats it does."""
-    return client.post("/sign-in/staff/acs", {"SAMLResponse": base64.b64encode(xml.encode()).decode(), "repeated": "yes"})
+    return client.post(
+        "/sign-in/staff/acs", {"SAMLResponse": base64.b64encode(xml.encode()).decode(), "repeated": "yes"}
+    )
 
 
-def sign_in(client: Client, name_id: str, attributes: dict | None = None, *, path: str = "/sign-in/staff", **false_values):
+def sign_in(
+    client: Client,
+    name_id: str,
+    attributes: dict | None = None,
+    *,
+    path: str = "/sign-in/staff",
+    **false_values,
+):
     return send(client, answer(start(client, path), name_id, attributes, **false_values))

@@ -53,8 +53,14 @@ class Directory:
     @property
     def environment(self) -> dict[str, str]:
         """The variables of a console that uses this directory."""
-        return {"LDAP_URI": self.uri, "LDAP_CA_FILE": str(self.certificate), "LDAP_BIND_DN": BIND_DN,
-                "LDAP_BIND_PASSWORD": BIND_PASSWORD, "LDAP_USER_SEARCH_BASE": PEOPLE, "LDAP_GROUP_SEARCH_BASE": GROUPS}
+        return {
+            "LDAP_URI": self.uri,
+            "LDAP_CA_FILE": str(self.certificate),
+            "LDAP_BIND_DN": BIND_DN,
+            "LDAP_BIND_PASSWORD": BIND_PASSWORD,
+            "LDAP_USER_SEARCH_BASE": PEOPLE,
+            "LDAP_GROUP_SEARCH_BASE": GROUPS,
+        }
 
     @contextmanager
     def as_root(self):
@@ -66,7 +72,9 @@ class Directory:
     def set_members(self, group: str, members: Iterable[str]) -> None:
         """Replace the members of a group. members: DNs."""
         with self.as_root() as connection:
-            connection.modify_s(group_dn(group), [(ldap.MOD_REPLACE, "member", [dn.encode() for dn in members])])
+            connection.modify_s(
+                group_dn(group), [(ldap.MOD_REPLACE, "member", [dn.encode() for dn in members])]
+            )
 
 
 def user_dn(name: str) -> str:
@@ -78,8 +86,10 @@ def group_dn(name: str) -> str:
 
 
 def user_entry(name: str) -> str:
-    return (f"dn: {user_dn(name)}\nobjectClass: inetOrgPerson\nuid: {name}\ncn: {name}\nsn: {name}\n"
-            f"mail: {name}@example.org\nuserPassword: {PASSWORD}\n\n")
+    return (
+        f"dn: {user_dn(name)}\nobjectClass: inetOrgPerson\nuid: {name}\ncn: {name}\nsn: {name}\n"
+        f"mail: {name}@example.org\nuserPassword: {PASSWORD}\n\n"
+    )
 
 
 def group_entry(name: str, members: Iterable[str]) -> str:
@@ -88,9 +98,14 @@ def group_entry(name: str, members: Iterable[str]) -> str:
 
 
 def base_entries() -> str:
-    units = "".join(f"dn: ou={name},{SUFFIX}\nobjectClass: organizationalUnit\nou: {name}\n\n" for name in ("people", "groups"))
-    return (f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n{units}dn: {BIND_DN}\nobjectClass: person\ncn: console\n"
-            f"sn: console\nuserPassword: {BIND_PASSWORD}\n\n")
+    units = "".join(
+        f"dn: ou={name},{SUFFIX}\nobjectClass: organizationalUnit\nou: {name}\n\n"
+        for name in ("people", "groups")
+    )
+    return (
+        f"dn: {SUFFIX}\nobjectClass: domain\ndc: example\n\n{units}dn: {BIND_DN}\nobjectClass: person\ncn: console\n"
+        f"sn: console\nuserPassword: {BIND_PASSWORD}\n\n"
+    )
 
 
 @contextmanager
@@ -98,17 +113,41 @@ def run_slapd(folder: Path, entries: str) -> Iterator[Directory]:
     """Run slapd with these entries (LDIF) until the block ends."""
     (folder / "data").mkdir()
     certificate, port = folder / "certificate.pem", free_port()
-    _run("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
-         "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", certificate)
+    _run(
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:prime256v1",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=127.0.0.1",
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        folder / "key.pem",
+        "-out",
+        certificate,
+    )
     configuration = folder / "slapd.conf"
-    configuration.write_text(CONFIGURATION.format(folder=folder, suffix=SUFFIX, bind_dn=BIND_DN, max_entries=MAX_ENTRIES))
+    configuration.write_text(
+        CONFIGURATION.format(folder=folder, suffix=SUFFIX, bind_dn=BIND_DN, max_entries=MAX_ENTRIES)
+    )
     (folder / "entries.ldif").write_text(base_entries() + entries)
     slapd = SLAPD.find()
     assert slapd is not None, "slapd is not installed: run `make setup`"
     _run(slapd, "-T", "add", "-q", "-f", configuration, "-l", folder / "entries.ldif")
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen([slapd, "-d", "0", "-f", configuration, "-h", f"ldap://127.0.0.1:{port}"], stdout=log,
-                                   stderr=log, preexec_fn=die_with_parent(signal.SIGTERM))
+        process = subprocess.Popen(
+            [slapd, "-d", "0", "-f", configuration, "-h", f"ldap://127.0.0.1:{port}"],
+            stdout=log,
+            stderr=log,
+            preexec_fn=die_with_parent(signal.SIGTERM),
+        )
     try:
         directory = Directory(f"ldap://127.0.0.1:{port}", certificate)
         _wait_until_ready(directory, process, folder / "log")

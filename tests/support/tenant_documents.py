@@ -16,8 +16,24 @@ from grants.tenant.faults import BadTenantDocument
 from grants.tenant.import_document import import_tenant
 
 AUTHOR = Author("tests", reason="test")
-ODD_NAMES = ["ada", "Ada", "ÅSA", "zoë", "a b", "user:x", "名前", "ﬀ", "😀", "a\u2028b", "-", "_", "Z", "é", 'quo"te',
-             "back\\slash"]
+ODD_NAMES = [
+    "ada",
+    "Ada",
+    "ÅSA",
+    "zoë",
+    "a b",
+    "user:x",
+    "名前",
+    "ﬀ",
+    "😀",
+    "a\u2028b",
+    "-",
+    "_",
+    "Z",
+    "é",
+    'quo"te',
+    "back\\slash",
+]
 ODD_TEXTS = ["", "plain", 'quote " and \\ slash', "two\nlines\tand a tab", "naïve 😀 \u2028"]
 
 
@@ -69,7 +85,13 @@ def group(name, *members) -> dict:
 
 
 def grant(principal, address, *privileges, **members) -> dict:
-    return {"type": "grant", "principal": principal, "entity": address, "privileges": list(privileges), **members}
+    return {
+        "type": "grant",
+        "principal": principal,
+        "entity": address,
+        "privileges": list(privileges),
+        **members,
+    }
 
 
 EXAMPLE = [
@@ -82,24 +104,44 @@ EXAMPLE = [
 
 
 def empty_database() -> None:
-    """Delete everything that a tenant document contains, and the journal, bypassing foreign keys and services."""
+    """Delete everything that a tenant document contains, and the journal, bypassing foreign keys and
+    services.
+    """
     for model in (UserGrant, GroupGrant, User.groups.through, Group, User, Entity, JournalLine, JournalHead):
         model.objects.all()._raw_delete("default")
 
 
 def random_lines(seed: int) -> list[dict]:
-    """Return a tenant with unusual names and texts, in random order, without some entities that the import must add."""
+    """Return a tenant with unusual names and texts, in random order, without some entities that the import
+    must add.
+    """
     dice = random.Random(seed)
     users, groups = dice.sample(ODD_NAMES, dice.randint(1, 8)), dice.sample(ODD_NAMES, dice.randint(0, 5))
     addresses = _random_addresses(dice)
-    lines = [entity(address, dice.choice([*State.values, None]), **_some_text(dice, "description"))
-             for address in addresses if dice.random() < 0.7]
-    lines += [user(name, active=dice.random() < 0.8, **_some_text(dice, "email", ["", "a@example.com", "ä@example.com"]))
-              for name in users]
+    lines = [
+        entity(address, dice.choice([*State.values, None]), **_some_text(dice, "description"))
+        for address in addresses
+        if dice.random() < 0.7
+    ]
+    lines += [
+        user(
+            name,
+            active=dice.random() < 0.8,
+            **_some_text(dice, "email", ["", "a@example.com", "ä@example.com"]),
+        )
+        for name in users
+    ]
     lines += [group(name, *dice.sample(users, dice.randint(0, len(users)))) for name in groups]
     principals = [f"user:{name}" for name in users] + [f"group:{name}" for name in groups]
-    lines += [grant(dice.choice(principals), dice.choice(addresses), *dice.sample(list(Privilege), dice.randint(1, 4)),
-                    **_some_text(dice, "reason")) for _ in range(dice.randint(0, 40))]
+    lines += [
+        grant(
+            dice.choice(principals),
+            dice.choice(addresses),
+            *dice.sample(list(Privilege), dice.randint(1, 4)),
+            **_some_text(dice, "reason"),
+        )
+        for _ in range(dice.randint(0, 40))
+    ]
     dice.shuffle(lines)
     return lines
 
@@ -108,11 +150,23 @@ def _random_addresses(dice: random.Random) -> list[str]:
     addresses = []
     for namespace in dice.sample(["a", "B", "_", "ns_1", "Z9"], dice.randint(1, 3)):
         application = f"{namespace}.{dice.choice(['app', 'App-1', '_'])}"
-        addresses += [f"namespace:{namespace}", f"application:{application}", f"program:{application}.spark.p-1",
-                   f"program:{application}.worker.p-1", f"dataset:{namespace}.x.y$z", f"dataset_module:{namespace}.x.y$z",
-                   f"dataset_type:{namespace}.T", f"stream:{namespace}.S", f"securekey:{namespace}.k",
-                   f"artifact:{namespace}.a-1.0"]
-    addresses += ["instance:cdap", "kerberosprincipal:etl/host.example.com@REALM", "kerberosprincipal:Ω@REALM"]
+        addresses += [
+            f"namespace:{namespace}",
+            f"application:{application}",
+            f"program:{application}.spark.p-1",
+            f"program:{application}.worker.p-1",
+            f"dataset:{namespace}.x.y$z",
+            f"dataset_module:{namespace}.x.y$z",
+            f"dataset_type:{namespace}.T",
+            f"stream:{namespace}.S",
+            f"securekey:{namespace}.k",
+            f"artifact:{namespace}.a-1.0",
+        ]
+    addresses += [
+        "instance:cdap",
+        "kerberosprincipal:etl/host.example.com@REALM",
+        "kerberosprincipal:Ω@REALM",
+    ]
     return dice.sample(addresses, dice.randint(1, len(addresses)))
 
 

@@ -28,8 +28,11 @@ def run_redis(port: int, folder: Path) -> Iterator[subprocess.Popen]:
     if program is None:
         pytest.fail("redis-server is missing; `make test` installs it")
     with (folder / "redis.log").open("a") as log:
-        server = subprocess.Popen([program, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", folder],
-                                  stdout=log, stderr=log)
+        server = subprocess.Popen(
+            [program, "--bind", "127.0.0.1", "--port", str(port), "--save", "", "--dir", folder],
+            stdout=log,
+            stderr=log,
+        )
     try:
         _wait_until_ready(port, server)
         yield server
@@ -57,18 +60,40 @@ def run_celery_worker(folder: Path, redis_url: str) -> Iterator[subprocess.Popen
     The logs and the snapshots are in `folder`.
     """
     environment = os.environ | {
-        "DATABASE_URL": database_url(), "REDIS_URL": redis_url, "SNAPSHOT_URI": str(folder / "snapshots"),
-        "SPARK_MASTER": "local[2]", "SPARK_DRIVER_MEMORY": "1g", "RUN_LOST_AFTER_SECONDS": "240",
+        "DATABASE_URL": database_url(),
+        "REDIS_URL": redis_url,
+        "SNAPSHOT_URI": str(folder / "snapshots"),
+        "SPARK_MASTER": "local[2]",
+        "SPARK_DRIVER_MEMORY": "1g",
+        "RUN_LOST_AFTER_SECONDS": "240",
         "DJANGO_SETTINGS_MODULE": "tests.settings",
     }
     processes = []
     try:
         for name, options in WORKERS.items():
-            command = [sys.executable, "-m", "celery", "-A", "authzconsole", "worker", "--queues", name,
-                       "--hostname", f"{name}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO", *options]
+            command = [
+                sys.executable,
+                "-m",
+                "celery",
+                "-A",
+                "authzconsole",
+                "worker",
+                "--queues",
+                name,
+                "--hostname",
+                f"{name}@%h",
+                "--without-gossip",
+                "--without-mingle",
+                "--loglevel",
+                "INFO",
+                *options,
+            ]
             with (folder / f"{name}.log").open("w") as log:
                 processes.append(
-                    subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True))
+                    subprocess.Popen(
+                        command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True
+                    )
+                )
         yield processes[0]
     finally:
         for process in processes:

@@ -21,7 +21,10 @@ def cast(db):
 
 @pytest.fixture
 def browse(cast):
-    """Return a function: browse("ada") returns a client signed in as this user of the cast; browse(), an anonymous client."""
+    """Return a function: browse("ada") returns a client signed in as this user of the cast; browse(), an
+    anonymous client.
+    """
+
     def client_of(name: str = "") -> Client:
         client = Client()
         if name:
@@ -42,14 +45,33 @@ def create_numbers(cast):
 
     The run can be cancelled, and the review has an item of ned.
     """
-    run = AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
-                                     state="running", stage="spark")
-    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    run = AnalysisRun.objects.create(
+        analysis="delete-readiness",
+        options={"generation": "final", "namespace": ""},
+        state="running",
+        stage="spark",
+    )
+    plan = create_plan_from_changes(
+        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
+    )
     token = create_token(author=SETUP, owner="dee", name="a script", scopes=["read"], days=1).token
-    review = Campaign.objects.create(title="Review", deadline=timezone.now() + timedelta(days=9), created_by="ada", state="open",
-                                     item_count=1)
+    review = Campaign.objects.create(
+        title="Review",
+        deadline=timezone.now() + timedelta(days=9),
+        created_by="ada",
+        state="open",
+        item_count=1,
+    )
     ReviewShare.objects.create(campaign=review, reviewer=cast["ned"], item_count=1)
-    ReviewItem.objects.create(campaign=review, source="user", grant_id=1, principal_id=cast["dee"].pk, principal_name="dee",
-                              kind="dataset", key="sales.orders", permission_id=permission_ids()[Privilege.READ],
-                              reviewer=cast["ned"])
+    ReviewItem.objects.create(
+        campaign=review,
+        source="user",
+        grant_id=1,
+        principal_id=cast["dee"].pk,
+        principal_name="dee",
+        kind="dataset",
+        key="sales.orders",
+        permission_id=permission_ids()[Privilege.READ],
+        reviewer=cast["ned"],
+    )
     return {"run": run.pk, "plan": plan.pk, "token": token.pk, "review": review.pk}

@@ -1,5 +1,6 @@
-"""Access to pages by account: invisible pages are 404, visible but read-only ones 403, and 404 pages reveal nothing."""
-
+"""Access to pages by account: invisible pages are 404, visible but read-only ones 403, and 404 pages reveal
+nothing.
+"""
 
 import pytest
 from django.conf import settings
@@ -13,7 +14,11 @@ from tests.support.cast import create_sample_tenant, created_for_several_tests
 from tests.support.pages import without_tokens
 from tests.web.conftest import create_numbers
 
-ORDERS, SALARIES, NOWHERE = "/entities/dataset:sales.orders", "/entities/dataset:hr.salaries", "/entities/dataset:sales.nothing"
+ORDERS, SALARIES, NOWHERE = (
+    "/entities/dataset:sales.orders",
+    "/entities/dataset:hr.salaries",
+    "/entities/dataset:sales.nothing",
+)
 PROGRAM = "/entities/program:sales.shop.workflow.daily"
 
 PAGES = [
@@ -161,7 +166,15 @@ PAGES = [
     ("/plans/readiness?namespace=namespace:sales&user=dee&generation=final", 200, 403, 404, 404, 404, 404),
     ("/plans/readiness", 303, 403, 404, 404, 404, 404),
     ("/plans/policy-impact/{run}", 303, 403, 404, 404, 404, 404),
-    ("/plans/missing?address=namespace:sales&subject=user:dee&operation=delete", 200, 403, 404, 404, 404, 404),
+    (
+        "/plans/missing?address=namespace:sales&subject=user:dee&operation=delete",
+        200,
+        403,
+        404,
+        404,
+        404,
+        404,
+    ),
     ("/plans/missing", 404, 403, 404, 404, 404, 404),
     ("/plans/copy", 405, 405, 405, 405, 405, 405),
     ("/plans/{plan}/apply", 405, 405, 405, 405, 405, 405),
@@ -239,6 +252,7 @@ def numbers(shared_data, db):
 @pytest.fixture
 def browse(shared_data, db):
     """Return the same function as the fixture `browse` of the other tests, but with the shared sessions."""
+
     def client_of(name=""):
         client = Client()
         if name:
@@ -257,7 +271,10 @@ def _sign_in(user) -> str:
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
 def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, numbers):
-    actual = [browse(name).get(page.format(**numbers)).status_code for name in ("ada", "aud", "ned", "dee", "grp", "out")]
+    actual = [
+        browse(name).get(page.format(**numbers)).status_code
+        for name in ("ada", "aud", "ned", "dee", "grp", "out")
+    ]
     assert actual == statuses
 
 
@@ -271,21 +288,34 @@ def test_every_page_redirects_anonymous_users_to_sign_in(page, browse, numbers):
 @pytest.mark.parametrize(("url", "statuses"), [(url, statuses) for url, *statuses in WRITES])
 def test_only_administrators_can_write(url, statuses, browse, numbers):
     before = database_state()
-    sent = {"principal": "user:out", "privilege": "READ", "parent": "namespace:sales", "kind": "dataset", "name": "x",
-            "analysis": "delete-readiness", "description": "x"}
+    sent = {
+        "principal": "user:out",
+        "privilege": "READ",
+        "parent": "namespace:sales",
+        "kind": "dataset",
+        "name": "x",
+        "analysis": "delete-readiness",
+        "description": "x",
+    }
     url = url.format(**numbers)
     assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
     assert database_state() == before
 
 
 def test_an_invisible_entity_and_a_missing_one_have_the_same_page(browse):
-    unseen, absent = (without_tokens(browse("dee").get(url)).replace(url.removeprefix("/entities/"), "ADDRESS")
-                      for url in (SALARIES, NOWHERE))
+    unseen, absent = (
+        without_tokens(browse("dee").get(url)).replace(url.removeprefix("/entities/"), "ADDRESS")
+        for url in (SALARIES, NOWHERE)
+    )
     assert unseen == absent
 
 
-@pytest.mark.parametrize("page", ["/entities/{}", "/explorer?at={}", "/ask?subject=user:dee&operation=read&entity={}"])
-def test_the_queries_do_not_tell_an_invisible_entity_from_a_missing_one(browse, page, django_assert_max_num_queries):
+@pytest.mark.parametrize(
+    "page", ["/entities/{}", "/explorer?at={}", "/ask?subject=user:dee&operation=read&entity={}"]
+)
+def test_the_queries_do_not_tell_an_invisible_entity_from_a_missing_one(
+    browse, page, django_assert_max_num_queries
+):
     client = browse("dee")
 
     def query_count(url: str) -> int:
@@ -310,7 +340,9 @@ def test_an_ordinary_account_sees_no_other_principals(browse):
 
 def test_an_ordinary_account_can_ask_only_about_itself(browse):
     response = browse("dee").get(f"{ORDERS}?operation=read&subject=user:ned")
-    assert response.context["ask"]["answer"] is None and response.context["ask"]["other_subject"] == "user:ned"
+    assert (
+        response.context["ask"]["answer"] is None and response.context["ask"]["other_subject"] == "user:ned"
+    )
     response = browse("dee").get(f"{ORDERS}?operation=read")
     assert response.context["ask"]["answer"].decision.question.principal == "user:dee"
 
@@ -335,11 +367,16 @@ def test_hidden_entities_do_not_turn_a_permit_into_a_denial(browse):
 
 def test_a_denial_lists_all_missing_grants_for_an_auditor(browse):
     response = browse("aud").get("/entities/namespace:sales?operation=delete&subject=user:dee")
-    assert {str(gap.address) for gap in response.context["ask"]["answer"].missing} >= {"dataset:sales.customers"}
+    assert {str(gap.address) for gap in response.context["ask"]["answer"].missing} >= {
+        "dataset:sales.customers"
+    }
 
 
 def test_counts_include_only_visible_entities(browse):
-    totals = {name: browse(name).get("/entities/namespace:sales").context["children"]["total"] for name in ("ada", "dee", "grp")}
+    totals = {
+        name: browse(name).get("/entities/namespace:sales").context["children"]["total"]
+        for name in ("ada", "dee", "grp")
+    }
     assert totals == {"ada": 6, "dee": 2, "grp": 2}
     inside = browse("dee").get("/").context["namespaces"]["rows"][0]["inside"]
     assert inside == [("dataset", "1 dataset", 1)]

@@ -1,4 +1,6 @@
-"""One page of each area opens: the areas of the navigation, an entity, a principal, a plan form and the account page."""
+"""One page of each area opens: the areas of the navigation, an entity, a principal, a plan form and the
+account page.
+"""
 
 import pytest
 from django.test import RequestFactory
@@ -6,8 +8,13 @@ from django.test import RequestFactory
 from authzconsole.web.context_processors import navigation
 
 PAGES = (
-    "/entities/namespace:sales", "/entities/dataset:sales.orders", "/explorer?at=dataset:sales.orders", "/people/user:dee",
-    "/grant/dataset:sales.orders", "/plans/many?within=namespace:sales", "/search?q=orders",
+    "/entities/namespace:sales",
+    "/entities/dataset:sales.orders",
+    "/explorer?at=dataset:sales.orders",
+    "/people/user:dee",
+    "/grant/dataset:sales.orders",
+    "/plans/many?within=namespace:sales",
+    "/search?q=orders",
     "/ask?subject=user:dee&operation=read&entity=dataset:sales.orders",
 )
 

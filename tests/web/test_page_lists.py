@@ -1,4 +1,7 @@
-"""Every page is in the lists that tests and documentation take pages from. CONTRIBUTING.md refers to these tests."""
+"""Every page is in the lists that tests and documentation take pages from.
+
+CONTRIBUTING.md refers to these tests.
+"""
 
 import pytest
 from django.urls import resolve
@@ -12,9 +15,23 @@ from tests.web.test_access import cast as cast
 from tests.web.test_access import numbers as numbers
 from tests.web.test_access import shared_data as shared_data
 
-NOT_IN_AN_AREA = {"healthz", "readyz", "metrics", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback",
-                  "saml-acs", "saml-metadata", "saml-slo", "passkey-sign-in",
-                  "mfa_authenticate", "rest-root", "rest-swagger", "rest-redoc"}
+NOT_IN_AN_AREA = {
+    "healthz",
+    "readyz",
+    "metrics",
+    "sign-in",
+    "sign-out",
+    "openid_connect_login",
+    "openid_connect_callback",
+    "saml-acs",
+    "saml-metadata",
+    "saml-slo",
+    "passkey-sign-in",
+    "mfa_authenticate",
+    "rest-root",
+    "rest-swagger",
+    "rest-redoc",
+}
 
 
 def name_of(url: str) -> str:

@@ -22,35 +22,63 @@ class Command(ConsoleCommand):
     help = "Run one analysis on Spark in the foreground."
 
     def add_arguments(self, parser):
-        parser.add_argument("name", metavar="NAME",
-                            help="; ".join(f"{analysis.name}: {analysis.question}" for analysis in ANALYSES.values()))
-        parser.add_argument("--generation", metavar="G", help="the generation to evaluate (default: the active generation)")
-        parser.add_argument("--to-generation", metavar="G",
-                            help=f"the generation to compare with ({_names_with('to_generation')} only)")
-        parser.add_argument("--namespace", metavar="N",
-                            help=f"limit the analysis to this namespace ({_names_with('namespace')} only)")
-        parser.add_argument("--output", metavar="FILE", type=Path,
-                            help="write the result table to this .csv, .parquet or .jsonl file")
-        parser.add_argument("--detail", metavar="FILE", type=Path,
-                            help="write the detail table to this .csv, .parquet or .jsonl file")
+        parser.add_argument(
+            "name",
+            metavar="NAME",
+            help="; ".join(f"{analysis.name}: {analysis.question}" for analysis in ANALYSES.values()),
+        )
+        parser.add_argument(
+            "--generation", metavar="G", help="the generation to evaluate (default: the active generation)"
+        )
+        parser.add_argument(
+            "--to-generation",
+            metavar="G",
+            help=f"the generation to compare with ({_names_with('to_generation')} only)",
+        )
+        parser.add_argument(
+            "--namespace",
+            metavar="N",
+            help=f"limit the analysis to this namespace ({_names_with('namespace')} only)",
+        )
+        parser.add_argument(
+            "--output",
+            metavar="FILE",
+            type=Path,
+            help="write the result table to this .csv, .parquet or .jsonl file",
+        )
+        parser.add_argument(
+            "--detail",
+            metavar="FILE",
+            type=Path,
+            help="write the detail table to this .csv, .parquet or .jsonl file",
+        )
 
     def handle(self, *, name, output, detail, **options):
         try:
             analysis = analysis_by_name(name)
             if detail is not None and analysis.detail is None:
-                raise AnalysisError(f"{analysis.name} has no detail table: use --output, which writes the same rows")
-            analysis_options = validated_options(analysis, {option: options[option] or "" for option in OPTIONS})
+                raise AnalysisError(
+                    f"{analysis.name} has no detail table: use --output, which writes the same rows"
+                )
+            analysis_options = validated_options(
+                analysis, {option: options[option] or "" for option in OPTIONS}
+            )
             for path in filter(None, (output, detail)):
                 check_export_path(path)
             if output is not None and detail is not None and _is_same_file(output, detail):
-                raise AnalysisError(f"--output and --detail are the same file, {output}: use two different files")
+                raise AnalysisError(
+                    f"--output and --detail are the same file, {output}: use two different files"
+                )
             self._run(analysis, analysis_options, output, detail)
         except (AnalysisError, StorageError) as error:
             raise CommandError(str(error)) from error
 
-    def _run(self, analysis: Analysis, options: dict[str, str], output: Path | None, detail: Path | None) -> None:
-        with analysis_in_foreground(analysis, options, with_detail=detail is not None,
-                                    on_stage=self._stage_printer()) as folder:
+    def _run(
+        self, analysis: Analysis, options: dict[str, str], output: Path | None, detail: Path | None
+    ) -> None:
+        with analysis_in_foreground(
+            analysis, options, with_detail=detail is not None, on_stage=self._stage_printer()
+        ) as folder:
             if output is None:
                 self._print_overview(analysis, folder)
             for path, result in ((output, analysis.outputs[0]), (detail, analysis.detail)):
@@ -64,7 +92,9 @@ class Command(ConsoleCommand):
         return lambda stage: self.stderr.write(f"{time.monotonic() - start:6.1f} s  {RunStage(stage).label}")
 
     def _print_overview(self, analysis: Analysis, folder: str) -> None:
-        """Print the overview table with aligned columns: at most MAX_LINES rows, and a note if there are more."""
+        """Print the overview table with aligned columns: at most MAX_LINES rows, and a note if there are
+        more.
+        """
         table = analysis.overview
         lines, is_cut = [list(table.column_names)], False
         for batch in result_batches(table, folder):
@@ -75,7 +105,9 @@ class Command(ConsoleCommand):
                 lines.append([_cell_text(value) for value in row.values()])
         widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
         for line in lines:
-            self.stdout.write("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+            self.stdout.write(
+                "  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+            )
         if is_cut:
             self.stdout.write(f"… only the first {MAX_LINES} rows are shown; --output FILE writes all rows.")
 
@@ -86,8 +118,13 @@ def _names_with(option: str) -> str:
 
 
 def _is_same_file(first: Path, second: Path) -> bool:
-    """Return whether both paths lead to the same file. Symbolic links are followed, and the file need not exist."""
-    return first.resolve() == second.resolve() or first.exists() and second.exists() and first.samefile(second)
+    """Return whether both paths lead to the same file.
+
+    Symbolic links are followed, and the file need not exist.
+    """
+    return (
+        first.resolve() == second.resolve() or first.exists() and second.exists() and first.samefile(second)
+    )
 
 
 def _cell_text(value: object) -> str:

@@ -9,8 +9,10 @@ from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):
-    help = ("Create new folders for the snapshots and reports of this console. Run this command after copying the database of "
-            "another console, before the first start of the copy. Existing reports stay readable.")
+    help = (
+        "Create new folders for the snapshots and reports of this console. Run this command after copying the database of "
+        "another console, before the first start of the copy. Existing reports stay readable."
+    )
 
     def add_arguments(self, parser):
         parser.add_argument("--reason", default="", help="stored in the journal")

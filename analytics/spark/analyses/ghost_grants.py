@@ -10,8 +10,8 @@ from analytics.spark.schemas import Tables
 def rows(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.GHOSTS: one row per grant of a group or of an active user on an address that is not live.
 
-    The number of addresses that are not live grows with the tenant, so they are joined by sorting, which can spill to disk.
-    They are never broadcast. Only users and groups may be.
+    The number of addresses that are not live grows with the tenant, so they are joined by sorting, which can
+    spill to disk. They are never broadcast. Only users and groups may be.
     """
     tables = analysis_input.tables
     addresses = tables.entities.where(F.col("state") != "live").select(
@@ -27,16 +27,27 @@ def rows(analysis_input: AnalysisInput) -> DataFrame:
 def kinds(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.GHOST_KINDS: the numbers of ghost grants, addresses and principals, by state and kind."""
     kind = F.substring_index("entity", ":", 1).alias("kind")
-    return analysis_input.earlier["rows"].groupBy("state", kind).agg(
-        F.count("*").alias("grants"), F.count_distinct("entity").alias("entities"),
-        F.count_distinct("principal").alias("principals"))
+    return (
+        analysis_input.earlier["rows"]
+        .groupBy("state", kind)
+        .agg(
+            F.count("*").alias("grants"),
+            F.count_distinct("entity").alias("entities"),
+            F.count_distinct("principal").alias("principals"),
+        )
+    )
 
 
 def _principals(tables: Tables) -> DataFrame:
-    """Return principal_type, principal_id and principal (`user:` or `group:` and the name) of every principal."""
+    """Return principal_type, principal_id and principal (`user:` or `group:` and the name) of every
+    principal.
+    """
 
     def principals_of(frame: DataFrame, principal_type: str) -> DataFrame:
-        return frame.select(F.lit(principal_type).alias("principal_type"), F.col("id").alias("principal_id"),
-                            F.concat(F.lit(f"{principal_type}:"), "name").alias("principal"))
+        return frame.select(
+            F.lit(principal_type).alias("principal_type"),
+            F.col("id").alias("principal_id"),
+            F.concat(F.lit(f"{principal_type}:"), "name").alias("principal"),
+        )
 
     return principals_of(tables.users, "user").unionByName(principals_of(tables.groups, "group"))

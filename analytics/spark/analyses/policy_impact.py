@@ -1,4 +1,6 @@
-"""The `policy-impact` analysis: decisions that differ between two generations, for operations with a policy in both."""
+"""The `policy-impact` analysis: decisions that differ between two generations, for operations with a policy
+in both.
+"""
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,12 +20,19 @@ def rows(analysis_input: AnalysisInput) -> SortedTable:
 
 def operations(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.IMPACT_OPERATIONS: the counts of tables.IMPACT summed over all users."""
-    return analysis_input.earlier["rows"].groupBy("kind", "operation").agg(
-        F.count("*").alias("users"), F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
+    return (
+        analysis_input.earlier["rows"]
+        .groupBy("kind", "operation")
+        .agg(F.count("*").alias("users"), F.sum("gained").alias("gained"), F.sum("lost").alias("lost"))
+    )
 
 
 def detail(analysis_input: AnalysisInput) -> SortedTable:
-    """Return tables.IMPACT_DETAIL: one row per changed decision (user, entity, operation); sum(gained + lost) rows."""
-    counts = analysis_input.earlier["rows"].select(F.col("user").alias("name"), (F.col("gained") + F.col("lost")).alias("pairs"))
+    """Return tables.IMPACT_DETAIL: one row per changed decision (user, entity, operation); sum(gained + lost)
+    rows.
+    """
+    counts = analysis_input.earlier["rows"].select(
+        F.col("user").alias("name"), (F.col("gained") + F.col("lost")).alias("pairs")
+    )
     rules = impact_rules(analysis_input.generation, analysis_input.to_generation)
     return evaluate_rules(analysis_input.tables, rules, PairTable(IMPACT_DETAIL, counts))

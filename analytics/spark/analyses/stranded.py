@@ -1,7 +1,8 @@
 """The `stranded` analysis: live entities with fewer than two active administrators.
 
-The administrators of an entity are not counted. For each principal, the first and the last user that it reaches are enough: an
-entity has fewer than two administrators if and only if the first user over all its grants of ADMIN is also the last.
+The administrators of an entity are not counted. For each principal, the first and the last user that it
+reaches are enough: an entity has fewer than two administrators if and only if the first user over all its
+grants of ADMIN is also the last.
 """
 
 from pyspark.sql import Column, DataFrame
@@ -16,18 +17,30 @@ from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 def rows(analysis_input: AnalysisInput) -> DataFrame:
     """Return tables.STRANDED: one row per live entity with no active administrator, or with one."""
     return (
-        _live_with_admins(analysis_input.tables).where(_is_stranded())
+        _live_with_admins(analysis_input.tables)
+        .where(_is_stranded())
         .join(user_names(analysis_input.tables), on=F.col("first_user") == F.col("user_id"), how="left")
-        .select("entity", F.col("user").isNotNull().cast("long").alias("admins"), F.coalesce("user", F.lit("")).alias("admin"))
+        .select(
+            "entity",
+            F.col("user").isNotNull().cast("long").alias("admins"),
+            F.coalesce("user", F.lit("")).alias("admin"),
+        )
     )
 
 
 def kinds(analysis_input: AnalysisInput) -> DataFrame:
-    """Return tables.STRANDED_KINDS: the number of live entities of each kind, and of those with no or one administrator."""
+    """Return tables.STRANDED_KINDS: the number of live entities of each kind, and of those with no or one
+    administrator.
+    """
     has_no_admin = F.col("first_user").isNull()
-    return _live_with_admins(analysis_input.tables).groupBy("kind").agg(
-        F.count("*").alias("live"), F.count_if(has_no_admin).alias("nobody"),
-        F.count_if(_is_stranded() & ~has_no_admin).alias("one")
+    return (
+        _live_with_admins(analysis_input.tables)
+        .groupBy("kind")
+        .agg(
+            F.count("*").alias("live"),
+            F.count_if(has_no_admin).alias("nobody"),
+            F.count_if(_is_stranded() & ~has_no_admin).alias("one"),
+        )
     )
 
 
@@ -38,7 +51,8 @@ def _is_stranded() -> Column:
 
 
 def _live_with_admins(tables: Tables) -> DataFrame:
-    """Return kind, entity, first_user and last_user of every live entity. The users are null if there is no administrator.
+    """Return kind, entity, first_user and last_user of every live entity. The users are null if there is no
+    administrator.
 
     The administered entities grow with the tenant, so they are joined by sorting and never broadcast.
     """
@@ -49,7 +63,8 @@ def _live_with_admins(tables: Tables) -> DataFrame:
         .agg(F.min("first_user").alias("first_user"), F.max("last_user").alias("last_user"))
     )
     return (
-        tables.entities.where(F.col("state") == "live").select("id", "kind", F.concat_ws(":", "kind", "key").alias("entity"))
+        tables.entities.where(F.col("state") == "live")
+        .select("id", "kind", F.concat_ws(":", "kind", "key").alias("entity"))
         .join(administered.hint("merge"), on="id", how="left")
         .select("kind", "entity", "first_user", "last_user")
     )

@@ -23,6 +23,8 @@ def namespaces(analysis_input: AnalysisInput) -> DataFrame:
 
 def detail(analysis_input: AnalysisInput) -> SortedTable:
     """Return tables.VISIBILITY_DETAIL: one row per user and visible entity; sum(visible) rows."""
-    counts = analysis_input.earlier["rows"].select(F.col("user").alias("name"), F.col("visible").alias("pairs"))
+    counts = analysis_input.earlier["rows"].select(
+        F.col("user").alias("name"), F.col("visible").alias("pairs")
+    )
     rules = visibility_rules(analysis_input.generation)
     return evaluate_rules(analysis_input.tables, rules, PairTable(VISIBILITY_DETAIL, counts))

@@ -1,7 +1,9 @@
-"""Tallies: how many answers change for each user, operation and entity, without building the pairs of users and entities.
+"""Tallies: how many answers change for each user, operation and entity, without building the pairs of users
+and entities.
 
-Each partition counts the bits of its changed answers: by user as the number of bits in each word, and by entity with
-counters that store each binary digit in a separate word. Only sums and the first rows in an order leave Spark.
+Each partition counts the bits of its changed answers: by user as the number of bits in each word, and by
+entity with counters that store each binary digit in a separate word. Only sums and the first rows in an order
+leave Spark.
 """
 
 import sys
@@ -36,8 +38,10 @@ TALLIES = ", ".join(["user int", "rule int", "entity string", *(f"{name} bigint"
 class EffectFigures:
     """The figures of an effect. Counts have the order of COUNTS.
 
-    people, entities: those with most changes beyond the purpose first, then those with most changes, then by name.
-    people_count, entity_count: the numbers of all users and entities with changes. operations: by kind and operation.
+    people, entities: those with most changes beyond the purpose first, then those with most changes, then by
+    name.
+    people_count, entity_count: the numbers of all users and entities with changes. operations: by kind and
+    operation.
     """
 
     totals: list[int]
@@ -76,30 +80,54 @@ class Tallies:
         for row in self._operations.collect():
             rule = self._rules[row["rule"]]
             counts = operations.setdefault((rule.kind, rule.operation), [0] * len(COUNTS))
-            operations[rule.kind, rule.operation] = [count + row[name] for count, name in zip(counts, COUNTS, strict=True)]
+            operations[rule.kind, rule.operation] = [
+                count + row[name] for count, name in zip(counts, COUNTS, strict=True)
+            ]
         totals = [sum(counts[number] for counts in operations.values()) for number in range(len(COUNTS))]
         people = [(self._names[int(rank)], counts) for rank, counts in _top(self._users, "user", max_top)]
-        return EffectFigures(totals, people, self._users.count(), _top(self._entities, "entity", max_top), self._entities.count(),
-                             operations)
+        return EffectFigures(
+            totals,
+            people,
+            self._users.count(),
+            _top(self._entities, "entity", max_top),
+            self._entities.count(),
+            operations,
+        )
 
     @property
     def pair_counts(self) -> DataFrame:
-        """The number of changed answers of each user, as the engine needs it for a table of pairs: name and pairs."""
-        names = self._rows.sparkSession.createDataFrame(pa.table({
-            "user": pa.array(range(len(self._names)), pa.int32()), "name": pa.array(self._names, pa.string())}))
+        """The number of changed answers of each user, as the engine needs it for a table of pairs: name and
+        pairs.
+        """
+        names = self._rows.sparkSession.createDataFrame(
+            pa.table(
+                {
+                    "user": pa.array(range(len(self._names)), pa.int32()),
+                    "name": pa.array(self._names, pa.string()),
+                }
+            )
+        )
         # as many rows as the directory has users
-        return self._users.join(F.broadcast(names), on="user").select("name", sum(F.col(name) for name in COUNTS).alias("pairs"))
+        return self._users.join(F.broadcast(names), on="user").select(
+            "name", sum(F.col(name) for name in COUNTS).alias("pairs")
+        )
 
 
 def _top(rows: DataFrame, name: str, max_rows: int) -> list[tuple[str, list[int]]]:
     beyond = F.col("gained_beyond") + F.col("lost_beyond")
-    top = rows.orderBy(beyond.desc(), (beyond + F.col("gained_for") + F.col("lost_for")).desc(), name).limit(max_rows)
+    top = rows.orderBy(beyond.desc(), (beyond + F.col("gained_for") + F.col("lost_for")).desc(), name).limit(
+        max_rows
+    )
     return [(row[name], [row[count] for count in COUNTS]) for row in top.collect()]
 
 
-def tally_stages(intended: tuple[bool, ...], rules: CompiledRules, all_users: bool,
-                 broadcast: DirectoryBroadcast) -> tuple[BatchFunction]:
-    """Return the function that turns tenant rows with names into TALLIES. intended: by rule. all_users: see `changed_words`."""
+def tally_stages(
+    intended: tuple[bool, ...], rules: CompiledRules, all_users: bool, broadcast: DirectoryBroadcast
+) -> tuple[BatchFunction]:
+    """Return the function that turns tenant rows with names into TALLIES. intended: by rule. all_users: see
+    `changed_words`.
+    """
+
     def tally(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         all_batches = list(batches)
         if not all_batches:
@@ -139,7 +167,9 @@ class UserTallies:
             for rule in np.unique(rule_by_segment[rule_by_segment != NONE]).tolist():
                 counts = of_segments[:, rule_by_segment == rule].sum(axis=1)
                 if counts.any():
-                    self._counts.setdefault((rule, after), np.zeros(self._user_count, np.int64))[users] += counts
+                    self._counts.setdefault((rule, after), np.zeros(self._user_count, np.int64))[users] += (
+                        counts
+                    )
 
     def batches(self, user_ranks: Array, intended: tuple[bool, ...]) -> Iterator[pa.RecordBatch]:
         for (rule, after), counts in self._counts.items():
@@ -147,7 +177,9 @@ class UserTallies:
             table = np.zeros((len(COUNTS), len(users)), np.int64)
             table[_column(intended[rule], after)] = counts[users]
             rules = np.full(len(users), rule)
-            yield _batch(table, user=pa.array(user_ranks[users], pa.int32()), rule=pa.array(rules, pa.int32()))
+            yield _batch(
+                table, user=pa.array(user_ranks[users], pa.int32()), rule=pa.array(rules, pa.int32())
+            )
 
 
 class EntityTallies:
@@ -188,8 +220,11 @@ def counts_by_position(bits: Array) -> Array:
             sums.append(differs ^ carry)
             carry = left & right | differs & carry
         digits = [*sums, carry]
-    return sum(np.unpackbits(np.ascontiguousarray(digit[0]).view(np.uint8), bitorder="little").astype(np.int64) << place
-               for place, digit in enumerate(digits))
+    return sum(
+        np.unpackbits(np.ascontiguousarray(digit[0]).view(np.uint8), bitorder="little").astype(np.int64)
+        << place
+        for place, digit in enumerate(digits)
+    )
 
 
 def _column(is_intended: bool, after: bool) -> int:

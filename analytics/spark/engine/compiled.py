@@ -1,8 +1,10 @@
-"""A compiled rule set: rules and facts as plain numbers and tuples, which Python workers can read without the console's code.
+"""A compiled rule set: rules and facts as plain numbers and tuples, which Python workers can read without the
+console's code.
 
-A requirement is a tuple: `("held", fact numbers)` is met if at least one of the facts is held, `("all", requirements)` if all of
-the requirements are met, `("any", requirements)` if at least one of them is met, `("not", (requirement,))` if it is not met. Only
-rules that are evaluated on bits use `not`: the evaluation of `count` on facts by target does not support it.
+A requirement is a tuple: `("held", fact numbers)` is met if at least one of the facts is held, `("all",
+requirements)` if all of the requirements are met, `("any", requirements)` if at least one of them is met,
+`("not", (requirement,))` if it is not met. Only rules that are evaluated on bits use `not`: the evaluation of
+`count` on facts by target does not support it.
 """
 
 import sys
@@ -24,7 +26,8 @@ class CompiledFact:
     """Which grants make a fact true.
 
     form: which grants count for a target.
-        `self`, `application`, `namespace`, `instance`: a grant on the target itself, or on its application, and so on
+        `self`, `application`, `namespace`, `instance`: a grant on the target itself, or on its application,
+        and so on
         `below`: for a container, a grant on it or on anything inside it
         `anywhere`: a grant anywhere in the subtree of the target
         `precomputed`: no grants; precomputed fact rows list the holders
@@ -70,7 +73,9 @@ class CompiledRules:
 
 @dataclass(frozen=True, slots=True)
 class LiveNamespaces:
-    """Limits an evaluation to live namespaces. name: the name of the only namespace; empty for all live namespaces."""
+    """Limits an evaluation to live namespaces. name: the name of the only namespace; empty for all live
+    namespaces.
+    """
 
     name: str = ""
 
@@ -80,6 +85,6 @@ def fact_numbers(requirement: Requirement) -> set[int]:
     match requirement:
         case "held", numbers:
             return set(numbers)
-        case ("all" | "any" | "not"), requirements:
+        case (("all" | "any" | "not"), requirements):
             return set().union(*map(fact_numbers, requirements))
     raise ValueError(f"`{requirement[0]}` is not a requirement")

@@ -1,7 +1,9 @@
-"""The entry point of the engine: evaluate a rule set over a tenant, and return the changes in the requested form.
+"""The entry point of the engine: evaluate a rule set over a tenant, and return the changes in the requested
+form.
 
-Outputs: `ChangeCounts` (for each user, on how many entities the answer changes), `HolderCounts` (for each namespace and user, how
-many of the required entities the user holds) and `PairTable` (each user with each entity).
+Outputs: `ChangeCounts` (for each user, on how many entities the answer changes), `HolderCounts` (for each
+namespace and user, how many of the required entities the user holds) and `PairTable` (each user with each
+entity).
 """
 
 from collections.abc import Callable, Iterator
@@ -37,10 +39,11 @@ PARTS_PER_PARTITION = 4
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """The number of live entities with a changed answer by user, kind, operation and namespace, if it is not zero.
+    """The number of live entities with a changed answer by user, kind, operation and namespace, if it is not
+    zero.
 
-    table: its columns are some of user, kind, operation, namespace, gained and lost. The namespace is a name; for a namespace it
-    is its own name, and for entities in no namespace it is empty.
+    table: its columns are some of user, kind, operation, namespace, gained and lost. The namespace is a name;
+    for a namespace it is its own name, and for entities in no namespace it is empty.
     by_namespace: False adds up over all namespaces.
     gained_column: the name of the column `gained` in the table.
     """
@@ -66,37 +69,53 @@ class HolderCounts:
 class PairTable:
     """A detail table: the changed pairs as rows of `table`, in the order of its key.
 
-    table: its columns are some of namespace, user, entity, operation, before, after and intended; the first is namespace or user.
-    counts: `name` and `pairs`, the number of rows of a user (or namespace). Counts with the same name are added up.
+    table: its columns are some of namespace, user, entity, operation, before, after and intended; the first
+    is namespace or user.
+    counts: `name` and `pairs`, the number of rows of a user (or namespace). Counts with the same name are
+    added up.
     """
 
     table: Table
     counts: DataFrame
 
 
-def evaluate_rules(tables: Tables, rule_set: RuleSet, output: ChangeCounts | HolderCounts | PairTable, *,
-                   namespaces: LiveNamespaces | None = None) -> SortedTable:
+def evaluate_rules(
+    tables: Tables,
+    rule_set: RuleSet,
+    output: ChangeCounts | HolderCounts | PairTable,
+    *,
+    namespaces: LiveNamespaces | None = None,
+) -> SortedTable:
     """Compare the answers of every rule before and after, for every active user and live entity.
 
-    namespaces: evaluate these only; None for the whole tenant. This function collects the directory. Everything else is computed
-    when the result is read.
+    namespaces: evaluate these only; None for the whole tenant. This function collects the directory.
+    Everything else is computed when the result is read.
     """
     match output:
         case PairTable():
             return _pair_table(Evaluation(tables, rule_set, namespaces=namespaces), output)
         case HolderCounts():
-            evaluation = Evaluation(tables, rule_set, merge_kinds=True, namespaces=namespaces,
-                                    required_kinds=output.required_kinds)
+            evaluation = Evaluation(
+                tables,
+                rule_set,
+                merge_kinds=True,
+                namespaces=namespaces,
+                required_kinds=output.required_kinds,
+            )
             return _holder_counts(evaluation, output)
         case ChangeCounts():
             return _change_counts(Evaluation(tables, rule_set, namespaces=namespaces), output)
 
 
-def evaluate_partitions(tables: Tables, rule_set: RuleSet, stages: Callable[..., tuple[BatchFunction]], schema: str) -> DataFrame:
-    """Return the rows that a function builds from each partition of the tenant, for figures that only one analysis needs.
+def evaluate_partitions(
+    tables: Tables, rule_set: RuleSet, stages: Callable[..., tuple[BatchFunction]], schema: str
+) -> DataFrame:
+    """Return the rows that a function builds from each partition of the tenant, for figures that only one
+    analysis needs.
 
-    stages: returns the function. Its arguments are the compiled rules, whether users without grants must be evaluated, and the
-    broadcast directory. The function receives tenant rows with names. schema: the columns of the rows that it builds.
+    stages: returns the function. Its arguments are the compiled rules, whether users without grants must be
+    evaluated, and the broadcast directory. The function receives tenant rows with names. schema: the columns
+    of the rows that it builds.
     """
     evaluation = Evaluation(tables, rule_set)
     stages = partial(stages, evaluation.rules, is_met_without_grants(rule_set))
@@ -108,8 +127,13 @@ def evaluate_partitions(tables: Tables, rule_set: RuleSet, stages: Callable[...,
 
 
 def _change_counts(evaluation: Evaluation, output: ChangeCounts) -> SortedTable:
-    stages = partial(count_stages, evaluation.rules, _rule_order(evaluation.rule_set),
-                     _column_contents(evaluation.rule_set, output), output.by_namespace)
+    stages = partial(
+        count_stages,
+        evaluation.rules,
+        _rule_order(evaluation.rule_set),
+        _column_contents(evaluation.rule_set, output),
+        output.by_namespace,
+    )
     if evaluation.tables.is_small:
         return SortedTable(output.table, *_small_tenant_stage(evaluation, partial(stages, 1)))
     broadcast = _broadcast_directory(evaluation)
@@ -125,8 +149,11 @@ def user_part_count(partitions: int, user_count: int) -> int:
 
 
 def _holder_counts(evaluation: Evaluation, output: HolderCounts) -> SortedTable:
-    candidate_rules = frozenset(number for number, rule in enumerate(evaluation.rule_set.rules)
-                                if rule.operation == output.candidate_operation)
+    candidate_rules = frozenset(
+        number
+        for number, rule in enumerate(evaluation.rule_set.rules)
+        if rule.operation == output.candidate_operation
+    )
     stages = partial(holder_stages, evaluation.rules, candidate_rules)
     if evaluation.tables.is_small:
         return SortedTable(READINESS, *_small_tenant_stage(evaluation, partial(stages, 1)))
@@ -138,13 +165,17 @@ def _holder_counts(evaluation: Evaluation, output: HolderCounts) -> SortedTable:
 def _pair_table(evaluation: Evaluation, output: PairTable) -> SortedTable:
     operations = tuple(rule.operation for rule in evaluation.rule_set.rules)
     columns = output.table.column_names
-    stages = partial(pair_table_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set), columns)
+    stages = partial(
+        pair_table_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set), columns
+    )
     if "intended" in columns:
         stages = partial(stages, intended=tuple(rule.is_intended for rule in evaluation.rule_set.rules))
     has_namespace = columns[0] == "namespace"
     if evaluation.tables.is_small:
         one_part = PairOrder.one_part(has_namespace=has_namespace)
-        return SortedTable(output.table, *_small_tenant_stage(evaluation, partial(stages, one_part), with_names=True))
+        return SortedTable(
+            output.table, *_small_tenant_stage(evaluation, partial(stages, one_part), with_names=True)
+        )
     broadcast = _broadcast_directory(evaluation)
     order = _pair_order(output.counts, broadcast.value, evaluation.partitions, has_namespace=has_namespace)
     pack, merge = stages(order, broadcast)
@@ -152,8 +183,13 @@ def _pair_table(evaluation: Evaluation, output: PairTable) -> SortedTable:
     return SortedTable(output.table, packed.repartitionById(order.part_count, "part"), merge)
 
 
-def _pair_order(counts: DataFrame, directory: dict[str, Any], partitions: int, *, has_namespace: bool) -> PairOrder:
-    """Return the order of the pairs. Collects one number for each user or namespace, which is less than the directory."""
+def _pair_order(
+    counts: DataFrame, directory: dict[str, Any], partitions: int, *, has_namespace: bool
+) -> PairOrder:
+    """Return the order of the pairs.
+
+    Collects one number for each user or namespace, which is less than the directory.
+    """
     names = directory["namespace_names" if has_namespace else "user_names"]
     sums = counts.groupBy("name").agg(F.sum("pairs").alias("pairs")).toArrow()
     pair_counts = np.zeros(len(names), np.int64)
@@ -167,10 +203,14 @@ def _encode(evaluation: Evaluation, *, with_names: bool = False) -> DataFrame:
     return encode(evaluation, precompute_facts(evaluation, _broadcast_directory), with_names=with_names)
 
 
-def _small_tenant_stage(evaluation: Evaluation, stages: Stages, *, with_names: bool = False) -> tuple[DataFrame, BatchFunction]:
+def _small_tenant_stage(
+    evaluation: Evaluation, stages: Stages, *, with_names: bool = False
+) -> tuple[DataFrame, BatchFunction]:
     """Return (the tables of the tenant in one partition, the function that evaluates them)."""
-    frames = [getattr(evaluation.tables, name).select(F.lit(name).alias("table"), *columns)
-              for name, columns in TABLE_COLUMNS.items()]
+    frames = [
+        getattr(evaluation.tables, name).select(F.lit(name).alias("table"), *columns)
+        for name, columns in TABLE_COLUMNS.items()
+    ]
     tables = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), frames).coalesce(1)
     return tables, evaluate_small_tenant(small_tenant_rules(evaluation), stages, with_names=with_names)
 
@@ -178,14 +218,18 @@ def _small_tenant_stage(evaluation: Evaluation, stages: Stages, *, with_names: b
 def _rule_order(rule_set: RuleSet) -> tuple[int, ...]:
     """Return the position of each rule in the order of kinds and operations."""
     rules = rule_set.rules
-    sorted_numbers = sorted(range(len(rules)), key=lambda number: (rules[number].kind, rules[number].operation))
+    sorted_numbers = sorted(
+        range(len(rules)), key=lambda number: (rules[number].kind, rules[number].operation)
+    )
     return tuple(sorted_numbers.index(number) for number in range(len(rules)))
 
 
 def _column_contents(rule_set: RuleSet, output: ChangeCounts) -> ColumnContents:
     contents: dict[str, str | tuple[str, ...]] = {
-        "kind": tuple(rule.kind for rule in rule_set.rules), "operation": tuple(rule.operation for rule in rule_set.rules),
-        output.gained_column: "gained"}
+        "kind": tuple(rule.kind for rule in rule_set.rules),
+        "operation": tuple(rule.operation for rule in rule_set.rules),
+        output.gained_column: "gained",
+    }
     return tuple((name, contents.get(name, name)) for name in output.table.column_names)
 
 

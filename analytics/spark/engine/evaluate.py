@@ -1,4 +1,6 @@
-"""Evaluate rules on rows of bits, for many users at once, without a loop over users or over pairs of users and entities."""
+"""Evaluate rules on rows of bits, for many users at once, without a loop over users or over pairs of users
+and entities.
+"""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,7 +19,8 @@ from analytics.spark.engine.rows import NONE, Array, TenantRows, decode_batches
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# Users are evaluated in chunks. The bits of a chunk have at most this size, which fits into the cache of a core.
+# Users are evaluated in chunks. The bits of a chunk have at most this size, which fits into the cache of a
+# core.
 CHUNK_BYTES = 4_000_000
 
 
@@ -26,8 +29,8 @@ class RuleGroup:
     """Rules with equal requirements and neighbouring kinds in a unit; they are evaluated together.
 
     segments: consecutive segments of the unit.
-    rules: a table with a column for each of these segments. A column has the numbers of the rules for the kind of the segment,
-        and NONE in the rest of its rows.
+    rules: a table with a column for each of these segments. A column has the numbers of the rules for the
+        kind of the segment, and NONE in the rest of its rows.
     """
 
     before: Requirement
@@ -41,7 +44,9 @@ def group_rules(unit: Unit, rules: CompiledRules) -> Iterator[RuleGroup]:
     numbers_by_requirements: dict[tuple[Requirement, Requirement], dict[int, list[int]]] = {}
     for number, rule in enumerate(rules.rules):
         if rule.kind != NONE:
-            numbers_by_requirements.setdefault((rule.before, rule.after), {}).setdefault(rule.kind, []).append(number)
+            numbers_by_requirements.setdefault((rule.before, rule.after), {}).setdefault(
+                rule.kind, []
+            ).append(number)
     for (before, after), numbers_by_kind in numbers_by_requirements.items():
         table = np.full((max(map(len, numbers_by_kind.values())), max(numbers_by_kind) + 1), NONE)
         for kind, numbers in numbers_by_kind.items():
@@ -52,16 +57,20 @@ def group_rules(unit: Unit, rules: CompiledRules) -> Iterator[RuleGroup]:
                 yield RuleGroup(before, after, segments, table[:, unit.segment_kind[segments]])
 
 
-def changed_bits(layout: WordLayout, facts: list[FactBits], fact_bits: list[Array], user_count: int,
-                 group: RuleGroup) -> tuple[Array, Array | None]:
-    """Return (gained, lost): for each user the words of the group's segments. lost is None if no user can lose a permission.
+def changed_bits(
+    layout: WordLayout, facts: list[FactBits], fact_bits: list[Array], user_count: int, group: RuleGroup
+) -> tuple[Array, Array | None]:
+    """Return (gained, lost): for each user the words of the group's segments. lost is None if no user can
+    lose a permission.
 
     fact_bits: by fact, a row of bits for each user.
     """
     begin, end = int(layout.segment_begin[group.segments[0]]), int(layout.segment_end[group.segments[-1]])
     # A fact that no rule of these kinds uses has other words; its slice is then not read.
-    fact_bits = [bits[:, begin - fact.first_word : end - fact.first_word]
-                 for fact, bits in zip(facts, fact_bits, strict=True)]
+    fact_bits = [
+        bits[:, begin - fact.first_word : end - fact.first_word]
+        for fact, bits in zip(facts, fact_bits, strict=True)
+    ]
     mask = layout.mask[begin:end]
     after = np.broadcast_to(evaluate_requirement(group.after, fact_bits), (user_count, end - begin))
     if group.before == UNMET:
@@ -72,7 +81,10 @@ def changed_bits(layout: WordLayout, facts: list[FactBits], fact_bits: list[Arra
 
 
 def evaluate_requirement(requirement: Requirement, fact_bits: Sequence[Array] | Array) -> Array | np.uint64:
-    """Return the bits where the requirement is met. fact_bits: by fact. Raise ValueError for an unknown requirement."""
+    """Return the bits where the requirement is met. fact_bits: by fact.
+
+    Raise ValueError for an unknown requirement.
+    """
     operator, operands = requirement
     match operator:
         case "all":
@@ -86,20 +98,25 @@ def evaluate_requirement(requirement: Requirement, fact_bits: Sequence[Array] | 
     raise ValueError(f"`{operator}` is not a requirement")
 
 
-def _reduce_bits(operation: np.ufunc, requirements: Sequence[Requirement],
-                 fact_bits: Sequence[Array] | Array) -> Array | np.uint64:
+def _reduce_bits(
+    operation: np.ufunc, requirements: Sequence[Requirement], fact_bits: Sequence[Array] | Array
+) -> Array | np.uint64:
     return reduce(operation, (evaluate_requirement(requirement, fact_bits) for requirement in requirements))
 
 
-def changed_words(rows: TenantRows, directory: Directory, rules: CompiledRules, *,
-                  all_users: bool) -> Iterator[tuple[Unit, Array, RuleGroup, bool, Array]]:
-    """Yield (unit, user indexes, rule group, the answer after, bits): for some users, the bits of the changed answers.
+def changed_words(
+    rows: TenantRows, directory: Directory, rules: CompiledRules, *, all_users: bool
+) -> Iterator[tuple[Unit, Array, RuleGroup, bool, Array]]:
+    """Yield (unit, user indexes, rule group, the answer after, bits): for some users, the bits of the changed
+    answers.
 
     bits: a row for each user, with the words of the segments of the group.
     all_users: evaluate users without grants too; required if rules.is_met_without_grants returns True.
     """
     for unit, unit_rows in split_into_units(rows, directory):
-        facts = [FactBits(directory, unit, entries) for entries in find_entries(unit, unit_rows, rules, directory)]
+        facts = [
+            FactBits(directory, unit, entries) for entries in find_entries(unit, unit_rows, rules, directory)
+        ]
         is_evaluated = np.full(directory.user_count, all_users)
         for fact in facts:
             fact.mark_holders(is_evaluated)
@@ -114,7 +131,8 @@ def changed_words(rows: TenantRows, directory: Directory, rules: CompiledRules, 
 
 
 def changed_targets(group: RuleGroup, fact_table: Array) -> tuple[Array, Array | None]:
-    """Return (gained, lost), two masks with one element for each target. lost is None if no user can lose a permission.
+    """Return (gained, lost), two masks with one element for each target. lost is None if no user can lose a
+    permission.
 
     fact_table: for each fact and target, whether the fact is held. The targets are columns.
     """

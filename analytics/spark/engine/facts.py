@@ -1,5 +1,5 @@
-"""Facts in a unit: which principals hold a fact at which positions, as lists of entries and as one row of bits for each
-user."""
+"""Facts in a unit: which principals hold a fact at which positions, as lists of entries and as one row of
+bits for each user."""
 
 import sys
 from dataclasses import dataclass
@@ -29,7 +29,9 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 _EMPTY = np.empty(0, np.int64)
 # (principal numbers, subtree): principals who hold a fact at every target of the subtree
 SubtreeHolders = list[tuple[Array, int]]
-PrincipalRowsT = TypeVar("PrincipalRowsT", GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows)
+PrincipalRowsT = TypeVar(
+    "PrincipalRowsT", GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows
+)
 GrantRowsT = TypeVar("GrantRowsT", GrantRows, ContainerGrantRows, DescendantGrantRows)
 
 
@@ -48,13 +50,22 @@ class FactEntries:
     kinds: frozenset[int]
 
     def subset(self, is_kept: Array, new_position: Array) -> "FactEntries":
-        """Return the entries at the kept positions, in the layout that Unit.subset returns. Both arrays are by position."""
+        """Return the entries at the kept positions, in the layout that Unit.subset returns.
+
+        Both arrays are by position.
+        """
         is_entry_kept = is_kept[self.position]
-        return FactEntries(self.principal[is_entry_kept], new_position[self.position[is_entry_kept]], self.subtree_holders,
-                           self.kinds)
+        return FactEntries(
+            self.principal[is_entry_kept],
+            new_position[self.position[is_entry_kept]],
+            self.subtree_holders,
+            self.kinds,
+        )
 
 
-def find_entries(unit: Unit, rows: TenantRows, rules: CompiledRules, directory: Directory) -> list[FactEntries]:
+def find_entries(
+    unit: Unit, rows: TenantRows, rules: CompiledRules, directory: Directory
+) -> list[FactEntries]:
     """Return the entries of every fact, by fact number. rows: those of the unit."""
     finder = _EntryFinder(unit, rows, directory)
     entries = []
@@ -66,7 +77,10 @@ def find_entries(unit: Unit, rows: TenantRows, rules: CompiledRules, directory: 
 
 
 class _EntryFinder:
-    """Finds the entries of facts in the rows of a unit. Rows with principals without an active user are removed first."""
+    """Finds the entries of facts in the rows of a unit.
+
+    Rows with principals without an active user are removed first.
+    """
 
     def __init__(self, unit: Unit, rows: TenantRows, directory: Directory):
         self._unit, self._directory = unit, directory
@@ -95,9 +109,14 @@ class _EntryFinder:
             case "namespace":
                 container_grants, other_principals = self._select_container_grants(fact, IN_NAMESPACE)
                 is_on_namespace = grants.entity == grants.subtree
-                return _EMPTY, _EMPTY, _holders_by_subtree(
-                    [principals[is_on_namespace], other_principals],
-                    [grants.subtree[is_on_namespace], container_grants.container])
+                return (
+                    _EMPTY,
+                    _EMPTY,
+                    _holders_by_subtree(
+                        [principals[is_on_namespace], other_principals],
+                        [grants.subtree[is_on_namespace], container_grants.container],
+                    ),
+                )
             case "instance":
                 has_privilege = (fact.privileges >> self._directory.instance_privileges) & 1 == 1
                 principals = np.unique(self._directory.instance_principals[has_privilege])
@@ -106,8 +125,14 @@ class _EntryFinder:
             case "anywhere":
                 descendants, other_principals = _select_privileges(self._descendant_grants, fact.privileges)
                 is_in_subtree = descendants.container == descendants.subtree
-                return _EMPTY, _EMPTY, _holders_by_subtree(
-                    [principals, other_principals[is_in_subtree]], [grants.subtree, descendants.subtree[is_in_subtree]])
+                return (
+                    _EMPTY,
+                    _EMPTY,
+                    _holders_by_subtree(
+                        [principals, other_principals[is_in_subtree]],
+                        [grants.subtree, descendants.subtree[is_in_subtree]],
+                    ),
+                )
         raise ValueError(f"`{fact.form}` is not a valid form of a fact")
 
     def _select_container_grants(self, fact: CompiledFact, scope: int) -> tuple[ContainerGrantRows, Array]:
@@ -115,7 +140,9 @@ class _EntryFinder:
         has_scope = rows.scope == scope
         return select_rows(rows, has_scope), principals[has_scope]
 
-    def _application_entries(self, grants: GrantRows, principals: Array, fact: CompiledFact) -> tuple[Array, Array]:
+    def _application_entries(
+        self, grants: GrantRows, principals: Array, fact: CompiledFact
+    ) -> tuple[Array, Array]:
         """Return the entries of a fact for which a grant on an application counts for every target in it."""
         other_grants, other_principals = self._select_container_grants(fact, IN_APPLICATION)
         is_on_application = (grants.entity == grants.application) & (grants.application != NONE)
@@ -124,10 +151,13 @@ class _EntryFinder:
         return np.repeat(np.concatenate([principals[is_on_application], other_principals]), counts), positions
 
     def _below_entries(self, grants: GrantRows, principals: Array, fact: CompiledFact) -> tuple[Array, Array]:
-        """Return the entries of a fact for which a grant counts for the namespace and the application of the granted entity."""
+        """Return the entries of a fact for which a grant counts for the namespace and the application of the
+        granted entity.
+        """
         other_grants, other_principals = _select_privileges(self._descendant_grants, fact.privileges)
         positions, is_target = self._unit.entity_positions(
-            np.concatenate([grants.subtree, grants.application, other_grants.container]))
+            np.concatenate([grants.subtree, grants.application, other_grants.container])
+        )
         return np.concatenate([principals, principals, other_principals])[is_target], positions
 
 
@@ -137,7 +167,9 @@ def _rows_and_principals(rows: PrincipalRowsT, directory: Directory) -> tuple[Pr
     return select_rows(rows, is_active), principals
 
 
-def _select_privileges(rows_and_principals: tuple[GrantRowsT, Array], privileges: int) -> tuple[GrantRowsT, Array]:
+def _select_privileges(
+    rows_and_principals: tuple[GrantRowsT, Array], privileges: int
+) -> tuple[GrantRowsT, Array]:
     """Return the rows with a privilege in the mask, and their principal numbers."""
     rows, principals = rows_and_principals
     has_privilege = (privileges >> rows.privilege) & 1 == 1
@@ -152,8 +184,8 @@ def _holders_by_subtree(principals: list[Array], subtrees: list[Array]) -> Subtr
 class FactBits:
     """The bits of one fact by user: `word_count` words of a layout, starting with the word `first_word`.
 
-    Each group has a row of bits that is computed once. The row of a user is the OR of the bits of the user's own grants and the
-    rows of the user's groups.
+    Each group has a row of bits that is computed once. The row of a user is the OR of the bits of the user's
+    own grants and the rows of the user's groups.
     everyone_bits: the bits that every user has.
     """
 
@@ -163,13 +195,18 @@ class FactBits:
         self.word_count = end - self.first_word
         principal, position = entries.principal, entries.position - self.first_word * WORD_BITS
         everyone_positions = position[principal == EVERYONE]
-        self.everyone_bits = self._build_bits(1, np.zeros(len(everyone_positions), np.int64), everyone_positions)[0]
+        self.everyone_bits = self._build_bits(
+            1, np.zeros(len(everyone_positions), np.int64), everyone_positions
+        )[0]
         rows = np.nonzero(principal >= 0)[0]
         # numpy sorts small integer types by radix.
-        rows = rows[np.argsort(principal[rows].astype(np.min_scalar_type(directory.user_count)), kind="stable")]
+        rows = rows[
+            np.argsort(principal[rows].astype(np.min_scalar_type(directory.user_count)), kind="stable")
+        ]
         self._own_users, self._own_positions = principal[rows], position[rows]
-        self._own_subtrees = [(np.sort(principals[principals >= 0]), subtree)
-                              for principals, subtree in entries.subtree_holders]
+        self._own_subtrees = [
+            (np.sort(principals[principals >= 0]), subtree) for principals, subtree in entries.subtree_holders
+        ]
         self._set_group_bits(directory, principal, position, entries.subtree_holders)
 
     def _build_bits(self, row_count: int, rows: Array, positions: Array) -> Array:
@@ -183,14 +220,21 @@ class FactBits:
         words = rows * self.word_count + positions // WORD_BITS
         np.bitwise_or.at(bits, words, np.uint64(1) << (positions % WORD_BITS).astype(np.uint64))
 
-    def _set_group_bits(self, directory: Directory, principal: Array, position: Array, subtree_holders: SubtreeHolders) -> None:
+    def _set_group_bits(
+        self, directory: Directory, principal: Array, position: Array, subtree_holders: SubtreeHolders
+    ) -> None:
         groups = group_indexes(principal)
         subtree_groups = [(group_indexes(principals), subtree) for principals, subtree in subtree_holders]
-        self._group_rows = directory.group_row_index([groups, *(groups_of_subtree for groups_of_subtree, _ in subtree_groups)])
-        self._group_bits = self._build_bits(self._group_rows.row_count, self._group_rows.row_by_group[groups],
-                                            position[principal < EVERYONE])
+        self._group_rows = directory.group_row_index(
+            [groups, *(groups_of_subtree for groups_of_subtree, _ in subtree_groups)]
+        )
+        self._group_bits = self._build_bits(
+            self._group_rows.row_count, self._group_rows.row_by_group[groups], position[principal < EVERYONE]
+        )
         for groups_of_subtree, subtree in subtree_groups:
-            self._set_subtree_bits(self._group_bits, self._group_rows.row_by_group[groups_of_subtree], subtree)
+            self._set_subtree_bits(
+                self._group_bits, self._group_rows.row_by_group[groups_of_subtree], subtree
+            )
 
     def _set_subtree_bits(self, bits: Array, rows: Array, subtree: int) -> None:
         """Set all bits of a subtree in these rows."""
@@ -216,7 +260,11 @@ class FactBits:
         if self.everyone_bits.any():
             bits |= self.everyone_bits
         begin, end = np.searchsorted(self._own_users, [users[0], users[-1] + 1])
-        self._set_bits(bits.reshape(-1), row_of_offset[self._own_users[begin:end] - users[0]], self._own_positions[begin:end])
+        self._set_bits(
+            bits.reshape(-1),
+            row_of_offset[self._own_users[begin:end] - users[0]],
+            self._own_positions[begin:end],
+        )
         for subtree_users, subtree in self._own_subtrees:
             begin, end = np.searchsorted(subtree_users, [users[0], users[-1] + 1])
             self._set_subtree_bits(bits, row_of_offset[subtree_users[begin:end] - users[0]], subtree)

@@ -1,8 +1,8 @@
 """Units of work and their layout: the targets of some subtrees as positions in words of bits.
 
-A unit has several subtrees, or one block of a subtree that is too large for one unit. Its targets are ordered by kind and
-subtree. The targets of one kind and subtree are a segment. Each segment starts with a new word, and the segments of a kind are
-neighbours.
+A unit has several subtrees, or one block of a subtree that is too large for one unit. Its targets are ordered
+by kind and subtree. The targets of one kind and subtree are a segment. Each segment starts with a new word,
+and the segments of a kind are neighbours.
 """
 
 import sys
@@ -12,7 +12,15 @@ import numpy as np
 from pyspark import cloudpickle
 
 from analytics.spark.engine.members import Directory, lookup
-from analytics.spark.engine.rows import NONE, Array, RowsT, TargetRows, TenantRows, rows_from_columns, select_rows
+from analytics.spark.engine.rows import (
+    NONE,
+    Array,
+    RowsT,
+    TargetRows,
+    TenantRows,
+    rows_from_columns,
+    select_rows,
+)
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -44,9 +52,15 @@ class WordLayout:
         self.mask[self.segment_end[has_words] - 1] >>= unused_bits
 
     def word_span(self, kinds: frozenset[int]) -> tuple[int, int]:
-        """Return the first word of these kinds and the word after their last; equal if the unit has none of these kinds."""
+        """Return the first word of these kinds and the word after their last; equal if the unit has none of
+        these kinds.
+        """
         segments = np.nonzero(np.isin(self.segment_kind, list(kinds)))[0]
-        return (int(self.segment_begin[segments[0]]), int(self.segment_end[segments[-1]])) if len(segments) else (0, 0)
+        return (
+            (int(self.segment_begin[segments[0]]), int(self.segment_end[segments[-1]]))
+            if len(segments)
+            else (0, 0)
+        )
 
     def first_positions(self, counts: Array) -> Array:
         """Return the first `counts` positions of each segment, one segment after the other."""
@@ -84,7 +98,9 @@ class Unit(WordLayout):
         return segment_by_word[positions // WORD_BITS]
 
     def subset(self, is_kept: Array) -> tuple[WordLayout, Array]:
-        """Return (a layout with only the kept positions, by old position the new position or NONE). is_kept: by position."""
+        """Return (a layout with only the kept positions, by old position the new position or NONE). is_kept:
+        by position.
+        """
         is_target_kept = is_kept[self.position]
         target_counts = np.bincount(self.segment[is_target_kept], minlength=len(self.segment_kind))
         layout = WordLayout(self.segment_kind, self.segment_subtree, target_counts)
@@ -127,9 +143,16 @@ def split_into_units(rows: TenantRows, directory: Directory) -> Iterator[tuple[U
         return [select_rows(typed_rows, indexes) for indexes in _rows_by_number(unit, unit_count)]
 
     no_targets = rows_from_columns(TargetRows, [])
-    rows_by_unit = zip(split(rows.grants), split(rows.container_grants), split(rows.descendant_grants),
-                       split(rows.precomputed_facts), strict=True)
-    for target_indexes, unit_rows in zip(_rows_by_number(unit_by_key[key_index], unit_count), rows_by_unit, strict=True):
+    rows_by_unit = zip(
+        split(rows.grants),
+        split(rows.container_grants),
+        split(rows.descendant_grants),
+        split(rows.precomputed_facts),
+        strict=True,
+    )
+    for target_indexes, unit_rows in zip(
+        _rows_by_number(unit_by_key[key_index], unit_count), rows_by_unit, strict=True
+    ):
         yield Unit(targets, evaluated[target_indexes], directory), TenantRows(no_targets, *unit_rows)
 
 
@@ -138,12 +161,19 @@ def _all_targets(rows: TenantRows) -> TargetRows:
     grants = rows.grants
     grant_indexes = np.nonzero(grants.kind != NONE)[0]
     grant_indexes = grant_indexes[np.unique(grants.entity[grant_indexes], return_index=True)[1]]
-    return TargetRows(*(np.concatenate([getattr(rows.targets, name), getattr(grants, name)[grant_indexes]])
-                        for name in ("subtree", "block", "kind", "entity", "application")))
+    return TargetRows(
+        *(
+            np.concatenate([getattr(rows.targets, name), getattr(grants, name)[grant_indexes]])
+            for name in ("subtree", "block", "kind", "entity", "application")
+        )
+    )
 
 
 def _assign_blocks_to_units(target_counts: Array) -> Array:
-    """Return the unit number of each block, ascending. A unit takes blocks until it has UNIT_ENTITIES targets."""
+    """Return the unit number of each block, ascending.
+
+    A unit takes blocks until it has UNIT_ENTITIES targets.
+    """
     units, unit, size = np.empty(len(target_counts), np.int64), 0, 0
     for block, count in enumerate(target_counts.tolist()):
         if size and size + count > UNIT_ENTITIES:

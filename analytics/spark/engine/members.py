@@ -1,13 +1,13 @@
 """Users, groups, memberships and namespaces: few enough for every Python worker to have all of them.
 
-A `Directory` is collected once and broadcast, so none of it passes through an exchange. It takes about 100 bytes for each user,
-16 for each membership and 50 for each namespace.
+A `Directory` is collected once and broadcast, so none of it passes through an exchange. It takes about 100
+bytes for each user, 16 for each membership and 50 for each namespace.
 
 Arrays of the engine refer to users, groups and namespaces by small numbers:
 
 - A rank is a position in the order of names. Users and namespaces have ranks.
-- A user index numbers the users by descending number of groups. Users with the same number of groups are neighbours, so
-  `GroupRowIndex.combine` can process the first group of all users, then the second, and so on.
+- A user index numbers the users by descending number of groups. Users with the same number of groups are
+  neighbours, so `GroupRowIndex.combine` can process the first group of all users, then the second, and so on.
 - A group index numbers the groups by id.
 - A principal number is a user index, EVERYONE, or a negative number for a group (see `group_principals`).
 """
@@ -43,7 +43,9 @@ class DirectoryBroadcast(Protocol):
 
 
 class LazyValue:
-    """A property that is computed once. functools.cached_property has a lock in Python 3.11, which cannot be pickled."""
+    """A property that is computed once. functools.cached_property has a lock in Python 3.11, which cannot be
+    pickled.
+    """
 
     def __init__(self, function: Callable[[Any], Any]):
         self._function = function
@@ -62,12 +64,13 @@ class Directory:
     user_ids, user_ranks: by user index. user_names: by user rank.
     group_ids: by group index; only groups with active members.
     member_users, member_groups: the user index and the group index of each membership, sorted by user.
-    namespace_ids, namespace_names: by namespace rank. Rank 0 stands for entities in no namespace; its id is NONE.
-    required: by namespace rank, how many entities of the namespace are required (see HolderCounts in `entry`); all 0 for other
-        outputs.
+    namespace_ids, namespace_names: by namespace rank. Rank 0 stands for entities in no namespace; its id is
+    NONE.
+    required: by namespace rank, how many entities of the namespace are required (see HolderCounts in
+        `entry`); all 0 for other outputs.
     is_restricted: targets outside of the namespaces listed here are not evaluated.
-    instance_principals, instance_privileges: the principal number and the privilege number of each grant on the instance. There
-        is at most one for each principal and privilege.
+    instance_principals, instance_privileges: the principal number and the privilege number of each grant on
+        the instance. There is at most one for each principal and privilege.
     """
 
     user_ids: Array
@@ -84,11 +87,13 @@ class Directory:
     instance_privileges: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     @staticmethod
-    def build(users: pa.Table, memberships: pa.Table, namespaces: pa.Table, *, is_restricted: bool = False) -> "Directory":
+    def build(
+        users: pa.Table, memberships: pa.Table, namespaces: pa.Table, *, is_restricted: bool = False
+    ) -> "Directory":
         """Return the directory of these tables.
 
-        users: id and name of the active users. memberships: user_id and group_id, also of inactive users. namespaces: id, name
-        and required.
+        users: id and name of the active users. memberships: user_id and group_id, also of inactive users.
+        namespaces: id, name and required.
         """
         users, namespaces = users.sort_by("name"), namespaces.sort_by("name")
         id_by_rank = users["id"].to_numpy()
@@ -101,13 +106,25 @@ class Directory:
         member_users = index_by_rank[member_ranks]
         by_user = np.argsort(member_users, kind="stable")
         return Directory(
-            id_by_rank[rank_by_index], rank_by_index, _text(users["name"]), group_ids, member_users[by_user], groups[by_user],
+            id_by_rank[rank_by_index],
+            rank_by_index,
+            _text(users["name"]),
+            group_ids,
+            member_users[by_user],
+            groups[by_user],
             np.append(NONE, namespaces["id"].to_numpy()),
             pa.concat_arrays([pa.array([""], pa.string()), _text(namespaces["name"])]),
-            np.append(0, namespaces["required"].to_numpy()), is_restricted)
+            np.append(0, namespaces["required"].to_numpy()),
+            is_restricted,
+        )
 
-    def with_instance_grants(self, principal_types: Array, principal_ids: Array, privileges: Array) -> "Directory":
-        """Return the directory with these grants on the instance. Grants to principals without an active user are skipped."""
+    def with_instance_grants(
+        self, principal_types: Array, principal_ids: Array, privileges: Array
+    ) -> "Directory":
+        """Return the directory with these grants on the instance.
+
+        Grants to principals without an active user are skipped.
+        """
         principals, is_active = self.principal_numbers(principal_types, principal_ids)
         return replace(self, instance_principals=principals, instance_privileges=privileges[is_active])
 
@@ -138,7 +155,10 @@ class Directory:
         return GroupRowIndex(self.group_count, self.member_users, self.member_groups, groups)
 
     def principal_numbers(self, principal_types: Array, principal_ids: Array) -> tuple[Array, Array]:
-        """Return (principal numbers, mask). The mask is false for inactive users and for groups without active members."""
+        """Return (principal numbers, mask).
+
+        The mask is false for inactive users and for groups without active members.
+        """
         numbers = np.full(len(principal_ids), _UNKNOWN)
         numbers[principal_types == EVERYONE_TYPE] = EVERYONE
         user_ids, user_indexes = self._sorted_user_ids
@@ -188,9 +208,14 @@ class Directory:
 
     @LazyValue
     def members_by_group(self) -> tuple[Array, Array]:
-        """Return (users, bounds): user indexes, sorted by group. The members of group g are users[bounds[g]:bounds[g + 1]]."""
+        """Return (users, bounds): user indexes, sorted by group.
+
+        The members of group g are users[bounds[g]:bounds[g + 1]].
+        """
         order = np.argsort(self.member_groups, kind="stable")
-        return self.member_users[order], np.searchsorted(self.member_groups[order], np.arange(self.group_count + 1))
+        return self.member_users[order], np.searchsorted(
+            self.member_groups[order], np.arange(self.group_count + 1)
+        )
 
 
 def group_principals(groups: Array) -> Array:
@@ -199,15 +224,20 @@ def group_principals(groups: Array) -> Array:
 
 
 def group_indexes(principals: Array) -> Array:
-    """Return the group indexes of the groups among these principal numbers. Users and EVERYONE are skipped."""
+    """Return the group indexes of the groups among these principal numbers.
+
+    Users and EVERYONE are skipped.
+    """
     return EVERYONE - 1 - principals[principals < EVERYONE]
 
 
 class GroupRowIndex:
-    """Assign each of some groups a row of a table, and combine the rows of a user's groups into a row for the user.
+    """Assign each of some groups a row of a table, and combine the rows of a user's groups into a row for the
+    user.
 
     row_by_group: the row of each group, by group index; NONE for groups without a row.
-    row_count: the number of rows of a table. Its last row must be empty: it is used for users who are in none of the groups.
+    row_count: the number of rows of a table. Its last row must be empty: it is used for users who are in none
+    of the groups.
     users: the user index of each membership in one of the groups.
     """
 
@@ -232,7 +262,9 @@ class GroupRowIndex:
         empty_row = self.row_count - 1
         # the row of each membership, followed by the empty row
         member_rows = np.append(self._member_rows[begin:end], empty_row)
-        group_counts = np.bincount(row_by_offset(users)[self.users[begin:end] - users[0]], minlength=len(users))
+        group_counts = np.bincount(
+            row_by_offset(users)[self.users[begin:end] - users[0]], minlength=len(users)
+        )
         begins = np.cumsum(group_counts) - group_counts
         # The first group of each user, then the second, and so on: each step handles all users at once.
         rows = table.take(np.where(group_counts > 0, member_rows[begins], empty_row), axis=0)
@@ -240,7 +272,8 @@ class GroupRowIndex:
             has_more = np.nonzero(group_counts > step)[0]
             last = int(has_more[-1]) + 1
             if 2 * len(has_more) > last:
-                # Most users have another group: processing all of them in order is faster than selecting some.
+                # Most users have another group: processing all of them in order is faster than selecting
+                # some.
                 next_rows = member_rows[np.minimum(begins[:last] + step, len(member_rows) - 1)]
                 next_rows = np.where(group_counts[:last] > step, next_rows, empty_row)
                 operation(rows[:last], table.take(next_rows, axis=0), out=rows[:last])
@@ -260,7 +293,10 @@ def row_by_offset(users: Array) -> Array:
 
 
 def lookup(sorted_numbers: Array, numbers: Array) -> tuple[Array, Array]:
-    """Look up numbers. Return (positions, mask). mask: which `numbers` are in `sorted_numbers`. positions: where these are."""
+    """Look up numbers.
+
+    Return (positions, mask). mask: which `numbers` are in `sorted_numbers`. positions: where these are.
+    """
     if not len(sorted_numbers):
         return np.empty(0, np.int64), np.zeros(len(numbers), bool)
     first, last = int(sorted_numbers[0]), int(sorted_numbers[-1])

@@ -1,7 +1,8 @@
 """Pack partial counts for the exchange: combined first, and many counts to a row.
 
-The users of a result are divided into parts by rank, and each part is merged alone. Every partition first adds up its counts over
-all of its units. The counts of a group are sent once to each part with a member of the group, not once for each member.
+The users of a result are divided into parts by rank, and each part is merged alone. Every partition first
+adds up its counts over all of its units. The counts of a group are sent once to each part with a member of
+the group, not once for each member.
 """
 
 import sys
@@ -21,7 +22,8 @@ from analytics.spark.engine.rows import Array
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 # A row has counts of users (`users` is set), of groups (`groups` is set), or of everyone (neither is set).
-# part: the number of the part of the result. users: ranks, relative to the first of the part. groups: group indexes.
+# part: the number of the part of the result. users: ranks, relative to the first of the part. groups: group
+# indexes.
 # buckets: see BucketNumbers. The binary columns contain one number for each count, see batches.packed_column.
 PARTIAL_COUNTS = "part int, users binary, groups binary, buckets binary, gained binary, lost binary"
 # users: ranks. held: by user or group, how many entities of the namespace are held.
@@ -34,8 +36,8 @@ MAX_BUFFERED_COUNTS = 2_000_000
 class BucketNumbers:
     """Numbers the buckets of a result. A bucket is a rule and a namespace, or a rule alone.
 
-    order: the position of each rule in the result. namespace_count: the number of namespace ranks; 1 if counts are not by
-    namespace.
+    order: the position of each rule in the result. namespace_count: the number of namespace ranks; 1 if
+    counts are not by namespace.
     """
 
     order: tuple[int, ...]
@@ -86,9 +88,14 @@ class CountSums:
         self.is_combined = False
 
     def combine(self) -> None:
-        """Add up the counts of equal holders and buckets. Counts that are added up already are not sorted again."""
+        """Add up the counts of equal holders and buckets.
+
+        Counts that are added up already are not sorted again.
+        """
         if self.size and not self.is_combined:
-            keys, gained, lost = add_by_key(np.concatenate(self.keys), np.concatenate(self.gained), np.concatenate(self.lost))
+            keys, gained, lost = add_by_key(
+                np.concatenate(self.keys), np.concatenate(self.gained), np.concatenate(self.lost)
+            )
             self.keys, self.gained, self.lost, self.size = [keys], [gained], [lost], len(keys)
             self.is_combined = True
 
@@ -103,9 +110,18 @@ class CountSums:
         return columns
 
 
-def pack_counts(rules: CompiledRules, order: tuple[int, ...], part_count: int, broadcast: DirectoryBroadcast, *,
-                by_namespace: bool) -> BatchFunction:
-    """Return a function that turns tenant rows into PARTIAL_COUNTS. order: the position of each rule in the result."""
+def pack_counts(
+    rules: CompiledRules,
+    order: tuple[int, ...],
+    part_count: int,
+    broadcast: DirectoryBroadcast,
+    *,
+    by_namespace: bool,
+) -> BatchFunction:
+    """Return a function that turns tenant rows into PARTIAL_COUNTS. order: the position of each rule in the
+    result.
+    """
+
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(broadcast)
         buckets = BucketNumbers(order, len(directory.namespace_ids) if by_namespace else 1)
@@ -129,8 +145,13 @@ class CountPacker:
         self._has_member[directory.member_groups, part_by_membership] = True
 
     def add(self, counts: Counts) -> Iterator[pa.RecordBatch]:
-        """Add counts to the buffer. If it is full even after adding up equal keys, yield its sums and clear it."""
-        holders = self._directory.user_ranks[counts.holders] if counts.holder == HolderKind.USER else counts.holders
+        """Add counts to the buffer.
+
+        If it is full even after adding up equal keys, yield its sums and clear it.
+        """
+        holders = (
+            self._directory.user_ranks[counts.holders] if counts.holder == HolderKind.USER else counts.holders
+        )
         buckets = self._buckets.number(counts.rules, counts.unit.segment_namespace_rank[counts.segments])
         self._sums[counts.holder].add(holders, buckets, counts.gained, counts.lost)
         if self._size > MAX_BUFFERED_COUNTS:
@@ -159,26 +180,43 @@ class CountPacker:
         begins = np.searchsorted(ranks, bounds)
         for part in np.nonzero(np.diff(begins))[0].tolist():
             part_rows = slice(begins[part], begins[part + 1])
-            yield _partial_counts(part, ranks[part_rows] - bounds[part], None, [column[part_rows] for column in counts])
+            yield _partial_counts(
+                part, ranks[part_rows] - bounds[part], None, [column[part_rows] for column in counts]
+            )
 
 
-def _partial_counts(part: int, users: Array | None, groups: Array | None, counts: list[Array]) -> pa.RecordBatch:
+def _partial_counts(
+    part: int, users: Array | None, groups: Array | None, counts: list[Array]
+) -> pa.RecordBatch:
     """Return a batch with one row of PARTIAL_COUNTS. counts: buckets, gained and lost."""
-    columns = {"users": users, "groups": groups, **dict(zip(("buckets", "gained", "lost"), counts, strict=True))}
-    return pa.record_batch({"part": pa.array([part], pa.int32()),
-                            **{name: packed_column(numbers) for name, numbers in columns.items()}})
+    columns = {
+        "users": users,
+        "groups": groups,
+        **dict(zip(("buckets", "gained", "lost"), counts, strict=True)),
+    }
+    return pa.record_batch(
+        {
+            "part": pa.array([part], pa.int32()),
+            **{name: packed_column(numbers) for name, numbers in columns.items()},
+        }
+    )
 
 
-def pack_holders(rules: CompiledRules, candidate_rules: frozenset[int], part_count: int,
-                 broadcast: DirectoryBroadcast) -> BatchFunction:
+def pack_holders(
+    rules: CompiledRules, candidate_rules: frozenset[int], part_count: int, broadcast: DirectoryBroadcast
+) -> BatchFunction:
     """Return a function that turns tenant rows into PARTIAL_HOLDERS.
 
     candidate_rules: rules that make a user a holder, but add nothing to the counts.
     """
+
     def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = Directory.load(broadcast)
         namespace_count = len(directory.namespace_ids)
-        sums_by_holder = {HolderKind.USER: CountSums(namespace_count), HolderKind.GROUP: CountSums(namespace_count)}
+        sums_by_holder = {
+            HolderKind.USER: CountSums(namespace_count),
+            HolderKind.GROUP: CountSums(namespace_count),
+        }
         for counts in count_units(batches, rules, directory, by_subtree=True):
             if counts.holder != HolderKind.EVERYONE:
                 held = np.where(np.isin(counts.rules, list(candidate_rules)), 0, counts.gained)
@@ -193,17 +231,28 @@ def pack_holders(rules: CompiledRules, candidate_rules: frozenset[int], part_cou
     return pack
 
 
-def _partial_holders(holder: HolderKind, namespace_ranks: Array, holders: Array, held: Array, part_count: int,
-                     namespace_count: int) -> Iterator[pa.RecordBatch]:
+def _partial_holders(
+    holder: HolderKind,
+    namespace_ranks: Array,
+    holders: Array,
+    held: Array,
+    part_count: int,
+    namespace_count: int,
+) -> Iterator[pa.RecordBatch]:
     """Yield a batch with one row of PARTIAL_HOLDERS for each namespace."""
     # numpy sorts small integer types by radix.
     order = np.argsort(namespace_ranks.astype(np.min_scalar_type(namespace_count)), kind="stable")
     distinct_ranks, begins = np.unique(namespace_ranks[order], return_index=True)
     for rank, rows in zip(distinct_ranks.tolist(), np.split(order, begins[1:]), strict=False):
-        yield pa.record_batch({
-            "namespace_rank": pa.array([rank], pa.int64()), "part": pa.array([rank * part_count // namespace_count], pa.int32()),
-            "users": packed_column(holders[rows] if holder == HolderKind.USER else None),
-            "groups": packed_column(holders[rows] if holder == HolderKind.GROUP else None), "held": packed_column(held[rows])})
+        yield pa.record_batch(
+            {
+                "namespace_rank": pa.array([rank], pa.int64()),
+                "part": pa.array([rank * part_count // namespace_count], pa.int32()),
+                "users": packed_column(holders[rows] if holder == HolderKind.USER else None),
+                "groups": packed_column(holders[rows] if holder == HolderKind.GROUP else None),
+                "held": packed_column(held[rows]),
+            }
+        )
 
 
 def add_by_key(keys: Array, gained: Array, lost: Array) -> tuple[Array, Array, Array]:
@@ -221,5 +270,7 @@ def add_by_key(keys: Array, gained: Array, lost: Array) -> tuple[Array, Array, A
         keys, columns = keys[order], [column[order] for column in columns]
     begins = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])) if len(keys) else np.empty(0, np.int64)
     sums = iter([np.add.reduceat(column, begins, dtype=np.int64) for column in columns])
-    gained, lost = (next(sums) if column.any() else np.zeros(len(begins), np.int64) for column in (gained, lost))
+    gained, lost = (
+        next(sums) if column.any() else np.zeros(len(begins), np.int64) for column in (gained, lost)
+    )
     return keys[begins], gained, lost

@@ -1,7 +1,8 @@
 """The typed rows that describe a tenant to the engine.
 
-Every row type has its own columns, and every column has one meaning. All types travel through one exchange, so they share one
-wide schema, `COLUMNS`. The column `row_type` says which columns of a row are filled; the others contain NONE and are never read.
+Every row type has its own columns, and every column has one meaning. All types travel through one exchange,
+so they share one wide schema, `COLUMNS`. The column `row_type` says which columns of a row are filled; the
+others contain NONE and are never read.
 """
 
 import sys
@@ -16,7 +17,8 @@ from pyspark import cloudpickle
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 Array = np.ndarray
-# No number: the subtree of an entity outside namespaces, the application of an entity outside applications, an unused column.
+# No number: the subtree of an entity outside namespaces, the application of an entity outside applications,
+# an unused column.
 NONE = -1
 USER, GROUP, EVERYONE = range(3)
 IN_APPLICATION, IN_NAMESPACE = range(2)
@@ -33,8 +35,17 @@ IN_APPLICATION, IN_NAMESPACE = range(2)
 # fact: the number of a fact in the rule set
 # scope: IN_APPLICATION or IN_NAMESPACE, the kind of the container of a container grant
 COLUMNS: dict[str, str] = {
-    "row_type": "tinyint", "subtree": "bigint", "block": "int", "kind": "int", "entity": "bigint", "application": "bigint",
-    "container": "bigint", "principal_type": "tinyint", "principal": "bigint", "privilege": "tinyint", "fact": "int",
+    "row_type": "tinyint",
+    "subtree": "bigint",
+    "block": "int",
+    "kind": "int",
+    "entity": "bigint",
+    "application": "bigint",
+    "container": "bigint",
+    "principal_type": "tinyint",
+    "principal": "bigint",
+    "privilege": "tinyint",
+    "fact": "int",
     "scope": "tinyint",
 }
 _NUMPY_TYPES = {"tinyint": np.int8, "int": np.int32, "bigint": np.int64}
@@ -83,7 +94,9 @@ class ContainerGrantRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DescendantGrantRows:
-    """Grants inside `container`, on entities in another block: they count for the container, or for its whole subtree."""
+    """Grants inside `container`, on entities in another block: they count for the container, or for its whole
+    subtree.
+    """
 
     subtree: Array
     block: Array
@@ -107,12 +120,20 @@ class PrecomputedFactRows:
 
 Rows = TargetRows | GrantRows | ContainerGrantRows | DescendantGrantRows | PrecomputedFactRows
 RowsT = TypeVar("RowsT", TargetRows, GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows)
-ROW_TYPES: tuple[type[Rows], ...] = (TargetRows, GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows)
+ROW_TYPES: tuple[type[Rows], ...] = (
+    TargetRows,
+    GrantRows,
+    ContainerGrantRows,
+    DescendantGrantRows,
+    PrecomputedFactRows,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TenantRows:
-    """The rows of one partition, by type. names: the addresses of the targets, if they were encoded; else None."""
+    """The rows of one partition, by type. names: the addresses of the targets, if they were encoded; else
+    None.
+    """
 
     targets: TargetRows
     grants: GrantRows
@@ -148,31 +169,49 @@ def rows_from_columns(row_type: type[RowsT], mappings: Sequence[Mapping[str, Arr
         check_columns(row_type, mapping)
 
     def column(name: str) -> Array:
-        return np.concatenate([np.empty(0, np.int64), *(np.asarray(mapping[name], np.int64) for mapping in mappings)])
+        return np.concatenate(
+            [np.empty(0, np.int64), *(np.asarray(mapping[name], np.int64) for mapping in mappings)]
+        )
 
     return row_type(*(column(name) for name in column_names(row_type)))
 
 
 def decode_batches(batches: list[pa.RecordBatch]) -> TenantRows:
-    """Return the rows in batches with the wide schema. If there is a column `name`, include the addresses of the targets."""
+    """Return the rows in batches with the wide schema.
+
+    If there is a column `name`, include the addresses of the targets.
+    """
     table = pa.Table.from_batches(batches).combine_chunks()
     type_numbers = table.column("row_type").to_numpy()
     columns = {name: table.column(name).to_numpy() for name in COLUMNS if name != "row_type"}
     row_indexes = [np.nonzero(type_numbers == number)[0] for number in range(len(ROW_TYPES))]
-    rows = [row_type(*(columns[name][indexes].astype(np.int64, copy=False) for name in column_names(row_type)))
-            for row_type, indexes in zip(ROW_TYPES, row_indexes, strict=True)]
+    rows = [
+        row_type(*(columns[name][indexes].astype(np.int64, copy=False) for name in column_names(row_type)))
+        for row_type, indexes in zip(ROW_TYPES, row_indexes, strict=True)
+    ]
     target_indexes = pa.array(row_indexes[row_type_number(TargetRows)])
-    names = table.column("name").combine_chunks().take(target_indexes) if "name" in table.column_names else None
+    names = (
+        table.column("name").combine_chunks().take(target_indexes) if "name" in table.column_names else None
+    )
     return TenantRows(*rows, names=names)  # type: ignore[arg-type, misc]
 
 
 def encode_batch(rows: TenantRows) -> pa.RecordBatch:
     """Return the rows as a batch with the wide schema; the inverse of `decode_batches`."""
-    all_rows: list[Rows] = [rows.targets, rows.grants, rows.container_grants, rows.descendant_grants, rows.precomputed_facts]
+    all_rows: list[Rows] = [
+        rows.targets,
+        rows.grants,
+        rows.container_grants,
+        rows.descendant_grants,
+        rows.precomputed_facts,
+    ]
     counts = [len(typed_rows.subtree) for typed_rows in all_rows]
     columns: dict[str, object] = {"row_type": np.repeat(np.arange(len(all_rows), dtype=np.int8), counts)}
     for name, sql_type in list(COLUMNS.items())[1:]:
-        values = [getattr(typed_rows, name, np.full(count, NONE)) for typed_rows, count in zip(all_rows, counts, strict=True)]
+        values = [
+            getattr(typed_rows, name, np.full(count, NONE))
+            for typed_rows, count in zip(all_rows, counts, strict=True)
+        ]
         columns[name] = np.concatenate(values).astype(_NUMPY_TYPES[sql_type])
     if rows.names is not None:
         columns["name"] = pa.concat_arrays([rows.names, pa.nulls(sum(counts[1:]), pa.string())])

@@ -1,17 +1,27 @@
 """Rule sets: the requirements of the catalogue, compiled for the engine.
 
-A `Rule` states what one operation on one kind requires before and after. Each requirement is a tree over numbered facts; a fact
-is a statement about grants that the engine can test. An analysis of a single generation compares it with `None`, which permits
+A `Rule` states what one operation on one kind requires before and after. Each requirement is a tree over
+numbered facts; a fact is a statement about grants that the engine can test. An analysis of a single
+generation compares it with `None`, which permits
 nothing: everything that the generation permits is then gained.
 
-INVARIANT: rules are compiled from the nodes of an expression only, never from the name of a generation. An unknown node raises
-UnknownExpression. Questions have no parameters here: no artifact, no dataset type, no owner.
+INVARIANT: rules are compiled from the nodes of an expression only, never from the name of a generation. An
+unknown node raises UnknownExpression. Questions have no parameters here: no artifact, no dataset type, no
+owner.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from analytics.spark.engine.compiled import MET, UNMET, CompiledFact, CompiledRule, CompiledRules, Requirement, fact_numbers
+from analytics.spark.engine.compiled import (
+    MET,
+    UNMET,
+    CompiledFact,
+    CompiledRule,
+    CompiledRules,
+    Requirement,
+    fact_numbers,
+)
 from analytics.spark.engine.rows import NONE
 from entities.address import ancestor_kinds
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
@@ -30,14 +40,16 @@ from grants.policies.grammar import (
 )
 from grants.policies.policy import Generation
 
-# The operation of a rule that finds every holder of ADMIN on a namespace or inside it. It is not an operation of a kind.
+# The operation of a rule that finds every holder of ADMIN on a namespace or inside it. It is not an operation
+# of a kind.
 CANDIDATE = "candidate"
 PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
 @dataclass(frozen=True, slots=True)
 class HeldAnywhere:
-    """Met if the subject holds one of these privileges on any address in the namespace of the target, in any state.
+    """Met if the subject holds one of these privileges on any address in the namespace of the target, in any
+    state.
 
     Not a node of the grammar.
     """
@@ -47,10 +59,11 @@ class HeldAnywhere:
 
 @dataclass(frozen=True, slots=True)
 class PlainFact:
-    """A fact by its form (CompiledFact) and the names of its privileges (RuleSet.privileges). Not a node of the grammar.
+    """A fact by its form (CompiledFact) and the names of its privileges (RuleSet.privileges). Not a node of
+    the grammar.
 
-    inside: if the form is `precomputed`, the subject must hold one of the privileges on all live entities of this kind inside the
-    target; None stands for all kinds.
+    inside: if the form is `precomputed`, the subject must hold one of the privileges on all live entities of
+    this kind inside the target; None stands for all kinds.
     """
 
     form: str
@@ -60,7 +73,9 @@ class PlainFact:
 
 Fact = Has | HasAtOrBelow | HasOnAllLive | HeldAnywhere | PlainFact
 # (kind, operation, expression before, expression after); None permits nothing
-RuleSource = tuple[str, str, Expression | PlainFact | HeldAnywhere | None, Expression | PlainFact | HeldAnywhere | None]
+RuleSource = tuple[
+    str, str, Expression | PlainFact | HeldAnywhere | None, Expression | PlainFact | HeldAnywhere | None
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +96,8 @@ class Rule:
 class RuleSet:
     """Rules and facts, each numbered by its position.
 
-    A `Has` fact tests the target itself, its application, its namespace or the instance. `HasAtOrBelow` and `HasOnAllLive` facts
-    are about containers only.
+    A `Has` fact tests the target itself, its application, its namespace or the instance. `HasAtOrBelow` and
+    `HasOnAllLive` facts are about containers only.
     privileges: their names in the table of grants, by number; at most 62.
     """
 
@@ -101,24 +116,36 @@ def visibility_rules(generation: str) -> RuleSet:
 
 
 def generation_rules(generation: str, is_included: Callable[[str], bool] = lambda operation: True) -> RuleSet:
-    """Return the rules of all included operations. They compare a state in which nothing is permitted with the generation.
+    """Return the rules of all included operations. They compare a state in which nothing is permitted with
+    the generation.
 
     is_included: called with the name of each operation.
     """
     after = generation_by_name(generation)
     included = [(kind, operation) for kind, operation in _operations() if is_included(operation)]
-    return _rule_set((kind, operation, None, _policy_requirement(after, kind, operation)) for kind, operation in included)
+    return _rule_set(
+        (kind, operation, None, _policy_requirement(after, kind, operation)) for kind, operation in included
+    )
 
 
 def impact_rules(generation: str, to_generation: str) -> RuleSet:
     """Return rules that compare two generations, for the operations that have a rule in both."""
     before, after = generation_by_name(generation), generation_by_name(to_generation)
-    rules = ((kind, operation, _policy_requirement(before, kind, operation), _policy_requirement(after, kind, operation))
-             for kind, operation in _operations())
+    rules = (
+        (
+            kind,
+            operation,
+            _policy_requirement(before, kind, operation),
+            _policy_requirement(after, kind, operation),
+        )
+        for kind, operation in _operations()
+    )
     return _rule_set(rule for rule in rules if rule[2] is not None and rule[3] is not None)
 
 
-def missing_privilege_rules(held_by_kind: Iterable[tuple[str, PlainFact]], privileges: tuple[str, ...] = PRIVILEGES) -> RuleSet:
+def missing_privilege_rules(
+    held_by_kind: Iterable[tuple[str, PlainFact]], privileges: tuple[str, ...] = PRIVILEGES
+) -> RuleSet:
     """Return a rule for each kind and fact. privileges: see RuleSet.
 
     A user loses the rule on each entity on which the user does not hold the fact.
@@ -135,21 +162,26 @@ def missing_operation(fact: PlainFact) -> str:
 def admin_rules(kinds: Iterable[str]) -> RuleSet:
     """Return rules for entities of these kinds, and the rule CANDIDATE for namespaces.
 
-    A user gains the rule of its kind on each entity on which the user holds ADMIN, and CANDIDATE on each namespace in which the
-    user holds ADMIN anywhere.
+    A user gains the rule of its kind on each entity on which the user holds ADMIN, and CANDIDATE on each
+    namespace in which the user holds ADMIN anywhere.
     """
-    sources: list[RuleSource] = [(kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds]
+    sources: list[RuleSource] = [
+        (kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds
+    ]
     return _rule_set((*sources, ("namespace", CANDIDATE, None, HeldAnywhere((Privilege.ADMIN,)))))
 
 
 def missing_admin_rules(kinds: Iterable[str]) -> RuleSet:
     """Return rules for entities of these kinds.
 
-    A user who holds ADMIN anywhere in the namespace loses the rule on each entity on which the user does not hold ADMIN.
+    A user who holds ADMIN anywhere in the namespace loses the rule on each entity on which the user does not
+    hold ADMIN.
     """
     anywhere, on_entity = HeldAnywhere((Privilege.ADMIN,)), Has((Privilege.ADMIN,))
-    return _rule_set((kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, on_entity)))  # type: ignore[arg-type]
-                     for kind in kinds)
+    return _rule_set(
+        (kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, on_entity)))  # type: ignore[arg-type]
+        for kind in kinds
+    )
 
 
 def _policy_requirement(generation: Generation, kind: str, operation: str) -> Expression | None:
@@ -164,13 +196,20 @@ def _operations() -> Iterable[tuple[str, str]]:
 def _rule_set(sources: Iterable[RuleSource]) -> RuleSet:
     """Return a rule set. Rules with the same requirement before and after are skipped."""
     numbers: dict[Fact, int] = {}
-    rules = [Rule(kind, operation, _requirement(before, kind, numbers), _requirement(after, kind, numbers))
-             for kind, operation, before, after in sources]
+    rules = [
+        Rule(kind, operation, _requirement(before, kind, numbers), _requirement(after, kind, numbers))
+        for kind, operation, before, after in sources
+    ]
     return RuleSet(tuple(rule for rule in rules if rule.before != rule.after), tuple(numbers))
 
 
-def _requirement(expression: Expression | PlainFact | HeldAnywhere | None, kind: str, numbers: dict[Fact, int]) -> Requirement:
-    """Return the requirement of the expression for an entity of this kind. Add new facts to `numbers`, with the next number."""
+def _requirement(
+    expression: Expression | PlainFact | HeldAnywhere | None, kind: str, numbers: dict[Fact, int]
+) -> Requirement:
+    """Return the requirement of the expression for an entity of this kind.
+
+    Add new facts to `numbers`, with the next number.
+    """
     match expression:
         case None:
             return UNMET
@@ -197,7 +236,9 @@ def _fact(fact: Fact, numbers: dict[Fact, int]) -> Requirement:
 
 
 def _scope(scope: Scope, kind: str) -> Scope | None:
-    """Return the scope for an entity of this kind: SELF or a container; None if the kind has no such container."""
+    """Return the scope for an entity of this kind: SELF or a container; None if the kind has no such
+    container.
+    """
     match scope:
         case Scope.SELF:
             return scope
@@ -215,10 +256,15 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
 def is_met_without_grants(rule_set: RuleSet) -> bool:
     """Return whether a rule may permit something to a user without any grant."""
     # A container with no live entities inside satisfies HasOnAllLive for every user.
-    may_be_held = {number: isinstance(fact, HasOnAllLive) or isinstance(fact, PlainFact) and fact.form == "precomputed"
-                   for number, fact in enumerate(rule_set.facts)}
-    return any(_may_be_met(requirement, may_be_held)
-               for rule in rule_set.rules for requirement in (rule.before, rule.after))
+    may_be_held = {
+        number: isinstance(fact, HasOnAllLive) or isinstance(fact, PlainFact) and fact.form == "precomputed"
+        for number, fact in enumerate(rule_set.facts)
+    }
+    return any(
+        _may_be_met(requirement, may_be_held)
+        for rule in rule_set.rules
+        for requirement in (rule.before, rule.after)
+    )
 
 
 def _may_be_met(requirement: Requirement, may_be_held: dict[int, bool]) -> bool:
@@ -238,8 +284,8 @@ def _may_be_met(requirement: Requirement, may_be_held: dict[int, bool]) -> bool:
 class AdminRequirement:
     """The entities on which ADMIN is required for the deletion of a namespace.
 
-    on_namespace: whether ADMIN on the namespace itself is required. kinds_inside: the kinds of live entities inside it on which
-    ADMIN is required; None means every kind.
+    on_namespace: whether ADMIN on the namespace itself is required. kinds_inside: the kinds of live entities
+    inside it on which ADMIN is required; None means every kind.
     """
 
     on_namespace: bool
@@ -253,7 +299,10 @@ class AdminRequirement:
 
 
 def admin_requirement(expression: Expression | None) -> AdminRequirement:
-    """Return the entities on which the expression requires ADMIN. Raise UnknownExpression for all other requirements."""
+    """Return the entities on which the expression requires ADMIN.
+
+    Raise UnknownExpression for all other requirements.
+    """
     match expression:
         case Has((Privilege.ADMIN,), Scope.SELF):
             return AdminRequirement(True, frozenset())
@@ -276,14 +325,21 @@ def namespace_deletion_requirement(generation: str) -> AdminRequirement:
 def number_kinds(rule_set: RuleSet, *, merge_kinds: bool = False) -> dict[str, int]:
     """Return the number of each kind in the rule set.
 
-    Containers get the lowest numbers, so that the facts about containers take few words of a unit. Kinds with the same rules get
-    neighbouring numbers. merge_kinds: kinds with the same rules share a number and are counted together.
+    Containers get the lowest numbers, so that the facts about containers take few words of a unit. Kinds with
+    the same rules get neighbouring numbers. merge_kinds: kinds with the same rules share a number and are
+    counted together.
     """
-    rules_by_kind = {kind: tuple((rule.operation, rule.before, rule.after) for rule in rule_set.rules if rule.kind == kind)
-                     for kind in rule_set.kinds}
+    rules_by_kind = {
+        kind: tuple((rule.operation, rule.before, rule.after) for rule in rule_set.rules if rule.kind == kind)
+        for kind in rule_set.kinds
+    }
     numbers: dict[object, int] = {}
-    return {kind: numbers.setdefault(rules_by_kind[kind] if merge_kinds else kind, len(numbers))
-            for kind in sorted(rule_set.kinds, key=lambda kind: (kind not in CONTAINER_KINDS, repr(rules_by_kind[kind])))}
+    return {
+        kind: numbers.setdefault(rules_by_kind[kind] if merge_kinds else kind, len(numbers))
+        for kind in sorted(
+            rule_set.kinds, key=lambda kind: (kind not in CONTAINER_KINDS, repr(rules_by_kind[kind]))
+        )
+    }
 
 
 def compile_rules(rule_set: RuleSet, kind_numbers: dict[str, int]) -> CompiledRules:
@@ -291,25 +347,36 @@ def compile_rules(rule_set: RuleSet, kind_numbers: dict[str, int]) -> CompiledRu
     rules, known_rules = [], set()
     for rule in rule_set.rules:
         key = kind_numbers[rule.kind], rule.operation, rule.before, rule.after
-        # If kinds share a number, only the first of their equal rules is evaluated. The others keep their position in the list.
+        # If kinds share a number, only the first of their equal rules is evaluated. The others keep their
+        # position in the list.
         rules.append(CompiledRule(NONE if key in known_rules else key[0], rule.before, rule.after))
         known_rules.add(key)
-    return CompiledRules(tuple(rules), tuple(_compiled_fact(rule_set, number, kind_numbers)
-                                             for number in range(len(rule_set.facts))))
+    return CompiledRules(
+        tuple(rules),
+        tuple(_compiled_fact(rule_set, number, kind_numbers) for number in range(len(rule_set.facts))),
+    )
 
 
 def _compiled_fact(rule_set: RuleSet, number: int, kind_numbers: dict[str, int]) -> CompiledFact:
-    kinds = frozenset(kind_numbers[rule.kind] for rule in rule_set.rules
-                      if number in fact_numbers(rule.before) | fact_numbers(rule.after))
+    kinds = frozenset(
+        kind_numbers[rule.kind]
+        for rule in rule_set.rules
+        if number in fact_numbers(rule.before) | fact_numbers(rule.after)
+    )
     fact = plain_fact(rule_set.facts[number])
     # For a namespace, a privilege anywhere in the namespace is a privilege on it or below it.
     form = "below" if fact.form == "anywhere" and kinds == {kind_numbers.get("namespace")} else fact.form
-    mask = 0 if form == "precomputed" else sum(1 << rule_set.privileges.index(name) for name in fact.privileges)
+    mask = (
+        0 if form == "precomputed" else sum(1 << rule_set.privileges.index(name) for name in fact.privileges)
+    )
     return CompiledFact(form, mask, kinds)
 
 
 def plain_fact(fact: Fact) -> PlainFact:
-    """Return the fact by its form and the names of its privileges. Raise UnknownExpression for an unknown fact."""
+    """Return the fact by its form and the names of its privileges.
+
+    Raise UnknownExpression for an unknown fact.
+    """
     match fact:
         case PlainFact():
             return fact
@@ -331,11 +398,18 @@ def _names(privileges: Iterable[Privilege]) -> tuple[str, ...]:
 def kinds_listed_by_grants(rule_set: RuleSet, rules: CompiledRules) -> tuple[str, ...]:
     """Return the kinds for which every rule needs a grant on the entity itself.
 
-    An answer about an entity of these kinds can only be permitted if there is a grant on it, so entities without grants can be
-    skipped.
+    An answer about an entity of these kinds can only be permitted if there is a grant on it, so entities
+    without grants can be skipped.
     """
-    return tuple(kind for kind in rule_set.kinds if all(
-        rule.before == UNMET and _needs_own_grant(rule.after, rules.facts) for rule in rule_set.rules if rule.kind == kind))
+    return tuple(
+        kind
+        for kind in rule_set.kinds
+        if all(
+            rule.before == UNMET and _needs_own_grant(rule.after, rules.facts)
+            for rule in rule_set.rules
+            if rule.kind == kind
+        )
+    )
 
 
 def _needs_own_grant(requirement: Requirement, facts: tuple[CompiledFact, ...]) -> bool:

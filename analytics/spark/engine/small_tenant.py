@@ -1,7 +1,9 @@
-"""A small tenant in one Python worker, which receives the tables of the tenant and builds the typed rows itself.
+"""A small tenant in one Python worker, which receives the tables of the tenant and builds the typed rows
+itself.
 
-`encode` does the same with Spark's joins. For a tenant that fits into memory, Spark takes many times as long to plan and compile
-those joins as one core takes for all the work. Both build the row types of `rows`, and all later steps are the same.
+`encode` does the same with Spark's joins. For a tenant that fits into memory, Spark takes many times as long
+to plan and compile those joins as one core takes for all the work. Both build the row types of `rows`, and
+all later steps are the same.
 """
 
 import sys
@@ -35,7 +37,8 @@ from analytics.spark.engine.rows import (
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-# The columns of each table that are sent to the worker. The tables are sent as one, with the name of the table as column `table`.
+# The columns of each table that are sent to the worker. The tables are sent as one, with the name of the
+# table as column `table`.
 TABLE_COLUMNS = {
     "entities": ("id", "kind", "key", "namespace_id", "application_id", "state"),
     "users": ("id", "name"),
@@ -48,7 +51,8 @@ TABLE_COLUMNS = {
 class SmallTenantRules:
     """An encode.Evaluation in the form for a Python worker.
 
-    privileges: the names, by number. all_live: the facts about all live entities, one element for each kind of container.
+    privileges: the names, by number. all_live: the facts about all live entities, one element for each kind
+    of container.
     """
 
     rules: CompiledRules
@@ -62,11 +66,12 @@ class SmallTenantRules:
 
 @dataclass(frozen=True, slots=True)
 class AllLiveFacts:
-    """Facts about containers of one kind. A user holds one if it holds the privilege on every live entity inside the
-    container.
+    """Facts about containers of one kind. A user holds one if it holds the privilege on every live entity
+    inside the container.
 
     facts: the numbers of the facts.
-    missing: rules that a user loses on each entity without the privilege; None if these containers cannot contain such entities.
+    missing: rules that a user loses on each entity without the privilege; None if these containers cannot
+    contain such entities.
     rules: by fact number, the numbers of the rules of `missing` that belong to the fact.
     """
 
@@ -87,11 +92,14 @@ class LocalBroadcast:
 Stages = Callable[[DirectoryBroadcast], tuple[BatchFunction, ...]]
 
 
-def evaluate_small_tenant(small_rules: SmallTenantRules, stages: Stages, *, with_names: bool = False) -> BatchFunction:
+def evaluate_small_tenant(
+    small_rules: SmallTenantRules, stages: Stages, *, with_names: bool = False
+) -> BatchFunction:
     """Return a function that turns the tables of a tenant into the output of the last stage.
 
     The first stage receives tenant rows.
     """
+
     def evaluate(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         all_batches = list(batches)
         if all_batches:
@@ -109,11 +117,16 @@ class Tenant:
     def __init__(self, batches: list[pa.RecordBatch]):
         """batches: the tables as one, see TABLE_COLUMNS."""
         table = pa.Table.from_batches(batches)
-        tables = {name: table.filter(pc.equal(table["table"], name)).select(columns) for name, columns in TABLE_COLUMNS.items()}
+        tables = {
+            name: table.filter(pc.equal(table["table"], name)).select(columns)
+            for name, columns in TABLE_COLUMNS.items()
+        }
         self.entities, self.users, self.memberships, self.grants = (tables[name] for name in TABLE_COLUMNS)
         self.entity_ids = to_numbers(self.entities["id"])
         self.is_live = is_among(self.entities["state"], ("live",))
-        self.application = np.where(self.has_kind("application"), self.entity_ids, to_numbers(self.entities["application_id"]))
+        self.application = np.where(
+            self.has_kind("application"), self.entity_ids, to_numbers(self.entities["application_id"])
+        )
 
     def subtree(self, container: str) -> Array:
         """Return the subtree of each entity. container: see encode.Evaluation."""
@@ -130,16 +143,26 @@ class Tenant:
             is_selected &= self.is_live
         if small_rules.namespaces is not None and small_rules.namespaces.name:
             is_selected &= is_among(self.entities["key"], (small_rules.namespaces.name,))
-        namespaces = self.entities.select(["id", "key"]).rename_columns(["id", "name"]).filter(pa.array(is_selected))
+        namespaces = (
+            self.entities.select(["id", "key"]).rename_columns(["id", "name"]).filter(pa.array(is_selected))
+        )
         namespace_row = indexes_in(namespaces["id"], to_numbers(self.entities["namespace_id"]))
         is_required = self.is_live & self.has_kind(*small_rules.required_kinds) & (namespace_row != NONE)
         required = np.bincount(namespace_row[is_required], minlength=len(namespaces)).astype(np.int64)
-        directory = Directory.build(self.users, self.memberships, namespaces.append_column("required", pa.array(required)),
-                                    is_restricted=small_rules.namespaces is not None)
+        directory = Directory.build(
+            self.users,
+            self.memberships,
+            namespaces.append_column("required", pa.array(required)),
+            is_restricted=small_rules.namespaces is not None,
+        )
         grants = self.used_grants(small_rules)
         is_on_instance = self.has_kind("instance")[grants.entity_row]
-        return directory.with_instance_grants(*(column[is_on_instance] for column in (
-            grants.principal_type, grants.principal, grants.privilege)))
+        return directory.with_instance_grants(
+            *(
+                column[is_on_instance]
+                for column in (grants.principal_type, grants.principal, grants.privilege)
+            )
+        )
 
     def used_grants(self, small_rules: SmallTenantRules) -> "UsedGrants":
         """Return the grants that at least one fact uses."""
@@ -148,8 +171,17 @@ class Tenant:
         has_used_privilege = small_rules.rules.privileges >> np.maximum(privilege, 0) & 1 == 1
         is_used = (entity_row != NONE) & (privilege != NONE) & has_used_privilege
         is_user = is_among(self.grants["principal_type"], ("user",))
-        return UsedGrants(*(column[is_used] for column in (
-            np.where(is_user, USER, GROUP), to_numbers(self.grants["principal_id"]), privilege, entity_row)))
+        return UsedGrants(
+            *(
+                column[is_used]
+                for column in (
+                    np.where(is_user, USER, GROUP),
+                    to_numbers(self.grants["principal_id"]),
+                    privilege,
+                    entity_row,
+                )
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -162,37 +194,58 @@ class UsedGrants:
     entity_row: Array
 
 
-def run_stages(tenant: Tenant, small_rules: SmallTenantRules, stages: Stages, *,
-               with_names: bool = False) -> Iterator[pa.RecordBatch]:
+def run_stages(
+    tenant: Tenant, small_rules: SmallTenantRules, stages: Stages, *, with_names: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Return the output of the last stage for the rows of the tenant."""
-    batches: Iterator[pa.RecordBatch] = iter([encode_batch(tenant_rows(tenant, small_rules, with_names=with_names))])
+    batches: Iterator[pa.RecordBatch] = iter(
+        [encode_batch(tenant_rows(tenant, small_rules, with_names=with_names))]
+    )
     for stage in stages(LocalBroadcast(tenant.directory(small_rules).to_dict())):
         batches = stage(batches)
     return batches
 
 
 def tenant_rows(tenant: Tenant, small_rules: SmallTenantRules, *, with_names: bool = False) -> TenantRows:
-    """Return the tenant as typed rows. Subtrees are not split into blocks, so no grant counts in another block.
+    """Return the tenant as typed rows. Subtrees are not split into blocks, so no grant counts in another
+    block.
 
     with_names: include the addresses of the targets.
     """
     subtree = tenant.subtree(small_rules.container)
     is_target = tenant.is_live & tenant.has_kind(*small_rules.kind_numbers)
-    kind_indexes = indexes_in(pa.array(small_rules.kind_numbers, pa.string()),
-                              tenant.entities["kind"].filter(pa.array(is_target)))
+    kind_indexes = indexes_in(
+        pa.array(small_rules.kind_numbers, pa.string()), tenant.entities["kind"].filter(pa.array(is_target))
+    )
     kind = np.array([*small_rules.kind_numbers.values()], np.int64)[kind_indexes]
-    targets = {"subtree": subtree[is_target], "block": np.zeros(len(kind)), "kind": kind,
-               "entity": tenant.entity_ids[is_target], "application": tenant.application[is_target]}
+    targets = {
+        "subtree": subtree[is_target],
+        "block": np.zeros(len(kind)),
+        "kind": kind,
+        "entity": tenant.entity_ids[is_target],
+        "application": tenant.application[is_target],
+    }
     used = tenant.used_grants(small_rules)
     rows, count = used.entity_row, len(used.entity_row)
-    grants = {"subtree": subtree[rows], "block": np.zeros(count), "kind": np.full(count, NONE),
-              "entity": tenant.entity_ids[rows], "application": tenant.application[rows],
-              "principal_type": used.principal_type, "principal": used.principal, "privilege": used.privilege}
+    grants = {
+        "subtree": subtree[rows],
+        "block": np.zeros(count),
+        "kind": np.full(count, NONE),
+        "entity": tenant.entity_ids[rows],
+        "application": tenant.application[rows],
+        "principal_type": used.principal_type,
+        "principal": used.principal,
+        "privilege": used.privilege,
+    }
     facts = [_precomputed_facts(tenant, all_live, subtree) for all_live in small_rules.all_live]
     return TenantRows(
-        rows_from_columns(TargetRows, [targets]), rows_from_columns(GrantRows, [grants]),
-        rows_from_columns(ContainerGrantRows, []), rows_from_columns(DescendantGrantRows, []),
-        rows_from_columns(PrecomputedFactRows, facts), _addresses(tenant, is_target) if with_names else None)
+        rows_from_columns(TargetRows, [targets]),
+        rows_from_columns(GrantRows, [grants]),
+        rows_from_columns(ContainerGrantRows, []),
+        rows_from_columns(DescendantGrantRows, []),
+        rows_from_columns(PrecomputedFactRows, facts),
+        _addresses(tenant, is_target) if with_names else None,
+    )
 
 
 def _addresses(tenant: Tenant, is_target: Array) -> pa.Array:
@@ -203,8 +256,8 @@ def _addresses(tenant: Tenant, is_target: Array) -> pa.Array:
 def _precomputed_facts(tenant: Tenant, all_live: AllLiveFacts, subtree: Array) -> dict[str, Array]:
     """Return the columns of PrecomputedFactRows for the facts about containers of one kind.
 
-    Each container has a row for everyone if it contains no live entity, else a row for each user who holds the privilege on
-    all of them.
+    Each container has a row for everyone if it contains no live entity, else a row for each user who holds
+    the privilege on all of them.
     """
     is_container = tenant.has_kind(all_live.container)
     ids, subtree = tenant.entity_ids[is_container], subtree[is_container]
@@ -215,22 +268,44 @@ def _precomputed_facts(tenant: Tenant, all_live: AllLiveFacts, subtree: Array) -
         containers, principal_types, principals = _holders_of_all(ids, counts, all_live.rules.get(fact, ()))
         holders.append(np.stack([containers, principal_types, principals, np.full(len(containers), fact)]))
     containers, principal_types, principals, facts = np.concatenate(holders, axis=1)
-    return {"subtree": subtree[containers], "block": np.zeros(len(containers)), "entity": ids[containers],
-            "principal_type": principal_types, "principal": principals, "fact": facts}
+    return {
+        "subtree": subtree[containers],
+        "block": np.zeros(len(containers)),
+        "entity": ids[containers],
+        "principal_type": principal_types,
+        "principal": principals,
+        "fact": facts,
+    }
 
 
 def _missing_counts(tenant: Tenant, missing: SmallTenantRules | None) -> dict[str, Array]:
     """Return is_everyone, user_id, subtree, rule and lost, as in count.COUNTS."""
     batches: list[pa.RecordBatch] = []
     if missing is not None:
-        batches = list(run_stages(tenant, missing, lambda broadcast: (count_changes(missing.rules, broadcast),)))
-    types = {"is_everyone": bool, "user_id": np.int64, "subtree": np.int64, "rule": np.int64, "lost": np.int64}
-    return {name: np.concatenate([np.empty(0, dtype), *(batch[name].to_numpy(zero_copy_only=False) for batch in batches)])
-            for name, dtype in types.items()}
+        batches = list(
+            run_stages(tenant, missing, lambda broadcast: (count_changes(missing.rules, broadcast),))
+        )
+    types = {
+        "is_everyone": bool,
+        "user_id": np.int64,
+        "subtree": np.int64,
+        "rule": np.int64,
+        "lost": np.int64,
+    }
+    return {
+        name: np.concatenate(
+            [np.empty(0, dtype), *(batch[name].to_numpy(zero_copy_only=False) for batch in batches)]
+        )
+        for name, dtype in types.items()
+    }
 
 
-def _holders_of_all(container_ids: Array, counts: dict[str, Array], rules: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """Return (indexes of containers, principal types, principals): the principals that lack no privilege in a container."""
+def _holders_of_all(
+    container_ids: Array, counts: dict[str, Array], rules: tuple[int, ...]
+) -> tuple[Array, Array, Array]:
+    """Return (indexes of containers, principal types, principals): the principals that lack no privilege in a
+    container.
+    """
     container, lost = indexes_in(pa.array(container_ids), counts["subtree"]), counts["lost"]
     is_counted = np.isin(counts["rule"], rules) & (container != NONE)
     is_everyone = is_counted & counts["is_everyone"]
@@ -243,8 +318,11 @@ def _holders_of_all(container_ids: Array, counts: dict[str, Array], rules: tuple
     np.add.at(difference, pair.reshape(-1), lost[is_user])
     holders = pairs[:, lost_by_everyone[pairs[0]] + difference == 0]
     empty = np.nonzero(lost_by_everyone == 0)[0]
-    return (np.concatenate([empty, holders[0]]), np.repeat([EVERYONE, USER], [len(empty), holders.shape[1]]),
-            np.concatenate([np.full(len(empty), NONE), holders[1]]))
+    return (
+        np.concatenate([empty, holders[0]]),
+        np.repeat([EVERYONE, USER], [len(empty), holders.shape[1]]),
+        np.concatenate([np.full(len(empty), NONE), holders[1]]),
+    )
 
 
 def to_numbers(column: pa.ChunkedArray) -> Array:
@@ -259,5 +337,7 @@ def is_among(column: pa.ChunkedArray, values: tuple[str, ...]) -> Array:
 def indexes_in(known_values: pa.ChunkedArray | pa.Array, values: pa.ChunkedArray | Array) -> Array:
     """Return the index of each value in `known_values`; NONE if it is not there."""
     values = pa.array(values) if isinstance(values, np.ndarray) else values
-    known_values = known_values.combine_chunks() if isinstance(known_values, pa.ChunkedArray) else known_values
+    known_values = (
+        known_values.combine_chunks() if isinstance(known_values, pa.ChunkedArray) else known_values
+    )
     return pc.index_in(values, value_set=known_values).fill_null(NONE).to_numpy().astype(np.int64)

@@ -10,7 +10,11 @@ from authzconsole.common.downloads.table_files import table_file
 from grants.history.differences import Difference
 
 _COLUMNS = tuple(field.name for field in dataclasses.fields(Difference))
-_TABLE = Table("differences", tuple(Column(name, ColumnType.TEXT) for name in _COLUMNS), ("what", "principal", "entity", "value"))
+_TABLE = Table(
+    "differences",
+    tuple(Column(name, ColumnType.TEXT) for name in _COLUMNS),
+    ("what", "principal", "entity", "value"),
+)
 
 
 def difference_as_json(difference: Difference) -> dict:
@@ -22,5 +26,12 @@ def difference_as_json(difference: Difference) -> dict:
 def difference_file(differences: Iterable[Difference], extension: str) -> StreamingHttpResponse:
     """Return the response with one line for each difference."""
     return table_file(
-        _TABLE, extension, _TABLE.name, objects=(difference_as_json(difference) for difference in differences),
-        rows=({name: str(value or "") for name, value in difference_as_json(difference).items()} for difference in differences))
+        _TABLE,
+        extension,
+        _TABLE.name,
+        objects=(difference_as_json(difference) for difference in differences),
+        rows=(
+            {name: str(value or "") for name, value in difference_as_json(difference).items()}
+            for difference in differences
+        ),
+    )

@@ -10,15 +10,27 @@ from grants.effects.effect import RowFilter
 from grants.effects.known_effect import KnownEffect
 from grants.plans.regrants.kept_not import KeptNot
 
-TABLE = Table("effect", (
-    *(Column(name, ColumnType.TEXT) for name in ("user", "entity", "operation")),
-    *(Column(name, ColumnType.FLAG) for name in ("before", "after", "intended")),
-), ("user", "entity", "operation"))
-KEPT_NOT = Table("kept-not", tuple(Column(name, ColumnType.TEXT) for name in KeptNot._fields), ("user", "entity", "operation"))
+TABLE = Table(
+    "effect",
+    (
+        *(Column(name, ColumnType.TEXT) for name in ("user", "entity", "operation")),
+        *(Column(name, ColumnType.FLAG) for name in ("before", "after", "intended")),
+    ),
+    ("user", "entity", "operation"),
+)
+KEPT_NOT = Table(
+    "kept-not",
+    tuple(Column(name, ColumnType.TEXT) for name in KeptNot._fields),
+    ("user", "entity", "operation"),
+)
 
 
-def effect_rows_response(effect: KnownEffect, extension: str, filename: str, where: RowFilter) -> StreamingHttpResponse:
-    """Return the rows of an effect as a streamed file with the name `filename` and the extension `csv` or `jsonl`."""
+def effect_rows_response(
+    effect: KnownEffect, extension: str, filename: str, where: RowFilter
+) -> StreamingHttpResponse:
+    """Return the rows of an effect as a streamed file with the name `filename` and the extension `csv` or
+    `jsonl`.
+    """
     return table_file(TABLE, extension, filename, rows=(row._asdict() for row in effect.rows(where)))
 
 

@@ -15,15 +15,20 @@ from grants.bulk_rows import chunks
 ROWS_PER_BATCH = 5_000
 
 
-def table_file(table: Table, extension: str, name: str, *, rows: Iterable[dict],
-               objects: Iterable[dict] | None = None) -> StreamingHttpResponse:
-    """Return the response with a file that must not be cached. extension: of DOWNLOAD_FORMATS, without the dot.
+def table_file(
+    table: Table, extension: str, name: str, *, rows: Iterable[dict], objects: Iterable[dict] | None = None
+) -> StreamingHttpResponse:
+    """Return the response with a file that must not be cached. extension: of DOWNLOAD_FORMATS, without the
+    dot.
 
     objects: the lines of JSON Lines, if they differ from the rows. Only one of the two is read.
     """
     form = DOWNLOAD_FORMATS[f".{extension}"]
-    content = (_json_lines(objects) if objects is not None and extension == "jsonl"
-               else export_chunks(table, _batches(table, rows), form))
+    content = (
+        _json_lines(objects)
+        if objects is not None and extension == "jsonl"
+        else export_chunks(table, _batches(table, rows), form)
+    )
     response = StreamingHttpResponse(content, content_type=f"{form.media_type}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{name}.{extension}"'
     patch_cache_control(response, private=True, no_store=True)

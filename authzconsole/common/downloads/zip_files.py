@@ -11,8 +11,8 @@ ZIP = "application/zip"
 def zip_response(chunks: Iterable[bytes], name: str) -> StreamingHttpResponse:
     """Return the response that streams a ZIP file in parts. name: of the file, without its extension.
 
-    A FileResponse is no alternative: it adds no Content-Disposition for an iterator, and cannot send files of PyArrow,
-    because Django's WSGI handler assigns their attribute `close`.
+    A FileResponse is no alternative: it adds no Content-Disposition for an iterator, and cannot send files of
+    PyArrow, because Django's WSGI handler assigns their attribute `close`.
     """
     response = StreamingHttpResponse(chunks, content_type=ZIP)
     response["Content-Disposition"] = f'attachment; filename="{name}.zip"'

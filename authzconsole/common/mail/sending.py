@@ -9,7 +9,8 @@ logger = logging.getLogger(__name__)
 
 
 def send_message(message: EmailMessage, about: object) -> int:
-    """Send a message to its only recipient. Return 1 if the mail server took it, otherwise 0. Raise OSError if it failed.
+    """Send a message to its only recipient. Return 1 if the mail server took it, otherwise 0. Raise OSError
+    if it failed.
 
     about: what the message is about, for the log.
     """

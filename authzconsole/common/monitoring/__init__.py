@@ -1,1 +1,4 @@
-"""Readiness and metrics for monitoring systems: `/readyz` and `/metrics`. The records of maintenance tasks."""
+"""Readiness and metrics for monitoring systems: `/readyz` and `/metrics`.
+
+The records of maintenance tasks.
+"""

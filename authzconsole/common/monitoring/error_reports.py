@@ -1,7 +1,7 @@
 """Report unexpected errors to Sentry, if SENTRY_DSN is set.
 
-INVARIANT: reports contain no personal data. An allowlist selects what is sent: the types of the exceptions, their stacks without
-variables, the view and the id of the request.
+INVARIANT: reports contain no personal data. An allowlist selects what is sent: the types of the exceptions,
+their stacks without variables, the view and the id of the request.
 """
 
 from typing import Any
@@ -9,7 +9,18 @@ from typing import Any
 import structlog
 from django.conf import settings
 
-_MEMBERS = ("event_id", "timestamp", "platform", "level", "release", "environment", "sdk", "transaction", "exception", "contexts")
+_MEMBERS = (
+    "event_id",
+    "timestamp",
+    "platform",
+    "level",
+    "release",
+    "environment",
+    "sdk",
+    "transaction",
+    "exception",
+    "contexts",
+)
 _CONTEXTS = ("runtime", "trace")
 _TAGS = ("request_id", "task", "task_id", "run_id")
 _FRAME_MEMBERS = ("filename", "abs_path", "function", "module", "lineno", "in_app")
@@ -23,16 +34,28 @@ def start_error_reports() -> None:
     from sentry_sdk.integrations.logging import LoggingIntegration
 
     sentry_sdk.init(
-        dsn=settings.SENTRY_DSN, send_default_pii=False, include_local_variables=False, max_request_body_size="never",
-        max_breadcrumbs=0, auto_enabling_integrations=False, before_send=reduced_event, auto_session_tracking=False,
-        integrations=[DjangoIntegration(middleware_spans=False, signals_spans=False), CeleryIntegration(),
-                      LoggingIntegration(level=None, event_level=None)])
+        dsn=settings.SENTRY_DSN,
+        send_default_pii=False,
+        include_local_variables=False,
+        max_request_body_size="never",
+        max_breadcrumbs=0,
+        auto_enabling_integrations=False,
+        before_send=reduced_event,
+        auto_session_tracking=False,
+        integrations=[
+            DjangoIntegration(middleware_spans=False, signals_spans=False),
+            CeleryIntegration(),
+            LoggingIntegration(level=None, event_level=None),
+        ],
+    )
 
 
 def reduced_event(event: dict[str, Any], hint: object) -> dict[str, Any]:
     """Return the event with the allowed members only."""
     reduced = {name: event[name] for name in _MEMBERS if name in event}
-    reduced["contexts"] = {name: value for name, value in event.get("contexts", {}).items() if name in _CONTEXTS}
+    reduced["contexts"] = {
+        name: value for name, value in event.get("contexts", {}).items() if name in _CONTEXTS
+    }
     values = event.get("exception", {}).get("values", [])
     reduced["exception"] = {"values": [_reduced_exception(value) for value in values]}
     context = structlog.contextvars.get_contextvars()
@@ -43,5 +66,10 @@ def reduced_event(event: dict[str, Any], hint: object) -> dict[str, Any]:
 def _reduced_exception(value: dict[str, Any]) -> dict[str, Any]:
     """Return the exception without its message, which can contain names."""
     frames = (value.get("stacktrace") or {}).get("frames", [])
-    return {"type": value.get("type"), "module": value.get("module"), "stacktrace": {
-        "frames": [{name: frame[name] for name in _FRAME_MEMBERS if name in frame} for frame in frames]}}
+    return {
+        "type": value.get("type"),
+        "module": value.get("module"),
+        "stacktrace": {
+            "frames": [{name: frame[name] for name in _FRAME_MEMBERS if name in frame} for frame in frames]
+        },
+    }

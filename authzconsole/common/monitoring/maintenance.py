@@ -20,11 +20,20 @@ VERIFY_EVERY = timedelta(hours=23)
 
 
 def record_maintenance(task: MaintenanceTask, *, revision: int, fault: str = "", details: str = "") -> None:
-    """Store the result of a task with one statement. A task does not fail because its result cannot be stored."""
-    record = MaintenanceRecord(task=task, at=timezone.now(), is_ok=not fault, revision=revision, text=fault or details)
+    """Store the result of a task with one statement.
+
+    A task does not fail because its result cannot be stored.
+    """
+    record = MaintenanceRecord(
+        task=task, at=timezone.now(), is_ok=not fault, revision=revision, text=fault or details
+    )
     try:
         MaintenanceRecord.objects.bulk_create(
-            [record], update_conflicts=True, unique_fields=["task"], update_fields=["at", "is_ok", "revision", "text"])
+            [record],
+            update_conflicts=True,
+            unique_fields=["task"],
+            update_fields=["at", "is_ok", "revision", "text"],
+        )
     except DatabaseError as error:
         logger.warning("the result of %s could not be stored: %s", task.label, error)
 
@@ -35,21 +44,28 @@ def maintenance_records() -> dict[str, MaintenanceRecord]:
 
 
 def verify_and_record() -> ChainBreak | str | None:
-    """Verify the journal completely and record the result. Return the first fault, or None. Raise AnchorError."""
+    """Verify the journal completely and record the result.
+
+    Return the first fault, or None. Raise AnchorError.
+    """
     task, revision = MaintenanceTask.JOURNAL_VERIFICATION, current_revision()
     try:
         fault = first_fault(facts_of_sign_in)
     except AnchorError as error:
         record_maintenance(task, revision=revision, fault=f"the anchors cannot be read: {error}")
         raise
-    record_maintenance(task, revision=revision, fault=fault.sentence if isinstance(fault, ChainBreak) else fault or "")
+    record_maintenance(
+        task, revision=revision, fault=fault.sentence if isinstance(fault, ChainBreak) else fault or ""
+    )
     return fault
 
 
 def verify_journal_if_due() -> bool:
     """Verify the journal unless this was done within VERIFY_EVERY. Return whether it was verified."""
     due_before = timezone.now() - VERIFY_EVERY
-    if MaintenanceRecord.objects.filter(task=MaintenanceTask.JOURNAL_VERIFICATION, at__gt=due_before).exists():
+    if MaintenanceRecord.objects.filter(
+        task=MaintenanceTask.JOURNAL_VERIFICATION, at__gt=due_before
+    ).exists():
         return False
     try:
         fault = verify_and_record()

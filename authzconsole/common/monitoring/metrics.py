@@ -1,7 +1,8 @@
 """The counters and histograms of this process. `collector` adds the metrics from the database and Redis.
 
-The worker processes of the web server write their values into files in a common folder, so that any of them can answer for all.
-`shared_folder` chooses this folder before this module is imported. Other processes keep the values in memory.
+The worker processes of the web server write their values into files in a common folder, so that any of them
+can answer for all. `shared_folder` chooses this folder before this module is imported. Other processes keep
+the values in memory.
 """
 
 import os
@@ -12,18 +13,35 @@ from prometheus_client.multiprocess import MultiProcessCollector
 
 from authzconsole.common.monitoring.shared_folder import FOLDER_VARIABLE
 
-BUCKETS = (.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30)
+BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30)
 ENDPOINT_CLASSES = (("/access/", "authzen"), ("/api/", "rest"), ("/static/", "static"), ("/scim/", "scim"))
 REGISTRY = CollectorRegistry()
 
-DECISIONS = Counter("authzconsole_decisions", "Decisions over AuthZEN and REST.", ["generation", "result"], registry=REGISTRY)
-REQUEST_SECONDS = Histogram("authzconsole_request_seconds", "The time from a complete request to its response.", ["endpoint"],
-                            buckets=BUCKETS, registry=REGISTRY)
-ERROR_RESPONSES = Counter("authzconsole_error_responses", "Responses with a status of 400 or more.", ["endpoint", "status"],
-                          registry=REGISTRY)
-SECURITY_EVENTS = Counter("authzconsole_security_events", "Security events; `sign-in-failure` and `token-rejected` are rejected "
-                                                          "credentials.", ["kind"], registry=REGISTRY)
-DATABASE_BUSY = Counter("authzconsole_database_busy", "Requests that failed because SQLite was locked.", registry=REGISTRY)
+DECISIONS = Counter(
+    "authzconsole_decisions", "Decisions over AuthZEN and REST.", ["generation", "result"], registry=REGISTRY
+)
+REQUEST_SECONDS = Histogram(
+    "authzconsole_request_seconds",
+    "The time from a complete request to its response.",
+    ["endpoint"],
+    buckets=BUCKETS,
+    registry=REGISTRY,
+)
+ERROR_RESPONSES = Counter(
+    "authzconsole_error_responses",
+    "Responses with a status of 400 or more.",
+    ["endpoint", "status"],
+    registry=REGISTRY,
+)
+SECURITY_EVENTS = Counter(
+    "authzconsole_security_events",
+    "Security events; `sign-in-failure` and `token-rejected` are rejected credentials.",
+    ["kind"],
+    registry=REGISTRY,
+)
+DATABASE_BUSY = Counter(
+    "authzconsole_database_busy", "Requests that failed because SQLite was locked.", registry=REGISTRY
+)
 
 # looking up a metric by its labels takes longer than incrementing it
 decisions_of = cache(DECISIONS.labels)
@@ -48,7 +66,9 @@ def observe_response(path: str, status: int, seconds: float) -> None:
 
 
 def process_registry() -> CollectorRegistry:
-    """Return a registry with the values of all worker processes of the web server, or of this process elsewhere."""
+    """Return a registry with the values of all worker processes of the web server, or of this process
+    elsewhere.
+    """
     if FOLDER_VARIABLE not in os.environ:
         return REGISTRY
     registry = CollectorRegistry()

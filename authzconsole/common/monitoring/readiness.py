@@ -1,7 +1,7 @@
 """Check whether the console can work: database, migrations, Redis, workers, scheduler and disk space.
 
-The checks run in threads and are bounded by TIMEOUT_SECONDS, even if the database hangs. The result is kept for a second, so
-requests cannot cause load.
+The checks run in threads and are bounded by TIMEOUT_SECONDS, even if the database hangs. The result is kept
+for a second, so requests cannot cause load.
 """
 
 import shutil
@@ -56,7 +56,9 @@ class _Check:
 
     def results(self, deadline: float) -> list[CheckResult]:
         self._thread.join(max(0, deadline - time.monotonic()))
-        return self._results or [CheckResult(name, False, f"no answer within {TIMEOUT_SECONDS:g} s") for name in self._names]
+        return self._results or [
+            CheckResult(name, False, f"no answer within {TIMEOUT_SECONDS:g} s") for name in self._names
+        ]
 
 
 class _Migrations:
@@ -70,7 +72,10 @@ def _check_database() -> list[CheckResult]:
         return [CheckResult("database", True, connection.vendor), _check_migrations()]
     except DatabaseError as error:
         # without the message, which can contain the address of the database
-        return [CheckResult("database", False, type(error).__name__), CheckResult("migrations", False, "unknown")]
+        return [
+            CheckResult("database", False, type(error).__name__),
+            CheckResult("migrations", False, "unknown"),
+        ]
 
 
 def _check_migrations() -> CheckResult:
@@ -84,16 +89,23 @@ def _check_migrations() -> CheckResult:
 
 def _check_redis() -> list[CheckResult]:
     if redis_problem():
-        return [CheckResult("redis", False, "no answer"), CheckResult("worker", False, "unknown"),
-                CheckResult("scheduler", False, "unknown")]
+        return [
+            CheckResult("redis", False, "no answer"),
+            CheckResult("worker", False, "unknown"),
+            CheckResult("scheduler", False, "unknown"),
+        ]
     try:
         missing = [queue for queue in settings.CELERY_TASK_QUEUES if not is_worker_present(queue)]
         has_scheduler = is_scheduler_present()
     except redis.RedisError:
         return [CheckResult(name, False, "unknown") for name in ("redis", "worker", "scheduler")]
-    return [CheckResult("redis", True, "answers"),
-            CheckResult("worker", not missing, f"no worker for the queue {' or '.join(missing)}" if missing else "running"),
-            CheckResult("scheduler", has_scheduler, "running" if has_scheduler else "not running")]
+    return [
+        CheckResult("redis", True, "answers"),
+        CheckResult(
+            "worker", not missing, f"no worker for the queue {' or '.join(missing)}" if missing else "running"
+        ),
+        CheckResult("scheduler", has_scheduler, "running" if has_scheduler else "not running"),
+    ]
 
 
 def _check_disk() -> list[CheckResult]:
@@ -101,8 +113,11 @@ def _check_disk() -> list[CheckResult]:
     return [CheckResult("disk", free >= settings.DISK_FREE_MIN_MB, f"{free:,} MB free")]
 
 
-_CHECKS = (_Check(("database", "migrations"), _check_database), _Check(("redis", "worker", "scheduler"), _check_redis),
-           _Check(("disk",), _check_disk))
+_CHECKS = (
+    _Check(("database", "migrations"), _check_database),
+    _Check(("redis", "worker", "scheduler"), _check_redis),
+    _Check(("disk",), _check_disk),
+)
 _lock = threading.Lock()
 _last: tuple[float, list[CheckResult]] = (-KEPT_SECONDS, [])
 

@@ -12,7 +12,9 @@ FOLDER_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def prepare_metrics(state: Path, server_pid: int) -> None:
-    """Let the worker processes of one web server share their values, and delete those of servers that no longer run."""
+    """Let the worker processes of one web server share their values, and delete those of servers that no
+    longer run.
+    """
     folder = state / "metrics"
     for path in folder.glob("server-*"):
         with suppress(ValueError):

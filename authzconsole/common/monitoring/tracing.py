@@ -1,7 +1,7 @@
 """Send a trace of each request and task to an OpenTelemetry collector, if OTEL_EXPORTER_OTLP_ENDPOINT is set.
 
-INVARIANT: spans contain no personal data. They have the pattern of a path instead of the path, and no headers, query, body or
-error message.
+INVARIANT: spans contain no personal data. They have the pattern of a path instead of the path, and no
+headers, query, body or error message.
 """
 
 from collections.abc import Callable
@@ -29,23 +29,45 @@ def start_tracing() -> None:
     _tracer = provider.get_tracer("authzconsole")
 
 
-def traced_response(request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponse]) -> HttpResponse:
-    """Return the response, and record a span if tracing is on. A `traceparent` header continues the trace of the caller."""
+def traced_response(
+    request: HttpRequest, get_response: Callable[[HttpRequest], HttpResponse]
+) -> HttpResponse:
+    """Return the response, and record a span if tracing is on.
+
+    A `traceparent` header continues the trace of the caller.
+    """
     if _tracer is None:
         return get_response(request)
     from opentelemetry.trace import SpanKind, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     context = TraceContextTextMapPropagator().extract({"traceparent": request.headers.get("traceparent", "")})
-    with _tracer.start_as_current_span(request.method, context=context, kind=SpanKind.SERVER, record_exception=False,
-                                       set_status_on_exception=False) as span:
+    with _tracer.start_as_current_span(
+        request.method,
+        context=context,
+        kind=SpanKind.SERVER,
+        record_exception=False,
+        set_status_on_exception=False,
+    ) as span:
         response = get_response(request)
         match = getattr(request, "resolver_match", None)
         # the fast path has no match, and its paths contain no names
-        route = f"/{match.route}" if match else request.path if request.path.startswith("/access/v1/") else "unknown"
+        route = (
+            f"/{match.route}"
+            if match
+            else request.path
+            if request.path.startswith("/access/v1/")
+            else "unknown"
+        )
         span.update_name(f"{request.method} {route}")
-        span.set_attributes({"http.request.method": request.method, "http.route": route,
-                             "http.response.status_code": response.status_code, "authzconsole.request_id": request.id})
+        span.set_attributes(
+            {
+                "http.request.method": request.method,
+                "http.route": route,
+                "http.response.status_code": response.status_code,
+                "authzconsole.request_id": request.id,
+            }
+        )
         if response.status_code >= 500:
             span.set_status(StatusCode.ERROR)
     return response

@@ -1,4 +1,7 @@
-"""The views `/readyz` and `/metrics`. Their middleware answers them without a session, a host check or a database connection."""
+"""The views `/readyz` and `/metrics`.
+
+Their middleware answers them without a session, a host check or a database connection.
+"""
 
 from collections.abc import Callable
 
@@ -37,17 +40,28 @@ def readyz(request: HttpRequest) -> HttpResponse:
     is_ready = all(result.is_ok for result in results)
     status = 200 if is_ready else 503
     if not is_monitor(request):
-        return HttpResponse("ready\n" if is_ready else "not ready\n", content_type="text/plain", status=status)
-    checks = {result.name: {"status": "ok" if result.is_ok else "failed", "text": result.text} for result in results}
+        return HttpResponse(
+            "ready\n" if is_ready else "not ready\n", content_type="text/plain", status=status
+        )
+    checks = {
+        result.name: {"status": "ok" if result.is_ok else "failed", "text": result.text} for result in results
+    }
     return JsonResponse({"status": "ready" if is_ready else "not ready", "checks": checks}, status=status)
 
 
 @login_not_required
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Return all metrics in the text format of Prometheus. Callers that are not monitoring systems get 403."""
+    """Return all metrics in the text format of Prometheus.
+
+    Callers that are not monitoring systems get 403.
+    """
     if not is_monitor(request):
-        return HttpResponse("send METRICS_TOKEN as `Authorization: Bearer TOKEN`\n", content_type="text/plain", status=403)
+        return HttpResponse(
+            "send METRICS_TOKEN as `Authorization: Bearer TOKEN`\n", content_type="text/plain", status=403
+        )
     state = CollectorRegistry()
     state.register(StateCollector())
-    return HttpResponse(generate_latest(process_registry()) + generate_latest(state), content_type=CONTENT_TYPE_LATEST)
+    return HttpResponse(
+        generate_latest(process_registry()) + generate_latest(state), content_type=CONTENT_TYPE_LATEST
+    )

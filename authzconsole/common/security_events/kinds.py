@@ -52,14 +52,40 @@ class EventKind(TextChoices):
 
 # callers without valid credentials can cause these, so their number is limited (see `limits`)
 FAILURES = frozenset({EventKind.SIGN_IN_FAILURE, EventKind.DENIAL, EventKind.TOKEN_REJECTED})
-FROM_JOURNAL = frozenset({
-    EventKind.TOKEN_ADD, EventKind.TOKEN_REVOKE, EventKind.ROLE_SET, EventKind.STEWARD_ADD, EventKind.STEWARD_REMOVE,
-    EventKind.PASSWORD_SET, EventKind.IDENTITY_LINK, EventKind.IDENTITY_UNLINK,
-    EventKind.FACTOR_ADD, EventKind.FACTOR_REMOVE, EventKind.FACTOR_RESET,
-    EventKind.GENERATION_ACTIVATE,
-    EventKind.SCHEDULE_ON, EventKind.SCHEDULE_OFF, EventKind.SCHEDULE_CHANGE, EventKind.RUN_START, EventKind.RUN_CANCEL,
-    EventKind.PLAN_DISCARD, EventKind.SEAL, EventKind.STORAGE_IDENTITY,
-    EventKind.SESSIONS_END, EventKind.SIGN_IN_LIMITS_CLEAR, EventKind.WEBHOOK_ADD, EventKind.WEBHOOK_CHANGE,
-    EventKind.WEBHOOK_DELETE, EventKind.BREAK_GLASS_START, EventKind.BREAK_GLASS_END,
-    EventKind.BREAK_GLASS_REVIEW, EventKind.REQUEST_APPROVE, EventKind.REQUEST_DENY, EventKind.APPROVERS_SET,
-    EventKind.DELEGATION_SET, EventKind.GENERATION_PROPOSE})
+FROM_JOURNAL = frozenset(
+    {
+        EventKind.TOKEN_ADD,
+        EventKind.TOKEN_REVOKE,
+        EventKind.ROLE_SET,
+        EventKind.STEWARD_ADD,
+        EventKind.STEWARD_REMOVE,
+        EventKind.PASSWORD_SET,
+        EventKind.IDENTITY_LINK,
+        EventKind.IDENTITY_UNLINK,
+        EventKind.FACTOR_ADD,
+        EventKind.FACTOR_REMOVE,
+        EventKind.FACTOR_RESET,
+        EventKind.GENERATION_ACTIVATE,
+        EventKind.SCHEDULE_ON,
+        EventKind.SCHEDULE_OFF,
+        EventKind.SCHEDULE_CHANGE,
+        EventKind.RUN_START,
+        EventKind.RUN_CANCEL,
+        EventKind.PLAN_DISCARD,
+        EventKind.SEAL,
+        EventKind.STORAGE_IDENTITY,
+        EventKind.SESSIONS_END,
+        EventKind.SIGN_IN_LIMITS_CLEAR,
+        EventKind.WEBHOOK_ADD,
+        EventKind.WEBHOOK_CHANGE,
+        EventKind.WEBHOOK_DELETE,
+        EventKind.BREAK_GLASS_START,
+        EventKind.BREAK_GLASS_END,
+        EventKind.BREAK_GLASS_REVIEW,
+        EventKind.REQUEST_APPROVE,
+        EventKind.REQUEST_DENY,
+        EventKind.APPROVERS_SET,
+        EventKind.DELEGATION_SET,
+        EventKind.GENERATION_PROPOSE,
+    }
+)

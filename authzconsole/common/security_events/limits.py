@@ -1,8 +1,8 @@
 """Limit the number of rows for failures, so that a flood of wrong passwords does not fill the table.
 
-In each window, each of the first failures of a kind from one address has a row. After that, a row is written when the number
-of
-failures reaches a power of two, and its `count` is the number of failures since the previous row.
+In each window, each of the first failures of a kind from one address has a row. After that, a row is written
+when the number of failures reaches a power of two, and its `count` is the number of failures since the
+previous row.
 """
 
 import logging
@@ -20,7 +20,10 @@ MAX_ROWS_PER_KIND = 2_000
 
 
 def count_to_record(kind: str, network: str) -> int:
-    """Count a failure. Return the number of failures that the next row represents, or 0 if no row must be written."""
+    """Count a failure.
+
+    Return the number of failures that the next row represents, or 0 if no row must be written.
+    """
     window = int(time()) // WINDOW_SECONDS
     number, total = _counts(f"events:{kind}:{window}:{network}", f"events:{kind}:{window}")
     if total > MAX_ROWS_PER_KIND:
@@ -40,7 +43,9 @@ def _counts(*keys: str) -> list[int]:
     try:
         return [_increment(caches["shared"], key) for key in keys]
     except (RedisError, OSError, ValueError) as error:
-        logger.warning("Redis does not answer (%s): this process counts security events alone", type(error).__name__)
+        logger.warning(
+            "Redis does not answer (%s): this process counts security events alone", type(error).__name__
+        )
         return [_increment(caches["default"], key) for key in keys]
 
 

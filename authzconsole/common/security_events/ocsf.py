@@ -1,6 +1,7 @@
 """Write security events in the Open Cybersecurity Schema Framework (OCSF) 1.3.0.
 
-Each event is a dict with all required attributes of its class: Account Change (3001), Authentication (3002), Authorize Session
+Each event is a dict with all required attributes of its class: Account Change (3001), Authentication (3002),
+Authorize Session
 (3003), Entity Management (3004), User Access Management (3005) and API Activity (6003).
 """
 
@@ -22,23 +23,45 @@ def ocsf_event(event: SecurityEvent) -> dict:
     """Return the event as an OCSF object."""
     class_uid, activity_id, members = _CLASSES[EventKind(event.kind)](event)
     status_id, status = FAILURE if event.kind in FAILURES else SUCCESS
-    severity_id = MEDIUM if event.kind in FAILURES | {EventKind.BREAK_GLASS, EventKind.BREAK_GLASS_START} else INFORMATIONAL
+    severity_id = (
+        MEDIUM
+        if event.kind in FAILURES | {EventKind.BREAK_GLASS, EventKind.BREAK_GLASS_START}
+        else INFORMATIONAL
+    )
     at = int(event.at.timestamp() * 1_000)
     return {
-        "activity_id": activity_id, "category_uid": class_uid // 1_000, "class_uid": class_uid,
-        "type_uid": class_uid * 100 + activity_id, "time": at, "severity_id": severity_id,
-        "status_id": status_id, "status": status, "count": event.count, "message": event_sentence(event),
-        "metadata": {"version": VERSION, "product": PRODUCT, "uid": str(event.pk), "event_code": event.kind,
-                     "correlation_uid": event.request_id, "logged_time": at},
+        "activity_id": activity_id,
+        "category_uid": class_uid // 1_000,
+        "class_uid": class_uid,
+        "type_uid": class_uid * 100 + activity_id,
+        "time": at,
+        "severity_id": severity_id,
+        "status_id": status_id,
+        "status": status,
+        "count": event.count,
+        "message": event_sentence(event),
+        "metadata": {
+            "version": VERSION,
+            "product": PRODUCT,
+            "uid": str(event.pk),
+            "event_code": event.kind,
+            "correlation_uid": event.request_id,
+            "logged_time": at,
+        },
         **members,
     }
 
 
 def event_sentence(event: SecurityEvent) -> str:
     """Return the event as one line of text."""
-    parts = [EventKind(event.kind).label, f"by {event.account}" if event.account else "",
-             f"from {event.address}" if event.address else "", event.target, event.detail,
-             f"({event.count} times)" if event.count > 1 else ""]
+    parts = [
+        EventKind(event.kind).label,
+        f"by {event.account}" if event.account else "",
+        f"from {event.address}" if event.address else "",
+        event.target,
+        event.detail,
+        f"({event.count} times)" if event.count > 1 else "",
+    ]
     return " ".join(filter(None, parts))
 
 
@@ -55,36 +78,83 @@ def _with_context(event: SecurityEvent, members: dict) -> dict:
 
 
 def _authentication(activity_id: int) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (3002, activity_id, {
-        "user": _user(event.account), "service": {"name": PRODUCT["name"]}, "src_endpoint": _source(event),
-        "status_detail": event.detail})
+    return lambda event: (
+        3002,
+        activity_id,
+        {
+            "user": _user(event.account),
+            "service": {"name": PRODUCT["name"]},
+            "src_endpoint": _source(event),
+            "status_detail": event.detail,
+        },
+    )
 
 
 def _session(activity_name: str) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (3003, OTHER, _with_context(event, {
-        "activity_name": activity_name, "user": _user(event.account), "privileges": [f"see as {event.target}"]}))
+    return lambda event: (
+        3003,
+        OTHER,
+        _with_context(
+            event,
+            {
+                "activity_name": activity_name,
+                "user": _user(event.account),
+                "privileges": [f"see as {event.target}"],
+            },
+        ),
+    )
 
 
 def _account(activity_name: str) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (3001, OTHER, _with_context(event, {"activity_name": activity_name, "user": _user(event.target)}))
+    return lambda event: (
+        3001,
+        OTHER,
+        _with_context(event, {"activity_name": activity_name, "user": _user(event.target)}),
+    )
 
 
-def _entity(activity_id: int, type_: str, activity_name: str = "") -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (3004, activity_id, _with_context(event, {
-        "entity": {"name": event.detail or event.target or type_, "type": type_},
-        **({"activity_name": activity_name} if activity_name else {})}))
+def _entity(
+    activity_id: int, type_: str, activity_name: str = ""
+) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
+    return lambda event: (
+        3004,
+        activity_id,
+        _with_context(
+            event,
+            {
+                "entity": {"name": event.detail or event.target or type_, "type": type_},
+                **({"activity_name": activity_name} if activity_name else {}),
+            },
+        ),
+    )
 
 
 def _stewardship(activity_id: int) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
-    return lambda event: (3005, activity_id, _with_context(event, {
-        "user": _user(event.target), "privileges": [f"data steward of {event.detail or UNKNOWN}"]}))
+    return lambda event: (
+        3005,
+        activity_id,
+        _with_context(
+            event, {"user": _user(event.target), "privileges": [f"data steward of {event.detail or UNKNOWN}"]}
+        ),
+    )
 
 
-def _api(operation: Callable[[SecurityEvent], tuple[int, str]]) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
+def _api(
+    operation: Callable[[SecurityEvent], tuple[int, str]],
+) -> Callable[[SecurityEvent], tuple[int, int, dict]]:
     def members(event: SecurityEvent) -> tuple[int, int, dict]:
         activity_id, name = operation(event)
-        return 6003, activity_id, _with_context(event, {
-            "api": {"operation": name, "request": {"uid": event.request_id}}, "resources": [{"name": event.target}]})
+        return (
+            6003,
+            activity_id,
+            _with_context(
+                event,
+                {
+                    "api": {"operation": name, "request": {"uid": event.request_id}},
+                    "resources": [{"name": event.target}],
+                },
+            ),
+        )
 
     return members
 
@@ -108,8 +178,14 @@ _CLASSES: dict[EventKind, Callable[[SecurityEvent], tuple[int, int, dict]]] = {
     EventKind.DOWNLOAD: _api(lambda event: (READ, f"download {event.target}")),
     EventKind.TOKEN_ADD: _entity(CREATE, "API token"),
     EventKind.TOKEN_REVOKE: _entity(DELETE, "API token"),
-    EventKind.ROLE_SET: lambda event: (3005, 1, _with_context(event, {
-        "user": _user(event.target), "privileges": [event.detail.rpartition(" to ")[2] or UNKNOWN]})),
+    EventKind.ROLE_SET: lambda event: (
+        3005,
+        1,
+        _with_context(
+            event,
+            {"user": _user(event.target), "privileges": [event.detail.rpartition(" to ")[2] or UNKNOWN]},
+        ),
+    ),
     EventKind.STEWARD_ADD: _stewardship(1),
     EventKind.STEWARD_REMOVE: _stewardship(2),
     EventKind.PASSWORD_SET: lambda event: (3001, 4, _with_context(event, {"user": _user(event.target)})),

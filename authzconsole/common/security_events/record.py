@@ -1,7 +1,7 @@
 """Record security events. Every event costs one INSERT, and a failing database never fails the request.
 
-While SQLite is locked by an import, events wait in the memory of the process, up to MAX_WAITING, and are stored with the next
-event. Events that cannot be stored are logged.
+While SQLite is locked by an import, events wait in the memory of the process, up to MAX_WAITING, and are
+stored with the next event. Events that cannot be stored are logged.
 """
 
 import logging
@@ -28,12 +28,18 @@ LOCK_WAIT_MILLISECONDS = 200
 _waiting: deque[SecurityEvent] = deque(maxlen=MAX_WAITING)
 
 
-def record_event(kind: EventKind, *, request: HttpRequest | None = None, account: str | None = None, target: str = "",
-                 detail: str = "") -> None:
+def record_event(
+    kind: EventKind,
+    *,
+    request: HttpRequest | None = None,
+    account: str | None = None,
+    target: str = "",
+    detail: str = "",
+) -> None:
     """Record an event of the request, by default the current one. Never raises a database error.
 
-    account: by default the account of the request. An administrator who sees the console as another user is recorded as
-    the administrator.
+    account: by default the account of the request. An administrator who sees the console as another user is
+    recorded as the administrator.
     """
     request = request or current_request()
     count = 1
@@ -43,10 +49,21 @@ def record_event(kind: EventKind, *, request: HttpRequest | None = None, account
     if not count:
         return
     token = getattr(request, "api_token", None)
-    _store([SecurityEvent(
-        at=timezone.now(), kind=str(kind), account=storable(account_of(request) if account is None else account, 150),
-        address=address_of_request(request), target=storable(target, 600), detail=storable(detail, 600),
-        request_id=getattr(request, "id", ""), token=token.number if token else None, count=count)])
+    _store(
+        [
+            SecurityEvent(
+                at=timezone.now(),
+                kind=str(kind),
+                account=storable(account_of(request) if account is None else account, 150),
+                address=address_of_request(request),
+                target=storable(target, 600),
+                detail=storable(detail, 600),
+                request_id=getattr(request, "id", ""),
+                token=token.number if token else None,
+                count=count,
+            )
+        ]
+    )
 
 
 def account_of(request: HttpRequest | None) -> str:
@@ -63,8 +80,14 @@ def address_of_request(request: HttpRequest | None) -> str:
 
 
 def storable(text: str, max_characters: int) -> str:
-    """Return the text without control characters and lone surrogates, which the database or the log would refuse."""
-    return CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text[:max_characters]).encode("utf-8", "replace").decode()
+    """Return the text without control characters and lone surrogates, which the database or the log would
+    refuse.
+    """
+    return (
+        CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text[:max_characters])
+        .encode("utf-8", "replace")
+        .decode()
+    )
 
 
 def _store(events: Sequence[SecurityEvent]) -> None:
@@ -77,9 +100,16 @@ def _store(events: Sequence[SecurityEvent]) -> None:
                 SecurityEvent.objects.bulk_create(events)
     except (DatabaseError, InterfaceError) as error:
         _waiting.extend(events)
-        logger.error("%d security events wait, because the database refused them (%s); the last is %s of `%s` from %s: %s %s",
-                     len(events), type(error).__name__, events[-1].kind, events[-1].account, events[-1].address,
-                     events[-1].target, events[-1].detail)
+        logger.error(
+            "%d security events wait, because the database refused them (%s); the last is %s of `%s` from %s: %s %s",
+            len(events),
+            type(error).__name__,
+            events[-1].kind,
+            events[-1].account,
+            events[-1].address,
+            events[-1].target,
+            events[-1].detail,
+        )
 
 
 def _take_waiting() -> Iterator[SecurityEvent]:

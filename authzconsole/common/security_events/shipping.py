@@ -1,7 +1,7 @@
 """Ship security events to syslog and to a file, in order and at least once.
 
-The cursor of each target is a row, so a target that is down or a restart loses no event. Batches are small: after a failure, the
-events of one batch can arrive twice.
+The cursor of each target is a row, so a target that is down or a restart loses no event. Batches are small:
+after a failure, the events of one batch can arrive twice.
 """
 
 import json
@@ -70,11 +70,19 @@ def _ship_batches(target: SecurityEventTarget) -> int:
         try:
             _send(target.name, events)
         except OSError as error:
-            logger.error("security events could not be shipped to %s (%s); the next attempt follows", target.name, error)
-            SecurityEventTarget.objects.filter(pk=target.pk).update(failures=F("failures") + 1, error=str(error)[:300])
+            logger.error(
+                "security events could not be shipped to %s (%s); the next attempt follows",
+                target.name,
+                error,
+            )
+            SecurityEventTarget.objects.filter(pk=target.pk).update(
+                failures=F("failures") + 1, error=str(error)[:300]
+            )
             break
         target.shipped_to = events[-1].pk
-        SecurityEventTarget.objects.filter(pk=target.pk).update(shipped_to=target.shipped_to, failures=0, error="")
+        SecurityEventTarget.objects.filter(pk=target.pk).update(
+            shipped_to=target.shipped_to, failures=0, error=""
+        )
         shipped += len(events)
     return shipped
 
@@ -83,10 +91,17 @@ def _send(name: str, events: Sequence[SecurityEvent]) -> None:
     type_, _, address = name.partition(" ")
     is_ocsf = settings.SECURITY_EVENTS_FORMAT == "ocsf"
     if type_ == "syslog":
-        send_to_syslog(address, [syslog_message(event, json.dumps(ocsf_event(event)) if is_ocsf else event_sentence(event))
-                                 for event in events])
+        send_to_syslog(
+            address,
+            [
+                syslog_message(event, json.dumps(ocsf_event(event)) if is_ocsf else event_sentence(event))
+                for event in events
+            ],
+        )
         return
-    lines = "".join(f"{json.dumps(ocsf_event(event) if is_ocsf else event_as_json(event))}\n" for event in events)
+    lines = "".join(
+        f"{json.dumps(ocsf_event(event) if is_ocsf else event_as_json(event))}\n" for event in events
+    )
     with open(os.open(address, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "w") as file:
         file.write(lines)
         file.flush()

@@ -1,4 +1,6 @@
-"""Record events from the signals of Django for every way to sign in, and from journal lines for every way to make a change."""
+"""Record events from the signals of Django for every way to sign in, and from journal lines for every way to
+make a change.
+"""
 
 from collections.abc import Sequence
 
@@ -48,5 +50,12 @@ def _event_of_line(line: JournalLine, address: str) -> SecurityEvent:
     # lines about data stewards and approvers name a principal and a namespace; an event has one target
     detail = f"{line.entity} {line.detail}".strip() if line.principal else line.detail
     return SecurityEvent(
-        at=line.at, kind=line.action, account=line.actor, address=address, target=storable(line.principal or line.entity, 600),
-        detail=storable(detail, 600), request_id=line.request_id, token=line.token)
+        at=line.at,
+        kind=line.action,
+        account=line.actor,
+        address=address,
+        target=storable(line.principal or line.entity, 600),
+        detail=storable(detail, 600),
+        request_id=line.request_id,
+        token=line.token,
+    )

@@ -22,7 +22,9 @@ def syslog_message(event: SecurityEvent, text: str) -> bytes:
     at = event.at.isoformat(timespec="microseconds").replace("+00:00", "Z")
     header = f"<{priority}>1 {at} {socket.gethostname()[:255] or '-'} {APP_NAME} {os.getpid()} {event.kind}"
     values = {"id": event.pk, **{name: getattr(event, name) for name in DATA_MEMBERS}}
-    data = " ".join(f'{name}="{_escape(str(value))}"' for name, value in values.items() if value not in ("", None))
+    data = " ".join(
+        f'{name}="{_escape(str(value))}"' for name, value in values.items() if value not in ("", None)
+    )
     return f"{header} [{STRUCTURED_DATA_ID} {data}] \N{BYTE ORDER MARK}{text}".encode()
 
 
@@ -31,7 +33,10 @@ def _escape(value: str) -> str:
 
 
 def send_to_syslog(target: str, messages: Iterable[bytes]) -> None:
-    """Send the messages. target: `udp:HOST:PORT`, `tcp:HOST:PORT` or `unix:/PATH`. Raise OSError on failure."""
+    """Send the messages. target: `udp:HOST:PORT`, `tcp:HOST:PORT` or `unix:/PATH`.
+
+    Raise OSError on failure.
+    """
     with _connection(target) as send:
         for message in messages:
             send(message)
@@ -50,7 +55,9 @@ def _connection(target: str) -> Iterator[Callable[[bytes], object]]:
             # octet counting (RFC 6587), because a message can contain line feeds
             yield lambda message: stream.sendall(f"{len(message)} ".encode() + message)
         return
-    family, type_, protocol_number, _, destination = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0]
+    family, type_, protocol_number, _, destination = socket.getaddrinfo(
+        host.strip("[]"), int(port), type=socket.SOCK_DGRAM
+    )[0]
     with socket.socket(family, type_, protocol_number) as datagrams:
         datagrams.settimeout(TIMEOUT_SECONDS)
         # connected, so that a closed port is reported by the next message

@@ -20,5 +20,7 @@ def remove_all_factors(head: JournalHead, author: Author, user: User) -> list[st
     titles = sorted(factor_title(factor) for factor in factors)
     if titles:
         factors.delete()
-        append_to_journal(head, [Change("factor-reset", principal=str(user), detail=", ".join(titles))], author=author)
+        append_to_journal(
+            head, [Change("factor-reset", principal=str(user), detail=", ".join(titles))], author=author
+        )
     return titles

@@ -31,7 +31,9 @@ def unlink_identity(*, author: Author, user: User, pk: int) -> Outcome:
         if link is None:
             raise LinkError(f"{user} has no such identity")
         _unlink(head, author, user, [link])
-        return Outcome(True, f"{user} is no longer linked to the identity {link.uid} of {link.provider}", head.revision)
+        return Outcome(
+            True, f"{user} is no longer linked to the identity {link.uid} of {link.provider}", head.revision
+        )
 
 
 def unlink_all_identities(head: JournalHead, author: Author, user: User) -> int:

@@ -1,1 +1,3 @@
-"""Webhooks: send journal lines to the endpoints of other systems, as signed CloudEvents, in order and at least once."""
+"""Webhooks: send journal lines to the endpoints of other systems, as signed CloudEvents, in order and at
+least once.
+"""

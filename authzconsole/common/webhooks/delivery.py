@@ -1,6 +1,7 @@
 """Deliver journal lines to webhooks, in order and at least once, from a position per webhook.
 
-A line that fails is repeated with growing pauses. After MAX_ATTEMPTS it becomes a dead letter, and the next line follows.
+A line that fails is repeated with growing pauses. After MAX_ATTEMPTS it becomes a dead letter, and the next
+line follows.
 """
 
 import logging
@@ -34,17 +35,28 @@ def dispatch_webhooks(send: Callable[[int], object]) -> None:
     now = timezone.now()
     enabled = Webhook.objects.filter(is_enabled=True)
     free = MAX_CONCURRENT - enabled.filter(claimed_until__gt=now).count()
-    due = enabled.filter(Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now))
+    due = enabled.filter(
+        Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now)
+    )
     due = due.filter(Q(position__lt=current_revision()) | Q(dead_letters__is_replayed=True)).distinct()
-    for number in due.order_by(F("retry_at").asc(nulls_first=True), "pk").values_list("pk", flat=True)[: max(0, free)]:
+    for number in due.order_by(F("retry_at").asc(nulls_first=True), "pk").values_list("pk", flat=True)[
+        : max(0, free)
+    ]:
         send(number)
 
 
 def deliver_webhook(number: int) -> int:
-    """Deliver the next lines of one webhook and return their number. Do nothing if another task is delivering them."""
+    """Deliver the next lines of one webhook and return their number.
+
+    Do nothing if another task is delivering them.
+    """
     now = timezone.now()
-    free = Webhook.objects.filter(Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now))
-    if not free.filter(pk=number, is_enabled=True).update(claimed_until=now + timedelta(seconds=CLAIM_SECONDS)):
+    free = Webhook.objects.filter(
+        Q(claimed_until=None) | Q(claimed_until__lte=now), Q(retry_at=None) | Q(retry_at__lte=now)
+    )
+    if not free.filter(pk=number, is_enabled=True).update(
+        claimed_until=now + timedelta(seconds=CLAIM_SECONDS)
+    ):
         return 0
     try:
         webhook = Webhook.objects.get(pk=number)
@@ -72,7 +84,9 @@ def _replay_dead_letters(webhook: Webhook) -> int:
                 post(webhook.url, *signed_request(webhook, line))
         except WebhookFailed as error:
             # it stays a dead letter, and does not delay new lines
-            DeadLetter.objects.filter(pk=letter.pk).update(is_replayed=False, error=str(error)[:300], at=timezone.now())
+            DeadLetter.objects.filter(pk=letter.pk).update(
+                is_replayed=False, error=str(error)[:300], at=timezone.now()
+            )
             continue
         letter.delete()
         _count_delivery(webhook)
@@ -106,7 +120,9 @@ def _is_enabled(webhook: Webhook) -> bool:
 
 
 def _count_delivery(webhook: Webhook, **values) -> None:
-    Webhook.objects.filter(pk=webhook.pk).update(delivered=F("delivered") + 1, delivered_at=timezone.now(), **values)
+    Webhook.objects.filter(pk=webhook.pk).update(
+        delivered=F("delivered") + 1, delivered_at=timezone.now(), **values
+    )
 
 
 def _skip_other_actions(webhook: Webhook, actions: list[str]) -> None:
@@ -124,12 +140,20 @@ def _record_failure(webhook: Webhook, line: JournalLine, error: str) -> None:
     if attempts < MAX_ATTEMPTS:
         pause = min(FIRST_PAUSE_SECONDS * 2 ** (attempts - 1), MAX_PAUSE_SECONDS)
         Webhook.objects.filter(pk=webhook.pk).update(
-            attempts=attempts, retry_at=now + timedelta(seconds=pause), error=error[:300])
+            attempts=attempts, retry_at=now + timedelta(seconds=pause), error=error[:300]
+        )
         return
     DeadLetter.objects.update_or_create(
-        webhook=webhook, revision=line.revision, defaults={"at": now, "error": error[:300], "is_replayed": False})
+        webhook=webhook,
+        revision=line.revision,
+        defaults={"at": now, "error": error[:300], "is_replayed": False},
+    )
     Webhook.objects.filter(pk=webhook.pk).update(
-        position=line.revision, attempts=0, retry_at=now + timedelta(seconds=FIRST_PAUSE_SECONDS), error=error[:300])
+        position=line.revision,
+        attempts=0,
+        retry_at=now + timedelta(seconds=FIRST_PAUSE_SECONDS),
+        error=error[:300],
+    )
     if webhook.dead_letters.count() >= MAX_DEAD_LETTERS:
         logger.error("%s is disabled, because %d lines could not be delivered", webhook, MAX_DEAD_LETTERS)
         Webhook.objects.filter(pk=webhook.pk).update(is_enabled=False)

@@ -1,4 +1,7 @@
-"""Create, enable, disable and delete webhooks, and replay dead letters. Every change leaves a journal line."""
+"""Create, enable, disable and delete webhooks, and replay dead letters.
+
+Every change leaves a journal line.
+"""
 
 import secrets
 from collections.abc import Sequence
@@ -19,7 +22,8 @@ class WebhookError(GrantError):
 
 
 def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webhook:
-    """Create a webhook for all later journal lines with these actions, or with any action if `actions` is empty.
+    """Create a webhook for all later journal lines with these actions, or with any action if `actions` is
+    empty.
 
     Raise WebhookError if the URL or an action is invalid, or if there are too many webhooks.
     """
@@ -31,14 +35,25 @@ def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webho
         if Webhook.objects.count() >= MAX_WEBHOOKS:
             raise WebhookError(f"there are {MAX_WEBHOOKS} webhooks already, which is the limit")
         webhook = Webhook.objects.create(
-            url=url, actions=" ".join(action for action in ACTIONS if action in set(actions)), nonce=secrets.token_urlsafe(32),
-            created_by=author.name, position=head.revision)
-        append_to_journal(head, [Change("webhook-add", detail=_detail(webhook, webhook.actions or "all actions"))], author=author)
+            url=url,
+            actions=" ".join(action for action in ACTIONS if action in set(actions)),
+            nonce=secrets.token_urlsafe(32),
+            created_by=author.name,
+            position=head.revision,
+        )
+        append_to_journal(
+            head,
+            [Change("webhook-add", detail=_detail(webhook, webhook.actions or "all actions"))],
+            author=author,
+        )
     return webhook
 
 
 def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
-    """Enable or disable a webhook. An enabled webhook continues where it stopped. Raise WebhookError for an unknown number."""
+    """Enable or disable a webhook.
+
+    An enabled webhook continues where it stopped. Raise WebhookError for an unknown number.
+    """
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
         if webhook.is_enabled != is_enabled:

@@ -1,7 +1,8 @@
 """Send one HTTP request to an endpoint that an administrator entered, without reaching internal systems.
 
-INVARIANT: the host name is resolved once, every address is checked, and the connection goes to a checked address. A DNS
-answer that changes later therefore has no effect. Redirects are not followed, and proxies of the environment are not used.
+INVARIANT: the host name is resolved once, every address is checked, and the connection goes to a checked
+address. A DNS answer that changes later therefore has no effect. Redirects are not followed, and proxies of
+the environment are not used.
 """
 
 import http.client
@@ -17,7 +18,9 @@ from django.conf import settings
 
 MAX_URL_CHARACTERS = 500
 # addresses in these networks embed an IPv4 address, which can be internal
-_BLOCKED_NETWORKS = [ipaddress.ip_network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")]
+_BLOCKED_NETWORKS = [
+    ipaddress.ip_network(network) for network in ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32")
+]
 
 
 class WebhookFailed(Exception):
@@ -25,7 +28,10 @@ class WebhookFailed(Exception):
 
 
 def url_fault(url: str) -> str:
-    """Return why a URL cannot be an endpoint; an empty string if it can. Its address is checked for each connection."""
+    """Return why a URL cannot be an endpoint; an empty string if it can.
+
+    Its address is checked for each connection.
+    """
     try:
         parts = urlsplit(url)
         _ = parts.port
@@ -37,7 +43,9 @@ def url_fault(url: str) -> str:
     if parts.username is not None or parts.password is not None or parts.fragment:
         return "the URL must not contain a user name, a password or a fragment"
     if len(url) > MAX_URL_CHARACTERS or not url.isascii() or any(character <= " " for character in url):
-        return f"the URL must have at most {MAX_URL_CHARACTERS} characters, all of them ASCII and without spaces"
+        return (
+            f"the URL must have at most {MAX_URL_CHARACTERS} characters, all of them ASCII and without spaces"
+        )
     return ""
 
 
@@ -66,8 +74,14 @@ def post(url: str, body: bytes, headers: Mapping[str, str]) -> None:
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, TimeoutError | ConnectionResetError | BrokenPipeError | http.client.IncompleteRead
-                  | http.client.BadStatusLine):
+    if isinstance(
+        error,
+        TimeoutError
+        | ConnectionResetError
+        | BrokenPipeError
+        | http.client.IncompleteRead
+        | http.client.BadStatusLine,
+    ):
         return f"the endpoint did not answer within {settings.WEBHOOK_TIMEOUT_SECONDS:g} seconds, or closed the connection"
     if isinstance(error, ssl.SSLError):
         return f"the TLS connection failed: {error.reason or type(error).__name__}"
@@ -85,7 +99,9 @@ def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPCon
     address = _checked_address(host, port or (443 if scheme == "https" else 80))
     connection: http.client.HTTPConnection
     if scheme == "https":
-        connection = http.client.HTTPSConnection(host, port, timeout=timeout, context=ssl.create_default_context())
+        connection = http.client.HTTPSConnection(
+            host, port, timeout=timeout, context=ssl.create_default_context()
+        )
     else:
         connection = http.client.HTTPConnection(host, port, timeout=timeout)
     # the certificate and the Host header belong to the name, the connection goes to the checked address
@@ -94,7 +110,10 @@ def _connection(scheme: str, host: str, port: int | None) -> http.client.HTTPCon
 
 
 def _checked_address(host: str, port: int) -> tuple[str, int]:
-    """Resolve the host and return its first address. Raise WebhookFailed if any of its addresses is not public."""
+    """Resolve the host and return its first address.
+
+    Raise WebhookFailed if any of its addresses is not public.
+    """
     try:
         resolved = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -110,4 +129,8 @@ def _is_allowed(text: str) -> bool:
     address = getattr(address, "ipv4_mapped", None) or address
     if any(address in ipaddress.ip_network(network) for network in settings.WEBHOOK_ALLOWED_NETWORKS):
         return True
-    return address.is_global and not address.is_multicast and not any(address in network for network in _BLOCKED_NETWORKS)
+    return (
+        address.is_global
+        and not address.is_multicast
+        and not any(address in network for network in _BLOCKED_NETWORKS)
+    )

@@ -1,4 +1,6 @@
-"""Two years of invented changes that lead to the demo tenant, and the loader that writes them with past times.
+"""Two years of invented changes that lead to the demo tenant, and the loader that writes them with past
+times.
 
-The final state is `tenant.jsonl`; nothing here may change it. Only `bootstrap` uses the loader, on an empty database.
+The final state is `tenant.jsonl`; nothing here may change it. Only `bootstrap` uses the loader, on an empty
+database.
 """

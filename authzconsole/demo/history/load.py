@@ -1,7 +1,7 @@
 """Write the history of the demo tenant with the services of the console, at times in the past.
 
-The services have no parameter for a time. Instead, this module replaces the clock of its process, which no request can reach:
-only the command `bootstrap` calls it, and it refuses a journal that has lines.
+The services have no parameter for a time. Instead, this module replaces the clock of its process, which no
+request can reach: only the command `bootstrap` calls it, and it refuses a journal that has lines.
 """
 
 import io
@@ -31,7 +31,10 @@ WORK_BEGINS, BETWEEN_STEPS = timedelta(hours=8), timedelta(minutes=11)
 
 
 class _PastClock:
-    """The clock of this process while it writes the history. It moves only forward, and not into the future."""
+    """The clock of this process while it writes the history.
+
+    It moves only forward, and not into the future.
+    """
 
     def __init__(self) -> None:
         self._real_now = timezone.now
@@ -61,7 +64,9 @@ def load_history(document: Path) -> int:
     present = Present([json.loads(line) for line in document.read_bytes().splitlines()])
     with transaction.atomic():
         if lock_journal().revision:
-            raise GrantError("the journal has lines already: a history can only be written into an empty journal")
+            raise GrantError(
+                "the journal has lines already: a history can only be written into an empty journal"
+            )
         with _past_clock() as clock:
             _write(present, clock, timezone.now().replace(hour=0, minute=0, second=0, microsecond=0))
         return lock_journal().revision
@@ -70,9 +75,13 @@ def load_history(document: Path) -> int:
 def _write(present: Present, clock: _PastClock, today: datetime) -> None:
     clock.set(today - timedelta(days=FIRST_DAY) + WORK_BEGINS)
     content = "".join(f"{json.dumps(line)}\n" for line in first_document(present)).encode()
-    import_tenant(stream=io.BytesIO(content), author=Author("import_tenant", reason="first inventory of the platform"))
+    import_tenant(
+        stream=io.BytesIO(content), author=Author("import_tenant", reason="first inventory of the platform")
+    )
     clock.set(today - timedelta(days=FIRST_DAY) + WORK_BEGINS + BETWEEN_STEPS)
-    activate_generation(author=Author(AUTHORS[0], reason="what the platform decides today"), name=FIRST_GENERATION)
+    activate_generation(
+        author=Author(AUTHORS[0], reason="what the platform decides today"), name=FIRST_GENERATION
+    )
     for day, day_steps in groupby(steps(present), lambda step: step.day_before):
         author_name = AUTHORS[crc32(str(day).encode()) % len(AUTHORS)]
         for position, step in enumerate(day_steps, 2):

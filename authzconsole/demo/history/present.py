@@ -33,7 +33,9 @@ class Present:
     """The lines of the tenant document, by their type."""
 
     lines: list[dict]
-    _deletion_days: dict[str, int] = field(default_factory=lambda: {address: day for address, day, _ in DELETED_ENTITIES})
+    _deletion_days: dict[str, int] = field(
+        default_factory=lambda: {address: day for address, day, _ in DELETED_ENTITIES}
+    )
 
     def _lines(self, type_: str) -> list[dict]:
         return [line for line in self.lines if line["type"] == type_]
@@ -52,8 +54,11 @@ class Present:
 
     @cached_property
     def grants(self) -> list[PresentGrant]:
-        return [PresentGrant(line["principal"], line["entity"], privilege, line.get("reason", ""))
-                for line in self._lines("grant") for privilege in line["privileges"]]
+        return [
+            PresentGrant(line["principal"], line["entity"], privilege, line.get("reason", ""))
+            for line in self._lines("grant")
+            for privilege in line["privileges"]
+        ]
 
     def registration_day(self, address: str) -> int:
         key = address.partition(":")[2]
@@ -61,7 +66,9 @@ class Present:
 
     def late_entities(self) -> Iterator[tuple[int, str]]:
         """Yield (day, address) of entities that were registered after the journal began, containers first."""
-        for address in sorted(self.entities, key=lambda address: (not address.startswith("application:"), address)):
+        for address in sorted(
+            self.entities, key=lambda address: (not address.startswith("application:"), address)
+        ):
             if (day := self.registration_day(address)) < FIRST_DAY:
                 yield day, address
 
@@ -69,10 +76,14 @@ class Present:
         return self.entities[address]["state"] == "live" or address in self._deletion_days
 
     def grant_day(self, grant: PresentGrant) -> int:
-        """Return the day of a present grant: not before its entity, user or group began, and not after the entity was deleted."""
+        """Return the day of a present grant: not before its entity, user or group began, and not after the
+        entity was deleted.
+        """
         entity_day, principal_day = self.registration_day(grant.entity), _principal_day(grant.principal)
         day = min(self._unbounded_day(grant), entity_day, principal_day)
-        if self.entities[grant.entity]["state"] == "deleted" and day <= self._deletion_days.get(grant.entity, 0):
+        if self.entities[grant.entity]["state"] == "deleted" and day <= self._deletion_days.get(
+            grant.entity, 0
+        ):
             return min(entity_day, principal_day)
         return day
 

@@ -9,7 +9,13 @@ from grants.requests.create import RequestDraft, WantedAccess, create_request
 
 # user, operation, address, days until the end (0 for none), reason
 PENDING = (
-    ("diego.morales", "read", "dataset:logistics.deliveries.late", 14, "compare late deliveries with cancelled subscriptions"),
+    (
+        "diego.morales",
+        "read",
+        "dataset:logistics.deliveries.late",
+        14,
+        "compare late deliveries with cancelled subscriptions",
+    ),
     ("kenji.tanaka", "read", "dataset:finance.cost.centres", 0, "bookings of the sandbox"),
     ("bruno.silva", "read", "dataset:finance.payroll.bonuses", 30, "requested by the auditor"),
 )
@@ -20,8 +26,15 @@ def create_pending_requests(today: datetime) -> list[AccessRequest]:
     return [_create_request(today, *row) for row in PENDING]
 
 
-def _create_request(today: datetime, name: str, operation: str, address: str, days: int, reason: str) -> AccessRequest:
+def _create_request(
+    today: datetime, name: str, operation: str, address: str, days: int, reason: str
+) -> AccessRequest:
     author = Author(name, user_id=User.objects.get(username=name).pk)
-    return create_request(author=author, draft=RequestDraft(
-        reason, [WantedAccess(parse_address(address), operation)],
-        requested_until=today + timedelta(days=days) if days else None))
+    return create_request(
+        author=author,
+        draft=RequestDraft(
+            reason,
+            [WantedAccess(parse_address(address), operation)],
+            requested_until=today + timedelta(days=days) if days else None,
+        ),
+    )

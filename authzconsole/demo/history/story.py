@@ -25,12 +25,24 @@ JOINERS = {
     "ana.pereira": (19, "starts next month"),
 }
 # by name: (day, reason)
-LEAVERS = {"sara.bergman": (511, "left the company"), "viktor.hale": (96, "left the company; handover not finished")}
+LEAVERS = {
+    "sara.bergman": (511, "left the company"),
+    "viktor.hale": (96, "left the company; handover not finished"),
+}
 
 # groups that did not exist when the journal began, by name: (day, reason)
-NEW_GROUPS = {"contractors": (541, "everyone with an external contract"), "internal-audit": (423, "audit plan 2025")}
-# (new name, old name, day, reason): a new group with the members and grants of the old one, which is then removed
-RENAMED_TEAM = ("risk-analytics", "fraud-desk", 345, "DP-1296: the fraud desk and the credit team are one team now")
+NEW_GROUPS = {
+    "contractors": (541, "everyone with an external contract"),
+    "internal-audit": (423, "audit plan 2025"),
+}
+# (new name, old name, day, reason): a new group with the members and grants of the old one, which is then
+# removed
+RENAMED_TEAM = (
+    "risk-analytics",
+    "fraud-desk",
+    345,
+    "DP-1296: the fraud desk and the credit team are one team now",
+)
 # present members that joined later: (user, group): (day, reason)
 LATE_MEMBERS = {
     ("claire.dubois", "sales-engineering"): (620, "answers escalations together with sales engineering"),
@@ -50,7 +62,13 @@ LATE_MEMBERS = {
 # former members: (user, group, first day, last day, reason of the end)
 FORMER_MEMBERS = (
     ("thandiwe.nkosi", "store-operations", FIRST_DAY, 470, "moved to marketing"),
-    ("lucia.romano", "finance-stewards", FIRST_DAY, 421, "moved to internal audit, which may not own what it audits"),
+    (
+        "lucia.romano",
+        "finance-stewards",
+        FIRST_DAY,
+        421,
+        "moved to internal audit, which may not own what it audits",
+    ),
     ("kenji.tanaka", "platform-operations", FIRST_DAY, 395, "looks after the sandbox now"),
     ("sara.bergman", "marketing-analytics", FIRST_DAY, 512, "leaves at the end of the month"),
     ("gareth.pryce", "fraud-desk", FIRST_DAY, 352, "moved to the credit team"),
@@ -60,12 +78,24 @@ FORMER_MEMBERS = (
 
 # live entities that were registered later: a prefix of their addresses after the kind, and the day
 NEW_ENTITIES = (
-    ("logistics.bike.couriers.pilot", 700), ("sandbox.kafka_bridge", 655), ("risk.store_shrinkage", 600),
-    ("risk.shrinkage.by.store", 600), ("sales.price_engine", 560), ("sales.price-rules", 560),
-    ("marketing.web_analytics", 520), ("marketing.sessions.by.day", 520), ("marketing.funnel", 519),
-    ("sales.order-pipelines-2.4.1", 440), ("finance.budget.2026", 400), ("logistics.carrier_invoices", 330),
-    ("risk.fraud-models-7.1.0", 262), ("finance.vat-rules-2026.1", 240), ("sandbox.weather", 180),
-    ("risk.fraud-models-7.2.0", 140), ("sandbox.scratch.priya", 90), ("sales.order-pipelines-2.5.0-rc1", 61),
+    ("logistics.bike.couriers.pilot", 700),
+    ("sandbox.kafka_bridge", 655),
+    ("risk.store_shrinkage", 600),
+    ("risk.shrinkage.by.store", 600),
+    ("sales.price_engine", 560),
+    ("sales.price-rules", 560),
+    ("marketing.web_analytics", 520),
+    ("marketing.sessions.by.day", 520),
+    ("marketing.funnel", 519),
+    ("sales.order-pipelines-2.4.1", 440),
+    ("finance.budget.2026", 400),
+    ("logistics.carrier_invoices", 330),
+    ("risk.fraud-models-7.1.0", 262),
+    ("finance.vat-rules-2026.1", 240),
+    ("sandbox.weather", 180),
+    ("risk.fraud-models-7.2.0", 140),
+    ("sandbox.scratch.priya", 90),
+    ("sales.order-pipelines-2.5.0-rc1", 61),
 )
 # deleted entities that were live when the journal began: (address, day, reason)
 DELETED_ENTITIES = (
@@ -78,7 +108,13 @@ DELETED_ENTITIES = (
 )
 # (address, day of the deletion, day of the recreation, reasons)
 RECREATED_ENTITIES = (
-    ("dataset:logistics.forecasts.demand.archive", 610, 608, "not read for a year", "the yearly report still reads it"),
+    (
+        "dataset:logistics.forecasts.demand.archive",
+        610,
+        608,
+        "not read for a year",
+        "the yearly report still reads it",
+    ),
     ("stream:risk.device-fingerprints", 150, 147, "replaced by order-signals", "the scoring still needs it"),
 )
 # former descriptions: (address, description until then, day)
@@ -88,8 +124,8 @@ DESCRIBED_ENTITIES = (
     ("namespace:sandbox", "Try things out here", 250),
 )
 
-# days of present grants that a reason or a principal and an address determine: (principal, start of the address, day).
-# The first row that fits counts; empty texts fit everything.
+# days of present grants that a reason or a principal and an address determine: (principal, start of the
+# address, day). The first row that fits counts; empty texts fit everything.
 GRANT_DAYS = (
     ("user:claire.dubois", "dataset:sales.customers", 340),
     ("user:claire.dubois", "dataset:marketing.recipients", 585),
@@ -176,11 +212,15 @@ user:lars.eriksen | namespace:risk | READ | restore test | 258 | 257 | restore t
 user:tomasz.zielinski | namespace:sandbox | ADMIN | quota clean-up | 128 | 121 | clean-up done
 user:emre.demir | dataset:sales.stock.by.store | WRITE | stock corrections before the stocktake | 70 | 58 | stocktake done
 user:sofia.lindqvist | program:logistics.route_planner.spark.travel_times | EXECUTE ADMIN | Christmas planning | 338 | 305 | hands off before Christmas was agreed
-"""  # noqa: E501
+"""
 
 # a quarterly round of internal audit: a group reads some data sets of one namespace for two weeks
 AUDIT_ROUNDS = (
-    ("sales", 404), ("logistics", 316), ("marketing", 225), ("risk", 134), ("sandbox", 44),
+    ("sales", 404),
+    ("logistics", 316),
+    ("marketing", 225),
+    ("risk", 134),
+    ("sandbox", 44),
 )
 AUDIT_DAYS, AUDIT_DATASETS = 14, 5
 
@@ -191,7 +231,17 @@ CUSTOMER_DATA_TITLE = "Customer data from sales engineering to platform operatio
 CUSTOMER_DATA_FORMER_OWNER = "group:sales-engineering"
 CUSTOMER_DATA_FORMER_REASON = "our own data, see the ownership list of January"
 # a plan that was created and discarded: (day, title)
-DISCARDED_PLAN = (240, "Give Sofia the solver programs", "the solver belongs to data science, see their objection")
+DISCARDED_PLAN = (
+    240,
+    "Give Sofia the solver programs",
+    "the solver belongs to data science, see their objection",
+)
 # an application that was planned and never built: (address, principal, day, day of the removal, reasons)
-ABANDONED = ("application:sandbox.lake_monitor", "user:kenji.tanaka", 505 - 90, 322, "prototype of a monitor",
-             "not needed: the platform brings one")
+ABANDONED = (
+    "application:sandbox.lake_monitor",
+    "user:kenji.tanaka",
+    505 - 90,
+    322,
+    "prototype of a monitor",
+    "not needed: the platform brings one",
+)

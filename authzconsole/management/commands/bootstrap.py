@@ -22,7 +22,9 @@ LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
 
 
 def static_fingerprint() -> str:
-    """Return a digest of the names, sizes and modification times of the files that `collectstatic` would collect."""
+    """Return a digest of the names, sizes and modification times of the files that `collectstatic` would
+    collect.
+    """
     digest = hashlib.sha256()
     for finder in get_finders():
         for name, storage in finder.list(ignore_patterns=[]):
@@ -44,7 +46,8 @@ def collect_static_files() -> None:
 
 
 def create_first_administrator() -> tuple[str, str] | None:
-    """Create the first administrator and return the name and password; return None if an active administrator exists.
+    """Create the first administrator and return the name and password; return None if an active administrator
+    exists.
 
     The administrator must change the password at the first sign-in.
     """
@@ -52,7 +55,8 @@ def create_first_administrator() -> tuple[str, str] | None:
     with administrator_transaction(author):
         if User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exists():
             return None
-        # an existing account keeps its role, so that the user `admin` of a tenant does not become an administrator
+        # an existing account keeps its role, so that the user `admin` of a tenant does not become an
+        # administrator
         names = ["admin", "administrator", *(f"administrator{number}" for number in range(2, 100))]
         name = next(name for name in names if not User.objects.filter(username__iexact=name).exists())
         password = "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(4))
@@ -65,8 +69,10 @@ def create_first_administrator() -> tuple[str, str] | None:
 
 
 class Command(BaseCommand):
-    help = ("Migrate the database and collect the static files. On an empty database, also load the demo tenant with its history "
-            "(not in production), create the first administrator, and print the password once.")
+    help = (
+        "Migrate the database and collect the static files. On an empty database, also load the demo tenant with its history "
+        "(not in production), create the first administrator, and print the password once."
+    )
 
     def handle(self, **options):
         call_command("migrate", interactive=False, verbosity=0)
@@ -83,17 +89,24 @@ class Command(BaseCommand):
                 self._print_credentials(*credentials)
 
     def _load_demo_tenant(self) -> None:
-        """Load the demo tenant. Its history is written only if the journal is empty, because lines cannot precede others."""
+        """Load the demo tenant.
+
+        Its history is written only if the journal is empty, because lines cannot precede others.
+        """
         if current_revision():
             call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)
             return
         lines = load_history(DEMO_TENANT)
-        self.stdout.write(f"The demo tenant was loaded: two years of invented history, {lines:,} journal lines.")
+        self.stdout.write(
+            f"The demo tenant was loaded: two years of invented history, {lines:,} journal lines."
+        )
 
     def _print_credentials(self, name: str, password: str) -> None:
         command = "authzconsole manage" if settings.IS_STATIC_INSTALLED else ".venv/bin/python manage.py"
-        self.stdout.write(f"Sign in as {name} with the password {password}\n"
-                          f"You choose your own password then. This one is shown only now and works for "
-                          f"{settings.FIRST_PASSWORD_HOURS} hours;\n"
-                          f"`{command} changepassword {name}` sets another.")
+        self.stdout.write(
+            f"Sign in as {name} with the password {password}\n"
+            f"You choose your own password then. This one is shown only now and works for "
+            f"{settings.FIRST_PASSWORD_HOURS} hours;\n"
+            f"`{command} changepassword {name}` sets another."
+        )
         self.stdout.flush()

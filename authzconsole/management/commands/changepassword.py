@@ -31,7 +31,9 @@ class Command(ConsoleCommand, changepassword.Command):
         # the prompts and the slow hash precede the lock of the journal
         hashed, author = make_password(password), Author("changepassword")
         with administrator_transaction(author) as head:
-            User.objects.filter(pk=user.pk).update(password=hashed, must_change_password=False, password_expires_at=None)
+            User.objects.filter(pk=user.pk).update(
+                password=hashed, must_change_password=False, password_expires_at=None
+            )
             changes = [Change("password-set", principal=str(user)), *end_access([user.pk], with_tokens=False)]
             append_to_journal(head, changes, author=author)
         self.stdout.write(f"Password changed successfully for user '{user}'")

@@ -11,12 +11,19 @@ from grants.models import User
 
 
 class Command(ConsoleCommand):
-    help = ("Lift the limits after wrong passwords: of one account, or of all accounts and client addresses. "
-            "The command affects all servers, with or without Redis. The journal records it.")
+    help = (
+        "Lift the limits after wrong passwords: of one account, or of all accounts and client addresses. "
+        "The command affects all servers, with or without Redis. The journal records it."
+    )
 
     def add_arguments(self, parser):
-        parser.add_argument("name", metavar="NAME", nargs="?", default="",
-                            help="the account (default: all accounts and addresses)")
+        parser.add_argument(
+            "name",
+            metavar="NAME",
+            nargs="?",
+            default="",
+            help="the account (default: all accounts and addresses)",
+        )
 
     def handle(self, *, name, **options):
         if name and not (is_storable(name) and User.objects.filter(username=name).exists()):

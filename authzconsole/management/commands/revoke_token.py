@@ -12,7 +12,9 @@ class Command(ConsoleCommand):
     help = "Revoke an API token immediately."
 
     def add_arguments(self, parser):
-        parser.add_argument("number", metavar="NUMBER", type=int, help="the token number that `create_token` printed")
+        parser.add_argument(
+            "number", metavar="NUMBER", type=int, help="the token number that `create_token` printed"
+        )
 
     def handle(self, *, number, **options):
         try:

@@ -10,11 +10,15 @@ from grants.verification.anchor_places import AnchorError
 
 
 class Command(ConsoleCommand):
-    help = ("Verify that no journal line was changed, removed or inserted, and that grants, memberships, accounts, tokens, "
-            "second factors, identity links, entities and the active generation are what the lines say; report the first fault.")
+    help = (
+        "Verify that no journal line was changed, removed or inserted, and that grants, memberships, accounts, tokens, "
+        "second factors, identity links, entities and the active generation are what the lines say; report the first fault."
+    )
 
     def add_arguments(self, parser):
-        parser.add_argument("--chain-only", action="store_true", help="do not compare the journal with the tables and anchors")
+        parser.add_argument(
+            "--chain-only", action="store_true", help="do not compare the journal with the tables and anchors"
+        )
 
     def handle(self, *, chain_only, **options):
         try:
@@ -26,6 +30,8 @@ class Command(ConsoleCommand):
         if fault:
             raise CommandError(f"The journal and the console differ: {fault}.")
         lines = JournalLine.objects.count()
-        self.stdout.write(f"The journal is intact: {lines:,} {'line' if lines == 1 else 'lines'}, revision {current_revision()}.")
+        self.stdout.write(
+            f"The journal is intact: {lines:,} {'line' if lines == 1 else 'lines'}, revision {current_revision()}."
+        )
         if not chain_only:
             self.stdout.write("The tables contain what it says.")

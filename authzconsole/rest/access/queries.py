@@ -22,11 +22,18 @@ PRIVILEGES = list(map(str, Privilege))
 class QuestionQuery(MomentQuery):
     """The rules and the time that a list is about."""
 
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
-    as_of = AsOf(required=False, help_text="Answer with the state after this revision of the journal, or at this time.")
-    at = AtTime(required=False, help_text="Answer with the grants and memberships that are valid at this time, such as "
-                                          "`2026-12-01T00:00:00Z`. By default now, or the time of `as_of`. For administrators "
-                                          "and auditors.")
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
+    as_of = AsOf(
+        required=False, help_text="Answer with the state after this revision of the journal, or at this time."
+    )
+    at = AtTime(
+        required=False,
+        help_text="Answer with the grants and memberships that are valid at this time, such as "
+        "`2026-12-01T00:00:00Z`. By default now, or the time of `as_of`. For administrators "
+        "and auditors.",
+    )
 
 
 class PathSerializer(serializers.Serializer):
@@ -39,12 +46,18 @@ class PathSerializer(serializers.Serializer):
 
 class WaysSerializer(serializers.Serializer):
     operation = serializers.CharField()
-    rule = serializers.CharField(help_text="The rule of the operation in the generation, in words, such as `READ on the entity`.")
-    paths = PathSerializer(many=True, help_text="The grants by which the operation is permitted, one for each way, sorted. "
-                                                "Empty if it needs no grant.")
+    rule = serializers.CharField(
+        help_text="The rule of the operation in the generation, in words, such as `READ on the entity`."
+    )
+    paths = PathSerializer(
+        many=True,
+        help_text="The grants by which the operation is permitted, one for each way, sorted. "
+        "Empty if it needs no grant.",
+    )
     only = PathSerializer(many=True, help_text="The paths without which the operation would be denied.")
     complete = serializers.BooleanField(
-        help_text="False if a container has so many grants inside that `paths` has only the first ones; the downloads have all.")
+        help_text="False if a container has so many grants inside that `paths` has only the first ones; the downloads have all."
+    )
 
 
 def state_of(query: dict) -> AbstractContextManager[None]:
@@ -74,7 +87,9 @@ def check_operation_of(query: dict, kind: str = "") -> None:
     try:
         if kind:
             check_operation(kind, operation)
-        elif operation not in Privilege.__members__ and not any(operation in kind.operations for kind in KINDS.values()):
+        elif operation not in Privilege.__members__ and not any(
+            operation in kind.operations for kind in KINDS.values()
+        ):
             raise UnknownOperation(f"`{clip(operation)}` is not an operation of any kind")
     except UnknownOperation as error:
         raise serializers.ValidationError({"operation": [str(error)]}) from None

@@ -49,10 +49,18 @@ class StewardRemovalQuery(StrictSerializer):
     reason = reason_field()
 
 
-EXAMPLE = {"namespace": "namespace:sales", "principal": "group:marketing-analytics", "assigned_by": "admin",
-           "assigned_at": "2026-02-01T08:00:00Z", "reason": "owns the data"}
-OUTCOME_EXAMPLE = {"changed": True, "revision": 812,
-                   "sentence": "group:marketing-analytics is a data steward of namespace:sales now"}
+EXAMPLE = {
+    "namespace": "namespace:sales",
+    "principal": "group:marketing-analytics",
+    "assigned_by": "admin",
+    "assigned_at": "2026-02-01T08:00:00Z",
+    "reason": "owns the data",
+}
+OUTCOME_EXAMPLE = {
+    "changed": True,
+    "revision": 812,
+    "sentence": "group:marketing-analytics is a data steward of namespace:sales now",
+}
 REMOVED = "group:marketing-analytics is no longer a data steward of namespace:sales"
 
 
@@ -61,36 +69,77 @@ class Stewards(Endpoint):
     queries = {"GET": StewardsQuery, "DELETE": StewardRemovalQuery}
 
     @api_operation(
-        "stewards_list", TAG, "List data stewards",
+        "stewards_list",
+        TAG,
+        "List data stewards",
         "The users and groups that see everything in a namespace and approve requests for it. Accounts that do not see "
         "everything get the stewards of the namespaces of which they are stewards.",
-        query=StewardsQuery, responses={200: page_serializer(StewardSerializer)},
-        response_example={"items": [EXAMPLE], "next": None})
+        query=StewardsQuery,
+        responses={200: page_serializer(StewardSerializer)},
+        response_example={"items": [EXAMPLE], "next": None},
+    )
     def get(self, request: Request) -> Response:
         rows = _visible_stewards(request)
         if "namespace" in self.query:
             address = self.query["namespace"]
             rows = rows.filter(namespace=address.key) if address.kind == "namespace" else rows.none()
-        return Response(page_of([ListPart(rows.select_related("user", "group"), ("namespace", "pk"))], _steward_as_json,
-                                query=self.query, identity=list_identity("stewards", self.query)))
+        return Response(
+            page_of(
+                [ListPart(rows.select_related("user", "group"), ("namespace", "pk"))],
+                _steward_as_json,
+                query=self.query,
+                identity=list_identity("stewards", self.query),
+            )
+        )
 
     @api_operation(
-        "stewards_add", TAG, "Assign a data steward", "For administrators.", request=NewStewardSerializer,
-        request_example={"namespace": "namespace:sales", "principal": "group:marketing-analytics", "reason": "owns the data"},
-        responses={200: OutcomeSerializer}, response_example=OUTCOME_EXAMPLE, errors=[409])
+        "stewards_add",
+        TAG,
+        "Assign a data steward",
+        "For administrators.",
+        request=NewStewardSerializer,
+        request_example={
+            "namespace": "namespace:sales",
+            "principal": "group:marketing-analytics",
+            "reason": "owns the data",
+        },
+        responses={200: OutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE,
+        errors=[409],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(NewStewardSerializer)
-        return Response(outcome_as_json(add_steward(author=author_of(request, data["reason"]), namespace=data["namespace"],
-                                                    principal=data["principal"])))
+        return Response(
+            outcome_as_json(
+                add_steward(
+                    author=author_of(request, data["reason"]),
+                    namespace=data["namespace"],
+                    principal=data["principal"],
+                )
+            )
+        )
 
     @api_operation(
-        "stewards_remove", TAG, "Remove a data steward", "For administrators.", query=StewardRemovalQuery,
-        responses={200: OutcomeSerializer}, errors=[409],
-        response_example=OUTCOME_EXAMPLE | {"sentence": REMOVED})
+        "stewards_remove",
+        TAG,
+        "Remove a data steward",
+        "For administrators.",
+        query=StewardRemovalQuery,
+        responses={200: OutcomeSerializer},
+        errors=[409],
+        response_example=OUTCOME_EXAMPLE | {"sentence": REMOVED},
+    )
     def delete(self, request: Request) -> Response:
         query = self.query
-        return Response(outcome_as_json(remove_steward(author=author_of(request, query["reason"]), namespace=query["namespace"],
-                                                       principal=query["principal"])))
+        return Response(
+            outcome_as_json(
+                remove_steward(
+                    author=author_of(request, query["reason"]),
+                    namespace=query["namespace"],
+                    principal=query["principal"],
+                )
+            )
+        )
 
 
 def _visible_stewards(request: Request) -> QuerySet[NamespaceSteward]:
@@ -100,5 +149,10 @@ def _visible_stewards(request: Request) -> QuerySet[NamespaceSteward]:
 
 
 def _steward_as_json(steward: NamespaceSteward) -> dict:
-    return {"namespace": str(steward.address), "principal": steward.principal, "assigned_by": steward.assigned_by,
-            "assigned_at": as_json_time(steward.assigned_at), "reason": steward.reason}
+    return {
+        "namespace": str(steward.address),
+        "principal": steward.principal,
+        "assigned_by": steward.assigned_by,
+        "assigned_at": as_json_time(steward.assigned_at),
+        "reason": steward.reason,
+    }

@@ -19,7 +19,13 @@ from authzconsole.rest.access.queries import (
     state_of,
 )
 from authzconsole.rest.framework.callers import any_account, check_can_see_all
-from authzconsole.rest.framework.cursors import PageQuery, cursor_for, list_identity, page_serializer, position_in_list
+from authzconsole.rest.framework.cursors import (
+    PageQuery,
+    cursor_for,
+    list_identity,
+    page_serializer,
+    position_in_list,
+)
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import Choice, KindText, PrincipalText, Text
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
@@ -31,18 +37,29 @@ from grants.active_generation import active_generation
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
 
-ABOUT = ("Only live entities and operations with a rule. An inactive user can do nothing. Accounts with the role `ordinary` "
-         "can only ask about themselves, and get only entities that they see or have a grant on.")
+ABOUT = (
+    "Only live entities and operations with a rule. An inactive user can do nothing. Accounts with the role `ordinary` "
+    "can only ask about themselves, and get only entities that they see or have a grant on."
+)
 
 
 class WhatCanFilters(QuestionQuery):
     principal = PrincipalText(required=True)
-    q = Text(required=False, max_length=200,
-             help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.")
+    q = Text(
+        required=False,
+        max_length=200,
+        help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.",
+    )
     kind = KindText(required=False, help_text="Only entities of this kind, such as `dataset`.")
-    namespace = Text(required=False, max_length=200, help_text="Only this namespace and the entities inside it.")
-    operation = Text(required=False, max_length=70, help_text="Only entities on which this operation is permitted.")
-    privilege = Choice(choices=PRIVILEGES, required=False, help_text="Only entities on which exactly this privilege is held.")
+    namespace = Text(
+        required=False, max_length=200, help_text="Only this namespace and the entities inside it."
+    )
+    operation = Text(
+        required=False, max_length=70, help_text="Only entities on which this operation is permitted."
+    )
+    privilege = Choice(
+        choices=PRIVILEGES, required=False, help_text="Only entities on which exactly this privilege is held."
+    )
 
 
 class WhatCanQuery(PageQuery, WhatCanFilters):
@@ -56,8 +73,14 @@ class WhatCanSerializer(WaysSerializer):
 
 
 PATH = {"principal": "group:marketing-analytics", "entity": "dataset:sales.orders", "privilege": "READ"}
-EXAMPLE = {"entity": "dataset:sales.orders", "operation": "read", "rule": "READ on the entity", "paths": [PATH],
-           "only": [PATH], "complete": True}
+EXAMPLE = {
+    "entity": "dataset:sales.orders",
+    "operation": "read",
+    "rule": "READ on the entity",
+    "paths": [PATH],
+    "only": [PATH],
+    "complete": True,
+}
 
 
 class WhatCan(Endpoint):
@@ -65,10 +88,15 @@ class WhatCan(Endpoint):
     queries = {"GET": WhatCanQuery}
 
     @api_operation(
-        "what_can_list", TAG, "List what a principal can do",
+        "what_can_list",
+        TAG,
+        "List what a principal can do",
         f"One row for each live entity and each operation that is permitted, with the paths: the grants by which. {ABOUT}",
-        query=WhatCanQuery, responses={200: page_serializer(WhatCanSerializer)},
-        response_example={"items": [EXAMPLE], "next": None}, errors=[404])
+        query=WhatCanQuery,
+        responses={200: page_serializer(WhatCanSerializer)},
+        response_example={"items": [EXAMPLE], "next": None},
+        errors=[404],
+    )
     def get(self, request: Request) -> Response:
         query = self.query
         _check_access(request, query)
@@ -89,16 +117,23 @@ class _WhatCanFile(Endpoint):
         with state_of(self.query):
             entities = _entities(request, self.query)
             rows = entities.all_rows()
-        return what_can_file(rows_in_state(self.query, rows), entities.generation, self.renderer_classes[0].format, "what-can")
+        return what_can_file(
+            rows_in_state(self.query, rows), entities.generation, self.renderer_classes[0].format, "what-can"
+        )
 
 
 class WhatCanCsv(_WhatCanFile):
     renderer_classes = [CsvRenderer]
 
     @api_operation(
-        "what_can_csv", TAG, "Download what a principal can do as CSV",
+        "what_can_csv",
+        TAG,
+        "Download what a principal can do as CSV",
         f"One line for each path. An apostrophe precedes values that a spreadsheet would treat as a formula. {ABOUT}",
-        query=WhatCanFilters, responses={(200, "text/csv"): FILE}, errors=[404])
+        query=WhatCanFilters,
+        responses={(200, "text/csv"): FILE},
+        errors=[404],
+    )
     def get(self, request: Request) -> StreamingHttpResponse:
         return super().get(request)
 
@@ -107,14 +142,22 @@ class WhatCanJsonLines(_WhatCanFile):
     renderer_classes = [JsonLinesRenderer]
 
     @api_operation(
-        "what_can_jsonl", TAG, "Download what a principal can do as JSON Lines", f"One object for each row. {ABOUT}",
-        query=WhatCanFilters, responses={(200, "application/x-ndjson"): FILE}, errors=[404])
+        "what_can_jsonl",
+        TAG,
+        "Download what a principal can do as JSON Lines",
+        f"One object for each row. {ABOUT}",
+        query=WhatCanFilters,
+        responses={(200, "application/x-ndjson"): FILE},
+        errors=[404],
+    )
     def get(self, request: Request) -> StreamingHttpResponse:
         return super().get(request)
 
 
 def _check_access(request: Request, query: dict) -> None:
-    """Raise Http404 or Problem (403) for accounts that may not read the list, ValidationError for an unknown operation."""
+    """Raise Http404 or Problem (403) for accounts that may not read the list, ValidationError for an unknown
+    operation.
+    """
     if not request.user.can_see_all and query["principal"] != f"user:{request.user.username}":
         raise Http404
     if "at" in query:
@@ -128,14 +171,28 @@ def _entities(request: Request, query: dict) -> AccessibleEntities:
     principal = query["principal"]
     if principal not in principals_by_name([principal]):
         raise Http404
-    where = EntityFilter(text=query.get("q", ""), kind=query.get("kind", ""), namespace=query.get("namespace", ""),
-                         privilege=query.get("privilege", ""), operation=query.get("operation", ""))
-    return AccessibleEntities.of(*parse_principal(principal), generation_of(query), where, kinds_in_byte_order(),
-                                 visible_in=None if request.user.can_see_all else active_generation())
+    where = EntityFilter(
+        text=query.get("q", ""),
+        kind=query.get("kind", ""),
+        namespace=query.get("namespace", ""),
+        privilege=query.get("privilege", ""),
+        operation=query.get("operation", ""),
+    )
+    return AccessibleEntities.of(
+        *parse_principal(principal),
+        generation_of(query),
+        where,
+        kinds_in_byte_order(),
+        visible_in=None if request.user.can_see_all else active_generation(),
+    )
 
 
-def _operation_page(entities: AccessibleEntities, after: Sequence | None, max_rows: int) -> tuple[list[dict], tuple | None]:
-    """Return a page with a row for each operation on an entity, and the position of its last row; None on the last page."""
+def _operation_page(
+    entities: AccessibleEntities, after: Sequence | None, max_rows: int
+) -> tuple[list[dict], tuple | None]:
+    """Return a page with a row for each operation on an entity, and the position of its last row; None on the
+    last page.
+    """
     rows: list[dict] = []
     for row in _rows(entities, after, max_rows):
         if len(rows) == max_rows:
@@ -150,8 +207,11 @@ def _rows(entities: AccessibleEntities, after: Sequence | None, max_rows: int) -
     if after is not None:
         address = Address(after[0], after[1])
         for row in entities.access_to([address]):
-            yield from (permission_as_json(row.address, operation, entities.generation) | ways_as_json(ways)
-                        for operation, ways in row.ways.items() if operation > after[2])
+            yield from (
+                permission_as_json(row.address, operation, entities.generation) | ways_as_json(ways)
+                for operation, ways in row.ways.items()
+                if operation > after[2]
+            )
     for row in entities.all_rows(address, max(10, max_rows // 4)):
         for operation, ways in row.ways.items():
             yield permission_as_json(row.address, operation, entities.generation) | ways_as_json(ways)

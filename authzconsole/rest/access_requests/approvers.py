@@ -20,23 +20,41 @@ class Approvers(Endpoint):
     queries = {"GET": PageQuery}
 
     @api_operation(
-        "approvers_list", TAG, "List the approvers of namespaces",
+        "approvers_list",
+        TAG,
+        "List the approvers of namespaces",
         "The groups whose members decide about access requests for a namespace and everything in it, besides administrators. For "
         "administrators and auditors.",
-        query=PageQuery, responses={200: page_serializer(ApproversSerializer)},
-        response_example={"items": [EXAMPLE], "next": None})
+        query=PageQuery,
+        responses={200: page_serializer(ApproversSerializer)},
+        response_example={"items": [EXAMPLE], "next": None},
+    )
     def get(self, request: Request) -> Response:
         rows = NamespaceApprovers.objects.select_related("group")
-        return Response(page_of([ListPart(rows, ("namespace",))], _approvers_as_json, query=self.query,
-                                identity=list_identity("approvers", self.query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("namespace",))],
+                _approvers_as_json,
+                query=self.query,
+                identity=list_identity("approvers", self.query),
+            )
+        )
 
     @api_operation(
-        "approvers_set", TAG, "Set the approvers of a namespace",
+        "approvers_set",
+        TAG,
+        "Set the approvers of a namespace",
         "Names the group, or none. The namespace need not be registered yet. For administrators.",
-        request=SetApproversSerializer, request_example=EXAMPLE, responses={200: ApproversSerializer}, response_example=EXAMPLE)
+        request=SetApproversSerializer,
+        request_example=EXAMPLE,
+        responses={200: ApproversSerializer},
+        response_example=EXAMPLE,
+    )
     def put(self, request: Request) -> Response:
         data = self.body(SetApproversSerializer)
-        set_namespace_approvers(author=author_of(request), namespace=data["namespace"], group=data["group"] or "")
+        set_namespace_approvers(
+            author=author_of(request), namespace=data["namespace"], group=data["group"] or ""
+        )
         return Response({"namespace": str(data["namespace"]), "group": data["group"]})
 
 

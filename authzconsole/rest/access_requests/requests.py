@@ -43,40 +43,73 @@ class AccessRequests(Endpoint):
     queries = {"GET": ListQuery}
 
     @api_operation(
-        "access_requests_list", TAG, "List access requests",
+        "access_requests_list",
+        TAG,
+        "List access requests",
         "Newest first. Requesters see their own requests, approvers also those about which they decide, administrators and "
         "auditors all.",
-        query=ListQuery, responses={200: page_serializer(RequestSummarySerializer)},
-        response_example={"items": [SUMMARY_EXAMPLE], "next": None})
+        query=ListQuery,
+        responses={200: page_serializer(RequestSummarySerializer)},
+        response_example={"items": [SUMMARY_EXAMPLE], "next": None},
+    )
     def get(self, request: Request) -> Response:
         rows = listed_requests(request.user, self.query["show"], self.query.get("state", ""))
-        return Response(page_of([ListPart(rows, ("-pk",))], summary_as_json, query=self.query,
-                                identity=[*list_identity("access-requests", self.query), request.user.pk]))
+        return Response(
+            page_of(
+                [ListPart(rows, ("-pk",))],
+                summary_as_json,
+                query=self.query,
+                identity=[*list_identity("access-requests", self.query), request.user.pk],
+            )
+        )
 
     @api_operation(
-        "access_requests_create", TAG, "Request access",
+        "access_requests_create",
+        TAG,
+        "Request access",
         "The answer does not tell whether the addresses or the colleague exist. Returns 409 if all of it is permitted already, "
         "or if the same request is pending (`request` is its number). Every account can request access.",
-        request=CreateSerializer, responses={201: RequestSerializer}, response_example=REQUEST_EXAMPLE, errors=[409],
-        request_example={"parts": [{"entity": "dataset:sales.orders", "operation": "read"}], "reason": "quarterly close",
-                         "valid_until": "2126-12-05T17:00:00Z"}, parameters=[LOCATION])
+        request=CreateSerializer,
+        responses={201: RequestSerializer},
+        response_example=REQUEST_EXAMPLE,
+        errors=[409],
+        request_example={
+            "parts": [{"entity": "dataset:sales.orders", "operation": "read"}],
+            "reason": "quarterly close",
+            "valid_until": "2126-12-05T17:00:00Z",
+        },
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(CreateSerializer)
         wanted = [WantedAccess(part["entity"], part["operation"]) for part in data.get("parts", ())]
-        subject = request_subject(request.user, f"user:{data.get('subject', request.user.username)}",
-                                  is_allowed_for_others=request.user.can_administer)
-        created = create_request(author=author_of(request), draft=RequestDraft(
-            data["reason"], wanted, data.get("colleague", ""), end_of(data), subject))
-        return created_response(request_as_json(view_of(created, request.user)), access_request_location(created.pk))
+        subject = request_subject(
+            request.user,
+            f"user:{data.get('subject', request.user.username)}",
+            is_allowed_for_others=request.user.can_administer,
+        )
+        created = create_request(
+            author=author_of(request),
+            draft=RequestDraft(data["reason"], wanted, data.get("colleague", ""), end_of(data), subject),
+        )
+        return created_response(
+            request_as_json(view_of(created, request.user)), access_request_location(created.pk)
+        )
 
 
 class AccessRequestDetail(Endpoint):
     rules = {"GET": any_account}
 
     @api_operation(
-        "access_requests_retrieve", TAG, "Return an access request",
+        "access_requests_retrieve",
+        TAG,
+        "Return an access request",
         "With its parts and its history. Approvers see only the parts about which they decide.",
-        responses={200: RequestSerializer}, response_example=REQUEST_EXAMPLE, errors=[404], parameters=[REQUEST_PATH])
+        responses={200: RequestSerializer},
+        response_example=REQUEST_EXAMPLE,
+        errors=[404],
+        parameters=[REQUEST_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         return Response(request_as_json(request_view_or_404(request, number)))
 
@@ -86,13 +119,19 @@ class AccessRequestProposals(Endpoint):
     queries = {"GET": ProposalsQuery}
 
     @api_operation(
-        "access_requests_proposals", TAG, "Return the proposals for an access request",
+        "access_requests_proposals",
+        TAG,
+        "Return the proposals for an access request",
         "For each pending part: the grants that would permit it, what the requester holds, and what colleagues in the same "
         "groups hold; and the effect of the chosen proposals together. An approver who does not decide about everything that a "
         "proposal grants sees neither its effect nor how many colleagues hold it. Returns 403 unless the caller decides about "
         "the request, or may read everything; 409 if it is not pending.",
-        query=ProposalsQuery, responses={200: ProposalsSerializer}, response_example=PROPOSALS_EXAMPLE, errors=[404, 409],
-        parameters=[REQUEST_PATH])
+        query=ProposalsQuery,
+        responses={200: ProposalsSerializer},
+        response_example=PROPOSALS_EXAMPLE,
+        errors=[404, 409],
+        parameters=[REQUEST_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         view = request_view_or_404(request, number)
         account = request.user
@@ -107,11 +146,30 @@ class AccessRequestProposals(Endpoint):
         for background in shown:
             wanted_id = choices.get(background.part.position, "" if not choices else None)
             if wanted_id is not None:
-                chosen += [(background, proposal) for proposal in background.proposals if wanted_id in ("", proposal.id)][:1]
-        effect = effect_of_proposals(view.request.subject, [
-            (background.part, proposal) for background, proposal in chosen]) if can_see_effect(chosen) else None
-        return Response({"parts": list(map(background_as_json, shown)), "effect": None if effect is None else {
-            "digest": effect.digest, "purpose": effect.summary["for"], "beyond": effect.summary["beyond"]}})
+                chosen += [
+                    (background, proposal)
+                    for proposal in background.proposals
+                    if wanted_id in ("", proposal.id)
+                ][:1]
+        effect = (
+            effect_of_proposals(
+                view.request.subject, [(background.part, proposal) for background, proposal in chosen]
+            )
+            if can_see_effect(chosen)
+            else None
+        )
+        return Response(
+            {
+                "parts": list(map(background_as_json, shown)),
+                "effect": None
+                if effect is None
+                else {
+                    "digest": effect.digest,
+                    "purpose": effect.summary["for"],
+                    "beyond": effect.summary["beyond"],
+                },
+            }
+        )
 
 
 def _choices(text: str) -> dict[int, str]:
@@ -120,14 +178,20 @@ def _choices(text: str) -> dict[int, str]:
     for item in filter(None, text.split(",")):
         position, _, proposal = item.partition(":")
         if not (position.isascii() and position.isdigit() and len(position) < 6):
-            raise Problem(400, "choose: write POSITION:ID, separated by commas",
-                          errors=[{"field": "choose", "message": "write POSITION:ID, separated by commas"}])
+            raise Problem(
+                400,
+                "choose: write POSITION:ID, separated by commas",
+                errors=[{"field": "choose", "message": "write POSITION:ID, separated by commas"}],
+            )
         choices[int(position)] = proposal
     return choices
 
 
 def request_view_or_404(request: Request, number: int) -> RequestView:
-    """Return the request as the caller sees it. Raise Http404 if the caller may not see it, as if it did not exist."""
+    """Return the request as the caller sees it.
+
+    Raise Http404 if the caller may not see it, as if it did not exist.
+    """
     rows = visible_requests(request.user).select_related("subject")
     row = rows.filter(pk=number).first() if number <= MAX_INTEGER else None
     if row is None:

@@ -13,7 +13,11 @@ from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.fields import Choice, List, StrictSerializer, Text
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation
-from authzconsole.rest.permission_effects import PERMISSIONS_EXAMPLE, PermissionEffectSerializer, preview_as_json
+from authzconsole.rest.permission_effects import (
+    PERMISSIONS_EXAMPLE,
+    PermissionEffectSerializer,
+    preview_as_json,
+)
 from authzconsole.rest.plans import TAG
 from grants.active_generation import active_generation
 from grants.effects.preview import preview_changes
@@ -26,27 +30,40 @@ MAX_PARTS = 6
 class ChangesSerializer(StrictSerializer):
     """Changes that are not made yet."""
 
-    changes = List(child=List(child=Text(max_length=600, allow_blank=True), min_length=2, max_length=MAX_PARTS), min_length=1,
-                   max_length=MAX_CHANGES, help_text=(
-        'The changes: `["delete",ADDRESS]`, `["register",ADDRESS]` or `["register",ADDRESS,CREATOR]`, '
-        '`["grant",PRINCIPAL,ADDRESS,PRIVILEGE]` and `["revoke",…]`, `["join",USER,GROUP]` and `["leave",…]`, '
-        '`["activate",USER]` and `["deactivate",USER]`, `["remove",PRINCIPAL]`, `["principal",USER]` or `["generation",NAME]`. '
-        'A grant and a membership can be followed by the beginning and the end of their period; an empty text is no limit.'))
-    generation = Choice(choices=list(GENERATIONS), required=False, help_text="By default the active generation.")
+    changes = List(
+        child=List(child=Text(max_length=600, allow_blank=True), min_length=2, max_length=MAX_PARTS),
+        min_length=1,
+        max_length=MAX_CHANGES,
+        help_text=(
+            'The changes: `["delete",ADDRESS]`, `["register",ADDRESS]` or `["register",ADDRESS,CREATOR]`, '
+            '`["grant",PRINCIPAL,ADDRESS,PRIVILEGE]` and `["revoke",…]`, `["join",USER,GROUP]` and `["leave",…]`, '
+            '`["activate",USER]` and `["deactivate",USER]`, `["remove",PRINCIPAL]`, `["principal",USER]` or `["generation",NAME]`. '
+            "A grant and a membership can be followed by the beginning and the end of their period; an empty text is no limit."
+        ),
+    )
+    generation = Choice(
+        choices=list(GENERATIONS), required=False, help_text="By default the active generation."
+    )
 
 
 class ChangeEffects(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "effects_compute", TAG, "Compute the effect of changes",
+        "effects_compute",
+        TAG,
+        "Compute the effect of changes",
         "Returns the effect of changes without making them. An effect above the limits of the console is computed by a run: this "
         "returns 202 and requests the run, unless one is waiting or running. Repeat the request until it returns 200. A dry run "
         "of the same change then has the effect too. The result of a run is returned as long as the data does not change. "
         "For administrators.",
-        request=ChangesSerializer, request_example={"changes": [["delete", "namespace:sales"]]},
-        responses={200: PermissionEffectSerializer, 202: ComputingSerializer}, response_example=PERMISSIONS_EXAMPLE,
-        errors=[400, 409, 413, 415], parameters=[LOCATION])
+        request=ChangesSerializer,
+        request_example={"changes": [["delete", "namespace:sales"]]},
+        responses={200: PermissionEffectSerializer, 202: ComputingSerializer},
+        response_example=PERMISSIONS_EXAMPLE,
+        errors=[400, 409, 413, 415],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         body = self.body(ChangesSerializer)
         name = body.get("generation") or active_generation().name
@@ -57,7 +74,10 @@ class ChangeEffects(Endpoint):
                 return Response(preview_as_json(preview))
             if not can_make(request.user, changes):
                 raise Problem(403, "your account may not make these changes")
-            return computing_response(request_change_effect(
-                changes=changes, generation=name, author=author_of(request), requested_by=request.user))
+            return computing_response(
+                request_change_effect(
+                    changes=changes, generation=name, author=author_of(request), requested_by=request.user
+                )
+            )
         except UnknownChange as error:
             raise Problem(400, f"`changes`: {error}") from None

@@ -1,4 +1,6 @@
-"""What a plan that keeps permissions across generations does not keep, with the reasons: a paged list, and files."""
+"""What a plan that keeps permissions across generations does not keep, with the reasons: a paged list, and
+files.
+"""
 
 from itertools import islice
 
@@ -35,14 +37,27 @@ class PlanKeptNot(Endpoint):
     queries = {"GET": PageQuery}
 
     @api_operation(
-        "plans_kept_not", TAG, "List what a plan does not keep",
+        "plans_kept_not",
+        TAG,
+        "List what a plan does not keep",
         "The permissions of the generation before that users do not have afterwards with the plan, for the current data. "
         f"{ORDER} {NOT_FOR} {ALLOWED_ROLES}",
-        query=PageQuery, responses={200: page_serializer(KeptNotSerializer)},
-        response_example={"items": [{
-            "user": "sofia.lindqvist", "entity": "dataset:sales.orders", "operation": "list",
-            "why": "Every way to keep it gives more: READ on dataset:sales.orders would also give read on dataset:sales.orders.",
-        }], "next": None}, errors=[404, 409], parameters=[PLAN_PATH])
+        query=PageQuery,
+        responses={200: page_serializer(KeptNotSerializer)},
+        response_example={
+            "items": [
+                {
+                    "user": "sofia.lindqvist",
+                    "entity": "dataset:sales.orders",
+                    "operation": "list",
+                    "why": "Every way to keep it gives more: READ on dataset:sales.orders would also give read on dataset:sales.orders.",
+                }
+            ],
+            "next": None,
+        },
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         plan = _plan_of_regrants(request, number)
         query, identity = self.query, ["plan-kept-not", number]
@@ -58,9 +73,14 @@ class KeptNotJsonLines(Endpoint):
     renderer_classes = [JsonLinesRenderer]
 
     @api_operation(
-        "plans_kept_not_rows_jsonl", TAG, "Download what a plan does not keep as JSON Lines",
+        "plans_kept_not_rows_jsonl",
+        TAG,
+        "Download what a plan does not keep as JSON Lines",
         f"One object per line: `user`, `entity`, `operation` and `why`. {ORDER} {NOT_FOR} {ALLOWED_ROLES}",
-        responses={(200, "application/x-ndjson"): FILE}, errors=[404, 409], parameters=[PLAN_PATH])
+        responses={(200, "application/x-ndjson"): FILE},
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         plan = _plan_of_regrants(request, number)
         return kept_not_response(kept_not_of_plan(plan), "jsonl", f"plan-{plan.pk}-kept-not")
@@ -71,10 +91,15 @@ class KeptNotCsv(Endpoint):
     renderer_classes = [CsvRenderer]
 
     @api_operation(
-        "plans_kept_not_rows_csv", TAG, "Download what a plan does not keep as CSV",
+        "plans_kept_not_rows_csv",
+        TAG,
+        "Download what a plan does not keep as CSV",
         "The same rows as in JSON Lines. An apostrophe precedes values that a spreadsheet would treat as a formula. "
         f"{NOT_FOR} {ALLOWED_ROLES}",
-        responses={(200, "text/csv"): FILE}, errors=[404, 409], parameters=[PLAN_PATH])
+        responses={(200, "text/csv"): FILE},
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         plan = _plan_of_regrants(request, number)
         return kept_not_response(kept_not_of_plan(plan), "csv", f"plan-{plan.pk}-kept-not")

@@ -18,7 +18,11 @@ from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.periods import PeriodTime
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation
-from authzconsole.rest.permission_effects import PERMISSIONS_EXAMPLE, PermissionEffectSerializer, effect_as_json
+from authzconsole.rest.permission_effects import (
+    PERMISSIONS_EXAMPLE,
+    PermissionEffectSerializer,
+    effect_as_json,
+)
 from authzconsole.rest.plans import ALLOWED_ROLES, PLAN_PATH, TAG, plan_or_404
 from grants.effects.effect import RowFilter
 from grants.effects.known_effect import KnownEffect
@@ -30,23 +34,41 @@ from grants.policies.times import format_time
 
 
 class GenerationQuery(StrictSerializer):
-    generation = Choice(choices=list(GENERATIONS), required=False,
-                        help_text="By default the generation for which the plan was created, or the active one.")
+    generation = Choice(
+        choices=list(GENERATIONS),
+        required=False,
+        help_text="By default the generation for which the plan was created, or the active one.",
+    )
 
 
 class EffectQuery(GenerationQuery):
-    at = PeriodTime(required=False, help_text="Evaluate the decisions at this time, such as one of `times`. By default they are "
-                                              "those of now, or of the first beginning with an effect. An "
-                                              "effect that a run computed is known only at its `times`.")
+    at = PeriodTime(
+        required=False,
+        help_text="Evaluate the decisions at this time, such as one of `times`. By default they are "
+        "those of now, or of the first beginning with an effect. An "
+        "effect that a run computed is known only at its `times`.",
+    )
 
 
 class EffectRowsQuery(EffectQuery):
-    user = Text(required=False, allow_blank=True, max_length=200, help_text="Only users with this text in their name.")
-    entity = Text(required=False, allow_blank=True, max_length=600, help_text="Only entities with this text in their address.")
+    user = Text(
+        required=False, allow_blank=True, max_length=200, help_text="Only users with this text in their name."
+    )
+    entity = Text(
+        required=False,
+        allow_blank=True,
+        max_length=600,
+        help_text="Only entities with this text in their address.",
+    )
     operation = Text(required=False, allow_blank=True, max_length=64, help_text="Only this operation.")
-    change = Choice(choices=["gained", "lost"], required=False, help_text="Only permissions that are gained, or lost.")
-    purpose = Choice(choices=["for", "beyond"], required=False,
-                     help_text="Only changes that are the purpose of the plan, or only those beyond it.")
+    change = Choice(
+        choices=["gained", "lost"], required=False, help_text="Only permissions that are gained, or lost."
+    )
+    purpose = Choice(
+        choices=["for", "beyond"],
+        required=False,
+        help_text="Only changes that are the purpose of the plan, or only those beyond it.",
+    )
 
 
 class ComputingSerializer(serializers.Serializer):
@@ -61,15 +83,20 @@ class PlanEffect(Endpoint):
     queries = {"GET": EffectQuery, "POST": GenerationQuery}
 
     @api_operation(
-        "plans_effect", TAG, "Read the effect of a plan on permissions",
+        "plans_effect",
+        TAG,
+        "Read the effect of a plan on permissions",
         "Every decision that the plan changes, through groups and containers, counted for the current data. Of an applied plan, "
         "the counts when it was applied, and the lists as of the revision before it. Returns 409 for other plans. An effect "
         "above the limits of the console is computed by a run, which POST requests: before that, this returns 409, and 202 "
         "until the run is done. "
         f"{ALLOWED_ROLES}",
-        query=EffectQuery, responses={200: PermissionEffectSerializer, 202: ComputingSerializer},
+        query=EffectQuery,
+        responses={200: PermissionEffectSerializer, 202: ComputingSerializer},
         response_example=PERMISSIONS_EXAMPLE,
-        errors=[404, 409], parameters=[PLAN_PATH])
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         consequences, at = plan_consequences(plan), self.query.get("at")
@@ -84,23 +111,36 @@ class PlanEffect(Endpoint):
             return Response(effect_as_json(_stored_effect(run, error, at), consequences))
 
     @api_operation(
-        "plans_effect_compute", TAG, "Compute the effect of a plan above the limits",
+        "plans_effect_compute",
+        TAG,
+        "Compute the effect of a plan above the limits",
         "Requests a run of a worker, unless one is waiting or running. Its result is returned by GET as long as the data does "
         "not change. Returns 409 if the plan is not proposed. The request has no body.",
-        query=GenerationQuery, responses={202: ComputingSerializer},
-        response_example={"state": "computing", "run": "/api/v1/runs/12"}, errors=[404, 409, 413, 415],
-        parameters=[PLAN_PATH, LOCATION])
+        query=GenerationQuery,
+        responses={202: ComputingSerializer},
+        response_example={"state": "computing", "run": "/api/v1/runs/12"},
+        errors=[404, 409, 413, 415],
+        parameters=[PLAN_PATH, LOCATION],
+    )
     def post(self, request: Request, number: int) -> Response:
         plan = plan_or_404(request, number)
         self.check_empty_body()
-        return computing_response(request_plan_effect(plan=plan, generation=self.query.get("generation", ""),
-                                                       author=author_of(request), requested_by=request.user))
+        return computing_response(
+            request_plan_effect(
+                plan=plan,
+                generation=self.query.get("generation", ""),
+                author=author_of(request),
+                requested_by=request.user,
+            )
+        )
 
 
 def _applied_as_json(plan: Plan, generation: str | None, at: datetime | None) -> dict:
-    """Return the effect that is stored with an applied plan, with the lists computed as of the revision before it.
+    """Return the effect that is stored with an applied plan, with the lists computed as of the revision
+    before it.
 
-    The lists are empty if they cannot be computed. Without a stored effect in this generation, everything is computed.
+    The lists are empty if they cannot be computed. Without a stored effect in this generation, everything is
+    computed.
     """
     stored = plan.effect.get("permissions") or {}
     is_stored = bool(stored) and at is None and generation in (None, stored["generation"])
@@ -128,7 +168,9 @@ def _stored_effect(run: AnalysisRun | None, error: EffectTooLarge, at: datetime 
         for one in [effect] if at is None else effect.times or [effect]:
             if at is None or format_time(one.at) == format_time(at):
                 return one
-        error.args = (f"{error}; the run evaluated it at {', '.join(format_time(one.at) for one in effect.times or [effect])}",)
+        error.args = (
+            f"{error}; the run evaluated it at {', '.join(format_time(one.at) for one in effect.times or [effect])}",
+        )
         raise error
     reason = f"; run {run.pk} failed: {run.error}" if run is not None and run.state == RunState.FAILED else ""
     error.args = (f"{error}; or compute it with POST to this resource{reason}",)
@@ -150,7 +192,9 @@ class _EffectRows(Endpoint):
         try:
             effect = plan_effect(plan, generation, at)
         except EffectTooLarge as error:
-            effect = _stored_effect(latest_plan_run(plan, generation or generation_of_plan(plan).name), error, at)
+            effect = _stored_effect(
+                latest_plan_run(plan, generation or generation_of_plan(plan).name), error, at
+            )
         return effect_rows_response(effect, self.extension, f"plan-{plan.pk}-effect", RowFilter(**query))
 
 
@@ -159,10 +203,16 @@ class EffectRowsJsonLines(_EffectRows):
     extension = "jsonl"
 
     @api_operation(
-        "plans_effect_rows_jsonl", TAG, "Download the changed decisions of a plan as JSON Lines",
+        "plans_effect_rows_jsonl",
+        TAG,
+        "Download the changed decisions of a plan as JSON Lines",
         "One object per line: `user`, `entity`, `operation`, `before`, `after` and `intended`, sorted by the first three. "
-        f"{ALLOWED_ROLES}", query=EffectRowsQuery,
-        responses={(200, "application/x-ndjson"): FILE}, errors=[404, 409], parameters=[PLAN_PATH])
+        f"{ALLOWED_ROLES}",
+        query=EffectRowsQuery,
+        responses={(200, "application/x-ndjson"): FILE},
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         return super().get(request, number)
 
@@ -172,9 +222,15 @@ class EffectRowsCsv(_EffectRows):
     extension = "csv"
 
     @api_operation(
-        "plans_effect_rows_csv", TAG, "Download the changed decisions of a plan as CSV",
+        "plans_effect_rows_csv",
+        TAG,
+        "Download the changed decisions of a plan as CSV",
         "The same rows as in JSON Lines. An apostrophe precedes values that a spreadsheet would treat as a formula. "
-        f"{ALLOWED_ROLES}", query=EffectRowsQuery,
-        responses={(200, "text/csv"): FILE}, errors=[404, 409], parameters=[PLAN_PATH])
+        f"{ALLOWED_ROLES}",
+        query=EffectRowsQuery,
+        responses={(200, "text/csv"): FILE},
+        errors=[404, 409],
+        parameters=[PLAN_PATH],
+    )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         return super().get(request, number)

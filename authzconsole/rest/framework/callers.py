@@ -40,7 +40,9 @@ Rule = Callable[[Request], None]
 
 
 class Authentication(BaseAuthentication):
-    """Refuse requests without valid credentials (401), without the scope of the endpoint (403) and above a rate limit (429)."""
+    """Refuse requests without valid credentials (401), without the scope of the endpoint (403) and above a
+    rate limit (429).
+    """
 
     def authenticate(self, request: Request):
         scope = request.parser_context["view"].scope_of(request.method)
@@ -49,7 +51,9 @@ class Authentication(BaseAuthentication):
             return User.objects.get(pk=token.owner_id), token
         user = request._request.user
         if not user.is_authenticated:
-            raise RequestRefused(401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM)
+            raise RequestRefused(
+                401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM
+            )
         bind_account(user.get_username())
         check_password_is_own(request._request)
         check_second_factor(request._request)
@@ -81,11 +85,14 @@ class RulePermission(BasePermission):
 
 
 def any_account(request: Request) -> None:
-    """Accept every account: the endpoint limits its answer to the account, or checks the role after the visibility."""
+    """Accept every account: the endpoint limits its answer to the account, or checks the role after the
+    visibility.
+    """
 
 
 def readable_with(*capabilities: Capability) -> Rule:
     """Return a rule for reads. It refuses callers that have none of the capabilities (403)."""
+
     def check(request: Request) -> None:
         if not request.user.can(*capabilities):
             raise Problem(403, unreadable_message(*capabilities))
@@ -95,6 +102,7 @@ def readable_with(*capabilities: Capability) -> Rule:
 
 def changeable_with(*capabilities: Capability) -> Rule:
     """Return a rule for changes. It refuses callers that have none of the capabilities (403)."""
+
     def check(request: Request) -> None:
         if not request.user.can(*capabilities):
             raise Problem(403, read_only_message(*capabilities))
@@ -106,7 +114,10 @@ check_administrator = changeable_with(Capability.CHANGE_GRANTS)
 
 
 def check_grant_changer(request: Request) -> None:
-    """Refuse callers (403) that cannot change grants on any entity. The service checks the entities of a change by delegation."""
+    """Refuse callers (403) that cannot change grants on any entity.
+
+    The service checks the entities of a change by delegation.
+    """
     if not settings.DELEGATION:
         check_administrator(request)
 
@@ -124,13 +135,20 @@ def check_recent_authentication(request: Request) -> None:
 
 def author_of(request: Request, reason: str = "") -> Author:
     token = request.auth
-    return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk,
-                  caller_request_id=request.caller_id, token=token.number if token else None,
-                  issuer=token.issuer if token else "")
+    return Author(
+        request.user.username,
+        reason=reason,
+        request_id=request.id,
+        user_id=request.user.pk,
+        caller_request_id=request.caller_id,
+        token=token.number if token else None,
+        issuer=token.issuer if token else "",
+    )
 
 
 def visible_entities(request: Request) -> QuerySet[Entity]:
-    """Return all entities for administrators and auditors, otherwise those on which the account may `list` or `get`.
+    """Return all entities for administrators and auditors, otherwise those on which the account may `list` or
+    `get`.
 
     A data steward also sees everything in its namespaces.
     """
@@ -141,7 +159,10 @@ def visible_entities(request: Request) -> QuerySet[Entity]:
 
 
 def visible_entity(request: Request, address: Address) -> Entity:
-    """Return the entity. Raise Http404 if it is not registered or not visible; the caller cannot tell which."""
+    """Return the entity.
+
+    Raise Http404 if it is not registered or not visible; the caller cannot tell which.
+    """
     entity = visible_entities(request).filter(kind=address.kind, key=address.key).first()
     if entity is None:
         raise Http404

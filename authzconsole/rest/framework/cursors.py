@@ -16,17 +16,35 @@ SALT = "authzconsole.rest.cursor"
 
 
 class PageQuery(StrictSerializer):
-    limit = QueryInteger(required=False, default=DEFAULT_ROWS, min_value=1, max_value=MAX_ROWS,
-                         help_text=f"The number of items per page: 1 to {MAX_ROWS:,}, by default {DEFAULT_ROWS}.")
-    cursor = Text(required=False, default="", allow_blank=True, max_length=4_000,
-                  help_text="The `next` member of the previous page. All other parameters except `limit` must stay the same.")
+    limit = QueryInteger(
+        required=False,
+        default=DEFAULT_ROWS,
+        min_value=1,
+        max_value=MAX_ROWS,
+        help_text=f"The number of items per page: 1 to {MAX_ROWS:,}, by default {DEFAULT_ROWS}.",
+    )
+    cursor = Text(
+        required=False,
+        default="",
+        allow_blank=True,
+        max_length=4_000,
+        help_text="The `next` member of the previous page. All other parameters except `limit` must stay the same.",
+    )
 
 
-def page_serializer(item: type[serializers.Serializer], **fields: serializers.Field) -> type[serializers.Serializer]:
+def page_serializer(
+    item: type[serializers.Serializer], **fields: serializers.Field
+) -> type[serializers.Serializer]:
     """Return the serializer of a page of `item`. `fields` are further members of the page."""
     name = item.__name__.removesuffix("Serializer") + "Page"
-    next_cursor = serializers.CharField(allow_null=True, help_text="The cursor of the next page; null on the last page.")
-    return type(name, (serializers.Serializer,), {"items": item(many=True), "next": next_cursor, **fields, "__doc__": None})
+    next_cursor = serializers.CharField(
+        allow_null=True, help_text="The cursor of the next page; null on the last page."
+    )
+    return type(
+        name,
+        (serializers.Serializer,),
+        {"items": item(many=True), "next": next_cursor, **fields, "__doc__": None},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +66,13 @@ class ListPart:
         return [getattr(row, column.lstrip("-")) for column in self.order]
 
 
-def page_of(parts: Sequence[ListPart], as_json: Callable[[object], dict], *, query: dict, identity: object) -> dict:
-    """Return one page of the parts, one part after the other. `identity` is everything that must stay the same between pages."""
+def page_of(
+    parts: Sequence[ListPart], as_json: Callable[[object], dict], *, query: dict, identity: object
+) -> dict:
+    """Return one page of the parts, one part after the other.
+
+    `identity` is everything that must stay the same between pages.
+    """
     first_part, values = position_in_list(query["cursor"], identity) if query["cursor"] else (0, None)
     limit, rows = query["limit"], []
     for number, part in enumerate(parts):
@@ -58,7 +81,10 @@ def page_of(parts: Sequence[ListPart], as_json: Callable[[object], dict], *, que
         part_rows = part.rows_from(values if number == first_part else None, limit + 1 - len(rows))
         rows += [(number, part, row) for row in part_rows]
     page, has_more = rows[:limit], len(rows) > limit
-    return {"items": [as_json(row) for _, _, row in page], "next": _next_cursor(page, identity) if has_more else None}
+    return {
+        "items": [as_json(row) for _, _, row in page],
+        "next": _next_cursor(page, identity) if has_more else None,
+    }
 
 
 def _next_cursor(page: Sequence[tuple], identity: object) -> str:
@@ -75,13 +101,22 @@ def position_in_list(cursor: str, identity: object):
     try:
         return read_cursor(cursor, list_identity=identity, salt=SALT)
     except InvalidCursor:
-        raise Problem(400, "`cursor` was not issued by this console, or was altered: leave it out to start with the first page",
-                      errors=[{"field": "cursor", "message": "not a cursor of this console"}]) from None
+        raise Problem(
+            400,
+            "`cursor` was not issued by this console, or was altered: leave it out to start with the first page",
+            errors=[{"field": "cursor", "message": "not a cursor of this console"}],
+        ) from None
     except CursorOfAnotherList:
-        raise Problem(400, "`cursor` belongs to another list: do not change any other parameter",
-                      errors=[{"field": "cursor", "message": "a cursor of another list"}]) from None
+        raise Problem(
+            400,
+            "`cursor` belongs to another list: do not change any other parameter",
+            errors=[{"field": "cursor", "message": "a cursor of another list"}],
+        ) from None
 
 
 def list_identity(name: str, query: dict) -> Iterable:
     """Return the identity of this list: its name and its filters, but not its page size."""
-    return [name, *(f"{key}={value}" for key, value in sorted(query.items()) if key not in ("cursor", "limit"))]
+    return [
+        name,
+        *(f"{key}={value}" for key, value in sorted(query.items()) if key not in ("cursor", "limit")),
+    ]

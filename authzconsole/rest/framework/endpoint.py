@@ -1,4 +1,7 @@
-"""The base class of REST endpoints. It checks the scope, and validates query parameters and bodies strictly."""
+"""The base class of REST endpoints.
+
+It checks the scope, and validates query parameters and bodies strictly.
+"""
 
 from collections.abc import Callable
 
@@ -26,9 +29,11 @@ class EmptySerializer(StrictSerializer):
 class Endpoint(APIView):
     """A REST endpoint.
 
-    queries: the serializer of the query parameters, by method; methods that are not listed have no parameters.
+    queries: the serializer of the query parameters, by method; methods that are not listed have no
+    parameters.
     scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
-    rules: the function that raises Problem for callers without access, by method (see `callers.RulePermission`).
+    rules: the function that raises Problem for callers without access, by method (see
+    `callers.RulePermission`).
     query: the validated parameters of the request.
     """
 
@@ -39,11 +44,16 @@ class Endpoint(APIView):
     query: dict = {}
 
     def scope_of(self, method: str) -> str:
-        return self.scopes.get(method, TokenScope.ADMINISTER if method in (*METHODS_WITH_BODY, "DELETE") else TokenScope.READ)
+        return self.scopes.get(
+            method, TokenScope.ADMINISTER if method in (*METHODS_WITH_BODY, "DELETE") else TokenScope.READ
+        )
 
     def initial(self, request: Request, *args, **kwargs) -> None:
         # before authentication, because the CSRF check of a session would parse a form in the body
-        if request.method in METHODS_WITH_BODY and request._request.content_type not in ("", "application/json"):
+        if request.method in METHODS_WITH_BODY and request._request.content_type not in (
+            "",
+            "application/json",
+        ):
             raise Problem(415, "the Content-Type must be application/json")
         super().initial(request, *args, **kwargs)
         if request.method.lower() in self.http_method_names and hasattr(self, request.method.lower()):
@@ -59,10 +69,14 @@ class Endpoint(APIView):
         return is_read and "ETag" in response.headers and is_known(request, response.headers["ETag"])
 
     def _read_query(self, request: Request) -> dict:
-        serializer_class = self.queries.get("GET" if request.method == "HEAD" else request.method, EmptySerializer)
+        serializer_class = self.queries.get(
+            "GET" if request.method == "HEAD" else request.method, EmptySerializer
+        )
         parameters = request.query_params
         if repeated_names := [name for name, values in parameters.lists() if len(values) > 1]:
-            raise serializers.ValidationError({name: ["this parameter is given more than once"] for name in repeated_names})
+            raise serializers.ValidationError(
+                {name: ["this parameter is given more than once"] for name in repeated_names}
+            )
         return validated_data(serializer_class, parameters.dict())
 
     def body(self, serializer_class: type[StrictSerializer], *, max_bytes: int = MAX_BODY_BYTES) -> dict:
@@ -70,18 +84,25 @@ class Endpoint(APIView):
         return validated_data(serializer_class, self.raw_body(max_bytes=max_bytes))
 
     def check_empty_body(self) -> None:
-        """Accept no body or an empty object. Raise RequestRefused (400, 413) or ValidationError for other bodies."""
+        """Accept no body or an empty object.
+
+        Raise RequestRefused (400, 413) or ValidationError for other bodies.
+        """
         validated_data(EmptySerializer, read_json_object(self.request._request, default={}))
 
     def raw_body(self, *, allows_surrogates: bool = True, max_bytes: int = MAX_BODY_BYTES) -> dict:
         if self.request._request.content_type == "":
             raise Problem(415, "the Content-Type must be application/json")
-        return read_json_object(self.request._request, allows_surrogates=allows_surrogates, max_bytes=max_bytes)
+        return read_json_object(
+            self.request._request, allows_surrogates=allows_surrogates, max_bytes=max_bytes
+        )
 
 
 def _not_modified_response(response) -> HttpResponseNotModified:
     """Return the response without its content."""
-    return HttpResponseNotModified(headers={name: response.headers[name] for name in KEPT_HEADERS if name in response.headers})
+    return HttpResponseNotModified(
+        headers={name: response.headers[name] for name in KEPT_HEADERS if name in response.headers}
+    )
 
 
 def validated_data(serializer_class: type[StrictSerializer], data: object) -> dict:
@@ -93,7 +114,9 @@ def validated_data(serializer_class: type[StrictSerializer], data: object) -> di
 
 def unknown_path(request: HttpRequest, **kwargs):
     """Return 404 for every path of the API that has no endpoint."""
-    return problem_response(Problem(404, "this API has no such path; /api/v1/openapi.json lists all paths"), request)
+    return problem_response(
+        Problem(404, "this API has no such path; /api/v1/openapi.json lists all paths"), request
+    )
 
 
 def created_response(content: dict, location: str, **headers: str) -> Response:

@@ -38,13 +38,20 @@ class StrictSerializer(ErrorMessages, serializers.Serializer):
     def to_internal_value(self, data):
         if isinstance(data, dict) and (unknown := sorted(set(data) - set(self.fields))):
             known = ", ".join(self.fields) or "none"
-            raise serializers.ValidationError({clip(name): [f"unknown member; the known members are {known}"]
-                                               for name in unknown[:MAX_UNKNOWN_MEMBERS]})
+            raise serializers.ValidationError(
+                {
+                    clip(name): [f"unknown member; the known members are {known}"]
+                    for name in unknown[:MAX_UNKNOWN_MEMBERS]
+                }
+            )
         return super().to_internal_value(data)
 
 
 class DocumentedPattern(RegexValidator):
-    """A pattern for the OpenAPI document that every valid value matches. The field itself checks more and names the fault."""
+    """A pattern for the OpenAPI document that every valid value matches.
+
+    The field itself checks more and names the fault.
+    """
 
     def __call__(self, value: object) -> None:
         pass
@@ -69,7 +76,10 @@ class Text(ErrorMessages, serializers.CharField):
 
 
 class Record(ErrorMessages, serializers.DictField):
-    """An object with unchecked members. A service checks them, so that it can name the position of a fault."""
+    """An object with unchecked members.
+
+    A service checks them, so that it can name the position of a fault.
+    """
 
     default_error_messages = {"not_a_dict": "this must be an object"}
 
@@ -129,7 +139,11 @@ class PrincipalText(Text):
 
     def __init__(self, **options):
         options.setdefault("help_text", "A principal, written `user:NAME` or `group:NAME`.")
-        super().__init__(max_length=MAX_NAME_CHARACTERS + len("group:"), pattern=f"^(?:user|group):{NAME_CHARACTERS}$", **options)
+        super().__init__(
+            max_length=MAX_NAME_CHARACTERS + len("group:"),
+            pattern=f"^(?:user|group):{NAME_CHARACTERS}$",
+            **options,
+        )
 
     def to_internal_value(self, data):
         text = super().to_internal_value(data)
@@ -157,7 +171,9 @@ class KindText(Text):
     def to_internal_value(self, data):
         kind = super().to_internal_value(data)
         if kind not in KINDS:
-            raise serializers.ValidationError(f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}")
+            raise serializers.ValidationError(
+                f"`{clip(kind)}` is not a kind of entity; the kinds are {', '.join(KINDS)}"
+            )
         return kind
 
 
@@ -166,7 +182,9 @@ class Choice(ErrorMessages, serializers.ChoiceField):
 
     def to_internal_value(self, data):
         if not isinstance(data, str) or data not in self.choices:
-            raise serializers.ValidationError(f"`{clip(data)}` is not one of {', '.join(map(str, self.choices))}")
+            raise serializers.ValidationError(
+                f"`{clip(data)}` is not one of {', '.join(map(str, self.choices))}"
+            )
         return data
 
 
@@ -179,7 +197,8 @@ class List(ErrorMessages, serializers.ListField):
     }
 
     def to_internal_value(self, data):
-        # Before the items are validated. Django REST framework checks it afterwards, and then each invalid item is an error.
+        # Before the items are validated. Django REST framework checks it afterwards, and then each invalid
+        # item is an error.
         if isinstance(data, list) and self.max_length is not None and len(data) > self.max_length:
             self.fail("max_length", max_length=self.max_length)
         return super().to_internal_value(data)
@@ -187,7 +206,8 @@ class List(ErrorMessages, serializers.ListField):
 
 class Time(ErrorMessages, serializers.DateTimeField):
     default_error_messages = dict.fromkeys(
-        ("invalid", "date", "make_aware", "overflow"), "this must be a time such as 2026-02-01T08:00:00Z")
+        ("invalid", "date", "make_aware", "overflow"), "this must be a time such as 2026-02-01T08:00:00Z"
+    )
 
     def to_internal_value(self, value):
         if not isinstance(value, str):
@@ -211,13 +231,21 @@ class TimeOrRevision(Text):
             return Time().run_validation(text)
         except serializers.ValidationError:
             raise serializers.ValidationError(
-                "this must be a time such as 2026-02-01T08:00:00Z, or a revision such as 812") from None
+                "this must be a time such as 2026-02-01T08:00:00Z, or a revision such as 812"
+            ) from None
 
 
 def privilege_list(**options) -> List:
-    return List(child=Choice(choices=list(map(str, Privilege))), min_length=1, max_length=len(Privilege), **options)
+    return List(
+        child=Choice(choices=list(map(str, Privilege))), min_length=1, max_length=len(Privilege), **options
+    )
 
 
 def reason_field() -> Text:
-    return Text(required=False, allow_blank=True, default="", max_length=MAX_REASON_CHARACTERS,
-                help_text="The reason; it is written to the journal.")
+    return Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_REASON_CHARACTERS,
+        help_text="The reason; it is written to the journal.",
+    )

@@ -1,4 +1,6 @@
-"""Read resources at another time or as of an earlier revision: the query parameters `at` and `as_of`, and their decorator."""
+"""Read resources at another time or as of an earlier revision: the query parameters `at` and `as_of`, and
+their decorator.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -61,17 +63,26 @@ def moment_of_query(query: dict) -> Moment:
 class PastQuery(MomentQuery):
     """The state and the time that a read of stored rows is about."""
 
-    as_of = AsOf(required=False, help_text="Answer with the state after this revision of the journal, or at this time, such as "
-                                           "`2026-02-01T08:00:00Z`. For administrators and auditors.")
-    at = AtTime(required=False, help_text="Answer for this time, such as `2026-12-01T00:00:00Z`: grants and memberships that are "
-                                          "not valid then are left out. For administrators and auditors.")
+    as_of = AsOf(
+        required=False,
+        help_text="Answer with the state after this revision of the journal, or at this time, such as "
+        "`2026-02-01T08:00:00Z`. For administrators and auditors.",
+    )
+    at = AtTime(
+        required=False,
+        help_text="Answer for this time, such as `2026-12-01T00:00:00Z`: grants and memberships that are "
+        "not valid then are left out. For administrators and auditors.",
+    )
 
 
 def reads_past(method: Callable[..., Response]) -> Callable[..., Response]:
-    """Call the method of an endpoint with the state and time that `as_of` and `at` name. It must return plain data.
+    """Call the method of an endpoint with the state and time that `as_of` and `at` name. It must return plain
+    data.
 
-    Only administrators and auditors may use them, because the grants of another time do not decide what an account may see now.
+    Only administrators and auditors may use them, because the grants of another time do not decide what an
+    account may see now.
     """
+
     @wraps(method)
     def read(self, request: Request, *args, **kwargs) -> Response:
         moment = moment_of_query(self.query)

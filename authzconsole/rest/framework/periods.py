@@ -5,7 +5,14 @@ from rest_framework import serializers
 
 from authzconsole.rest.framework.fields import Choice, StrictSerializer, Time
 from grants.policies.times import TimeError, parse_time
-from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError, format_time, in_force_condition, question_time
+from grants.validity import (
+    VALIDITY_COLUMNS,
+    Validity,
+    ValidityError,
+    format_time,
+    in_force_condition,
+    question_time,
+)
 
 PERIODS = ("now", "future", "expired", "limited")
 NO_LIMITS: dict[str, str | None] = dict.fromkeys(VALIDITY_COLUMNS)
@@ -24,10 +31,16 @@ class PeriodTime(Time):
 class PeriodSerializer(StrictSerializer):
     """The period of a grant or a membership. The validated data contains it as `validity`."""
 
-    valid_from = PeriodTime(required=False, allow_null=True,
-                            help_text="The beginning, with a time zone; by default there is none.")
-    valid_until = PeriodTime(required=False, allow_null=True,
-                             help_text="The end, with a time zone; by default there is none. It must be in the future.")
+    valid_from = PeriodTime(
+        required=False,
+        allow_null=True,
+        help_text="The beginning, with a time zone; by default there is none.",
+    )
+    valid_until = PeriodTime(
+        required=False,
+        allow_null=True,
+        help_text="The end, with a time zone; by default there is none. It must be in the future.",
+    )
 
     def validate(self, data: dict) -> dict:
         data = super().validate(data)
@@ -41,7 +54,9 @@ class PeriodSerializer(StrictSerializer):
 
 class ShownPeriodSerializer(serializers.Serializer):
     valid_from = serializers.DateTimeField(allow_null=True, help_text="Null without a beginning.")
-    valid_until = serializers.DateTimeField(allow_null=True, help_text="Null without an end. It does not count from then on.")
+    valid_until = serializers.DateTimeField(
+        allow_null=True, help_text="Null without an end. It does not count from then on."
+    )
 
 
 def period_as_json(validity: Validity) -> dict[str, str | None]:
@@ -50,12 +65,18 @@ def period_as_json(validity: Validity) -> dict[str, str | None]:
 
 
 def period_filter() -> Choice:
-    return Choice(choices=PERIODS, required=False,
-                  help_text="Only those that count now, begin later (`future`), have ended (`expired`), or have any limit.")
+    return Choice(
+        choices=PERIODS,
+        required=False,
+        help_text="Only those that count now, begin later (`future`), have ended (`expired`), or have any limit.",
+    )
 
 
 def period_condition_of(query: dict) -> Q:
-    """Return the condition of the parameter `valid`, at the time of the question. With `at`, it is `now` by default."""
+    """Return the condition of the parameter `valid`, at the time of the question.
+
+    With `at`, it is `now` by default.
+    """
     at = question_time()
     match query.get("valid", "now" if "at" in query else None):
         case "now":

@@ -47,18 +47,41 @@ logger = logging.getLogger(__name__)
 
 CONTENT_TYPE = "application/problem+json"
 TYPES = {
-    400: "invalid-request", 401: "unauthenticated", 403: "forbidden", 404: "not-found", 405: "method-not-allowed",
-    406: "not-acceptable", 409: "conflict", 410: "gone", 412: "precondition-failed", 413: "too-large",
-    415: "unsupported-media-type", 428: "precondition-required", 429: "too-many-requests", 500: "failure",
+    400: "invalid-request",
+    401: "unauthenticated",
+    403: "forbidden",
+    404: "not-found",
+    405: "method-not-allowed",
+    406: "not-acceptable",
+    409: "conflict",
+    410: "gone",
+    412: "precondition-failed",
+    413: "too-large",
+    415: "unsupported-media-type",
+    428: "precondition-required",
+    429: "too-many-requests",
+    500: "failure",
     503: "unavailable",
 }
 # the status of domain errors; the first matching class decides
 _STATUS_BY_ERROR = (
-    (HistoryNotReady, 503), (HistoryError, 400),
-    (NotApprover, 403), (RequestClosed, 409),
-    (NotAdministrator, 403), (LifecycleError, 409), (PrincipalError, 409), (PlanError, 409), (GrantError, 400),
-    (EntityError, 400), (ResultsGone, 410), (TableLeftOut, 409), (ExportFailed, 503), (AnalysisError, 400),
-    (UnknownGeneration, 400), (ReportChanged, 409), (ScratchError, 503),
+    (HistoryNotReady, 503),
+    (HistoryError, 400),
+    (NotApprover, 403),
+    (RequestClosed, 409),
+    (NotAdministrator, 403),
+    (LifecycleError, 409),
+    (PrincipalError, 409),
+    (PlanError, 409),
+    (GrantError, 400),
+    (EntityError, 400),
+    (ResultsGone, 410),
+    (TableLeftOut, 409),
+    (ExportFailed, 503),
+    (AnalysisError, 400),
+    (UnknownGeneration, 400),
+    (ReportChanged, 409),
+    (ScratchError, 503),
     (StorageError, 503),
 )
 
@@ -66,12 +89,21 @@ _STATUS_BY_ERROR = (
 class Problem(Exception):
     """A request that is refused.
 
-    errors: one object for each error. type_: the last part of the problem type; by default the one of the status.
+    errors: one object for each error. type_: the last part of the problem type; by default the one of the
+    status.
     members: further members of the response.
     """
 
-    def __init__(self, status: int, detail: str, *, errors: list[dict] | None = None, headers: dict | None = None,
-                 type_: str = "", **members):
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        errors: list[dict] | None = None,
+        headers: dict | None = None,
+        type_: str = "",
+        **members,
+    ):
         self.status, self.detail, self.errors = status, detail, errors or []
         self.headers, self.type, self.members = headers or {}, type_ or TYPES[status], members
         super().__init__(detail)
@@ -79,22 +111,34 @@ class Problem(Exception):
 
 def problem_response(problem: Problem, request: HttpRequest) -> HttpResponse:
     content = {
-        "type": f"urn:authzconsole:problem:{problem.type}", "title": HTTPStatus(problem.status).phrase,
-        "status": problem.status, "detail": problem.detail, "instance": request.echoed_id, "errors": problem.errors,
+        "type": f"urn:authzconsole:problem:{problem.type}",
+        "title": HTTPStatus(problem.status).phrase,
+        "status": problem.status,
+        "detail": problem.detail,
+        "instance": request.echoed_id,
+        "errors": problem.errors,
         **problem.members,
     }
-    return HttpResponse(json.dumps(content), content_type=CONTENT_TYPE, status=problem.status,
-                        headers={"Cache-Control": "no-store", **problem.headers})
+    return HttpResponse(
+        json.dumps(content),
+        content_type=CONTENT_TYPE,
+        status=problem.status,
+        headers={"Cache-Control": "no-store", **problem.headers},
+    )
 
 
 def exception_handler(error: Exception, context: dict) -> HttpResponse:
-    """Return the response for an exception that a view raised (the EXCEPTION_HANDLER of Django REST framework)."""
+    """Return the response for an exception that a view raised (the EXCEPTION_HANDLER of Django REST
+    framework).
+    """
     request = getattr(context["request"], "_request", context["request"])
     problem = _problem_of(error, context["view"])
     if problem is None:
         logger.error("%s failed", request.path, exc_info=error)
         got_request_exception.send(sender=None, request=request)
-        problem = Problem(500, f"internal error; the log of the console has the details under the request id {request.id}")
+        problem = Problem(
+            500, f"internal error; the log of the console has the details under the request id {request.id}"
+        )
     return problem_response(problem, request)
 
 
@@ -103,10 +147,20 @@ def _problem_of(error: Exception, view) -> Problem | None:
         case Problem():
             return error
         case RequestRefused():
-            return Problem(error.status, error.message, headers=error.headers,
-                           errors=_errors_from_sentence(error.message) if error.status == 400 else [])
+            return Problem(
+                error.status,
+                error.message,
+                headers=error.headers,
+                errors=_errors_from_sentence(error.message) if error.status == 400 else [],
+            )
         case StaleBase():
-            return Problem(409, str(error), type_="stale-base", base_revision=error.base_revision, revision=error.revision)
+            return Problem(
+                409,
+                str(error),
+                type_="stale-base",
+                base_revision=error.base_revision,
+                revision=error.revision,
+            )
         case EffectUnconfirmed():
             return Problem(409, str(error), type_="unconfirmed-effect")
         case EffectChanged():
@@ -122,32 +176,48 @@ def _problem_of(error: Exception, view) -> Problem | None:
         case JournalReadOnly():
             return Problem(503, f"this console is read-only: {error}; nothing was changed", type_="read-only")
         case _ if is_database_locked(error):
-            return Problem(503, "the database is locked by another change: nothing was changed, repeat the request",
-                           headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+            return Problem(
+                503,
+                "the database is locked by another change: nothing was changed, repeat the request",
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
         case _ if is_database_unavailable(error):
             logger.error("the database is not available: %s", error)
-            return Problem(503, "the database is not available: repeat the request, but check first whether a change was made",
-                           headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
+            return Problem(
+                503,
+                "the database is not available: repeat the request, but check first whether a change was made",
+                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
+            )
         case Http404():
             return Problem(404, "this resource does not exist, or you cannot see it")
         case PermissionDenied():
             return Problem(403, str(error))
         case ValidationError():
             errors = list(field_errors(error.detail))
-            return Problem(400, "; ".join(f"{e['field']}: {e['message']}" if e["field"] else e["message"] for e in errors[:5]),
-                           errors=errors)
+            return Problem(
+                400,
+                "; ".join(
+                    f"{e['field']}: {e['message']}" if e["field"] else e["message"] for e in errors[:5]
+                ),
+                errors=errors,
+            )
         case MethodNotAllowed():
             methods = join_words([name for name in view.allowed_methods if name != "HEAD"])
             return Problem(405, f"this path only accepts {methods}")
         case NotAcceptable():
             media_types = join_words([renderer.media_type for renderer in view.renderer_classes], "or")
-            return Problem(406, f"this path cannot answer in a format of the Accept header: send {media_types}, or no Accept "
-                                f"header")
+            return Problem(
+                406,
+                f"this path cannot answer in a format of the Accept header: send {media_types}, or no Accept "
+                f"header",
+            )
         case QuestionError():
             return Problem(400, str(error), errors=_errors_from_sentence(str(error)))
         case APIException():
             return Problem(error.status_code, str(error.detail), headers=_headers_of(error))
-    status = next((status for error_class, status in _STATUS_BY_ERROR if isinstance(error, error_class)), None)
+    status = next(
+        (status for error_class, status in _STATUS_BY_ERROR if isinstance(error, error_class)), None
+    )
     if status is None:
         return None
     field = getattr(error, "field", "")
@@ -164,7 +234,10 @@ def _errors_from_sentence(sentence: str) -> list[dict]:
 
 
 def field_errors(detail, path: str = "") -> Iterator[dict]:
-    """Yield the errors of a serializer. `field` is a path such as `grant[2].entity`, or empty for the whole body."""
+    """Yield the errors of a serializer.
+
+    `field` is a path such as `grant[2].entity`, or empty for the whole body.
+    """
     if isinstance(detail, dict):
         for name, nested in detail.items():
             if isinstance(name, int):

@@ -1,4 +1,7 @@
-"""Renderers that declare the media types of files for content negotiation and the OpenAPI document. Views write the files."""
+"""Renderers that declare the media types of files for content negotiation and the OpenAPI document.
+
+Views write the files.
+"""
 
 from rest_framework.renderers import BaseRenderer
 

@@ -44,20 +44,37 @@ class BreakGlassQuery(PageQuery):
 class BreakGlassStartSerializer(StrictSerializer):
     """Why the access is needed."""
 
-    reason = Text(max_length=MAX_REASON_CHARACTERS, help_text="Why the access is needed; the person who reviews it reads it.")
+    reason = Text(
+        max_length=MAX_REASON_CHARACTERS,
+        help_text="Why the access is needed; the person who reviews it reads it.",
+    )
 
 
 class BreakGlassReviewSerializer(StrictSerializer):
     """The result of a review."""
 
-    comment = Text(max_length=MAX_REASON_CHARACTERS, help_text="Whether the changes were justified, and what must be undone.")
+    comment = Text(
+        max_length=MAX_REASON_CHARACTERS,
+        help_text="Whether the changes were justified, and what must be undone.",
+    )
 
 
 EXAMPLE = {
-    "number": 3, "account": "emergency", "reason": "payroll run blocked, INC-4711", "started_at": "2026-02-01T08:00:00Z",
-    "ends_at": "2026-02-01T09:00:00Z", "active": False, "reviewed_by": "", "reviewed_at": None, "comment": "",
+    "number": 3,
+    "account": "emergency",
+    "reason": "payroll run blocked, INC-4711",
+    "started_at": "2026-02-01T08:00:00Z",
+    "ends_at": "2026-02-01T09:00:00Z",
+    "active": False,
+    "reviewed_by": "",
+    "reviewed_at": None,
+    "comment": "",
 }
-REVIEWED = EXAMPLE | {"reviewed_by": "admin", "reviewed_at": "2026-02-01T10:00:00Z", "comment": "justified; one grant revoked"}
+REVIEWED = EXAMPLE | {
+    "reviewed_by": "admin",
+    "reviewed_at": "2026-02-01T10:00:00Z",
+    "comment": "justified; one grant revoked",
+}
 
 
 class BreakGlassUses(Endpoint):
@@ -65,21 +82,42 @@ class BreakGlassUses(Endpoint):
     queries = {"GET": BreakGlassQuery}
 
     @api_operation(
-        "break_glass_list", TAG, "List uses of break-glass access", "Oldest first. For administrators and auditors.",
-        query=BreakGlassQuery, responses={200: page_serializer(BreakGlassUseSerializer)},
-        response_example={"items": [EXAMPLE], "next": None})
+        "break_glass_list",
+        TAG,
+        "List uses of break-glass access",
+        "Oldest first. For administrators and auditors.",
+        query=BreakGlassQuery,
+        responses={200: page_serializer(BreakGlassUseSerializer)},
+        response_example={"items": [EXAMPLE], "next": None},
+    )
     def get(self, request: Request) -> Response:
-        rows = BreakGlassUse.objects.filter(reviewed_at=None) if self.query["unreviewed"] else BreakGlassUse.objects.all()
-        return Response(page_of([ListPart(rows, ("pk",))], _as_json, query=self.query,
-                                identity=list_identity("break-glass-uses", self.query)))
+        rows = (
+            BreakGlassUse.objects.filter(reviewed_at=None)
+            if self.query["unreviewed"]
+            else BreakGlassUse.objects.all()
+        )
+        return Response(
+            page_of(
+                [ListPart(rows, ("pk",))],
+                _as_json,
+                query=self.query,
+                identity=list_identity("break-glass-uses", self.query),
+            )
+        )
 
     @api_operation(
-        "break_glass_start", TAG, "Start break-glass access",
+        "break_glass_start",
+        TAG,
+        "Start break-glass access",
         "For one hour, the rules of four eyes do not apply to the account of the session. The account must be in "
         "BREAK_GLASS_ACCOUNTS. API tokens cannot start it, and it does not apply to them.",
-        request=BreakGlassStartSerializer, request_example={"reason": EXAMPLE["reason"]},
-        responses={201: BreakGlassUseSerializer}, response_example=EXAMPLE | {"active": True}, errors=[409],
-        parameters=[LOCATION])
+        request=BreakGlassStartSerializer,
+        request_example={"reason": EXAMPLE["reason"]},
+        responses={201: BreakGlassUseSerializer},
+        response_example=EXAMPLE | {"active": True},
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(BreakGlassStartSerializer)
         check_recent_authentication(request)
@@ -94,8 +132,15 @@ class BreakGlassDetail(Endpoint):
     rules = {"GET": check_journal_reader}
 
     @api_operation(
-        "break_glass_retrieve", TAG, "Read a use of break-glass access", "For administrators and auditors.",
-        responses={200: BreakGlassUseSerializer}, response_example=EXAMPLE, errors=[404], parameters=[USE_PATH])
+        "break_glass_retrieve",
+        TAG,
+        "Read a use of break-glass access",
+        "For administrators and auditors.",
+        responses={200: BreakGlassUseSerializer},
+        response_example=EXAMPLE,
+        errors=[404],
+        parameters=[USE_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         return Response(_as_json(_use_or_404(number)))
 
@@ -104,8 +149,15 @@ class BreakGlassEnd(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "break_glass_end", TAG, "End break-glass access early", "Every administrator can end it.",
-        responses={200: BreakGlassUseSerializer}, response_example=EXAMPLE, errors=[404, 409], parameters=[USE_PATH])
+        "break_glass_end",
+        TAG,
+        "End break-glass access early",
+        "Every administrator can end it.",
+        responses={200: BreakGlassUseSerializer},
+        response_example=EXAMPLE,
+        errors=[404, 409],
+        parameters=[USE_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         _use_or_404(number)
         try:
@@ -118,15 +170,26 @@ class BreakGlassReview(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "break_glass_review", TAG, "Review a use of break-glass access",
+        "break_glass_review",
+        TAG,
+        "Review a use of break-glass access",
         "Only after the access has ended, and by another person (otherwise 403).",
-        request=BreakGlassReviewSerializer, request_example={"comment": REVIEWED["comment"]},
-        responses={200: BreakGlassUseSerializer}, response_example=REVIEWED, errors=[404, 409], parameters=[USE_PATH])
+        request=BreakGlassReviewSerializer,
+        request_example={"comment": REVIEWED["comment"]},
+        responses={200: BreakGlassUseSerializer},
+        response_example=REVIEWED,
+        errors=[404, 409],
+        parameters=[USE_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         _use_or_404(number)
         data = self.body(BreakGlassReviewSerializer)
         try:
-            return Response(_as_json(review_break_glass(author=author_of(request), number=number, comment=data["comment"])))
+            return Response(
+                _as_json(
+                    review_break_glass(author=author_of(request), number=number, comment=data["comment"])
+                )
+            )
         except BreakGlassError as error:
             raise Problem(409, str(error)) from None
 
@@ -139,6 +202,14 @@ def _use_or_404(number: int) -> BreakGlassUse:
 
 
 def _as_json(use: BreakGlassUse) -> dict:
-    return {"number": use.pk, "account": use.account_name, "reason": use.reason, "started_at": as_json_time(use.started_at),
-            "ends_at": as_json_time(use.ends_at), "active": use.is_active, "reviewed_by": use.reviewed_by,
-            "reviewed_at": as_json_time(use.reviewed_at), "comment": use.comment}
+    return {
+        "number": use.pk,
+        "account": use.account_name,
+        "reason": use.reason,
+        "started_at": as_json_time(use.started_at),
+        "ends_at": as_json_time(use.ends_at),
+        "active": use.is_active,
+        "reviewed_by": use.reviewed_by,
+        "reviewed_at": as_json_time(use.reviewed_at),
+        "comment": use.comment,
+    }

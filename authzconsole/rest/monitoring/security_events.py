@@ -18,7 +18,9 @@ class SecurityEventSerializer(serializers.Serializer):
     id = serializers.IntegerField()
     at = serializers.DateTimeField()
     kind = serializers.CharField()
-    account = serializers.CharField(help_text="The account that acted; for a failed sign-in, the entered name.")
+    account = serializers.CharField(
+        help_text="The account that acted; for a failed sign-in, the entered name."
+    )
     address = serializers.CharField(help_text="The client address; empty for commands.")
     target = serializers.CharField(help_text="The principal, path or file that the event is about.")
     detail = serializers.CharField()
@@ -40,16 +42,40 @@ class SecurityEvents(Endpoint):
     queries = {"GET": SecurityEventsQuery}
 
     @api_operation(
-        "security_events_list", "Journal", "Read the security events",
+        "security_events_list",
+        "Journal",
+        "Read the security events",
         "Sign-ins, refused requests, downloads, and changes of tokens, roles and settings. Newest first. For administrators and "
-        "auditors.", query=SecurityEventsQuery, responses={200: page_serializer(SecurityEventSerializer)},
-        response_example={"items": [{
-            "id": 41, "at": "2026-02-01T08:00:00.000Z", "kind": "sign-in-failure", "account": "admin", "address": "192.0.2.7",
-            "target": "", "detail": "", "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "token": None, "count": 1}],
-            "next": None})
+        "auditors.",
+        query=SecurityEventsQuery,
+        responses={200: page_serializer(SecurityEventSerializer)},
+        response_example={
+            "items": [
+                {
+                    "id": 41,
+                    "at": "2026-02-01T08:00:00.000Z",
+                    "kind": "sign-in-failure",
+                    "account": "admin",
+                    "address": "192.0.2.7",
+                    "target": "",
+                    "detail": "",
+                    "request_id": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11",
+                    "token": None,
+                    "count": 1,
+                }
+            ],
+            "next": None,
+        },
+    )
     def get(self, request: Request) -> Response:
         query = self.query
         filters = ("kind", "account", "address", "since", "until")
         rows = security_events(**{name: query[name] for name in filters if name in query})
-        return Response(page_of([ListPart(rows, ("-id",))], event_as_json, query=query,
-                                identity=list_identity("security-events", query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("-id",))],
+                event_as_json,
+                query=query,
+                identity=list_identity("security-events", query),
+            )
+        )

@@ -24,7 +24,15 @@ from authzconsole.rest.framework.callers import (
 )
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import MAX_INTEGER, Boolean, Choice, List, StrictSerializer, Text, reason_field
+from authzconsole.rest.framework.fields import (
+    MAX_INTEGER,
+    Boolean,
+    Choice,
+    List,
+    StrictSerializer,
+    Text,
+    reason_field,
+)
 from authzconsole.rest.framework.locations import webhook_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
@@ -41,12 +49,18 @@ WEBHOOK_PATH = path_parameter("number", "The number of the webhook.", int)
 class WebhookSerializer(serializers.Serializer):
     number = serializers.IntegerField()
     url = serializers.CharField()
-    actions = serializers.ListField(child=serializers.CharField(), help_text="The journal actions that it receives; empty: all.")
+    actions = serializers.ListField(
+        child=serializers.CharField(), help_text="The journal actions that it receives; empty: all."
+    )
     enabled = serializers.BooleanField()
-    position = serializers.IntegerField(help_text="The revision of the last line that was delivered, skipped or given up.")
+    position = serializers.IntegerField(
+        help_text="The revision of the last line that was delivered, skipped or given up."
+    )
     delivered = serializers.IntegerField(help_text="The number of delivered lines.")
     delivered_at = serializers.DateTimeField(allow_null=True)
-    failed_attempts = serializers.IntegerField(help_text="The number of failed attempts to deliver the next line.")
+    failed_attempts = serializers.IntegerField(
+        help_text="The number of failed attempts to deliver the next line."
+    )
     error = serializers.CharField(help_text="The reason of the last failed attempt; empty after a success.")
     dead_letters = serializers.IntegerField(help_text="The number of lines that the endpoint did not accept.")
     created_by = serializers.CharField()
@@ -65,8 +79,13 @@ class WebhookCreationSerializer(StrictSerializer):
     """An endpoint, and the journal actions that it receives."""
 
     url = Text(max_length=500, help_text="The URL; https, unless WEBHOOK_ALLOW_HTTP is on.")
-    actions = List(child=Choice(choices=list(ACTIONS)), required=False, default=list, max_length=len(ACTIONS),
-                   help_text="Only journal lines with these actions; by default all.")
+    actions = List(
+        child=Choice(choices=list(ACTIONS)),
+        required=False,
+        default=list,
+        max_length=len(ACTIONS),
+        help_text="Only journal lines with these actions; by default all.",
+    )
     reason = reason_field()
 
 
@@ -95,9 +114,18 @@ class RedeliverySerializer(serializers.Serializer):
 
 
 EXAMPLE = {
-    "number": 2, "url": "https://siem.example.com/hook", "actions": ["grant", "revoke"], "enabled": True, "position": 4711,
-    "delivered": 120, "delivered_at": "2026-02-01T08:00:00Z", "failed_attempts": 0, "error": "", "dead_letters": 0,
-    "created_by": "admin", "created_at": "2026-01-01T08:00:00Z",
+    "number": 2,
+    "url": "https://siem.example.com/hook",
+    "actions": ["grant", "revoke"],
+    "enabled": True,
+    "position": 4711,
+    "delivered": 120,
+    "delivered_at": "2026-02-01T08:00:00Z",
+    "failed_attempts": 0,
+    "error": "",
+    "dead_letters": 0,
+    "created_by": "admin",
+    "created_at": "2026-01-01T08:00:00Z",
 }
 
 
@@ -105,25 +133,39 @@ class Webhooks(Endpoint):
     rules = {"GET": check_journal_reader, "POST": check_settings_manager}
 
     @api_operation(
-        "webhooks_list", TAG, "List webhooks",
+        "webhooks_list",
+        TAG,
+        "List webhooks",
         f"Sorted by number; there are at most {MAX_WEBHOOKS}. For administrators and auditors.",
-        responses={200: WebhooksSerializer}, response_example={"items": [EXAMPLE]})
+        responses={200: WebhooksSerializer},
+        response_example={"items": [EXAMPLE]},
+    )
     def get(self, request: Request) -> Response:
         return Response({"items": [_as_json(webhook) for webhook in Webhook.objects.order_by("pk")]})
 
     @api_operation(
-        "webhooks_create", TAG, "Create a webhook",
+        "webhooks_create",
+        TAG,
+        "Create a webhook",
         "It receives the journal lines from now on, as signed CloudEvents. Only this response contains the secret of the "
         "signatures. Location is the URL of the webhook.",
         request=WebhookCreationSerializer,
-        request_example={"url": "https://siem.example.com/hook", "actions": ["grant", "revoke"], "reason": "for the SIEM"},
-        responses={201: NewWebhookSerializer}, response_example=EXAMPLE | {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
-        parameters=[LOCATION])
+        request_example={
+            "url": "https://siem.example.com/hook",
+            "actions": ["grant", "revoke"],
+            "reason": "for the SIEM",
+        },
+        responses={201: NewWebhookSerializer},
+        response_example=EXAMPLE | {"secret": "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"},
+        parameters=[LOCATION],
+    )
     @sensitive_variables("content")
     def post(self, request: Request) -> Response:
         check_recent_authentication(request)
         data = self.body(WebhookCreationSerializer)
-        webhook = create_webhook(author=author_of(request, data["reason"]), url=data["url"], actions=data["actions"])
+        webhook = create_webhook(
+            author=author_of(request, data["reason"]), url=data["url"], actions=data["actions"]
+        )
         content = _as_json(webhook) | {"secret": secret_of(webhook)}
         return created_response(content, webhook_location(webhook.pk))
 
@@ -133,31 +175,53 @@ class WebhookDetail(Endpoint):
     queries = {"DELETE": ReasonSerializer}
 
     @api_operation(
-        "webhooks_retrieve", TAG, "Read a webhook", "For administrators and auditors.",
-        responses={200: WebhookSerializer}, response_example=EXAMPLE, errors=[404], parameters=[WEBHOOK_PATH])
+        "webhooks_retrieve",
+        TAG,
+        "Read a webhook",
+        "For administrators and auditors.",
+        responses={200: WebhookSerializer},
+        response_example=EXAMPLE,
+        errors=[404],
+        parameters=[WEBHOOK_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         return Response(_as_json(_webhook_or_404(number)))
 
     @api_operation(
-        "webhooks_change", TAG, "Enable or disable a webhook", "An enabled webhook continues where it stopped.",
-        request=WebhookChangeSerializer, request_example={"enabled": False, "reason": "maintenance of the SIEM"},
-        responses={200: WebhookSerializer}, response_example=EXAMPLE | {"enabled": False}, errors=[404],
-        parameters=[WEBHOOK_PATH])
+        "webhooks_change",
+        TAG,
+        "Enable or disable a webhook",
+        "An enabled webhook continues where it stopped.",
+        request=WebhookChangeSerializer,
+        request_example={"enabled": False, "reason": "maintenance of the SIEM"},
+        responses={200: WebhookSerializer},
+        response_example=EXAMPLE | {"enabled": False},
+        errors=[404],
+        parameters=[WEBHOOK_PATH],
+    )
     def patch(self, request: Request, number: int) -> Response:
         _webhook_or_404(number)
         check_recent_authentication(request)
         data = self.body(WebhookChangeSerializer)
         try:
-            enable_webhook(author=author_of(request, data["reason"]), number=number, is_enabled=data["enabled"])
+            enable_webhook(
+                author=author_of(request, data["reason"]), number=number, is_enabled=data["enabled"]
+            )
         except WebhookError as error:
             raise Problem(404, str(error)) from None
         return Response(_as_json(_webhook_or_404(number)))
 
     @api_operation(
-        "webhooks_delete", TAG, "Delete a webhook", "Also deletes its dead letters.", query=ReasonSerializer,
+        "webhooks_delete",
+        TAG,
+        "Delete a webhook",
+        "Also deletes its dead letters.",
+        query=ReasonSerializer,
         responses={200: OutcomeSerializer},
-        response_example={"changed": True, "sentence": "webhook 2 was deleted", "revision": 4712}, errors=[404],
-        parameters=[WEBHOOK_PATH])
+        response_example={"changed": True, "sentence": "webhook 2 was deleted", "revision": 4712},
+        errors=[404],
+        parameters=[WEBHOOK_PATH],
+    )
     def delete(self, request: Request, number: int) -> Response:
         _webhook_or_404(number)
         check_recent_authentication(request)
@@ -165,7 +229,9 @@ class WebhookDetail(Endpoint):
             delete_webhook(author=author_of(request, self.query["reason"]), number=number)
         except WebhookError as error:
             raise Problem(404, str(error)) from None
-        return Response({"changed": True, "sentence": f"webhook {number} was deleted", "revision": current_revision()})
+        return Response(
+            {"changed": True, "sentence": f"webhook {number} was deleted", "revision": current_revision()}
+        )
 
 
 class DeadLetters(Endpoint):
@@ -173,31 +239,56 @@ class DeadLetters(Endpoint):
     queries = {"GET": PageQuery}
 
     @api_operation(
-        "webhooks_dead_letters", TAG, "List dead letters",
-        "The journal lines that the endpoint did not accept, oldest first. For administrators and auditors.", query=PageQuery,
+        "webhooks_dead_letters",
+        TAG,
+        "List dead letters",
+        "The journal lines that the endpoint did not accept, oldest first. For administrators and auditors.",
+        query=PageQuery,
         responses={200: page_serializer(DeadLetterSerializer)},
-        response_example={"items": [{"revision": 4700, "at": "2026-02-01T08:00:00Z", "error": "status 500", "sent_again": False}],
-                          "next": None},
-        errors=[404], parameters=[WEBHOOK_PATH])
+        response_example={
+            "items": [
+                {"revision": 4700, "at": "2026-02-01T08:00:00Z", "error": "status 500", "sent_again": False}
+            ],
+            "next": None,
+        },
+        errors=[404],
+        parameters=[WEBHOOK_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         rows = DeadLetter.objects.filter(webhook=_webhook_or_404(number))
-        return Response(page_of([ListPart(rows, ("revision",))], _dead_letter_as_json, query=self.query,
-                                identity=list_identity(f"webhooks/{number}/dead-letters", self.query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("revision",))],
+                _dead_letter_as_json,
+                query=self.query,
+                identity=list_identity(f"webhooks/{number}/dead-letters", self.query),
+            )
+        )
 
 
 class Redelivery(Endpoint):
     rules = {"POST": check_settings_manager}
 
     @api_operation(
-        "webhooks_redeliver", TAG, "Send the dead letters again", "All dead letters of the webhook are sent before new lines.",
-        request=ReasonSerializer, request_example={"reason": "the SIEM works again"},
-        responses={200: RedeliverySerializer}, response_example={"count": 12}, errors=[404], parameters=[WEBHOOK_PATH])
+        "webhooks_redeliver",
+        TAG,
+        "Send the dead letters again",
+        "All dead letters of the webhook are sent before new lines.",
+        request=ReasonSerializer,
+        request_example={"reason": "the SIEM works again"},
+        responses={200: RedeliverySerializer},
+        response_example={"count": 12},
+        errors=[404],
+        parameters=[WEBHOOK_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         _webhook_or_404(number)
         check_recent_authentication(request)
         data = self.body(ReasonSerializer)
         try:
-            return Response({"count": replay_dead_letters(author=author_of(request, data["reason"]), number=number)})
+            return Response(
+                {"count": replay_dead_letters(author=author_of(request, data["reason"]), number=number)}
+            )
         except WebhookError as error:
             raise Problem(404, str(error)) from None
 
@@ -211,12 +302,25 @@ def _webhook_or_404(number: int) -> Webhook:
 
 def _as_json(webhook: Webhook) -> dict:
     return {
-        "number": webhook.pk, "url": webhook.url, "actions": webhook.actions.split(), "enabled": webhook.is_enabled,
-        "position": webhook.position, "delivered": webhook.delivered, "delivered_at": as_json_time(webhook.delivered_at),
-        "failed_attempts": webhook.attempts, "error": webhook.error, "dead_letters": webhook.dead_letters.count(),
-        "created_by": webhook.created_by, "created_at": as_json_time(webhook.created_at),
+        "number": webhook.pk,
+        "url": webhook.url,
+        "actions": webhook.actions.split(),
+        "enabled": webhook.is_enabled,
+        "position": webhook.position,
+        "delivered": webhook.delivered,
+        "delivered_at": as_json_time(webhook.delivered_at),
+        "failed_attempts": webhook.attempts,
+        "error": webhook.error,
+        "dead_letters": webhook.dead_letters.count(),
+        "created_by": webhook.created_by,
+        "created_at": as_json_time(webhook.created_at),
     }
 
 
 def _dead_letter_as_json(letter: DeadLetter) -> dict:
-    return {"revision": letter.revision, "at": as_json_time(letter.at), "error": letter.error, "sent_again": letter.is_replayed}
+    return {
+        "revision": letter.revision,
+        "at": as_json_time(letter.at),
+        "error": letter.error,
+        "sent_again": letter.is_replayed,
+    }

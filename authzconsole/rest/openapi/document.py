@@ -28,16 +28,24 @@ class AuthenticationSchemes(OpenApiAuthenticationExtension):
 
     def get_security_definition(self, auto_schema):
         return [
-            {"type": "http", "scheme": "bearer",
-             "description": "An API token. The scope `read` permits reading, `administer` changes, `decide` questions, and "
-                            "`self` questions about its owner. The current role of the owner limits all scopes."},
-            {"type": "apiKey", "in": "cookie", "name": settings.SESSION_COOKIE_NAME,
-             "description": "A session of the console's pages. Changes also need the header X-CSRFToken."},
+            {
+                "type": "http",
+                "scheme": "bearer",
+                "description": "An API token. The scope `read` permits reading, `administer` changes, `decide` questions, and "
+                "`self` questions about its owner. The current role of the owner limits all scopes.",
+            },
+            {
+                "type": "apiKey",
+                "in": "cookie",
+                "name": settings.SESSION_COOKIE_NAME,
+                "description": "A session of the console's pages. Changes also need the header X-CSRFToken.",
+            },
         ]
 
 
 def add_authzen_endpoints(result: dict, generator, request, public) -> dict:
-    """Add the AuthZEN and monitoring endpoints, which drf-spectacular does not find, because they are plain Django views.
+    """Add the AuthZEN and monitoring endpoints, which drf-spectacular does not find, because they are plain
+    Django views.
 
     A postprocessing hook of drf-spectacular.
     """
@@ -49,15 +57,19 @@ def add_authzen_endpoints(result: dict, generator, request, public) -> dict:
 def add_strictness(result: dict, generator, request, public) -> dict:
     """Add what drf-spectacular cannot derive from the endpoints.
 
-    Bodies are required and limited, strict serializers accept no other members, lists have a maximum length, each of the two
-    authentication methods is sufficient, and every response has the id of the request. A postprocessing hook of
-    drf-spectacular.
+    Bodies are required and limited, strict serializers accept no other members, lists have a maximum length,
+    each of the two authentication methods is sufficient, and every response has the id of the request. A
+    postprocessing hook of drf-spectacular.
     """
     for serializer_class in _subclasses(StrictSerializer):
-        if schema := result["components"]["schemas"].get(serializer_class.__name__.removesuffix("Serializer")):
+        if schema := result["components"]["schemas"].get(
+            serializer_class.__name__.removesuffix("Serializer")
+        ):
             schema["additionalProperties"] = False
     for serializer_class in _subclasses(serializers.Serializer):
-        if schema := result["components"]["schemas"].get(serializer_class.__name__.removesuffix("Serializer")):
+        if schema := result["components"]["schemas"].get(
+            serializer_class.__name__.removesuffix("Serializer")
+        ):
             for name, max_items in _limited_lists(serializer_class):
                 schema["properties"][name]["maxItems"] = max_items
     for operation in (operation for path in result["paths"].values() for operation in path.values()):

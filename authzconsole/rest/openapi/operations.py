@@ -20,19 +20,27 @@ class ProblemErrorSerializer(serializers.Serializer):
 
 
 class ProblemSerializer(serializers.Serializer):
-    """The reason why a request was refused (RFC 9457). `instance` is the request id; the log of the console has it too."""
+    """The reason why a request was refused (RFC 9457).
+
+    `instance` is the request id; the log of the console has it too.
+    """
 
     type = serializers.CharField(
         help_text=f"`urn:authzconsole:problem:` followed by one of {', '.join(TYPES.values())}, stale-base, read-only, "
-                  "unconfirmed-effect, effect-changed, effect-too-large, duplicate-request, already-permitted.")
+        "unconfirmed-effect, effect-changed, effect-too-large, duplicate-request, already-permitted."
+    )
     title = serializers.CharField()
     status = serializers.IntegerField()
     detail = serializers.CharField(help_text="A sentence that names the problem, its place and the solution.")
     instance = serializers.CharField()
     errors = ProblemErrorSerializer(many=True)
-    base_revision = serializers.IntegerField(required=False, help_text="For a stale base: the revision that was sent.")
+    base_revision = serializers.IntegerField(
+        required=False, help_text="For a stale base: the revision that was sent."
+    )
     revision = serializers.IntegerField(required=False, help_text="For a stale base: the newest revision.")
-    request = serializers.IntegerField(required=False, help_text="For a duplicate access request: the number of the first one.")
+    request = serializers.IntegerField(
+        required=False, help_text="For a duplicate access request: the number of the first one."
+    )
 
 
 # by status: why a request is refused, and an example of the detail
@@ -50,43 +58,81 @@ REASONS = {
     415: "The Content-Type is not application/json.",
     428: "If-Match is missing.",
     429: "The account or the token sent more requests than its rate limit allows, or too many unknown tokens came from this "
-         "address. Retry-After says how long to wait.",
+    "address. Retry-After says how long to wait.",
     503: "A service that the console depends on does not answer.",
 }
 DETAILS = {
-    400: "limit: this must be an integer", 401: "the token has expired", 403: "the token lacks the scope `administer`",
-    404: "this resource does not exist, or you cannot see it", 405: "this path only accepts GET and POST",
+    400: "limit: this must be an integer",
+    401: "the token has expired",
+    403: "the token lacks the scope `administer`",
+    404: "this resource does not exist, or you cannot see it",
+    405: "this path only accepts GET and POST",
     406: "Could not satisfy the request Accept header.",
-    409: "dataset:sales.orders was deleted already", 410: "the report's files are gone; run the analysis again",
+    409: "dataset:sales.orders was deleted already",
+    410: "the report's files are gone; run the analysis again",
     412: "the resource has changed since you read it: read it again and repeat the change with the new ETag",
-    413: "the body is longer than 1,000,000 bytes, which is the limit", 415: "the Content-Type must be application/json",
+    413: "the body is longer than 1,000,000 bytes, which is the limit",
+    415: "the Content-Type must be application/json",
     428: "send If-Match with the ETag that you read, so that no change made since then is lost",
     429: "this token may send 30,000 requests in 60 seconds: wait 2 s before you send the next one",
     503: "the folder of snapshots and results cannot be used",
 }
-IF_MATCH = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=True,
-                            description="The ETag that was read, or `*`. Without it, the response is 428.")
-IF_MATCH_OPTIONAL = OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, required=False,
-                                     description="The ETag that was read. Returns 412 if the resource has changed.")
-ETAG = OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200, 201, 304, 412],
-                        description="Send it in If-Match to change the resource, and in If-None-Match to read it again.")
-IF_NONE_MATCH = OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, required=False,
-                                 description="ETags that the caller has, or `*`. If one matches, the response is 304.")
-LOCATION = OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[201, 202], description="The URL of the resource.")
+IF_MATCH = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    required=True,
+    description="The ETag that was read, or `*`. Without it, the response is 428.",
+)
+IF_MATCH_OPTIONAL = OpenApiParameter(
+    "If-Match",
+    str,
+    OpenApiParameter.HEADER,
+    required=False,
+    description="The ETag that was read. Returns 412 if the resource has changed.",
+)
+ETAG = OpenApiParameter(
+    "ETag",
+    str,
+    OpenApiParameter.HEADER,
+    response=[200, 201, 304, 412],
+    description="Send it in If-Match to change the resource, and in If-None-Match to read it again.",
+)
+IF_NONE_MATCH = OpenApiParameter(
+    "If-None-Match",
+    str,
+    OpenApiParameter.HEADER,
+    required=False,
+    description="ETags that the caller has, or `*`. If one matches, the response is 304.",
+)
+LOCATION = OpenApiParameter(
+    "Location", str, OpenApiParameter.HEADER, response=[201, 202], description="The URL of the resource."
+)
 
 
 def path_parameter(name: str, description: str, type_: type = str) -> OpenApiParameter:
     return OpenApiParameter(name, type_, OpenApiParameter.PATH, description=description)
 
 
-def api_operation(operation_id: str, tag: str, summary: str, description: str, *, responses: dict,
-                  response_example: object = None, query: type[serializers.Serializer] | None = None, request=None,
-                  request_example: object = None, errors: Iterable[int] = (),
-                  parameters: Iterable[OpenApiParameter] = ()) -> Callable:
+def api_operation(
+    operation_id: str,
+    tag: str,
+    summary: str,
+    description: str,
+    *,
+    responses: dict,
+    response_example: object = None,
+    query: type[serializers.Serializer] | None = None,
+    request=None,
+    request_example: object = None,
+    errors: Iterable[int] = (),
+    parameters: Iterable[OpenApiParameter] = (),
+) -> Callable:
     """Describe an operation of an endpoint.
 
     responses: the serializer of the response, by status. response_example: a response with the lowest status.
-    request: the serializer of the body. errors: the statuses of errors, in addition to those of every operation.
+    request: the serializer of the body. errors: the statuses of errors, in addition to those of every
+    operation.
     """
     examples, parameters = [], list(parameters)
     is_conditional = ETAG in parameters and request is None
@@ -94,13 +140,20 @@ def api_operation(operation_id: str, tag: str, summary: str, description: str, *
         parameters.append(IF_NONE_MATCH)
     if response_example:
         status_codes = [str(min(responses))]
-        examples.append(OpenApiExample("Response", response_example, response_only=True, status_codes=status_codes))
+        examples.append(
+            OpenApiExample("Response", response_example, response_only=True, status_codes=status_codes)
+        )
     if request_example is not None:
         examples.append(OpenApiExample("Request", request_example, request_only=True))
     error_statuses = sorted({400, 401, 403, 405, 406, 429, 503, *errors, *((413, 415) if request else ())})
     return extend_schema(
-        operation_id=operation_id, tags=[tag], summary=summary, description=description, request=request,
-        parameters=[*parameters, *([query] if query else [])], examples=examples,
+        operation_id=operation_id,
+        tags=[tag],
+        summary=summary,
+        description=description,
+        request=request,
+        parameters=[*parameters, *([query] if query else [])],
+        examples=examples,
         responses={status: _success_response(status, serializer) for status, serializer in responses.items()}
         | ({304: OpenApiResponse(None, NOT_MODIFIED)} if is_conditional else {})
         | {(status, CONTENT_TYPE): _error_response(status) for status in error_statuses},
@@ -108,15 +161,26 @@ def api_operation(operation_id: str, tag: str, summary: str, description: str, *
 
 
 def _error_response(status: int) -> OpenApiResponse:
-    content = {"type": f"urn:authzconsole:problem:{TYPES[status]}", "title": HTTPStatus(status).phrase,
-               "status": status, "detail": DETAILS[status], "instance": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11", "errors": []}
+    content = {
+        "type": f"urn:authzconsole:problem:{TYPES[status]}",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": DETAILS[status],
+        "instance": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11",
+        "errors": [],
+    }
     return OpenApiResponse(ProblemSerializer, REASONS[status], examples=[OpenApiExample("Problem", content)])
 
 
 def _success_response(status: int, serializer) -> OpenApiResponse:
     if isinstance(serializer, OpenApiResponse):
         return serializer
-    descriptions = {200: "Success.", 201: "Created.", 202: "Accepted; Location is the URL to poll.", 204: "Done."}
+    descriptions = {
+        200: "Success.",
+        201: "Created.",
+        202: "Accepted; Location is the URL to poll.",
+        204: "Done.",
+    }
     return OpenApiResponse(serializer, descriptions[status[0] if isinstance(status, tuple) else status])
 
 

@@ -29,7 +29,8 @@ from grants.principals.services import add_group
 from grants.querysets import groups_of
 
 GROUP_PATH = path_parameter(
-    "name", "The name of the group. It is the whole rest of the path. Percent-encode reserved characters.")
+    "name", "The name of the group. It is the whole rest of the path. Percent-encode reserved characters."
+)
 
 
 class GroupSerializer(serializers.Serializer):
@@ -53,21 +54,42 @@ class Groups(Endpoint):
     queries = {"GET": GroupsQuery}
 
     @api_operation(
-        "groups_list", TAG, "List groups", "Sorted by name. Accounts with the role `ordinary` find only their groups.",
-        query=GroupsQuery, responses={200: page_serializer(GroupSerializer)},
-        response_example={"items": [{"name": "marketing-analytics"}], "next": None})
+        "groups_list",
+        TAG,
+        "List groups",
+        "Sorted by name. Accounts with the role `ordinary` find only their groups.",
+        query=GroupsQuery,
+        responses={200: page_serializer(GroupSerializer)},
+        response_example={"items": [{"name": "marketing-analytics"}], "next": None},
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         lookups = {"name__icontains": query.get("q"), "name": query.get("name")}
-        rows = _visible_groups(request).filter(**{name: value for name, value in lookups.items() if value is not None})
-        return Response(page_of([ListPart(rows, ("name",))], _group_as_json, query=query,
-                                identity=list_identity("groups", query)))
+        rows = _visible_groups(request).filter(
+            **{name: value for name, value in lookups.items() if value is not None}
+        )
+        return Response(
+            page_of(
+                [ListPart(rows, ("name",))],
+                _group_as_json,
+                query=query,
+                identity=list_identity("groups", query),
+            )
+        )
 
     @api_operation(
-        "groups_create", TAG, "Add a group", "Adds an empty group.",
-        request=NewGroupSerializer, request_example={"name": "analysts"}, responses={201: GroupSerializer},
-        response_example={"name": "analysts"}, errors=[409], parameters=[LOCATION])
+        "groups_create",
+        TAG,
+        "Add a group",
+        "Adds an empty group.",
+        request=NewGroupSerializer,
+        request_example={"name": "analysts"},
+        responses={201: GroupSerializer},
+        response_example={"name": "analysts"},
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(NewGroupSerializer)
         outcome = add_group(author=author_of(request, data["reason"]), name=data["name"])
@@ -92,41 +114,71 @@ class GroupDetail(Endpoint):
     queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
     @api_operation(
-        "groups_retrieve", TAG, "Read a group", "Accounts with the role `ordinary` can only read their groups.",
-        query=PastQuery, responses={200: GroupSerializer}, response_example={"name": "marketing-analytics"}, errors=[404],
-        parameters=[GROUP_PATH])
+        "groups_retrieve",
+        TAG,
+        "Read a group",
+        "Accounts with the role `ordinary` can only read their groups.",
+        query=PastQuery,
+        responses={200: GroupSerializer},
+        response_example={"name": "marketing-analytics"},
+        errors=[404],
+        parameters=[GROUP_PATH],
+    )
     @reads_past
     def get(self, request: Request, name: str) -> Response:
         return Response(_group_as_json(_group_or_404(request, name)))
 
     @api_operation(
-        "groups_change", TAG, "Rename a group",
+        "groups_change",
+        TAG,
+        "Rename a group",
         "The journal keeps the old name. A dry run returns the group as it would be and the effect, which is always empty.",
-        request=GroupChangeSerializer, request_example={"name": "brand-analytics", "reason": "the team has a new name"},
-        responses={200: ChangedGroupSerializer}, response_example={"name": "brand-analytics"}, errors=[404, 409],
-        parameters=[GROUP_PATH])
+        request=GroupChangeSerializer,
+        request_example={"name": "brand-analytics", "reason": "the team has a new name"},
+        responses={200: ChangedGroupSerializer},
+        response_example={"name": "brand-analytics"},
+        errors=[404, 409],
+        parameters=[GROUP_PATH],
+    )
     def patch(self, request: Request, name: str) -> Response:
         data = self.body(GroupChangeSerializer)
         _group_or_404(request, name)
         _, members = make_or_forecast(
-            [], lambda: rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"]), options=data,
-            shows_effect=request.user.can_see_all)
+            [],
+            lambda: rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"]),
+            options=data,
+            shows_effect=request.user.can_see_all,
+        )
         return Response({"name": data["name"]} | (members if data["dry_run"] else {}))
 
     @api_operation(
-        "groups_remove", TAG, "Remove a group",
+        "groups_remove",
+        TAG,
+        "Remove a group",
         "Removes the group with its memberships. Groups with grants are refused (409) unless `revoke_grants` is true. A dry run "
         "reports the effect on permissions.",
-        query=RemovalQuery, responses={200: ForecastOutcomeSerializer},
-        response_example=OUTCOME_EXAMPLE | {"sentence": "group:marketing-analytics was removed"}, errors=[404, 409],
-        parameters=[GROUP_PATH])
+        query=RemovalQuery,
+        responses={200: ForecastOutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE | {"sentence": "group:marketing-analytics was removed"},
+        errors=[404, 409],
+        parameters=[GROUP_PATH],
+    )
     def delete(self, request: Request, name: str) -> Response:
         _group_or_404(request, name)
         query = self.query
-        return Response(outcome_with_forecast(
-            [Removal(f"group:{name}")], lambda: remove_group(author=author_of(request, query["reason"]), name=name,
-                                                             revokes_grants=query["revoke_grants"]),
-            options=query, would=f"group:{name} would be removed", shows_effect=request.user.can_see_all))
+        return Response(
+            outcome_with_forecast(
+                [Removal(f"group:{name}")],
+                lambda: remove_group(
+                    author=author_of(request, query["reason"]),
+                    name=name,
+                    revokes_grants=query["revoke_grants"],
+                ),
+                options=query,
+                would=f"group:{name} would be removed",
+                shows_effect=request.user.can_see_all,
+            )
+        )
 
 
 def _group_as_json(group: Group) -> dict:

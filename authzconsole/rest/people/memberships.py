@@ -90,23 +90,38 @@ class MembershipOutcomeSerializer(DryRunSerializer):
     changed = serializers.BooleanField()
     sentence = serializers.CharField()
     revision = serializers.IntegerField(
-        help_text="The newest revision of the journal; use it as the `base_revision` of the next change.")
+        help_text="The newest revision of the journal; use it as the `base_revision` of the next change."
+    )
     joined = ChangedMembershipSerializer(many=True)
     left = ChangedMembershipSerializer(many=True)
-    changed_periods = ChangedMembershipSerializer(many=True, help_text="Existing memberships that got another period.")
-    unchanged = serializers.ListField(child=serializers.CharField(), help_text="One sentence for each item that changed nothing.")
-    principals = serializers.ListField(child=serializers.CharField(),
-                                       help_text="Accounts of the console that became principals.")
+    changed_periods = ChangedMembershipSerializer(
+        many=True, help_text="Existing memberships that got another period."
+    )
+    unchanged = serializers.ListField(
+        child=serializers.CharField(), help_text="One sentence for each item that changed nothing."
+    )
+    principals = serializers.ListField(
+        child=serializers.CharField(), help_text="Accounts of the console that became principals."
+    )
 
 
 CHANGES_EXAMPLE = {
     "join": [{"user": "sofia.lindqvist", "group": "marketing-analytics"}],
-    "leave": [{"user": "sofia.lindqvist", "group": "contractors"}], "reason": "joined the team",
+    "leave": [{"user": "sofia.lindqvist", "group": "contractors"}],
+    "reason": "joined the team",
 }
 CHANGES_OUTCOME_EXAMPLE = {
-    "dry_run": False, "changed": True, "sentence": "added 1, removed 1", "revision": 813,
-    "joined": [CHANGES_EXAMPLE["join"][0] | NO_LIMITS], "left": [CHANGES_EXAMPLE["leave"][0] | NO_LIMITS], "changed_periods": [],
-    "unchanged": [], "principals": [], "effect": None, "stranded": [],
+    "dry_run": False,
+    "changed": True,
+    "sentence": "added 1, removed 1",
+    "revision": 813,
+    "joined": [CHANGES_EXAMPLE["join"][0] | NO_LIMITS],
+    "left": [CHANGES_EXAMPLE["leave"][0] | NO_LIMITS],
+    "changed_periods": [],
+    "unchanged": [],
+    "principals": [],
+    "effect": None,
+    "stranded": [],
 }
 
 
@@ -115,36 +130,66 @@ class Members(Endpoint):
     queries = {"GET": MembersQuery, "DELETE": MemberQuery}
 
     @api_operation(
-        "members_list", TAG, "List memberships",
+        "members_list",
+        TAG,
+        "List memberships",
         "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
-        query=MembersQuery, responses={200: page_serializer(MemberSerializer)},
-        response_example={"items": [{"group": "marketing-analytics", "user": "sofia.lindqvist", **NO_LIMITS}], "next": None})
+        query=MembersQuery,
+        responses={200: page_serializer(MemberSerializer)},
+        response_example={
+            "items": [{"group": "marketing-analytics", "user": "sofia.lindqvist", **NO_LIMITS}],
+            "next": None,
+        },
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         query, rows = self.query, User.groups.through.objects.select_related("user", "group")
         if not request.user.can_see_all:
             rows = rows.filter(user=request.user)
         lookups = {"group__name": query.get("group"), "user__username": query.get("user")}
-        rows = rows.filter(period_condition_of(query),
-                           **{name: value for name, value in lookups.items() if value is not None})
-        return Response(page_of([ListPart(rows, ("group_id", "user_id"))], _member_as_json, query=query,
-                                identity=list_identity("members", query)))
+        rows = rows.filter(
+            period_condition_of(query),
+            **{name: value for name, value in lookups.items() if value is not None},
+        )
+        return Response(
+            page_of(
+                [ListPart(rows, ("group_id", "user_id"))],
+                _member_as_json,
+                query=query,
+                identity=list_identity("members", query),
+            )
+        )
 
     @api_operation(
-        "members_add", TAG, "Add a member",
+        "members_add",
+        TAG,
+        "Add a member",
         "Adding an existing member with the same period changes nothing; with another one it changes the period. A dry run "
         "reports the effect on permissions.",
         request=NewMemberSerializer,
-        request_example={"group": "marketing-analytics", "user": "sofia.lindqvist", "reason": "joined the team"},
-        responses={200: ForecastOutcomeSerializer}, response_example=OUTCOME_EXAMPLE, errors=[409])
+        request_example={
+            "group": "marketing-analytics",
+            "user": "sofia.lindqvist",
+            "reason": "joined the team",
+        },
+        responses={200: ForecastOutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE,
+        errors=[409],
+    )
     def post(self, request: Request) -> Response:
         return _change_membership(request, add_member, self.body(NewMemberSerializer), "would be in")
 
     @api_operation(
-        "members_remove", TAG, "Remove a member",
+        "members_remove",
+        TAG,
+        "Remove a member",
         "Removing a user who is not a member changes nothing. A dry run reports the effect on permissions.",
-        query=MemberQuery, responses={200: ForecastOutcomeSerializer}, errors=[409],
-        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"})
+        query=MemberQuery,
+        responses={200: ForecastOutcomeSerializer},
+        errors=[409],
+        response_example=OUTCOME_EXAMPLE
+        | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"},
+    )
     def delete(self, request: Request) -> Response:
         return _change_membership(request, remove_member, self.query, "would no longer be in")
 
@@ -153,12 +198,18 @@ class MembershipChangeSet(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "memberships_change", TAG, "Add and remove members",
+        "memberships_change",
+        TAG,
+        "Add and remove members",
         f"Accepts up to {MAX_ITEMS:,} memberships in both lists together. They are changed as a whole or not at all. Every "
         "error names its list and index. A dry run reports the effect as a plan does, with the entities that would be "
         "stranded.",
-        request=MembershipChangesSerializer, request_example=CHANGES_EXAMPLE, responses={200: MembershipOutcomeSerializer},
-        response_example=CHANGES_OUTCOME_EXAMPLE, errors=[409])
+        request=MembershipChangesSerializer,
+        request_example=CHANGES_EXAMPLE,
+        responses={200: MembershipOutcomeSerializer},
+        response_example=CHANGES_OUTCOME_EXAMPLE,
+        errors=[409],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(MembershipChangesSerializer)
         items = {name: [MembershipItem(**item) for item in data[name]] for name in ("join", "leave")}
@@ -170,18 +221,33 @@ class MembershipChangeSet(Endpoint):
         author = author_of(request, data["reason"])
         try:
             outcome, members = apply_or_forecast(
-                is_dry_run=data["dry_run"], forecast=lambda: dry_run(author=author, **items),
-                changes=[MembershipChange(item.user, item.group, name == "join", item.validity)
-                         for name, listed in items.items() for item in listed],
+                is_dry_run=data["dry_run"],
+                forecast=lambda: dry_run(author=author, **items),
+                changes=[
+                    MembershipChange(item.user, item.group, name == "join", item.validity)
+                    for name, listed in items.items()
+                    for item in listed
+                ],
                 effect_digest=data.get("effect_digest"),
-                apply=lambda: change_memberships(author=author, base_revision=data.get("base_revision"), **items))
+                apply=lambda: change_memberships(
+                    author=author, base_revision=data.get("base_revision"), **items
+                ),
+            )
         except ChangeRefused as error:
-            errors = [{"list": name, "index": index, "message": message} for index, name, message in error.errors]
-            raise Problem(400, f"{len(errors):,} items are invalid, so nothing was changed", errors=errors) from None
-        return Response(members | {
-            "joined": [_item_as_json(item, item.validity) for item in outcome.joined],
-            "left": [_item_as_json(item, outcome.periods_before[item.key]) for item in outcome.left],
-            "changed_periods": [_item_as_json(item, item.validity) for item in outcome.changed]})
+            errors = [
+                {"list": name, "index": index, "message": message} for index, name, message in error.errors
+            ]
+            raise Problem(
+                400, f"{len(errors):,} items are invalid, so nothing was changed", errors=errors
+            ) from None
+        return Response(
+            members
+            | {
+                "joined": [_item_as_json(item, item.validity) for item in outcome.joined],
+                "left": [_item_as_json(item, outcome.periods_before[item.key]) for item in outcome.left],
+                "changed_periods": [_item_as_json(item, item.validity) for item in outcome.changed],
+            }
+        )
 
 
 def _item_as_json(item: MembershipItem, validity: Validity) -> dict:
@@ -193,12 +259,22 @@ def _member_as_json(row) -> dict:
 
 
 def _change_membership(request: Request, service: Callable[..., Outcome], data: dict, would: str) -> Response:
-    user, group, options = data["user"], data["group"], {name: data[name] for name in ("validity",) if name in data}
+    user, group, options = (
+        data["user"],
+        data["group"],
+        {name: data[name] for name in ("validity",) if name in data},
+    )
     change = MembershipChange(user, group, service is add_member, data.get("validity", Validity()))
     try:
         content = outcome_with_forecast(
-            [change], lambda: service(author=author_of(request, data["reason"]), user=user, group=group, **options), options=data,
-            would=f"user:{user} {would} group:{group}", shows_effect=request.user.can_see_all)
+            [change],
+            lambda: service(author=author_of(request, data["reason"]), user=user, group=group, **options),
+            options=data,
+            would=f"user:{user} {would} group:{group}",
+            shows_effect=request.user.can_see_all,
+        )
     except PrincipalError as error:
-        raise Problem(400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []) from None
+        raise Problem(
+            400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []
+        ) from None
     return Response(content)

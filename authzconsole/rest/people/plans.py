@@ -6,7 +6,14 @@ from rest_framework.response import Response
 
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import AddressText, Boolean, List, NameText, PrincipalText, StrictSerializer
+from authzconsole.rest.framework.fields import (
+    AddressText,
+    Boolean,
+    List,
+    NameText,
+    PrincipalText,
+    StrictSerializer,
+)
 from authzconsole.rest.openapi.operations import LOCATION, api_operation
 from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
@@ -21,8 +28,17 @@ class HandOverSerializer(StrictSerializer):
     """Who receives an entity, or everything on and inside a namespace."""
 
     entity = AddressText(help_text="The address of the entity or of the namespace.")
-    inside = Boolean(required=False, default=False, help_text="Everything on and inside this namespace that no other item names.")
-    to = List(child=PrincipalText(), min_length=1, max_length=MAX_HEIRS, help_text="The users and groups that receive it.")
+    inside = Boolean(
+        required=False,
+        default=False,
+        help_text="Everything on and inside this namespace that no other item names.",
+    )
+    to = List(
+        child=PrincipalText(),
+        min_length=1,
+        max_length=MAX_HEIRS,
+        help_text="The users and groups that receive it.",
+    )
 
     def validate(self, data: dict) -> dict:
         if data["inside"] and data["entity"].kind != "namespace":
@@ -34,15 +50,28 @@ class OffBoardingSerializer(StrictSerializer):
     """What ends for a user, and who receives the entities."""
 
     user = NameText(help_text="The user who leaves.")
-    deactivate = Boolean(required=False, default=True, help_text="Deactivate the user, which ends tokens and sessions.")
+    deactivate = Boolean(
+        required=False, default=True, help_text="Deactivate the user, which ends tokens and sessions."
+    )
     leave_groups = Boolean(required=False, default=True, help_text="Remove all memberships.")
-    revoke_grants = Boolean(required=False, default=True, help_text="Revoke all direct grants, also on planned and deleted "
-                                                                    "addresses.")
+    revoke_grants = Boolean(
+        required=False,
+        default=True,
+        help_text="Revoke all direct grants, also on planned and deleted addresses.",
+    )
     hand_over = HandOverSerializer(many=True, required=False, default=list, max_length=MAX_HAND_OVERS)  # type: ignore[call-arg]
-    stranded_to = List(child=PrincipalText(), required=False, default=list, max_length=MAX_HEIRS,
-                       help_text="The users and groups that receive all other entities that would be stranded.")
-    accept_no_administrator = Boolean(required=False, default=False, help_text="Create the plan even if it leaves live entities "
-                                                                               "without an active administrator.")
+    stranded_to = List(
+        child=PrincipalText(),
+        required=False,
+        default=list,
+        max_length=MAX_HEIRS,
+        help_text="The users and groups that receive all other entities that would be stranded.",
+    )
+    accept_no_administrator = Boolean(
+        required=False,
+        default=False,
+        help_text="Create the plan even if it leaves live entities without an active administrator.",
+    )
 
 
 class LikeSerializer(StrictSerializer):
@@ -50,12 +79,17 @@ class LikeSerializer(StrictSerializer):
 
     source = NameText(help_text="The user who has the access.")
     target = NameText(help_text="The user who gets it.")
-    remove = Boolean(required=False, default=False, help_text="Also remove the groups and direct grants that only the target "
-                                                              "has, so that the users do not differ.")
+    remove = Boolean(
+        required=False,
+        default=False,
+        help_text="Also remove the groups and direct grants that only the target "
+        "has, so that the users do not differ.",
+    )
 
 
 OFF_BOARDING_EXAMPLE = {
-    "user": "ingrid.solberg", "stranded_to": ["user:rajesh.iyer"],
+    "user": "ingrid.solberg",
+    "stranded_to": ["user:rajesh.iyer"],
     "hand_over": [{"entity": "dataset:finance.vat.returns", "to": ["user:hannah.goldberg"]}],
 }
 LIKE_EXAMPLE = {"source": "mei.chen", "target": "sofia.lindqvist", "remove": True}
@@ -65,32 +99,67 @@ class OffBoardingPlans(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_off_board", TAG, "Create a plan that off-boards a user",
+        "plans_off_board",
+        TAG,
+        "Create a plan that off-boards a user",
         "Hands over entities, revokes all direct grants, removes all memberships, and deactivates the user. An entity is handed "
         "over with the privileges that the user holds on it, and with ADMIN if it would be stranded. Returns 409 if an entity "
         "would have no active administrator and `accept_no_administrator` is false, or if nothing would change.",
-        request=OffBoardingSerializer, request_example=OFF_BOARDING_EXAMPLE, responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"title": "Off-board user:ingrid.solberg", "origin": "off-boarding"}, errors=[409],
-        parameters=[LOCATION])
+        request=OffBoardingSerializer,
+        request_example=OFF_BOARDING_EXAMPLE,
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE | {"title": "Off-board user:ingrid.solberg", "origin": "off-boarding"},
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(OffBoardingSerializer)
-        heirs = {is_inside: {str(item["entity"]): item["to"] for item in data["hand_over"] if item["inside"] is is_inside}
-                 for is_inside in (False, True)}
-        return created_plan_response(create_off_boarding_plan(author=author_of(request), choices=OffBoarding(
-            data["user"], data["deactivate"], data["leave_groups"], data["revoke_grants"], heirs[False], heirs[True],
-            data["stranded_to"], data["accept_no_administrator"])))
+        heirs = {
+            is_inside: {
+                str(item["entity"]): item["to"] for item in data["hand_over"] if item["inside"] is is_inside
+            }
+            for is_inside in (False, True)
+        }
+        return created_plan_response(
+            create_off_boarding_plan(
+                author=author_of(request),
+                choices=OffBoarding(
+                    data["user"],
+                    data["deactivate"],
+                    data["leave_groups"],
+                    data["revoke_grants"],
+                    heirs[False],
+                    heirs[True],
+                    data["stranded_to"],
+                    data["accept_no_administrator"],
+                ),
+            )
+        )
 
 
 class LikePlans(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "plans_like", TAG, "Create a plan that gives a user the access of another user",
+        "plans_like",
+        TAG,
+        "Create a plan that gives a user the access of another user",
         "Adds the memberships and direct grants that only the source has. Returns 409 if there are none.",
-        request=LikeSerializer, request_example=LIKE_EXAMPLE, responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"title": "Make user:sofia.lindqvist like user:mei.chen", "origin": "like"}, errors=[409],
-        parameters=[LOCATION])
+        request=LikeSerializer,
+        request_example=LIKE_EXAMPLE,
+        responses={201: PlanSerializer},
+        response_example=PLAN_EXAMPLE
+        | {"title": "Make user:sofia.lindqvist like user:mei.chen", "origin": "like"},
+        errors=[409],
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(LikeSerializer)
-        return created_plan_response(create_like_plan(author=author_of(request), source=data["source"], target=data["target"],
-                                                      selection=DifferenceSelection(removes=data["remove"])))
+        return created_plan_response(
+            create_like_plan(
+                author=author_of(request),
+                source=data["source"],
+                target=data["target"],
+                selection=DifferenceSelection(removes=data["remove"]),
+            )
+        )

@@ -1,6 +1,5 @@
 """The REST resource `users`."""
 
-
 from django.db import transaction
 from django.http import Http404
 from rest_framework import serializers
@@ -26,7 +25,15 @@ from authzconsole.rest.framework.callers import (
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Boolean, Choice, NameText, QueryBoolean, StrictSerializer, Text, reason_field
+from authzconsole.rest.framework.fields import (
+    Boolean,
+    Choice,
+    NameText,
+    QueryBoolean,
+    StrictSerializer,
+    Text,
+    reason_field,
+)
 from authzconsole.rest.framework.locations import user_location
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
@@ -55,7 +62,8 @@ TAG = "Users and groups"
 # other accounts read only themselves
 READERS = (Capability.READ_ALL, Capability.READ_ACCOUNTS)
 USER_PATH = path_parameter(
-    "name", "The name of the user. It is the whole rest of the path. Percent-encode reserved characters.")
+    "name", "The name of the user. It is the whole rest of the path. Percent-encode reserved characters."
+)
 
 
 class UserSerializer(serializers.Serializer):
@@ -63,10 +71,15 @@ class UserSerializer(serializers.Serializer):
     active = serializers.BooleanField(help_text="An inactive user cannot sign in and is denied everything.")
     email = serializers.CharField()
     full_name = serializers.CharField(help_text="The name of the person; empty if it is not known.")
-    role = serializers.ChoiceField(Role.values, help_text="The console role of the account. It grants no access to data.")
-    is_principal = serializers.BooleanField(help_text="False for an account that is not a principal. Decisions treat it as an "
-                                                      "unknown subject.")
-    is_service = serializers.BooleanField(help_text="A service account owns API tokens and can never sign in.")
+    role = serializers.ChoiceField(
+        Role.values, help_text="The console role of the account. It grants no access to data."
+    )
+    is_principal = serializers.BooleanField(
+        help_text="False for an account that is not a principal. Decisions treat it as an unknown subject."
+    )
+    is_service = serializers.BooleanField(
+        help_text="A service account owns API tokens and can never sign in."
+    )
 
 
 class ChangedUserSerializer(ResourceForecastSerializer, UserSerializer):
@@ -101,44 +114,87 @@ class NewUserSerializer(StrictSerializer):
     """A new user."""
 
     name = NameText(help_text="The name of the user.")
-    email = Text(required=False, allow_blank=True, default="", max_length=MAX_EMAIL_CHARACTERS,
-                 help_text="The e-mail address; empty if there is none.")
-    full_name = Text(required=False, allow_blank=True, default="", max_length=MAX_FULL_NAME_CHARACTERS,
-                     help_text="The name of the person; empty if it is not known.")
-    active = Boolean(required=False, default=True, help_text="Whether the user can sign in and be permitted anything.")
-    role = Choice(choices=Role.values, required=False, default=Role.ORDINARY.value,
-                  help_text="The console role of the account. It grants no access to data.")
-    is_service = Boolean(required=False, default=False, help_text="A service account owns API tokens and can never sign in.")
+    email = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_EMAIL_CHARACTERS,
+        help_text="The e-mail address; empty if there is none.",
+    )
+    full_name = Text(
+        required=False,
+        allow_blank=True,
+        default="",
+        max_length=MAX_FULL_NAME_CHARACTERS,
+        help_text="The name of the person; empty if it is not known.",
+    )
+    active = Boolean(
+        required=False, default=True, help_text="Whether the user can sign in and be permitted anything."
+    )
+    role = Choice(
+        choices=Role.values,
+        required=False,
+        default=Role.ORDINARY.value,
+        help_text="The console role of the account. It grants no access to data.",
+    )
+    is_service = Boolean(
+        required=False, default=False, help_text="A service account owns API tokens and can never sign in."
+    )
     reason = reason_field()
 
 
 class UserChangeSerializer(ForecastRequestSerializer):
     """The properties to change. Omitted properties stay as they are."""
 
-    name = NameText(required=False, help_text="The new name. Grants, memberships, tokens and sessions follow.")
-    email = Text(required=False, allow_blank=True, max_length=MAX_EMAIL_CHARACTERS,
-                 help_text="The e-mail address; empty if there is none.")
-    full_name = Text(required=False, allow_blank=True, max_length=MAX_FULL_NAME_CHARACTERS,
-                     help_text="The name of the person; empty if it is not known.")
+    name = NameText(
+        required=False, help_text="The new name. Grants, memberships, tokens and sessions follow."
+    )
+    email = Text(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_EMAIL_CHARACTERS,
+        help_text="The e-mail address; empty if there is none.",
+    )
+    full_name = Text(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_FULL_NAME_CHARACTERS,
+        help_text="The name of the person; empty if it is not known.",
+    )
     active = Boolean(required=False, help_text="Whether the user can sign in and be permitted anything.")
-    role = Choice(choices=Role.values, required=False,
-                  help_text="The console role of the account. It grants no access to data.")
-    is_principal = Boolean(required=False, help_text="True makes an account a principal. A principal stays one.")
+    role = Choice(
+        choices=Role.values,
+        required=False,
+        help_text="The console role of the account. It grants no access to data.",
+    )
+    is_principal = Boolean(
+        required=False, help_text="True makes an account a principal. A principal stays one."
+    )
     reason = reason_field()
 
     def validate_is_principal(self, value: bool) -> bool:
         if not value:
-            raise serializers.ValidationError("a principal cannot become an account only: deactivate or remove the user instead")
+            raise serializers.ValidationError(
+                "a principal cannot become an account only: deactivate or remove the user instead"
+            )
         return value
 
 
 USER_EXAMPLE = {
-    "name": "sofia.lindqvist", "active": True, "email": "sofia.lindqvist@example.com", "full_name": "Sofia Lindqvist",
-    "role": "ordinary", "is_principal": True, "is_service": False,
+    "name": "sofia.lindqvist",
+    "active": True,
+    "email": "sofia.lindqvist@example.com",
+    "full_name": "Sofia Lindqvist",
+    "role": "ordinary",
+    "is_principal": True,
+    "is_service": False,
 }
 NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"}
 OUTCOME_EXAMPLE = {
-    "changed": True, "sentence": "user:sofia.lindqvist is in group:marketing-analytics now", "revision": 812, **NO_FORECAST,
+    "changed": True,
+    "sentence": "user:sofia.lindqvist is in group:marketing-analytics now",
+    "revision": 812,
+    **NO_FORECAST,
 }
 
 
@@ -147,23 +203,46 @@ class Users(Endpoint):
     queries = {"GET": UsersQuery}
 
     @api_operation(
-        "users_list", TAG, "List users", "Sorted by name. Accounts with the role `ordinary` find only themselves.",
-        query=UsersQuery, responses={200: page_serializer(UserSerializer)},
-        response_example={"items": [USER_EXAMPLE], "next": None})
+        "users_list",
+        TAG,
+        "List users",
+        "Sorted by name. Accounts with the role `ordinary` find only themselves.",
+        query=UsersQuery,
+        responses={200: page_serializer(UserSerializer)},
+        response_example={"items": [USER_EXAMPLE], "next": None},
+    )
     @reads_past
     def get(self, request: Request) -> Response:
         query = self.query
         rows = User.objects.all() if request.user.can(*READERS) else User.objects.filter(pk=request.user.pk)
-        lookups = {"username__icontains": query.get("q"), "username": query.get("name"), "is_active": query.get("active"),
-                 "role": query.get("role")}
+        lookups = {
+            "username__icontains": query.get("q"),
+            "username": query.get("name"),
+            "is_active": query.get("active"),
+            "role": query.get("role"),
+        }
         rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
-        return Response(page_of([ListPart(rows, ("username",))], user_as_json, query=query,
-                                identity=list_identity("users", query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("username",))],
+                user_as_json,
+                query=query,
+                identity=list_identity("users", query),
+            )
+        )
 
     @api_operation(
-        "users_create", TAG, "Add a user", "The user cannot sign in until an administrator sets a password.",
-        request=NewUserSerializer, request_example={"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"},
-        responses={201: UserSerializer}, response_example=NEW_USER_EXAMPLE, errors=[409], parameters=[LOCATION, ETAG])
+        "users_create",
+        TAG,
+        "Add a user",
+        "The user cannot sign in until an administrator sets a password.",
+        request=NewUserSerializer,
+        request_example={"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"},
+        responses={201: UserSerializer},
+        response_example=NEW_USER_EXAMPLE,
+        errors=[409],
+        parameters=[LOCATION, ETAG],
+    )
     def post(self, request: Request) -> Response:
         data = self.body(NewUserSerializer)
         if data["role"] != Role.ORDINARY:
@@ -171,7 +250,10 @@ class Users(Endpoint):
         with transaction.atomic():
             lock_journal()
             if User.objects.filter(username=data["name"]).exists():
-                raise Problem(409, f"user:{data['name']} already exists: change it with PATCH {user_location(data['name'])}")
+                raise Problem(
+                    409,
+                    f"user:{data['name']} already exists: change it with PATCH {user_location(data['name'])}",
+                )
             author, full_name = author_of(request, data.pop("reason")), data.pop("full_name")
             add_user(author=author, **data)
             if full_name:
@@ -185,21 +267,34 @@ class UserDetail(Endpoint):
     queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
     @api_operation(
-        "users_retrieve", TAG, "Read a user", "Accounts with the role `ordinary` can only read themselves.",
-        query=PastQuery, responses={200: UserSerializer}, response_example=USER_EXAMPLE, errors=[404],
-        parameters=[USER_PATH, ETAG])
+        "users_retrieve",
+        TAG,
+        "Read a user",
+        "Accounts with the role `ordinary` can only read themselves.",
+        query=PastQuery,
+        responses={200: UserSerializer},
+        response_example=USER_EXAMPLE,
+        errors=[404],
+        parameters=[USER_PATH, ETAG],
+    )
     @reads_past
     def get(self, request: Request, name: str) -> Response:
         return _user_response(_visible_user(request, name))
 
     @api_operation(
-        "users_change", TAG, "Change a user",
+        "users_change",
+        TAG,
+        "Change a user",
         "Changes `name`, `full_name`, `active`, `role`, `email` or `is_principal`. The journal keeps the old name. The last "
         "active administrator cannot be deactivated and keeps the role. A dry run needs no If-Match, and returns the user as it "
         "would be and the effect on permissions.",
-        request=UserChangeSerializer, request_example={"active": False, "reason": "left the company"},
-        responses={200: ChangedUserSerializer}, response_example=USER_EXAMPLE | {"active": False}, errors=[404, 409, 412, 428],
-        parameters=[USER_PATH, IF_MATCH, ETAG])
+        request=UserChangeSerializer,
+        request_example={"active": False, "reason": "left the company"},
+        responses={200: ChangedUserSerializer},
+        response_example=USER_EXAMPLE | {"active": False},
+        errors=[404, 409, 412, 428],
+        parameters=[USER_PATH, IF_MATCH, ETAG],
+    )
     def patch(self, request: Request, name: str) -> Response:
         _visible_user(request, name)
         changeable_with(Capability.MANAGE_ACCOUNTS)(request)
@@ -208,35 +303,55 @@ class UserDetail(Endpoint):
         author = author_of(request, data.pop("reason"))
         options = {option: data.pop(option) for option in ("dry_run", "effect_digest") if option in data}
         if not data:
-            raise Problem(400, "nothing to change: send `name`, `full_name`, `active`, `role`, `email` or `is_principal`")
+            raise Problem(
+                400,
+                "nothing to change: send `name`, `full_name`, `active`, `role`, `email` or `is_principal`",
+            )
         with transaction.atomic():
             lock_journal()
             before = _user_or_404(name)
             check_match(request, _user_etag(before), is_required=not options["dry_run"])
             user, members = make_or_forecast(
-                _permission_changes(name, data), lambda: _changed_user(author, name, data), options=options,
-                shows_effect=request.user.can_see_all)
+                _permission_changes(name, data),
+                lambda: _changed_user(author, name, data),
+                options=options,
+                shows_effect=request.user.can_see_all,
+            )
         if options["dry_run"]:
             return Response(user_as_json(user) | members, headers={"ETag": _user_etag(before)})
         return _user_response(user)
 
     @api_operation(
-        "users_remove", TAG, "Remove a user",
+        "users_remove",
+        TAG,
+        "Remove a user",
         "Removes the user for good, with memberships, tokens, sessions and identity links. The journal keeps the name. Users "
         "with direct grants are refused (409) unless `revoke_grants` is true. To end the access of a person, deactivate the "
         "user instead. A dry run reports the effect on permissions.",
-        query=RemovalQuery, responses={200: ForecastOutcomeSerializer},
-        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist was removed"}, errors=[404, 409],
-        parameters=[USER_PATH])
+        query=RemovalQuery,
+        responses={200: ForecastOutcomeSerializer},
+        response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist was removed"},
+        errors=[404, 409],
+        parameters=[USER_PATH],
+    )
     def delete(self, request: Request, name: str) -> Response:
         _visible_user(request, name)
         check_administrator(request)
         check_recent_authentication(request)
         query = self.query
-        return Response(outcome_with_forecast(
-            [Removal(f"user:{name}")], lambda: remove_user(author=author_of(request, query["reason"]), name=name,
-                                                           revokes_grants=query["revoke_grants"]),
-            options=query, would=f"user:{name} would be removed", shows_effect=request.user.can_see_all))
+        return Response(
+            outcome_with_forecast(
+                [Removal(f"user:{name}")],
+                lambda: remove_user(
+                    author=author_of(request, query["reason"]),
+                    name=name,
+                    revokes_grants=query["revoke_grants"],
+                ),
+                options=query,
+                would=f"user:{name} would be removed",
+                shows_effect=request.user.can_see_all,
+            )
+        )
 
 
 def outcome_as_json(outcome: Outcome) -> dict:
@@ -244,9 +359,15 @@ def outcome_as_json(outcome: Outcome) -> dict:
 
 
 def user_as_json(user: User) -> dict:
-    return {"name": user.username, "active": user.is_active, "email": user.email, "full_name": user.get_full_name(),
-            "role": str(user.role),
-            "is_principal": user.is_principal, "is_service": user.is_service}
+    return {
+        "name": user.username,
+        "active": user.is_active,
+        "email": user.email,
+        "full_name": user.get_full_name(),
+        "role": str(user.role),
+        "is_principal": user.is_principal,
+        "is_service": user.is_service,
+    }
 
 
 def _permission_changes(name: str, data: dict) -> list[SingleChange]:

@@ -1,4 +1,6 @@
-"""The REST resource `reviews`: create, read, prepare again, cancel and finish reviews, and download their evidence."""
+"""The REST resource `reviews`: create, read, prepare again, cancel and finish reviews, and download their
+evidence.
+"""
 
 from django.http import Http404, StreamingHttpResponse
 from rest_framework import serializers
@@ -49,25 +51,44 @@ class Reviews(Endpoint):
     queries = {"GET": ReviewsQuery}
 
     @api_operation(
-        "reviews_list", TAG, "List reviews",
+        "reviews_list",
+        TAG,
+        "List reviews",
         "Sorted by number, newest first. Other accounts than administrators, approvers and auditors see only the reviews in "
         "which they have items.",
-        query=ReviewsQuery, responses={200: page_serializer(ReviewSerializer)},
-        response_example={"items": [REVIEW_EXAMPLE], "next": None})
+        query=ReviewsQuery,
+        responses={200: page_serializer(ReviewSerializer)},
+        response_example={"items": [REVIEW_EXAMPLE], "next": None},
+    )
     def get(self, request: Request) -> Response:
-        rows = visible_campaigns(request.user).filter(**({"state": self.query["state"]} if "state" in self.query else {}))
-        page = page_of([ListPart(rows, ("-pk",))], lambda row: row, query=self.query,
-                       identity=list_identity("reviews", self.query))
+        rows = visible_campaigns(request.user).filter(
+            **({"state": self.query["state"]} if "state" in self.query else {})
+        )
+        page = page_of(
+            [ListPart(rows, ("-pk",))],
+            lambda row: row,
+            query=self.query,
+            identity=list_identity("reviews", self.query),
+        )
         return Response(page | {"items": reviews_as_json(request, page["items"])})
 
     @api_operation(
-        "reviews_create", TAG, "Start a review",
+        "reviews_create",
+        TAG,
+        "Start a review",
         "The worker prepares the items with their evidence, and then opens the review. Location is the URL of the review.",
         request=ReviewCreationSerializer,
-        request_example={"title": "Quarterly review of sales", "scope": {"namespace": "sales"}, "reviewer_rule": "admin-holders",
-                         "deadline": "2026-12-31T17:00:00+01:00", "recurrence": "quarterly"},
-        responses={202: ReviewSerializer}, response_example=_PREPARING_EXAMPLE,
-        parameters=[LOCATION])
+        request_example={
+            "title": "Quarterly review of sales",
+            "scope": {"namespace": "sales"},
+            "reviewer_rule": "admin-holders",
+            "deadline": "2026-12-31T17:00:00+01:00",
+            "recurrence": "quarterly",
+        },
+        responses={202: ReviewSerializer},
+        response_example=_PREPARING_EXAMPLE,
+        parameters=[LOCATION],
+    )
     def post(self, request: Request) -> Response:
         data = dict(self.body(ReviewCreationSerializer))
         author = author_of(request, data.pop("reason"))
@@ -82,8 +103,15 @@ class ReviewDetail(Endpoint):
     rules = {"GET": any_account}
 
     @api_operation(
-        "reviews_retrieve", TAG, "Read a review", "The counts are those of the items that the caller sees.",
-        responses={200: ReviewSerializer}, response_example=REVIEW_EXAMPLE, errors=[404], parameters=[REVIEW_PATH])
+        "reviews_retrieve",
+        TAG,
+        "Read a review",
+        "The counts are those of the items that the caller sees.",
+        responses={200: ReviewSerializer},
+        response_example=REVIEW_EXAMPLE,
+        errors=[404],
+        parameters=[REVIEW_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         return Response(reviews_as_json(request, [review_or_404(request, number)])[0])
 
@@ -92,12 +120,18 @@ class ReviewRetry(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "reviews_retry", TAG, "Prepare a failed review again",
+        "reviews_retry",
+        TAG,
+        "Prepare a failed review again",
         "The worker prepares the items from the beginning, and then opens the review. Returns 409 unless the state is `failed`, "
         "and after the deadline.",
-        request=ReviewReasonSerializer, request_example={"reason": "the storage has space again"},
-        responses={202: ReviewSerializer}, response_example=_PREPARING_EXAMPLE,
-        errors=[404, 409], parameters=[REVIEW_PATH])
+        request=ReviewReasonSerializer,
+        request_example={"reason": "the storage has space again"},
+        responses={202: ReviewSerializer},
+        response_example=_PREPARING_EXAMPLE,
+        errors=[404, 409],
+        parameters=[REVIEW_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         review_or_404(request, number)
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
@@ -109,25 +143,43 @@ class ReviewCancellation(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "reviews_cancel", TAG, "Cancel a review", "Its answers have no effect, and it does not recur.",
+        "reviews_cancel",
+        TAG,
+        "Cancel a review",
+        "Its answers have no effect, and it does not recur.",
         request=ReviewReasonSerializer,
-        request_example={"reason": "the scope was wrong"}, responses={200: ReviewSerializer},
-        response_example=REVIEW_EXAMPLE | {"state": "cancelled"}, errors=[404, 409], parameters=[REVIEW_PATH])
+        request_example={"reason": "the scope was wrong"},
+        responses={200: ReviewSerializer},
+        response_example=REVIEW_EXAMPLE | {"state": "cancelled"},
+        errors=[404, 409],
+        parameters=[REVIEW_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         review_or_404(request, number)
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        return Response(reviews_as_json(request, [_with_conflict(lambda: cancel_campaign(author=author, number=number))])[0])
+        return Response(
+            reviews_as_json(request, [_with_conflict(lambda: cancel_campaign(author=author, number=number))])[
+                0
+            ]
+        )
 
 
 class ReviewFinish(Endpoint):
     rules = {"POST": check_administrator}
 
     @api_operation(
-        "reviews_finish", TAG, "Finish a review",
+        "reviews_finish",
+        TAG,
+        "Finish a review",
         "Ends the answers. The worker then creates the plans with the result, and writes the evidence. Nothing changes until "
         "the plans are applied.",
-        request=ReviewReasonSerializer, request_example={"reason": "all items are answered"}, responses={202: ReviewSerializer},
-        response_example=REVIEW_EXAMPLE | {"state": "finishing"}, errors=[404, 409], parameters=[REVIEW_PATH])
+        request=ReviewReasonSerializer,
+        request_example={"reason": "all items are answered"},
+        responses={202: ReviewSerializer},
+        response_example=REVIEW_EXAMPLE | {"state": "finishing"},
+        errors=[404, 409],
+        parameters=[REVIEW_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         review_or_404(request, number)
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
@@ -140,10 +192,15 @@ class ReviewBundle(Endpoint):
     renderer_classes = [ZipRenderer]
 
     @api_operation(
-        "reviews_bundle", TAG, "Download the evidence of a review",
+        "reviews_bundle",
+        TAG,
+        "Download the evidence of a review",
         "A signed ZIP file with all items, answers, reviewers and plans. `manage.py verify_evidence` verifies it without a "
         "database. Returns 409 until the review is finished.",
-        responses={(200, "application/zip"): FILE}, errors=[404, 409, 410], parameters=[REVIEW_PATH])
+        responses={(200, "application/zip"): FILE},
+        errors=[404, 409, 410],
+        parameters=[REVIEW_PATH],
+    )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         return bundle_response(review_or_404(request, number))
 
@@ -155,12 +212,17 @@ def bundle_response(campaign: Campaign) -> StreamingHttpResponse:
     try:
         chunks = bundle_chunks(campaign)
     except (StorageError, OSError):
-        raise Problem(410, f"the evidence of {campaign} cannot be read: the file was removed from the storage") from None
+        raise Problem(
+            410, f"the evidence of {campaign} cannot be read: the file was removed from the storage"
+        ) from None
     return zip_response(chunks, f"review-{campaign.pk}")
 
 
 def review_or_404(request: Request, number: int) -> Campaign:
-    """Return the review if the caller sees it. Raise Http404 otherwise; the caller cannot tell whether it exists."""
+    """Return the review if the caller sees it.
+
+    Raise Http404 otherwise; the caller cannot tell whether it exists.
+    """
     campaign = visible_campaigns(request.user).filter(pk=number).first() if number <= MAX_INTEGER else None
     if campaign is None:
         raise Http404
@@ -176,19 +238,36 @@ def reviews_as_json(request: Request, campaigns: list[Campaign]) -> list[dict]:
         rows = Plan.objects.filter(review_link__campaign__in=campaigns).order_by("pk")
         for plan, number in rows.values_list("pk", "review_link__campaign"):
             plans.setdefault(number, []).append(plan)
-    return [{
-        "number": row.pk, "title": row.title, "description": row.description, "scope": row.scope if sees_all else {},
-        "state": row.state, "reviewer_rule": row.reviewer_rule,
-        "reviewer_group": (row.reviewer_group or None) if sees_all else None,
-        "escalation_group": (row.escalation_group or None) if sees_all else None, "deadline": as_json_time(row.deadline),
-        "unanswered": row.unanswered, "recurrence": _RECURRENCE_NAMES[row.recurrence], "reminder_days": row.reminder_days,
-        "escalation_days": row.escalation_days, "created_by": row.created_by, "created_at": as_json_time(row.created_at),
-        "opened_at": as_json_time(row.opened_at), "finished_at": as_json_time(row.finished_at),
-        "previous": row.previous_id if sees_all else None, "items": totals[row.pk].items, "answered": totals[row.pk].answered,
-        "removed": totals[row.pk].removed,
-        "figures": row.figures if sees_all else {}, "plans": plans.get(row.pk, []), "error": row.error if sees_all else "",
-        "has_bundle": bool(row.path) and sees_all,
-    } for row in campaigns]
+    return [
+        {
+            "number": row.pk,
+            "title": row.title,
+            "description": row.description,
+            "scope": row.scope if sees_all else {},
+            "state": row.state,
+            "reviewer_rule": row.reviewer_rule,
+            "reviewer_group": (row.reviewer_group or None) if sees_all else None,
+            "escalation_group": (row.escalation_group or None) if sees_all else None,
+            "deadline": as_json_time(row.deadline),
+            "unanswered": row.unanswered,
+            "recurrence": _RECURRENCE_NAMES[row.recurrence],
+            "reminder_days": row.reminder_days,
+            "escalation_days": row.escalation_days,
+            "created_by": row.created_by,
+            "created_at": as_json_time(row.created_at),
+            "opened_at": as_json_time(row.opened_at),
+            "finished_at": as_json_time(row.finished_at),
+            "previous": row.previous_id if sees_all else None,
+            "items": totals[row.pk].items,
+            "answered": totals[row.pk].answered,
+            "removed": totals[row.pk].removed,
+            "figures": row.figures if sees_all else {},
+            "plans": plans.get(row.pk, []),
+            "error": row.error if sees_all else "",
+            "has_bundle": bool(row.path) and sees_all,
+        }
+        for row in campaigns
+    ]
 
 
 def field_problem(error: ReviewError) -> Exception:

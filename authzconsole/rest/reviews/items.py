@@ -41,15 +41,25 @@ class ReviewItems(Endpoint):
     queries = {"GET": ReviewItemsQuery}
 
     @api_operation(
-        "reviews_items", TAG, "List items",
+        "reviews_items",
+        TAG,
+        "List items",
         "Sorted by number. Reviewers see their own items; administrators, approvers and auditors see all.",
-        query=ReviewItemsQuery, responses={200: _ITEM_PAGE}, response_example={"items": [ITEM_EXAMPLE], "next": None},
-        errors=[404], parameters=[REVIEW_PATH])
+        query=ReviewItemsQuery,
+        responses={200: _ITEM_PAGE},
+        response_example={"items": [ITEM_EXAMPLE], "next": None},
+        errors=[404],
+        parameters=[REVIEW_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         campaign = review_or_404(request, number)
         rows = _items(request, campaign, self.query).select_related("reviewer")
-        page = page_of([ListPart(rows, ("place",))], lambda row: row, query=self.query,
-                       identity=list_identity(f"reviews/{number}/items", self.query))
+        page = page_of(
+            [ListPart(rows, ("place",))],
+            lambda row: row,
+            query=self.query,
+            identity=list_identity(f"reviews/{number}/items", self.query),
+        )
         load_current_removal(page["items"], campaign)
         return Response(page | {"items": [item_as_json(item) for item in page["items"]]})
 
@@ -59,14 +69,26 @@ class GoneItems(Endpoint):
     queries = {"GET": PageQuery}
 
     @api_operation(
-        "reviews_gone", TAG, "List items that are gone",
+        "reviews_gone",
+        TAG,
+        "List items that are gone",
         "The items of the previous review that this one no longer contains. For administrators, approvers and auditors.",
-        query=PageQuery, responses={200: _ITEM_PAGE},
-        response_example={"items": [ITEM_EXAMPLE | {"answer": "revoke"}], "next": None}, errors=[404], parameters=[REVIEW_PATH])
+        query=PageQuery,
+        responses={200: _ITEM_PAGE},
+        response_example={"items": [ITEM_EXAMPLE | {"answer": "revoke"}], "next": None},
+        errors=[404],
+        parameters=[REVIEW_PATH],
+    )
     def get(self, request: Request, number: int) -> Response:
         rows = gone_items(review_or_404(request, number)).select_related("reviewer")
-        return Response(page_of([ListPart(rows, ("pk",))], item_as_json, query=self.query,
-                                identity=list_identity(f"reviews/{number}/gone", self.query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("pk",))],
+                item_as_json,
+                query=self.query,
+                identity=list_identity(f"reviews/{number}/gone", self.query),
+            )
+        )
 
 
 class ItemsFile(Endpoint):
@@ -84,8 +106,16 @@ class ItemsFile(Endpoint):
 class ItemsCsv(ItemsFile):
     renderer_classes = [CsvRenderer]
 
-    @api_operation("reviews_items_csv", TAG, "Download items as CSV", "The items that the caller sees.", query=ItemsFileQuery,
-                   responses={(200, "text/csv"): FILE}, errors=[404], parameters=[REVIEW_PATH])
+    @api_operation(
+        "reviews_items_csv",
+        TAG,
+        "Download items as CSV",
+        "The items that the caller sees.",
+        query=ItemsFileQuery,
+        responses={(200, "text/csv"): FILE},
+        errors=[404],
+        parameters=[REVIEW_PATH],
+    )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         return self.stream(request, number, "csv", CsvRenderer.media_type)
 
@@ -93,9 +123,16 @@ class ItemsCsv(ItemsFile):
 class ItemsJsonLines(ItemsFile):
     renderer_classes = [JsonLinesRenderer]
 
-    @api_operation("reviews_items_jsonl", TAG, "Download items as JSON Lines", "The items that the caller sees.",
-                   query=ItemsFileQuery, responses={(200, "application/x-ndjson"): FILE}, errors=[404],
-                   parameters=[REVIEW_PATH])
+    @api_operation(
+        "reviews_items_jsonl",
+        TAG,
+        "Download items as JSON Lines",
+        "The items that the caller sees.",
+        query=ItemsFileQuery,
+        responses={(200, "application/x-ndjson"): FILE},
+        errors=[404],
+        parameters=[REVIEW_PATH],
+    )
     def get(self, request: Request, number: int) -> StreamingHttpResponse:
         return self.stream(request, number, "jsonl", JsonLinesRenderer.media_type)
 
@@ -104,23 +141,40 @@ class Answers(Endpoint):
     rules = {"POST": any_account}
 
     @api_operation(
-        "reviews_answer", TAG, "Answer items",
+        "reviews_answer",
+        TAG,
+        "Answer items",
         "Gives the same answer to the selected items; `undo` removes their answers. With `dry_run`, returns the counts and "
         "changes nothing. Items that the caller may not answer are left out.",
-        request=ReviewAnswerSerializer, request_example={"items": [812, 813], "answer": "keep", "comment": "still in the team"},
-        responses={200: AnswerOutcomeSerializer}, response_example={"count": 2, "own": 0, "sentence": "kept 2 items"},
-        errors=[404, 409], parameters=[REVIEW_PATH])
+        request=ReviewAnswerSerializer,
+        request_example={"items": [812, 813], "answer": "keep", "comment": "still in the team"},
+        responses={200: AnswerOutcomeSerializer},
+        response_example={"count": 2, "own": 0, "sentence": "kept 2 items"},
+        errors=[404, 409],
+        parameters=[REVIEW_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         campaign, data = review_or_404(request, number), self.body(ReviewAnswerSerializer)
         selection = _selection(data)
         try:
             if data["dry_run"]:
                 preview = preview_answer(account=request.user, campaign=campaign, selection=selection)
-                return Response({"count": preview.count, "own": preview.own, "answered": preview.answered,
-                                 "strands": preview.strands})
+                return Response(
+                    {
+                        "count": preview.count,
+                        "own": preview.own,
+                        "answered": preview.answered,
+                        "strands": preview.strands,
+                    }
+                )
             outcome = answer_items(
-                author=author_of(request), campaign=campaign, selection=selection, new_until=data.get("until"),
-                answer="" if data["answer"] == UNDO else data["answer"], comment=data["comment"])
+                author=author_of(request),
+                campaign=campaign,
+                selection=selection,
+                new_until=data.get("until"),
+                answer="" if data["answer"] == UNDO else data["answer"],
+                comment=data["comment"],
+            )
         except ReviewError as error:
             raise field_problem(error) from None
         return Response({"count": outcome.count, "own": outcome.own, "sentence": outcome.sentence})
@@ -130,18 +184,28 @@ class Assignments(Endpoint):
     rules = {"POST": any_account}
 
     @api_operation(
-        "reviews_assign", TAG, "Move items to another reviewer",
+        "reviews_assign",
+        TAG,
+        "Move items to another reviewer",
         "Reviewers return items to the escalation; administrators and approvers can also name a reviewer. Answers of the items "
         "are removed.",
-        request=AssignmentSerializer, request_example={"items": [812], "comment": "I do not know this dataset"},
+        request=AssignmentSerializer,
+        request_example={"items": [812], "comment": "I do not know this dataset"},
         responses={200: AnswerOutcomeSerializer},
-        response_example={"count": 1, "own": 0, "sentence": "moved 1 item to the escalation"}, errors=[404, 409],
-        parameters=[REVIEW_PATH])
+        response_example={"count": 1, "own": 0, "sentence": "moved 1 item to the escalation"},
+        errors=[404, 409],
+        parameters=[REVIEW_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         campaign, data = review_or_404(request, number), self.body(AssignmentSerializer)
         try:
-            outcome = assign_items(author=author_of(request), campaign=campaign, selection=_selection(data),
-                                   reviewer=data.get("reviewer", ""), comment=data["comment"])
+            outcome = assign_items(
+                author=author_of(request),
+                campaign=campaign,
+                selection=_selection(data),
+                reviewer=data.get("reviewer", ""),
+                comment=data["comment"],
+            )
         except ReviewError as error:
             raise field_problem(error) from None
         return Response({"count": outcome.count, "own": outcome.own, "sentence": outcome.sentence})
@@ -151,14 +215,26 @@ class SignOff(Endpoint):
     rules = {"POST": any_account}
 
     @api_operation(
-        "reviews_sign_off", TAG, "Sign off",
+        "reviews_sign_off",
+        TAG,
+        "Sign off",
         "Signs off the caller's items, which must all have an answer. When all reviewers have signed off, the review is "
         "finished.",
-        responses={200: SignOffSerializer}, response_example={"finished": False}, errors=[404, 409], parameters=[REVIEW_PATH])
+        responses={200: SignOffSerializer},
+        response_example={"finished": False},
+        errors=[404, 409],
+        parameters=[REVIEW_PATH],
+    )
     def post(self, request: Request, number: int) -> Response:
         self.check_empty_body()
         try:
-            return Response({"finished": sign_off_share(author=author_of(request), campaign=review_or_404(request, number))})
+            return Response(
+                {
+                    "finished": sign_off_share(
+                        author=author_of(request), campaign=review_or_404(request, number)
+                    )
+                }
+            )
         except ReviewError as error:
             raise field_problem(error) from None
 

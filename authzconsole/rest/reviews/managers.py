@@ -28,7 +28,11 @@ class ManagerChangeSerializer(StrictSerializer):
     """The manager of a user."""
 
     user = NameText(help_text="The name of a user.")
-    manager = Text(allow_blank=True, max_length=MAX_NAME_CHARACTERS, help_text="The name of a user; empty removes the manager.")
+    manager = Text(
+        allow_blank=True,
+        max_length=MAX_NAME_CHARACTERS,
+        help_text="The name of a user; empty removes the manager.",
+    )
 
 
 class ManagersSerializer(StrictSerializer):
@@ -47,26 +51,46 @@ class Managers(Endpoint):
     queries = {"GET": PageQuery}
 
     @api_operation(
-        "managers_list", TAG, "List managers", "Sorted by the key of the user. For administrators, approvers and auditors.",
-        query=PageQuery, responses={200: page_serializer(ManagerSerializer)},
-        response_example={"items": [{"user": "sofia.lindqvist", "manager": "diego.morales"}], "next": None})
+        "managers_list",
+        TAG,
+        "List managers",
+        "Sorted by the key of the user. For administrators, approvers and auditors.",
+        query=PageQuery,
+        responses={200: page_serializer(ManagerSerializer)},
+        response_example={"items": [{"user": "sofia.lindqvist", "manager": "diego.morales"}], "next": None},
+    )
     def get(self, request: Request) -> Response:
         rows = UserManagerLink.objects.select_related("user", "manager")
-        return Response(page_of([ListPart(rows, ("pk",))], _link_as_json, query=self.query,
-                                identity=list_identity("managers", self.query)))
+        return Response(
+            page_of(
+                [ListPart(rows, ("pk",))],
+                _link_as_json,
+                query=self.query,
+                identity=list_identity("managers", self.query),
+            )
+        )
 
     @api_operation(
-        "managers_set", TAG, "Set managers",
+        "managers_set",
+        TAG,
+        "Set managers",
         f"Sets the managers of up to {MAX_MANAGERS:,} users, all or none. Other users keep their manager. Managers review the "
         "access of these users in reviews with that rule. Being a manager gives no access.",
-        request=ManagersSerializer, request_example={"managers": [{"user": "sofia.lindqvist", "manager": "diego.morales"}]},
-        responses={200: ManagersOutcomeSerializer}, response_example={"changed": 1}, errors=[409])
+        request=ManagersSerializer,
+        request_example={"managers": [{"user": "sofia.lindqvist", "manager": "diego.morales"}]},
+        responses={200: ManagersOutcomeSerializer},
+        response_example={"changed": 1},
+        errors=[409],
+    )
     def put(self, request: Request) -> Response:
         data = self.body(ManagersSerializer)
         author = author_of(request, data["reason"])
         with transaction.atomic():
             lock_journal()
-            outcomes = [set_manager(author=author, name=row["user"], manager=row["manager"]) for row in data["managers"]]
+            outcomes = [
+                set_manager(author=author, name=row["user"], manager=row["manager"])
+                for row in data["managers"]
+            ]
         return Response({"changed": sum(outcome.has_changed for outcome in outcomes)})
 
 

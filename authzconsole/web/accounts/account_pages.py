@@ -1,4 +1,6 @@
-"""The section of the account on the page of a user, and the forms that change its role, names, email, activity and password."""
+"""The section of the account on the page of a user, and the forms that change its role, names, email,
+activity and password.
+"""
 
 from collections.abc import Callable, Mapping
 
@@ -30,25 +32,39 @@ from grants.effects.single_changes import SingleChange
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.models import User
-from grants.principals.services import renew_user_password, set_full_name, set_user_active, set_user_email, set_user_role
+from grants.principals.services import (
+    renew_user_password,
+    set_full_name,
+    set_user_active,
+    set_user_email,
+    set_user_role,
+)
 from grants.roles.capabilities import Capability, role_includes
 
 MAX_TOKENS = 20
-URL_NAMES = {"change": "account-change", "password": "account-password",
-             "sessions": "account-sessions", "second_factor": "account-second-factor"}
+URL_NAMES = {
+    "change": "account-change",
+    "password": "account-password",
+    "sessions": "account-sessions",
+    "second_factor": "account-second-factor",
+}
 
 
 @require_safe
 @capability_required(Capability.READ_ACCOUNTS)
 def account_list(request: HttpRequest) -> HttpResponse:
     """Redirect to the list of users, which has all accounts."""
-    return redirect(url_with_query("people", {name: text_parameter(request, name) for name in ("find", "role")}))
+    return redirect(
+        url_with_query("people", {name: text_parameter(request, name) for name in ("find", "role")})
+    )
 
 
 @require_safe
 @capability_required(Capability.READ_ACCOUNTS)
 def account_page(request: HttpRequest, principal: str) -> HttpResponse:
-    """Redirect to the section of the account on the page of the user, which accounts that see no grants cannot open."""
+    """Redirect to the section of the account on the page of the user, which accounts that see no grants
+    cannot open.
+    """
     user = account_or_404(principal)
     if not request.user.can_see_all:
         return _page_response(request, user)
@@ -69,40 +85,72 @@ def account_or_404(principal: str) -> User:
 
 
 def _managed_account_or_404(request: HttpRequest, principal: str) -> User:
-    """Return the user. Raise PermissionDenied if the role of the signed-in account does not include the role of the user."""
+    """Return the user.
+
+    Raise PermissionDenied if the role of the signed-in account does not include the role of the user.
+    """
     user = account_or_404(principal)
     if not role_includes(request.user.role, user.role):
-        raise PermissionDenied(f"This account has the role {ROLE_LABELS[user.role]}, which can do more than yours. Ask an "
-                               "administrator.")
+        raise PermissionDenied(
+            f"This account has the role {ROLE_LABELS[user.role]}, which can do more than yours. Ask an "
+            "administrator."
+        )
     return user
 
 
-def _page_response(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None,
-                   password: str = "", status: int = 200) -> HttpResponse:
-    """Render the answer to a form. email: the refused values of the form of the details. password: shown once."""
+def _page_response(
+    request: HttpRequest,
+    user: User,
+    *,
+    fault: str = "",
+    email: Mapping[str, str] | None = None,
+    password: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    """Render the answer to a form. email: the refused values of the form of the details. password: shown
+    once.
+    """
     context = _context(request, user, fault=fault, email=email, password=password)
     return render_page(request, "accounts/account.html", context, status=status)
 
 
-def _context(request: HttpRequest, user: User, *, fault: str = "", email: Mapping[str, str] | None = None,
-             password: str = "") -> dict:
+def _context(
+    request: HttpRequest,
+    user: User,
+    *,
+    fault: str = "",
+    email: Mapping[str, str] | None = None,
+    password: str = "",
+) -> dict:
     form = email or {"email": user.email, "full_name": user.get_full_name(), "reason": ""}
     can_manage = role_includes(request.user.role, user.role)
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
     return {
-        "account": user, "principal": principal_link(user), "url": principal_url("account", str(user)), "fault": fault,
-        "email": form.get("email", ""), "full_name": form.get("full_name", ""), "email_reason": form.get("reason", ""),
-        "password": password, "first_password_hours": settings.FIRST_PASSWORD_HOURS,
+        "account": user,
+        "principal": principal_link(user),
+        "url": principal_url("account", str(user)),
+        "fault": fault,
+        "email": form.get("email", ""),
+        "full_name": form.get("full_name", ""),
+        "email_reason": form.get("reason", ""),
+        "password": password,
+        "first_password_hours": settings.FIRST_PASSWORD_HOURS,
         "roles": [choice for choice in ROLE_CHOICES if role_includes(request.user.role, choice[0])],
         "role_label": ROLE_LABELS[user.role],
-        "can_sign_in": user.has_usable_password(), "has_providers": bool(settings.SIGN_IN_PROVIDERS),
+        "can_sign_in": user.has_usable_password(),
+        "has_providers": bool(settings.SIGN_IN_PROVIDERS),
         **{f"{name}_url": principal_url(url_name, str(user)) for name, url_name in URL_NAMES.items()},
-        "can_change": can_manage and request.user.can(Capability.MANAGE_ACCOUNTS), "is_self": user.pk == request.user.pk,
+        "can_change": can_manage and request.user.can(Capability.MANAGE_ACCOUNTS),
+        "is_self": user.pk == request.user.pk,
         "max_tokens": MAX_TOKENS,
-        "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]], "has_more_tokens": len(tokens) > MAX_TOKENS,
-        "can_create_token": can_manage and request.user.can(Capability.MANAGE_TOKENS) and user.is_active and (
-            user.is_service or user.pk == request.user.pk),
-        "token_form": token_form({"owner": user.username}), "identities": identity_rows(user),
+        "tokens": [token_row(token, user) for token in tokens[:MAX_TOKENS]],
+        "has_more_tokens": len(tokens) > MAX_TOKENS,
+        "can_create_token": can_manage
+        and request.user.can(Capability.MANAGE_TOKENS)
+        and user.is_active
+        and (user.is_service or user.pk == request.user.pk),
+        "token_form": token_form({"owner": user.username}),
+        "identities": identity_rows(user),
     }
 
 
@@ -123,19 +171,48 @@ def _set_active(author: Author, name: str, form: dict):
 
 
 # by the field `change` of a form
-CHANGES: dict[str, Callable] = {"role": _set_role, "email": _set_email, "full-name": _set_full_name, "activity": _set_active}
+CHANGES: dict[str, Callable] = {
+    "role": _set_role,
+    "email": _set_email,
+    "full-name": _set_full_name,
+    "activity": _set_active,
+}
 
 
-def _confirmation_response(request: HttpRequest, user: User, forecast: AccountForecast, *, effect: dict | None = None,
-                           fault: str = "", status: int = 200) -> HttpResponse:
-    """Render the forecast and the form that confirms the change, as a page or in the dialog. effect: on permissions, if any."""
-    template = "accounts/_change_form.html" if requested_section(request) == "dialog" else "accounts/change.html"
-    return render_page(request, template, {"account": user, "forecast": forecast, "action": request.path, "effect": effect,
-                                           "fault": fault, "back": principal_url("account", str(user))}, status=status)
+def _confirmation_response(
+    request: HttpRequest,
+    user: User,
+    forecast: AccountForecast,
+    *,
+    effect: dict | None = None,
+    fault: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    """Render the forecast and the form that confirms the change, as a page or in the dialog. effect: on
+    permissions, if any.
+    """
+    template = (
+        "accounts/_change_form.html" if requested_section(request) == "dialog" else "accounts/change.html"
+    )
+    return render_page(
+        request,
+        template,
+        {
+            "account": user,
+            "forecast": forecast,
+            "action": request.path,
+            "effect": effect,
+            "fault": fault,
+            "back": principal_url("account", str(user)),
+        },
+        status=status,
+    )
 
 
 def _activation(request: HttpRequest, user: User, change: str, form: Mapping[str, str]) -> list[SingleChange]:
-    """Return the change of permissions in a form; none for other changes, and for accounts that do not see grants."""
+    """Return the change of permissions in a form; none for other changes, and for accounts that do not see
+    grants.
+    """
     is_shown = change == "activity" and request.user.can_see_all
     return [ActivationChange(user.username, form.get("active") == "yes")] if is_shown else []
 
@@ -158,8 +235,14 @@ def change_account(request: HttpRequest, principal: str) -> HttpResponse:
         outcome = make_shown_change(request, changes, lambda: CHANGES[name](author, user.username, form))
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
-        return _confirmation_response(request, user, change_forecast(user, name, form), fault=fault, status=status,
-                                      effect=effect_context(request, error.preview, has_forecast=True))
+        return _confirmation_response(
+            request,
+            user,
+            change_forecast(user, name, form),
+            fault=fault,
+            status=status,
+            effect=effect_context(request, error.preview, has_forecast=True),
+        )
     except GrantError as error:
         refused = form if name in ("email", "full-name") else None
         return _page_response(request, user, fault=f"{error}.", email=refused, status=400)
@@ -177,7 +260,9 @@ def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
     if request.method != "POST":
         return _confirmation_response(request, user, password_forecast(user))
     try:
-        password = renew_user_password(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
+        password = renew_user_password(
+            author=request_author(request, request.POST.get("reason", "").strip()), name=user.username
+        )
     except GrantError as error:
         return _page_response(request, user, fault=f"{error}.", status=400)
     return _page_response(request, account_or_404(principal), password=password)

@@ -31,7 +31,8 @@ ROLE_DESCRIPTIONS = {
 class AccountForecast:
     """The content of the confirmation page.
 
-    title, button: texts of the page. effects: one sentence for each effect. hidden_fields: the form fields except the reason.
+    title, button: texts of the page. effects: one sentence for each effect. hidden_fields: the form fields
+    except the reason.
     stranding: None if the change does not remove an administrator of an entity.
     """
 
@@ -43,8 +44,11 @@ class AccountForecast:
     is_destructive: bool = False
 
 
-def change_forecast(user: User, change: str, form: Mapping[str, str], *, shows_grants: bool = True) -> AccountForecast:
-    """Return the forecast of changing the role, email or activity to the form values. Raise Http404 for an unknown role.
+def change_forecast(
+    user: User, change: str, form: Mapping[str, str], *, shows_grants: bool = True
+) -> AccountForecast:
+    """Return the forecast of changing the role, email or activity to the form values. Raise Http404 for an
+    unknown role.
 
     shows_grants: whether the reader may see the grants of the user.
     """
@@ -66,12 +70,24 @@ def _activity_forecast(user: User, *, active: bool, shows_grants: bool) -> Accou
     hidden_fields = {"change": "activity", "active": "yes" if active else "no"}
     if active:
         sign_in = "can sign in" if user.has_usable_password() else "can sign in after a password is set"
-        return AccountForecast(f"Activate {user}", "Activate account", [f"{user} {sign_in}.", grants, *tokens], hidden_fields)
-    effects = [f"{user} can no longer sign in and is denied everything.", grants, *_sessions_effect(user), *tokens,
-               *_remaining_administrators(user)]
-    return AccountForecast(f"Deactivate {user}", "Deactivate account", effects, hidden_fields,
-                           stranding_warning(loss_if_removed(user), principal=str(user)) if shows_grants else None,
-                           is_destructive=True)
+        return AccountForecast(
+            f"Activate {user}", "Activate account", [f"{user} {sign_in}.", grants, *tokens], hidden_fields
+        )
+    effects = [
+        f"{user} can no longer sign in and is denied everything.",
+        grants,
+        *_sessions_effect(user),
+        *tokens,
+        *_remaining_administrators(user),
+    ]
+    return AccountForecast(
+        f"Deactivate {user}",
+        "Deactivate account",
+        effects,
+        hidden_fields,
+        stranding_warning(loss_if_removed(user), principal=str(user)) if shows_grants else None,
+        is_destructive=True,
+    )
 
 
 def _role_forecast(user: User, role: Role) -> AccountForecast:
@@ -79,15 +95,26 @@ def _role_forecast(user: User, role: Role) -> AccountForecast:
     if user.role == role:
         effects = [f"{user} already has the role {ROLE_LABELS[role]}. Nothing changes."]
     else:
-        effects = [f"The role changes from {ROLE_LABELS[user.role]} to {ROLE_LABELS[role]}. {ROLE_DESCRIPTIONS[role]}",
-                   "The console role grants no access to data. Grants do not change."]
+        effects = [
+            f"The role changes from {ROLE_LABELS[user.role]} to {ROLE_LABELS[role]}. {ROLE_DESCRIPTIONS[role]}",
+            "The console role grants no access to data. Grants do not change.",
+        ]
         if user.role == Role.ADMINISTRATOR:
-            administering_tokens = ApiToken.objects.active().filter(owner=user, scopes__contains=TokenScope.ADMINISTER.value)
+            administering_tokens = ApiToken.objects.active().filter(
+                owner=user, scopes__contains=TokenScope.ADMINISTER.value
+            )
             token_effect = "can no longer change anything"
-            effects += [*_remaining_administrators(user), *_tokens_effect(administering_tokens, token_effect, token_effect)]
+            effects += [
+                *_remaining_administrators(user),
+                *_tokens_effect(administering_tokens, token_effect, token_effect),
+            ]
         if user.can_see_all and Capability.READ_ALL not in capabilities_of(role) and not user.is_service:
-            deciding_tokens = ApiToken.objects.active().filter(owner=user, scopes__contains=TokenScope.DECIDE.value)
-            effects += _tokens_effect(deciding_tokens, f"can only ask about {user}", f"can only ask about {user}")
+            deciding_tokens = ApiToken.objects.active().filter(
+                owner=user, scopes__contains=TokenScope.DECIDE.value
+            )
+            effects += _tokens_effect(
+                deciding_tokens, f"can only ask about {user}", f"can only ask about {user}"
+            )
     title, button = f"Set the role of {user} to {ROLE_LABELS[role]}", f"Set role to {ROLE_LABELS[role]}"
     loses_administration = user.role == Role.ADMINISTRATOR != role
     return AccountForecast(title, button, effects, hidden_fields, is_destructive=loses_administration)
@@ -95,24 +122,34 @@ def _role_forecast(user: User, role: Role) -> AccountForecast:
 
 def _email_forecast(user: User, email: str) -> AccountForecast:
     effect = f"The email changes from {user.email or 'empty'} to {email or 'empty'}."
-    return AccountForecast(f"Change the email of {user}", "Save email", [effect], {"change": "email", "email": email})
+    return AccountForecast(
+        f"Change the email of {user}", "Save email", [effect], {"change": "email", "email": email}
+    )
 
 
 def _full_name_forecast(user: User, full_name: str) -> AccountForecast:
     effect = f"The full name changes from {user.get_full_name() or 'empty'} to {full_name or 'empty'}."
-    return AccountForecast(f"Change the full name of {user}", "Save full name", [effect],
-                           {"change": "full-name", "full_name": full_name})
+    return AccountForecast(
+        f"Change the full name of {user}",
+        "Save full name",
+        [effect],
+        {"change": "full-name", "full_name": full_name},
+    )
 
 
 def password_forecast(user: User) -> AccountForecast:
     has_password = user.has_usable_password()
-    effects = [f"Generates a password, shown once. The user must sign in and change it within {settings.FIRST_PASSWORD_HOURS} "
-               f"hours."]
+    effects = [
+        f"Generates a password, shown once. The user must sign in and change it within {settings.FIRST_PASSWORD_HOURS} "
+        f"hours."
+    ]
     if has_password:
         effects = ["The current password stops working.", *effects, *_sessions_effect(user)]
     effects += _tokens_effect(ApiToken.objects.active().filter(owner=user), "keeps working", "keep working")
     verb = "Replace" if has_password else "Set"
-    return AccountForecast(f"{verb} the password of {user}", f"{verb} password", effects, is_destructive=has_password)
+    return AccountForecast(
+        f"{verb} the password of {user}", f"{verb} password", effects, is_destructive=has_password
+    )
 
 
 def _grants_and_memberships(user: User) -> str:
@@ -121,7 +158,11 @@ def _grants_and_memberships(user: User) -> str:
 
 
 def _count_text(total: int, singular: str, plural: str) -> str:
-    return f"over {MAX_COUNTED:,} {plural}" if total > MAX_COUNTED else f"{total:,} {singular if total == 1 else plural}"
+    return (
+        f"over {MAX_COUNTED:,} {plural}"
+        if total > MAX_COUNTED
+        else f"{total:,} {singular if total == 1 else plural}"
+    )
 
 
 def _sessions_effect(user: User) -> list[str]:
@@ -134,12 +175,16 @@ def _tokens_effect(rows: QuerySet[ApiToken], singular: str, plural: str) -> list
 
 
 def _remaining_administrators(user: User) -> list[str]:
-    """Return a sentence about the other console administrators. Console roles are independent of ADMIN grants."""
+    """Return a sentence about the other console administrators.
+
+    Console roles are independent of ADMIN grants.
+    """
     if not user.can_administer:
         return []
     remaining = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk).count()
     if not remaining:
         return ["This is the only active console administrator. Make another account administrator first."]
-    administrators = _count_text(remaining, "other active console administrator remains",
-                                 "other active console administrators remain")
+    administrators = _count_text(
+        remaining, "other active console administrator remains", "other active console administrators remain"
+    )
     return [f"{administrators}."]

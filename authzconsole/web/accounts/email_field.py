@@ -1,6 +1,7 @@
 """Validate the email field of forms.
 
-Only forms are checked: REST clients and tenant documents may send any text that `grants.principals.services` accepts.
+Only forms are checked: REST clients and tenant documents may send any text that `grants.principals.services`
+accepts.
 """
 
 from collections.abc import Mapping
@@ -19,5 +20,7 @@ def email_from_form(data: Mapping[str, str]) -> str:
         try:
             validate_email(email)
         except ValidationError:
-            raise PrincipalError(f"`{clip(email)}` is not an email address. Enter one such as name@example.com") from None
+            raise PrincipalError(
+                f"`{clip(email)}` is not an email address. Enter one such as name@example.com"
+            ) from None
     return email

@@ -19,7 +19,8 @@ def is_limited() -> bool:
 
 
 def is_password_accepted(user: User) -> bool:
-    """Return whether the password that `authenticate` verified may be used. Passwords of a directory are always accepted.
+    """Return whether the password that `authenticate` verified may be used. Passwords of a directory are
+    always accepted.
 
     user: has the attribute `backend` that `authenticate` sets.
     """

@@ -5,11 +5,13 @@
     @recent_authentication_required
     def change_something(request): ...
 
-If the authentication of the session is older than REAUTHENTICATION_SECONDS, a POST to the view is answered with a page that asks
-for the password. The page contains the submitted fields and posts to the same URL, so that the change continues after the
-password, and a form that was filled in is not lost. Uploaded files are not kept.
+If the authentication of the session is older than REAUTHENTICATION_SECONDS, a POST to the view is answered
+with a page that asks for the password. The page contains the submitted fields and posts to the same URL, so
+that the change continues after the password, and a form that was filled in is not lost. Uploaded files are
+not kept.
 
-A method of authentication is a class with the interface of `ReauthenticationMethod`, listed in REAUTHENTICATION_METHODS.
+A method of authentication is a class with the interface of `ReauthenticationMethod`, listed in
+REAUTHENTICATION_METHODS.
 """
 
 from collections.abc import Callable
@@ -34,8 +36,14 @@ from authzconsole.web.accounts.local_sign_in import is_password_accepted
 from authzconsole.web.accounts.password_attempt import PasswordAttemptForm
 from authzconsole.web.shared.rendering import render_page, see_other
 
-__all__ = ["ReauthenticationFailed", "ReauthenticationMethod", "is_recently_authenticated", "recent_authentication_required",
-           "recent_authentication_required_if", "record_authentication"]
+__all__ = [
+    "ReauthenticationFailed",
+    "ReauthenticationMethod",
+    "is_recently_authenticated",
+    "recent_authentication_required",
+    "recent_authentication_required_if",
+    "record_authentication",
+]
 
 METHOD_FIELD = "reauthentication_method"
 # form fields with this prefix belong to the methods, and are not repeated in the form
@@ -55,8 +63,9 @@ class ReauthenticationFailed(ValueError):
 class ReauthenticationMethod(Protocol):
     """A way to confirm the identity of the account of a session.
 
-    name: `record_authentication` stores it in the session. template: the part of the form with the fields of the method. Field
-    names start with FIELD_PREFIX. The submit button has the name METHOD_FIELD and the name of the method as its value.
+    name: `record_authentication` stores it in the session. template: the part of the form with the fields of
+    the method. Field names start with FIELD_PREFIX. The submit button has the name METHOD_FIELD and the name
+    of the method as its value.
     """
 
     name: str
@@ -66,7 +75,10 @@ class ReauthenticationMethod(Protocol):
         """Return whether the account can use this method."""
 
     def verify(self, request: HttpRequest) -> None:
-        """Check the fields of the method in request.POST. Raise ReauthenticationFailed if the proof is wrong."""
+        """Check the fields of the method in request.POST.
+
+        Raise ReauthenticationFailed if the proof is wrong.
+        """
 
 
 class PasswordMethod(PasswordAttemptForm):
@@ -86,7 +98,9 @@ class PasswordMethod(PasswordAttemptForm):
             raise ReauthenticationFailed(" ".join(error.messages), wait_seconds=self.wait_seconds) from None
 
     def _check_password(self, request: HttpRequest) -> None:
-        account = authenticate(request, username=request.user.username, password=request.POST.get(PASSWORD_FIELD, ""))
+        account = authenticate(
+            request, username=request.user.username, password=request.POST.get(PASSWORD_FIELD, "")
+        )
         if account is None or account.pk != request.user.pk or not is_password_accepted(account):
             raise ValidationError("This is not your password. Enter it again.")
 
@@ -100,11 +114,18 @@ def recent_authentication_required(view: View) -> View:
 
 
 def recent_authentication_required_if(is_sensitive: Callable[..., bool]) -> Callable[[View], View]:
-    """Return the decorator for a view with only some sensitive requests. is_sensitive: called with the arguments of the view."""
+    """Return the decorator for a view with only some sensitive requests. is_sensitive: called with the
+    arguments of the view.
+    """
+
     def decorate(view: View) -> View:
         @wraps(view)
         def guarded_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:
-            if request.method != "POST" or is_recently_authenticated(request) or not is_sensitive(request, *args, **kwargs):
+            if (
+                request.method != "POST"
+                or is_recently_authenticated(request)
+                or not is_sensitive(request, *args, **kwargs)
+            ):
                 return view(request, *args, **kwargs)
             return _confirm_or_ask(request) or view(request, *args, **kwargs)
 
@@ -115,19 +136,27 @@ def recent_authentication_required_if(is_sensitive: Callable[..., bool]) -> Call
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def reauthenticate(request: HttpRequest) -> HttpResponse:
-    """Confirm the identity without a change, for example before a session uses the REST API. Return to the page `next`."""
+    """Confirm the identity without a change, for example before a session uses the REST API.
+
+    Return to the page `next`.
+    """
     if request.method == "POST" and (response := _confirm_or_ask(request)):
         return response
     if request.method != "POST":
         return _form_response(request, status=200)
     messages.success(request, "Your identity is confirmed.")
     next_page = request.POST.get("next", "")
-    is_local = url_has_allowed_host_and_scheme(next_page, {request.get_host()}, require_https=request.is_secure())
+    is_local = url_has_allowed_host_and_scheme(
+        next_page, {request.get_host()}, require_https=request.is_secure()
+    )
     return see_other(next_page if is_local else reverse("home"))
 
 
 def _confirm_or_ask(request: HttpRequest) -> HttpResponse | None:
-    """Check the proof in the request and record it. Return the page that asks for one if it is missing or wrong."""
+    """Check the proof in the request and record it.
+
+    Return the page that asks for one if it is missing or wrong.
+    """
     methods = _available_methods(request)
     method = next((method for method in methods if method.name == request.POST.get(METHOD_FIELD)), None)
     if method is None:
@@ -135,7 +164,9 @@ def _confirm_or_ask(request: HttpRequest) -> HttpResponse | None:
     try:
         method.verify(request)
     except ReauthenticationFailed as error:
-        response = _form_response(request, methods=methods, fault=str(error), status=429 if error.wait_seconds else 403)
+        response = _form_response(
+            request, methods=methods, fault=str(error), status=429 if error.wait_seconds else 403
+        )
         if error.wait_seconds:
             response["Retry-After"] = str(error.wait_seconds)
         return response
@@ -148,17 +179,31 @@ def _available_methods(request: HttpRequest) -> list[ReauthenticationMethod]:
     return [method for method in methods if method.is_available(request)]
 
 
-def _form_response(request: HttpRequest, *, methods: list[ReauthenticationMethod] | None = None, fault: str = "",
-                   status: int) -> HttpResponse:
+def _form_response(
+    request: HttpRequest, *, methods: list[ReauthenticationMethod] | None = None, fault: str = "", status: int
+) -> HttpResponse:
     """Render the form with the submitted fields, except the token of the form and the proof."""
     fields = request.POST if request.method == "POST" else request.GET
-    submitted = [(name, value) for name, values in fields.lists() for value in values
-                 if name != "csrfmiddlewaretoken" and not name.startswith(FIELD_PREFIX)]
-    # without the navigation: an account that must set up a second factor cannot load its badges, which would leave this page
+    submitted = [
+        (name, value)
+        for name, values in fields.lists()
+        for value in values
+        if name != "csrfmiddlewaretoken" and not name.startswith(FIELD_PREFIX)
+    ]
+    # without the navigation: an account that must set up a second factor cannot load its badges, which would
+    # leave this page
     is_forced = lacks_required_factor(request, request.user)
-    return render_page(request, "accounts/reauthentication/page.html", {
-        "layout": "standalone.html" if is_forced else "base.html", "is_forced": is_forced,
-        "methods": _available_methods(request) if methods is None else methods, "submitted": submitted, "fault": fault,
-        "action": request.get_full_path() if request.method == "POST" else request.path,
-        "is_change": request.path != reverse("reauthenticate"),
-    }, status=status)
+    return render_page(
+        request,
+        "accounts/reauthentication/page.html",
+        {
+            "layout": "standalone.html" if is_forced else "base.html",
+            "is_forced": is_forced,
+            "methods": _available_methods(request) if methods is None else methods,
+            "submitted": submitted,
+            "fault": fault,
+            "action": request.get_full_path() if request.method == "POST" else request.path,
+            "is_change": request.path != reverse("reauthenticate"),
+        },
+        status=status,
+    )

@@ -27,7 +27,9 @@ def own_sessions(request: HttpRequest) -> HttpResponse:
     account = request.impersonator or request.user
     if request.method != "POST":
         return _list_response(request, account, is_own=True, can_end=True)
-    ended = end_own_sessions(account, current_key=request.session.session_key, only_id=request.POST.get("session", ""))
+    ended = end_own_sessions(
+        account, current_key=request.session.session_key, only_id=request.POST.get("session", "")
+    )
     if ended:
         sessions = quantity(ended, "session", "sessions")
         record_event(EventKind.SIGN_OUT, request=request, detail=f"ended {sessions} of this account")
@@ -59,13 +61,33 @@ def _end_sessions(request: HttpRequest, user: User, principal: str) -> HttpRespo
     return see_other(principal_url("account-sessions", principal))
 
 
-def _list_response(request: HttpRequest, account: User, *, is_own: bool, can_end: bool, fault: str = "",
-                   status: int = 200) -> HttpResponse:
+def _list_response(
+    request: HttpRequest, account: User, *, is_own: bool, can_end: bool, fault: str = "", status: int = 200
+) -> HttpResponse:
     sessions = list(active_sessions(account)[: MAX_SESSIONS + 1])
-    rows = [{"session": session, "id": session_id(session.session_key),
-             "is_current": session.session_key == request.session.session_key} for session in sessions[:MAX_SESSIONS]]
-    return render_page(request, "accounts/sessions/page.html", {
-        "account": account, "principal": principal_link(account), "back": principal_url("account", str(account)), "rows": rows,
-        "has_more": len(sessions) > MAX_SESSIONS, "max_sessions": MAX_SESSIONS, "is_own": is_own, "can_end": can_end,
-        "has_others": any(not row["is_current"] for row in rows), "action": request.path, "fault": fault,
-    }, status=status)
+    rows = [
+        {
+            "session": session,
+            "id": session_id(session.session_key),
+            "is_current": session.session_key == request.session.session_key,
+        }
+        for session in sessions[:MAX_SESSIONS]
+    ]
+    return render_page(
+        request,
+        "accounts/sessions/page.html",
+        {
+            "account": account,
+            "principal": principal_link(account),
+            "back": principal_url("account", str(account)),
+            "rows": rows,
+            "has_more": len(sessions) > MAX_SESSIONS,
+            "max_sessions": MAX_SESSIONS,
+            "is_own": is_own,
+            "can_end": can_end,
+            "has_others": any(not row["is_current"] for row in rows),
+            "action": request.path,
+            "fault": fault,
+        },
+        status=status,
+    )

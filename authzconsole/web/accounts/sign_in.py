@@ -65,11 +65,21 @@ class SignIn(RetryAfterMixin, views.LoginView):
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs) -> dict:
-        query = urlencode({self.redirect_field_name: next_url}) if (next_url := self.get_redirect_url()) else ""
-        providers = [{"name": options.name, "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?")}
-                     for provider_id, options in settings.SIGN_IN_PROVIDERS.items() if options.protocol != LDAP_PROVIDER]
+        query = (
+            urlencode({self.redirect_field_name: next_url}) if (next_url := self.get_redirect_url()) else ""
+        )
+        providers = [
+            {
+                "name": options.name,
+                "url": f"{reverse('openid_connect_login', args=[provider_id])}?{query}".rstrip("?"),
+            }
+            for provider_id, options in settings.SIGN_IN_PROVIDERS.items()
+            if options.protocol != LDAP_PROVIDER
+        ]
         passkey_url = f"{reverse('passkey-sign-in')}?{query}".rstrip("?") if settings.PASSKEY_SIGN_IN else ""
-        return super().get_context_data(providers=providers, passkey_url=passkey_url, is_limited=is_limited(), **kwargs)
+        return super().get_context_data(
+            providers=providers, passkey_url=passkey_url, is_limited=is_limited(), **kwargs
+        )
 
     def form_valid(self, form: SignInForm) -> HttpResponse:
         """Sign in, or redirect to the page that asks for the second factor."""
@@ -80,7 +90,9 @@ class SignIn(RetryAfterMixin, views.LoginView):
         if request.htmx:
             # htmx requested a section after the session ended; redirect the whole page
             back = request.htmx.current_url_abs_path or reverse("home")
-            return HttpResponseClientRedirect(f"{reverse('sign-in')}?{urlencode({self.redirect_field_name: back})}")
+            return HttpResponseClientRedirect(
+                f"{reverse('sign-in')}?{urlencode({self.redirect_field_name: back})}"
+            )
         return super().get(request, *args, **kwargs)
 
 
@@ -99,13 +111,17 @@ class OwnPasswordForm(PasswordAttemptForm, PasswordChangeForm):
             try:
                 return super().clean_old_password()
             except ValidationError:
-                record_event(EventKind.SIGN_IN_FAILURE, request=self.request, detail="wrong password in the password form")
+                record_event(
+                    EventKind.SIGN_IN_FAILURE,
+                    request=self.request,
+                    detail="wrong password in the password form",
+                )
                 raise
 
     def clean_new_password1(self) -> str:
         password = self.cleaned_data.get("new_password1", "")
-        # Compare with the submitted old password, which is verified by now. Comparing with the password of the account would
-        # allow guesses that are not counted.
+        # Compare with the submitted old password, which is verified by now. Comparing with the password of
+        # the account would allow guesses that are not counted.
         if password == self.cleaned_data.get("old_password"):
             raise ValidationError("This is your current password. Choose another.")
         return password
@@ -124,8 +140,12 @@ class PasswordChange(RetryAfterMixin, views.RedirectURLMixin, views.PasswordChan
 
     def get_context_data(self, **kwargs) -> dict:
         is_forced = self.request.impersonator is None and self.request.user.must_change_password
-        return super().get_context_data(is_forced=is_forced, layout="standalone.html" if is_forced else "base.html",
-                                        next=self.get_redirect_url(), **kwargs)
+        return super().get_context_data(
+            is_forced=is_forced,
+            layout="standalone.html" if is_forced else "base.html",
+            next=self.get_redirect_url(),
+            **kwargs,
+        )
 
     def form_valid(self, form) -> HttpResponse:
         form.user.must_change_password, form.user.password_expires_at = False, None

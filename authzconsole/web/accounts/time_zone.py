@@ -1,4 +1,7 @@
-"""The page on which the reader chooses the time zone of the pages. It is stored in a cookie of the browser."""
+"""The page on which the reader chooses the time zone of the pages.
+
+It is stored in a cookie of the browser.
+"""
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -19,10 +22,21 @@ def choose_time_zone(request: HttpRequest) -> HttpResponse:
         return _page(request, fault="Choose a time zone from the list.", status=400)
     messages.success(request, f"Times are shown in the time zone {name}.")
     response = see_other(reverse("time-zone"))
-    response.set_cookie(COOKIE, name, max_age=COOKIE_SECONDS, secure=request.is_secure(), httponly=True, samesite="Lax")
+    response.set_cookie(
+        COOKIE, name, max_age=COOKIE_SECONDS, secure=request.is_secure(), httponly=True, samesite="Lax"
+    )
     return response
 
 
 def _page(request: HttpRequest, *, fault: str = "", status: int = 200) -> HttpResponse:
-    return render_page(request, "accounts/time_zone.html", {
-        "zones": time_zone_names(), "chosen": time_zone_of(request).key, "now": timezone.now(), "fault": fault}, status=status)
+    return render_page(
+        request,
+        "accounts/time_zone.html",
+        {
+            "zones": time_zone_names(),
+            "chosen": time_zone_of(request).key,
+            "now": timezone.now(),
+            "fault": fault,
+        },
+        status=status,
+    )

@@ -30,7 +30,9 @@ STATE_LABELS = {"good": "active", "expired": "expired", "revoked": "revoked"}
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A row in a list of tokens. state: `good` (active), `expired` or `revoked`. state_label: the state as text."""
+    """A row in a list of tokens. state: `good` (active), `expired` or `revoked`. state_label: the state as
+    text.
+    """
 
     token: ApiToken
     owner: PrincipalLink
@@ -49,7 +51,9 @@ class TokenRow:
 
 def token_row(token: ApiToken, owner: User) -> TokenRow:
     state = "revoked" if token.revoked_at else "expired" if token.ends_at <= timezone.now() else "good"
-    scopes = token.scopes.replace(" ", ", ") + (" (all subjects, as in version 1.0)" if token.is_unlimited else "")
+    scopes = token.scopes.replace(" ", ", ") + (
+        " (all subjects, as in version 1.0)" if token.is_unlimited else ""
+    )
     return TokenRow(token, principal_link(owner), principal_url("account", str(owner)), scopes, state)
 
 
@@ -70,17 +74,32 @@ STATES = {
 @require_safe
 @capability_required(Capability.READ_ACCOUNTS)
 def token_list(request: HttpRequest) -> HttpResponse:
-    state, find = choice_parameter(request, "state", STATES), text_parameter(request, "find", max_characters=150)
-    rows = (STATES[state](ApiToken.objects.all()) if state else ApiToken.objects.all()).select_related("owner").order_by("-pk")
+    state, find = (
+        choice_parameter(request, "state", STATES),
+        text_parameter(request, "find", max_characters=150),
+    )
+    rows = (
+        (STATES[state](ApiToken.objects.all()) if state else ApiToken.objects.all())
+        .select_related("owner")
+        .order_by("-pk")
+    )
     if find:
         rows = rows.filter(Q(name__icontains=find) | Q(owner__username__icontains=find))
     page = paginate_sequence(request, QuerySetSequence(rows), max_rows=ROWS_PER_PAGE, name="page")
     template = "accounts/_tokens.html" if requested_section(request) == "tokens" else "accounts/tokens.html"
-    return render_page(request, template, {
-        "page": page, "rows": [token_row(token, token.owner) for token in page.rows], "state": state,
-        "states": list(STATE_LABELS.items()), "find": find, "url": request.path,
-        "can_change": request.user.can(Capability.MANAGE_TOKENS),
-    })
+    return render_page(
+        request,
+        template,
+        {
+            "page": page,
+            "rows": [token_row(token, token.owner) for token in page.rows],
+            "state": state,
+            "states": list(STATE_LABELS.items()),
+            "find": find,
+            "url": request.path,
+            "can_change": request.user.can(Capability.MANAGE_TOKENS),
+        },
+    )
 
 
 @sensitive_variables("issued")
@@ -96,22 +115,34 @@ def new_token(request: HttpRequest) -> HttpResponse:
     form["owner"] = name_from_input(request.POST.get("owner", ""), "user")
     form["selected_scopes"] = request.POST.getlist("scope")
     try:
-        issued = create_token(author=request_author(request, form["reason"]), owner=form["owner"],
-                              name=form["name"], scopes=form["selected_scopes"], days=_days(form["days"]))
+        issued = create_token(
+            author=request_author(request, form["reason"]),
+            owner=form["owner"],
+            name=form["name"],
+            scopes=form["selected_scopes"],
+            days=_days(form["days"]),
+        )
     except (TokenError, GrantError) as error:
         return _form_response(request, form, fault=f"{error}.", status=400)
-    return render_page(request, "accounts/token_issued.html", {"row": token_row(issued.token, issued.token.owner),
-                                                               "secret": issued.secret})
+    return render_page(
+        request,
+        "accounts/token_issued.html",
+        {"row": token_row(issued.token, issued.token.owner), "secret": issued.secret},
+    )
 
 
 def _days(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 9):
-        raise TokenError(f"`{text[:20]}` is not a number of days: enter one from 1 to {settings.TOKEN_MAX_DAYS:,}")
+        raise TokenError(
+            f"`{text[:20]}` is not a number of days: enter one from 1 to {settings.TOKEN_MAX_DAYS:,}"
+        )
     return int(text)
 
 
 def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    return render_page(request, "accounts/token_new.html", {"token_form": token_form(form), "fault": fault}, status=status)
+    return render_page(
+        request, "accounts/token_new.html", {"token_form": token_form(form), "fault": fault}, status=status
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -126,9 +157,15 @@ def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
         template = "accounts/_token_revoke_form.html" if is_dialog else "accounts/token_revoke.html"
         return render_page(request, template, {"row": token_row(token, token.owner)})
     try:
-        outcome = revoke_token(author=request_author(request, request.POST.get("reason", "").strip()), number=pk)
+        outcome = revoke_token(
+            author=request_author(request, request.POST.get("reason", "").strip()), number=pk
+        )
     except GrantError as error:
-        return render_page(request, "accounts/token_revoke.html", {"row": token_row(token, token.owner), "fault": f"{error}."},
-                           status=400)
+        return render_page(
+            request,
+            "accounts/token_revoke.html",
+            {"row": token_row(token, token.owner), "fault": f"{error}."},
+            status=400,
+        )
     show_outcome(request, outcome)
     return see_other(reverse("tokens"))

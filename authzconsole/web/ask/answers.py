@@ -36,7 +36,8 @@ class HeldGrantRow:
     """A grant that met a requirement.
 
     address_link: the entity of the grant, if it is not the entity that the requirement names.
-    url: the page of the holder; empty if the account may not open it. valid_until: when the grant ends; None if it does not.
+    url: the page of the holder; empty if the account may not open it. valid_until: when the grant ends; None
+    if it does not.
     """
 
     privilege: str
@@ -51,8 +52,8 @@ class RequirementNode:
     """One node of the requirement tree.
 
     operator: ALL OF or ANY OF for a node with parts; otherwise empty.
-    before, address_link, after: the text of the requirement, split around the address that it names. address_link is None if
-    it names no address.
+    before, address_link, after: the text of the requirement, split around the address that it names.
+    address_link is None if it names no address.
     missing: the first entities without the required privilege. missing_more: the number of further ones.
     """
 
@@ -86,18 +87,21 @@ class ExplainedAnswer:
         return len(self.missing) + self.missing_more
 
 
-def answer_for_display(decision: Decision, user: User, target_visibility: Callable[[], Visibility]) -> ExplainedAnswer:
+def answer_for_display(
+    decision: Decision, user: User, target_visibility: Callable[[], Visibility]
+) -> ExplainedAnswer:
     """Return one answer; see `answers_for_display`."""
     return answers_for_display([decision], user, target_visibility)[0]
 
 
-def answers_for_display(decisions: Sequence[Decision], user: User,
-                        target_visibility: Callable[[], Visibility]) -> list[ExplainedAnswer]:
+def answers_for_display(
+    decisions: Sequence[Decision], user: User, target_visibility: Callable[[], Visibility]
+) -> list[ExplainedAnswer]:
     """Return the answers to questions that differ only in their generation, in order.
 
-    target_visibility: returns the visibility of the user inside the target. It is called only if the user does not see all
-    entities and a requirement ranges over all live entities. Runs at most six further queries: a requirement that several
-    generations share is looked up once.
+    target_visibility: returns the visibility of the user inside the target. It is called only if the user
+    does not see all entities and a requirement ranges over all live entities. Runs at most six further
+    queries: a requirement that several generations share is looked up once.
     """
     if not user.can_see_all:
         missing_by_requirement: dict[tuple, EntitiesWithoutPrivilege | None] = {}
@@ -106,7 +110,8 @@ def answers_for_display(decisions: Sequence[Decision], user: User,
             key = attempt.address, attempt.privileges, attempt.kind
             if key not in missing_by_requirement:
                 missing_by_requirement[key] = visible_entities_without_privilege(
-                    decisions[0].question, attempt, target_visibility(), MAX_MISSING_PER_NODE)
+                    decisions[0].question, attempt, target_visibility(), MAX_MISSING_PER_NODE
+                )
             return missing_by_requirement[key]
 
         decisions = [redact(decision, visible_entities) for decision in decisions]
@@ -119,19 +124,29 @@ def _answer(decision: Decision, user: User) -> ExplainedAnswer:
     if len(attempts) > 1:
         root = Attempt("any", decision.is_permitted, "one of these", parts=attempts)
     return ExplainedAnswer(
-        decision, _requirement_node(root, user) if root else None,
-        [missing_grant_row(grant, decision.question.principal, user) for grant in missing[:MAX_MISSING_GRANTS]],
-        max(0, len(missing) - MAX_MISSING_GRANTS) + decision.unlisted_count, row_url(decision.question),
+        decision,
+        _requirement_node(root, user) if root else None,
+        [
+            missing_grant_row(grant, decision.question.principal, user)
+            for grant in missing[:MAX_MISSING_GRANTS]
+        ],
+        max(0, len(missing) - MAX_MISSING_GRANTS) + decision.unlisted_count,
+        row_url(decision.question),
     )
 
 
 def _requirement_node(attempt: Attempt, user: User) -> RequirementNode:
     # the text of every other leaf already says what is missing
     missing = attempt.missing_grants if attempt.requirement == ALL_LIVE else ()
-    before, address, after = attempt.words.partition(str(attempt.address)) if attempt.address else (attempt.words, "", "")
+    before, address, after = (
+        attempt.words.partition(str(attempt.address)) if attempt.address else (attempt.words, "", "")
+    )
     return RequirementNode(
-        attempt.is_met, OPERATORS.get(attempt.requirement, ""), before,
-        address_link_to(attempt.address, is_linked=user.can_see_all) if address else None, after,
+        attempt.is_met,
+        OPERATORS.get(attempt.requirement, ""),
+        before,
+        address_link_to(attempt.address, is_linked=user.can_see_all) if address else None,
+        after,
         [_evidence(held, attempt, user) for held in attempt.grants],
         [address_link_to(entity, is_linked=user.can_see_all) for entity, _ in missing[:MAX_MISSING_PER_NODE]],
         max(0, len(missing) - MAX_MISSING_PER_NODE) + attempt.unlisted_count,

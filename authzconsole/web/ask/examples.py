@@ -24,7 +24,8 @@ class ExampleQuestion:
 
 
 def example_questions(user: User, generation: Generation) -> list[ExampleQuestion]:
-    """Return questions about the entities of the latest grants, one for each kind. Ordinary accounts ask about their own grants.
+    """Return questions about the entities of the latest grants, one for each kind. Ordinary accounts ask
+    about their own grants.
 
     Runs one query for an account that sees everything, and a fixed number for others.
     """
@@ -45,6 +46,8 @@ def _example(user: User, subject: str, entity: Entity) -> ExampleQuestion:
     operations = KINDS[entity.kind].operations
     operation = next((name for name in OPERATIONS if name in operations), operations[0])
     if not user.can_see_all:
-        return ExampleQuestion(f"May I {operation} {entity}?", url_with_query("ask", {"operation": operation, "entity": entity}))
+        return ExampleQuestion(
+            f"May I {operation} {entity}?", url_with_query("ask", {"operation": operation, "entity": entity})
+        )
     query = {"subject": f"user:{subject}", "operation": operation, "entity": entity}
     return ExampleQuestion(f"May user:{subject} {operation} {entity}?", url_with_query("ask", query))

@@ -27,7 +27,10 @@ MAX_SUGGESTIONS = 8
 @shows_past(lambda: None)
 @shows_time
 def ask_page(request: HttpRequest) -> HttpResponse:
-    """Answer the question in the URL. If the entity is given as a unique name, redirect to the URL with its address."""
+    """Answer the question in the URL.
+
+    If the entity is given as a unique name, redirect to the URL with its address.
+    """
     text, generation = text_parameter(request, "entity"), active_generation()
     entity, fault = _entity_from_input(request, text)
     search_result = search_visible_entities(request.user, text, MAX_SUGGESTIONS) if fault else None
@@ -37,48 +40,79 @@ def ask_page(request: HttpRequest) -> HttpResponse:
     if named_entity:
         return see_other(url_with(request, entity=named_entity))
     operation_fault = _operation_fault(entity.kind, text_parameter(request, "operation")) if entity else ""
-    section = ask_section(request, entity, generation, is_whole_page=True) if entity and not operation_fault else None
+    section = (
+        ask_section(request, entity, generation, is_whole_page=True)
+        if entity and not operation_fault
+        else None
+    )
     is_section = requested_section(request) == "ask"
-    return render_page(request, "ask/_ask.html" if is_section else "ask/page.html", {
-        "ask": section or _form_without_answer(request, generation, fault, operation_fault),
-        "is_section": is_section, "entity_text": text, "entity": entity,
-        "address_link": address_link_to(entity, is_linked=True) if entity else None, "can_change": request.user.can_administer,
-        "operations": KINDS[entity.kind].operations if entity else (),
-        # keep the operation of a link in the form until the entity is corrected
-        "has_unknown_operation": bool(operation_fault) or (not entity and _is_no_privilege(text_parameter(request, "operation"))),
-        "examples": [] if text else example_questions(request.user, generation),
-        "suggestions": [(row, _question_url(request, row)) for row in search_result.rows] if search_result else [],
-        "url": reverse("ask"),
-    })
+    return render_page(
+        request,
+        "ask/_ask.html" if is_section else "ask/page.html",
+        {
+            "ask": section or _form_without_answer(request, generation, fault, operation_fault),
+            "is_section": is_section,
+            "entity_text": text,
+            "entity": entity,
+            "address_link": address_link_to(entity, is_linked=True) if entity else None,
+            "can_change": request.user.can_administer,
+            "operations": KINDS[entity.kind].operations if entity else (),
+            # keep the operation of a link in the form until the entity is corrected
+            "has_unknown_operation": bool(operation_fault)
+            or (not entity and _is_no_privilege(text_parameter(request, "operation"))),
+            "examples": [] if text else example_questions(request.user, generation),
+            "suggestions": [(row, _question_url(request, row)) for row in search_result.rows]
+            if search_result
+            else [],
+            "url": reverse("ask"),
+        },
+    )
 
 
-def _form_without_answer(request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str) -> dict:
+def _form_without_answer(
+    request: HttpRequest, generation: Generation, entity_fault: str, operation_fault: str
+) -> dict:
     """Return the context of the form with its input, without an answer."""
     fields = question_input(request)
-    return {"subject": fields["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": fields["operation"],
-            "privileges": list(Privilege), "generations": list(GENERATIONS), "active": generation.name,
-            "generation": fields["generation"] if fields["generation"] in GENERATIONS else generation.name,
-            "fault": entity_fault or operation_fault,
-            "request_url": _request_url(request) if entity_fault else "",
-            "invalid_field": "entity" if entity_fault else "operation" if operation_fault else ""}
+    return {
+        "subject": fields["subject"],
+        "subject_is_fixed": not request.user.can_see_all,
+        "operation": fields["operation"],
+        "privileges": list(Privilege),
+        "generations": list(GENERATIONS),
+        "active": generation.name,
+        "generation": fields["generation"] if fields["generation"] in GENERATIONS else generation.name,
+        "fault": entity_fault or operation_fault,
+        "request_url": _request_url(request) if entity_fault else "",
+        "invalid_field": "entity" if entity_fault else "operation" if operation_fault else "",
+    }
 
 
 def _request_url(request: HttpRequest) -> str:
-    """Return the URL that requests access to an address that the account does not see; empty for a text that is not an
-    address."""
+    """Return the URL that requests access to an address that the account does not see; empty for a text that
+    is not an address."""
     try:
         address = parse_address(text_parameter(request, "entity"))
     except AddressError:
         return ""
     if request.user.can_see_all:
         return ""
-    return url_with_query("request-new", {"entity": address, "operation": text_parameter(request, "operation")})
+    return url_with_query(
+        "request-new", {"entity": address, "operation": text_parameter(request, "operation")}
+    )
 
 
-def _operation_field_response(request: HttpRequest, entity: Entity | None, generation: Generation) -> HttpResponse:
+def _operation_field_response(
+    request: HttpRequest, entity: Entity | None, generation: Generation
+) -> HttpResponse:
     """Render the field with the operations of an entity that is just being selected."""
-    operations, form = KINDS[entity.kind].operations if entity else (), _form_without_answer(request, generation, "", "")
-    return render_page(request, "ask/_operation_field.html", {"ask": form, "entity": entity, "operations": operations})
+    operations, form = (
+        KINDS[entity.kind].operations if entity else (),
+        _form_without_answer(request, generation, "", ""),
+    )
+    return render_page(
+        request, "ask/_operation_field.html", {"ask": form, "entity": entity, "operations": operations}
+    )
 
 
 def _is_no_privilege(operation: str) -> bool:
@@ -86,7 +120,9 @@ def _is_no_privilege(operation: str) -> bool:
 
 
 def _entity_from_input(request: HttpRequest, text: str) -> tuple[Entity | None, str]:
-    """Return the entity at the address and an empty message, or None and an error message; for empty text None and no message."""
+    """Return the entity at the address and an empty message, or None and an error message; for empty text
+    None and no message.
+    """
     if not text:
         return None, ""
     try:
@@ -95,19 +131,26 @@ def _entity_from_input(request: HttpRequest, text: str) -> tuple[Entity | None, 
         return None, f"{error}."
     entity = visible_entity_at(request.user, address)
     if entity is None:
-        return None, f"{address} is not registered{'' if request.user.can_see_all else ', or you may not see it'}."
+        return (
+            None,
+            f"{address} is not registered{'' if request.user.can_see_all else ', or you may not see it'}.",
+        )
     return entity, ""
 
 
 def _entity_with_name(search_result: SearchResult, text: str) -> Entity | None:
-    """Return the only entity with exactly this key or name; None if several match, or if not all matches were ranked."""
+    """Return the only entity with exactly this key or name; None if several match, or if not all matches were
+    ranked.
+    """
     # text with a colon is an address, and no entity is registered at it
     matches = [row for row in search_result.rows if ":" not in text and text in (row.key, row.address.name)]
     return matches[0] if len(matches) == 1 and search_result.is_all else None
 
 
 def _operation_fault(kind: str, operation: str) -> str:
-    """Return the error message for an operation that the kind does not have; empty for every other operation or privilege."""
+    """Return the error message for an operation that the kind does not have; empty for every other operation
+    or privilege.
+    """
     operations, plural = KINDS[kind].operations, KINDS[kind].plural.capitalize()
     if not operation or operation in operations or operation in Privilege.__members__:
         return ""

@@ -1,4 +1,6 @@
-"""Read a question from the URL and answer it: is this principal permitted this operation on this entity, and why."""
+"""Read a question from the URL and answer it: is this principal permitted this operation on this entity, and
+why.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,11 +11,20 @@ from django.http import HttpRequest
 from django.urls import reverse
 
 from authzconsole.web.ask.answer_summaries import AnswerSummary, answer_summaries, is_operation
-from authzconsole.web.ask.answers import MAX_MISSING_GRANTS, ExplainedAnswer, answer_for_display, answers_for_display
+from authzconsole.web.ask.answers import (
+    MAX_MISSING_GRANTS,
+    ExplainedAnswer,
+    answer_for_display,
+    answers_for_display,
+)
 from authzconsole.web.shared.paging import url_with, url_with_query
 from authzconsole.web.shared.parameters import MAX_CHARACTERS, name_parameter, text_parameter
 from authzconsole.web.shared.past import as_of_for_links, at_for_links
-from authzconsole.web.shared.principal_input import principal_from_input, unknown_principal_in, with_default_type
+from authzconsole.web.shared.principal_input import (
+    principal_from_input,
+    unknown_principal_in,
+    with_default_type,
+)
 from authzconsole.web.shared.request_visibility import visibility_inside
 from entities.address import Address
 from entities.models import Entity
@@ -82,10 +93,13 @@ class QuestionForm:
         return visibility_inside(self.request, self.entity, self.active)
 
 
-def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *, is_whole_page: bool = False) -> dict:
+def ask_section(
+    request: HttpRequest, entity: Entity, generation: Generation, *, is_whole_page: bool = False
+) -> dict:
     """Return the context of the section: the form with its input, and the answer to its question.
 
-    If no operation is selected, the section shows a one-line answer for each operation. Without a subject, it has no answer.
+    If no operation is selected, the section shows a one-line answer for each operation. Without a subject, it
+    has no answer.
     is_whole_page: for the Ask page, which shows the full answers of all generations.
     """
     fields = question_input(request)
@@ -97,39 +111,71 @@ def ask_section(request: HttpRequest, entity: Entity, generation: Generation, *,
     try:
         result = {} if other_subject else _result(form, is_whole_page)
     except (QuestionError, PrincipalError) as error:
-        result = {"fault": str(error), "invalid_field": "subject" if isinstance(error, PrincipalError) else ""}
-    answer, permitted = result.get("answer"), sum(summary.is_permitted for summary in result.get("operation_answers", ()))
+        result = {
+            "fault": str(error),
+            "invalid_field": "subject" if isinstance(error, PrincipalError) else "",
+        }
+    answer, permitted = (
+        result.get("answer"),
+        sum(summary.is_permitted for summary in result.get("operation_answers", ())),
+    )
     ask_page_url = _question_url(form)
     return {
-        "answer": None, "operation_answers": [], "generation_summaries": [], "generation_answers": [], "unknown_principal": None,
-        "fault": "", "invalid_field": "", **result,
-        "other_subject": other_subject, "own_question_url": url_with(request, subject=None) if other_subject else "",
-        "subject": fields["subject"], "subject_is_fixed": not request.user.can_see_all, "operation": fields["operation"],
-        "operations": KINDS[entity.kind].operations, "privileges": list(Privilege), "generation": generation_name,
-        "generations": list(GENERATIONS), "active": generation.name,
+        "answer": None,
+        "operation_answers": [],
+        "generation_summaries": [],
+        "generation_answers": [],
+        "unknown_principal": None,
+        "fault": "",
+        "invalid_field": "",
+        **result,
+        "other_subject": other_subject,
+        "own_question_url": url_with(request, subject=None) if other_subject else "",
+        "subject": fields["subject"],
+        "subject_is_fixed": not request.user.can_see_all,
+        "operation": fields["operation"],
+        "operations": KINDS[entity.kind].operations,
+        "privileges": list(Privilege),
+        "generation": generation_name,
+        "generations": list(GENERATIONS),
+        "active": generation.name,
         "context_fields": _context_fields(generation_name, entity.kind, fields),
         "other_parameters": list(_other_parameters(request)),
-        "permitted": permitted, "announcement": _announcement(result, permitted),
-        "plan_fields": [(name, fields[name]) for name in FIELDS if fields[name]] if answer and answer.missing else [],
-        "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "", "max_items": MAX_PLAN_ITEMS,
+        "permitted": permitted,
+        "announcement": _announcement(result, permitted),
+        "plan_fields": [(name, fields[name]) for name in FIELDS if fields[name]]
+        if answer and answer.missing
+        else [],
+        "plan_by_kind_url": _plan_by_kind_url(answer, entity.address) if answer else "",
+        "max_items": MAX_PLAN_ITEMS,
         "ask_page_url": ask_page_url,
         "request_url": _request_url(form) if answer and not answer.decision.is_permitted else "",
-        "permalink": settings.PUBLIC_URL + (ask_page_url if is_whole_page else request.get_full_path()) if answer else "",
+        "permalink": settings.PUBLIC_URL + (ask_page_url if is_whole_page else request.get_full_path())
+        if answer
+        else "",
     }
 
 
 def _request_url(form: QuestionForm) -> str:
-    """Return the URL that requests the denied access; empty if the answer is about another user, generation or time."""
+    """Return the URL that requests the denied access; empty if the answer is about another user, generation
+    or time.
+    """
     is_own = form.fields["subject"] == f"user:{form.request.user.username}"
-    if not is_own or form.generation_name != form.active.name or getattr(form.request, "past", None) is not None:
+    if (
+        not is_own
+        or form.generation_name != form.active.name
+        or getattr(form.request, "past", None) is not None
+    ):
         return ""
     return url_with_query("request-new", {"entity": form.entity, "operation": form.fields["operation"]})
 
 
 def _other_subject(request: HttpRequest, subject: str) -> str:
-    """Return the subject in the URL if an ordinary account may not ask about it: every principal except the account itself.
+    """Return the subject in the URL if an ordinary account may not ask about it: every principal except the
+    account itself.
 
-    Such a link is not answered, because an answer about the account itself would be mistaken for one about the subject.
+    Such a link is not answered, because an answer about the account itself would be mistaken for one about
+    the subject.
     """
     is_own = with_default_type(subject) in ("", f"user:{request.user.username}")
     return "" if request.user.can_see_all or is_own else clip(subject)
@@ -144,12 +190,17 @@ def _announcement(result: dict, permitted: int) -> str:
 
 
 def _result(form: QuestionForm, is_whole_page: bool) -> dict:
-    """Return the answers as context variables; for an unknown subject, only suggestions of similar principals."""
+    """Return the answers as context variables; for an unknown subject, only suggestions of similar
+    principals.
+    """
     if not form.fields["subject"]:
         return {}
     if not form.fields["operation"]:
         summaries = _operation_answers(form)
-        result, may_be_unknown = {"operation_answers": summaries}, not any(summary.is_permitted for summary in summaries)
+        result, may_be_unknown = (
+            {"operation_answers": summaries},
+            not any(summary.is_permitted for summary in summaries),
+        )
     else:
         has_all_generations = is_whole_page and is_operation(form.entity.kind, form.fields["operation"])
         result = _all_generation_answers(form) if has_all_generations else _single_answer(form)
@@ -160,8 +211,10 @@ def _result(form: QuestionForm, is_whole_page: bool) -> dict:
 
 def _single_answer(form: QuestionForm) -> dict:
     (decision,) = with_inactive_grants([check_summary(form.question(), MAX_MISSING_GRANTS)])
-    return {"answer": answer_for_display(decision, form.request.user, form.visibility),
-            "generation_summaries": _generation_summaries(form)}
+    return {
+        "answer": answer_for_display(decision, form.request.user, form.visibility),
+        "generation_summaries": _generation_summaries(form),
+    }
 
 
 def _all_generation_answers(form: QuestionForm) -> dict:
@@ -169,30 +222,52 @@ def _all_generation_answers(form: QuestionForm) -> dict:
     form.question()  # raises errors that only the submitted generation causes
     questions = [form.question(generation=name) for name in GENERATIONS]
     decisions = with_inactive_grants(check_generations_summary(questions, MAX_MISSING_GRANTS))
-    answers = dict(zip(GENERATIONS, answers_for_display(decisions, form.request.user, form.visibility), strict=True))
-    return {"answer": answers[form.generation_name], "generation_answers": [
-        GenerationAnswer(name, answer, _question_url(form, generation=name), name == form.generation_name)
-        for name, answer in answers.items()]}
+    answers = dict(
+        zip(GENERATIONS, answers_for_display(decisions, form.request.user, form.visibility), strict=True)
+    )
+    return {
+        "answer": answers[form.generation_name],
+        "generation_answers": [
+            GenerationAnswer(name, answer, _question_url(form, generation=name), name == form.generation_name)
+            for name, answer in answers.items()
+        ],
+    }
 
 
 def _plan_by_kind_url(answer: ExplainedAnswer, address: Address) -> str:
-    """Return the URL of a bulk change, if one plan cannot contain all missing grants; otherwise an empty string."""
+    """Return the URL of a bulk change, if one plan cannot contain all missing grants; otherwise an empty
+    string.
+    """
     if answer.missing_total <= MAX_PLAN_ITEMS:
         return ""
-    query = {"within": address, "principal": answer.decision.question.principal, "privilege": answer.missing[-1].privilege}
+    query = {
+        "within": address,
+        "principal": answer.decision.question.principal,
+        "privilege": answer.missing[-1].privilege,
+    }
     return f"{reverse('plan-bulk-change')}?{urlencode(query, safe=':')}"
 
 
 def _question_url(form: QuestionForm, generation: str = "") -> str:
-    """Return the URL of the Ask page with this question. It names the generation even if this is the active one."""
-    fields = form.fields | {"subject": with_default_type(form.fields["subject"]), "entity": form.entity,
-                             "generation": generation or form.generation_name,
-                             "as_of": as_of_for_links(form.request), "at": at_for_links(form.request)}
+    """Return the URL of the Ask page with this question.
+
+    It names the generation even if this is the active one.
+    """
+    fields = form.fields | {
+        "subject": with_default_type(form.fields["subject"]),
+        "entity": form.entity,
+        "generation": generation or form.generation_name,
+        "as_of": as_of_for_links(form.request),
+        "at": at_for_links(form.request),
+    }
     return url_with_query("ask", fields)
 
 
 def _other_parameters(request: HttpRequest) -> Iterable[tuple[str, str]]:
-    """Yield the query parameters of the other sections, which the form must keep. Only administrators can select addresses."""
+    """Yield the query parameters of the other sections, which the form must keep.
+
+    Only administrators can select addresses.
+    """
     for name, values in request.GET.lists():
         if name not in FIELDS and (name != "address" or request.user.can_administer):
             yield from ((name, value) for value in values)
@@ -200,17 +275,31 @@ def _other_parameters(request: HttpRequest) -> Iterable[tuple[str, str]]:
 
 def _operation_answers(form: QuestionForm) -> list[AnswerSummary]:
     """Return the answers to all operations of the kind, for the selected subject and generation."""
-    return answer_summaries([(operation, form.question(operation=operation, generation=form.generation_name),
-                              url_with(form.request, operation=operation))
-                             for operation in KINDS[form.entity.kind].operations])
+    return answer_summaries(
+        [
+            (
+                operation,
+                form.question(operation=operation, generation=form.generation_name),
+                url_with(form.request, operation=operation),
+            )
+            for operation in KINDS[form.entity.kind].operations
+        ]
+    )
 
 
 def _generation_summaries(form: QuestionForm) -> list[AnswerSummary]:
-    """Return the answers of all generations; none for a plain privilege, because generations differ only in operations."""
+    """Return the answers of all generations; none for a plain privilege, because generations differ only in
+    operations.
+    """
     if not is_operation(form.entity.kind, form.fields["operation"]):
         return []
-    return answer_summaries([(name, form.question(generation=name), url_with(form.request, generation=name))
-                             for name in GENERATIONS], current=form.generation_name)
+    return answer_summaries(
+        [
+            (name, form.question(generation=name), url_with(form.request, generation=name))
+            for name in GENERATIONS
+        ],
+        current=form.generation_name,
+    )
 
 
 def question_input(request: HttpRequest) -> dict[str, str]:
@@ -226,12 +315,18 @@ def question_from_input(address: Address, fields: dict, generation: Generation) 
     if "artifact_is_new" in context:
         context["artifact_is_new"] = True
     return question_from_json(
-        {"subject": {"type": type_, "id": name}, "action": {"name": fields["operation"]}, "context": context,
-         "resource": {"type": address.kind, "id": address.key}},
+        {
+            "subject": {"type": type_, "id": name},
+            "action": {"name": fields["operation"]},
+            "context": context,
+            "resource": {"type": address.kind, "id": address.key},
+        },
         active_generation=generation.name,
     )
 
 
 def _context_fields(generation: str, kind: str, fields: dict) -> list[ContextField]:
-    return [ContextField(name, *_CONTEXT_LABELS[name], clip(fields[name], 600), name == "artifact_is_new")
-            for name in context_members(generation, kind, fields["operation"])]
+    return [
+        ContextField(name, *_CONTEXT_LABELS[name], clip(fields[name], 600), name == "artifact_is_new")
+        for name in context_members(generation, kind, fields["operation"])
+    ]

@@ -1,7 +1,9 @@
-"""The effect in the forms that make a change: what it shows, and how a form makes the change only as it was shown.
+"""The effect in the forms that make a change: what it shows, and how a form makes the change only as it was
+shown.
 
-A view renders `effects/_change_effect.html` with `effect_context` inside its form, and makes the change with `make_shown_change`.
-If that raises one of `NOT_AS_SHOWN`, the view renders the form again with the preview of the error.
+A view renders `effects/_change_effect.html` with `effect_context` inside its form, and makes the change with
+`make_shown_change`. If that raises one of `NOT_AS_SHOWN`, the view renders the form again with the preview of
+the error.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -41,41 +43,78 @@ MAX_TOP = 5
 NOT_AS_SHOWN = (EffectChanged, EffectNotShown)
 
 
-def effect_context(request: HttpRequest, changes: Iterable[SingleChange] | ChangePreview,
-                   stranding: StrandingWarning | None = None, *, has_forecast: bool = False) -> dict:
+def effect_context(
+    request: HttpRequest,
+    changes: Iterable[SingleChange] | ChangePreview,
+    stranding: StrandingWarning | None = None,
+    *,
+    has_forecast: bool = False,
+) -> dict:
     """Return the context of `effects/_change_effect.html` for changes that are not made yet.
 
-    changes: the changes, or their preview if it is known. stranding: the entities that lose administrators; None if none can.
+    changes: the changes, or their preview if it is known. stranding: the entities that lose administrators;
+    None if none can.
     has_forecast: whether the form itself names leftover grants and the sessions and tokens that end.
     Accounts that do not see everything get the numbers without names.
     """
-    preview = changes if isinstance(changes, ChangePreview) else preview_changes(changes, effect_of_run=stored_change_effect)
-    context = {"digest": preview.digest, "identity": preview.identity, "stranding": stranding,
-               "consequences": [] if has_forecast else list(consequence_sentences(preview.consequences))}
+    preview = (
+        changes
+        if isinstance(changes, ChangePreview)
+        else preview_changes(changes, effect_of_run=stored_change_effect)
+    )
+    context = {
+        "digest": preview.digest,
+        "identity": preview.identity,
+        "stranding": stranding,
+        "consequences": [] if has_forecast else list(consequence_sentences(preview.consequences)),
+    }
     if preview.too_large is not None and request.user.can_see_all:
         query = urlencode([*effect_parameters(preview), *([("forecast", "1")] if has_forecast else [])])
         context["run"] = change_run_context(request, preview) | {"query": query}
     if preview.effect is None:
         is_known_to_run = "run" in context and context["run"]["compute_url"]
-        sentence = f"The effect is not known: {context['run']['reach']}" if is_known_to_run else str(preview.too_large)
+        sentence = (
+            f"The effect is not known: {context['run']['reach']}"
+            if is_known_to_run
+            else str(preview.too_large)
+        )
         return context | {"is_wide": True, "sentence": as_sentence(sentence)}
-    context |= {"sentence": effect_sentence(preview.effect), "later": later_beginnings_sentence(preview.effect),
-                "is_wide": any(effect.tally.beyond for effect in preview.effect.times or [preview.effect]),
-                "times": [(time_title(number, effect), effect_sentence(effect))
-                          for number, effect in enumerate(preview.effect.times)],
-                "numbers": button_numbers(preview.effect.tally)}
+    context |= {
+        "sentence": effect_sentence(preview.effect),
+        "later": later_beginnings_sentence(preview.effect),
+        "is_wide": any(effect.tally.beyond for effect in preview.effect.times or [preview.effect]),
+        "times": [
+            (time_title(number, effect), effect_sentence(effect))
+            for number, effect in enumerate(preview.effect.times)
+        ],
+        "numbers": button_numbers(preview.effect.tally),
+    }
     if not request.user.can_see_all:
         return context
     # the rows of a run are in files; the most affected people and entities are in its summary
     lines = _first_lines(preview.effect) if preview.too_large is None else []
     shown = sum(len(line["operations"]) + line["more"] for line in lines)
-    return context | {"total": preview.effect.tally.total, "lines": lines, "has_more": preview.effect.tally.total > shown,
-                      "tops": top_lists(preview.effect, MAX_TOP), "url": effect_url(preview.texts)}
+    return context | {
+        "total": preview.effect.tally.total,
+        "lines": lines,
+        "has_more": preview.effect.tally.total > shown,
+        "tops": top_lists(preview.effect, MAX_TOP),
+        "url": effect_url(preview.texts),
+    }
 
 
-def effect_context_if_known(request: HttpRequest, changes: Iterable[SingleChange], principals: Collection[str],
-                            stranding: StrandingWarning | None = None, *, has_forecast: bool = False) -> dict | None:
-    """Return the context of `effect_context`; None while one of the principals is unknown. Runs two more queries."""
+def effect_context_if_known(
+    request: HttpRequest,
+    changes: Iterable[SingleChange],
+    principals: Collection[str],
+    stranding: StrandingWarning | None = None,
+    *,
+    has_forecast: bool = False,
+) -> dict | None:
+    """Return the context of `effect_context`; None while one of the principals is unknown.
+
+    Runs two more queries.
+    """
     try:
         is_known = len(principals_by_name(principals)) == len(set(principals))
     except PrincipalError:
@@ -86,47 +125,75 @@ def effect_context_if_known(request: HttpRequest, changes: Iterable[SingleChange
 def make_shown_change(request: HttpRequest, changes: Iterable[SingleChange], make: Callable[[], T]) -> T:
     """Call `make` if the effect of the changes is the one that the posted form showed. Return its result.
 
-    A form that showed no effect makes only changes with an obvious effect. Without changes of permissions, `make` is just called.
-    Raise one of NOT_AS_SHOWN.
+    A form that showed no effect makes only changes with an obvious effect. Without changes of permissions,
+    `make` is just called. Raise one of NOT_AS_SHOWN.
     """
     changes = list(changes)
     if not changes:
         return make()
-    return make_previewed_change(changes, make, digest=request.POST.get("effect", ""),
-                                shown_changes=request.POST.get("effect_of"), effect_of_run=stored_change_effect)
+    return make_previewed_change(
+        changes,
+        make,
+        digest=request.POST.get("effect", ""),
+        shown_changes=request.POST.get("effect_of"),
+        effect_of_run=stored_change_effect,
+    )
 
 
 def refusal_text(error: EffectChanged | EffectNotShown) -> tuple[str, int]:
-    """Return the fault and the status with which a form is shown again; the fault is empty if nothing was wrong."""
+    """Return the fault and the status with which a form is shown again; the fault is empty if nothing was
+    wrong.
+    """
     return (f"Nothing was changed: {error}.", 409) if isinstance(error, EffectChanged) else ("", 200)
 
 
 def _first_lines(effect: KnownEffect) -> list[dict]:
-    """Return the first changed permissions, those beyond the purpose first: one line for each user and entity."""
+    """Return the first changed permissions, those beyond the purpose first: one line for each user and
+    entity.
+    """
     rows = (row for purpose in ("beyond", "for") for row in effect.rows(RowFilter(purpose=purpose)))
     lines = []
-    for (user, entity, is_gain, is_intended), group in groupby(rows, lambda row: (row.user, row.entity, row.after, row.intended)):
+    for (user, entity, is_gain, is_intended), group in groupby(
+        rows, lambda row: (row.user, row.entity, row.after, row.intended)
+    ):
         if len(lines) == MAX_LINES:
             break
         operations = [row.operation for row in group]
-        lines.append({"principal": principal_link_from_text(f"user:{user}"), "is_gain": is_gain, "is_intended": is_intended,
-                      "address_link": address_link_to(parse_address(entity)), "operations": operations[:MAX_OPERATIONS],
-                      "more": max(0, len(operations) - MAX_OPERATIONS)})
+        lines.append(
+            {
+                "principal": principal_link_from_text(f"user:{user}"),
+                "is_gain": is_gain,
+                "is_intended": is_intended,
+                "address_link": address_link_to(parse_address(entity)),
+                "operations": operations[:MAX_OPERATIONS],
+                "more": max(0, len(operations) - MAX_OPERATIONS),
+            }
+        )
     return lines
 
 
 def effect_row(row: EffectRow) -> dict:
-    return {"row": row, "principal": principal_link_from_text(f"user:{row.user}"),
-            "address_link": address_link_to(parse_address(row.entity))}
+    return {
+        "row": row,
+        "principal": principal_link_from_text(f"user:{row.user}"),
+        "address_link": address_link_to(parse_address(row.entity)),
+    }
 
 
 def top_lists(effect: KnownEffect, max_rows: int) -> dict:
     """Return the most affected people, entities and operations, each with a text, and the number of others."""
     return {
-        "people": [(principal_link_from_text(f"user:{name}"), tally_phrases(tally)) for name, tally in effect.people[:max_rows]],
+        "people": [
+            (principal_link_from_text(f"user:{name}"), tally_phrases(tally))
+            for name, tally in effect.people[:max_rows]
+        ],
         "people_more": max(0, effect.people_count - max_rows),
-        "entities": [(address_link_to(address), tally_phrases(tally)) for address, tally in effect.entities[:max_rows]],
+        "entities": [
+            (address_link_to(address), tally_phrases(tally)) for address, tally in effect.entities[:max_rows]
+        ],
         "entities_more": max(0, effect.entity_count - max_rows),
-        "operations": [(kind, operation, tally_phrases(tally)) for kind, operation, tally in effect.operations[:max_rows]],
+        "operations": [
+            (kind, operation, tally_phrases(tally)) for kind, operation, tally in effect.operations[:max_rows]
+        ],
         "operations_more": max(0, len(effect.operations) - max_rows),
     }

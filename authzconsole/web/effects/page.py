@@ -1,4 +1,7 @@
-"""The list of all permissions that single changes would change, and its downloads. The changes are in the URL."""
+"""The list of all permissions that single changes would change, and its downloads.
+
+The changes are in the URL.
+"""
 
 from urllib.parse import urlencode
 
@@ -9,12 +12,24 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.common.downloads.effect_rows import effect_rows_response
 from authzconsole.web.effects.runs import change_run_context
-from authzconsole.web.effects.section import DOWNLOAD_TITLES, effect_at, effect_filter, filter_query, section_context
+from authzconsole.web.effects.section import (
+    DOWNLOAD_TITLES,
+    effect_at,
+    effect_filter,
+    filter_query,
+    section_context,
+)
 from authzconsole.web.effects.url_changes import preview_from_url
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.stranding_warning import warning_of_strandings
-from grants.effects.changes import ActivationChange, GenerationChange, GrantChange, MembershipChange, PrincipalChange
+from grants.effects.changes import (
+    ActivationChange,
+    GenerationChange,
+    GrantChange,
+    MembershipChange,
+    PrincipalChange,
+)
 from grants.effects.single_changes import Deletion, Registration, Removal, SingleChange
 
 MAX_STRANDED = 20
@@ -23,21 +38,37 @@ MAX_STRANDED = 20
 @require_safe
 @auditor_required
 def effect_page(request: HttpRequest) -> HttpResponse:
-    """Show the effect of changes that are not made. URL parameters: change (see `change_as_text`), generation."""
+    """Show the effect of changes that are not made.
+
+    URL parameters: change (see `change_as_text`), generation.
+    """
     preview = preview_from_url(request)
     generation = preview.generation
     parameters = [("change", text) for text in preview.texts]
-    section = section_context(request, preview.effect, generation=generation, url=request.path, parameters=parameters,
-                              consequences=preview.consequences)
+    section = section_context(
+        request,
+        preview.effect,
+        generation=generation,
+        url=request.path,
+        parameters=parameters,
+        consequences=preview.consequences,
+    )
     if preview.too_large is not None:
         section["run"] = change_run_context(request, preview)
     if preview.strandings is not None:
         section["stranding"] = warning_of_strandings(preview.strandings, MAX_STRANDED)
     if preview.effect is not None:
         at = [("effect_at", section["time"])] if section["time"] else []
-        query = [*parameters, ("generation", generation), *at, *filter_query(section["where"], "effect_").items()]
-        section["downloads"] = [(title, f"{reverse('effect-file', args=[extension])}?{urlencode(query)}")
-                                for extension, title in DOWNLOAD_TITLES.items()]
+        query = [
+            *parameters,
+            ("generation", generation),
+            *at,
+            *filter_query(section["where"], "effect_").items(),
+        ]
+        section["downloads"] = [
+            (title, f"{reverse('effect-file', args=[extension])}?{urlencode(query)}")
+            for extension, title in DOWNLOAD_TITLES.items()
+        ]
     context = {"permissions": section, "sentences": list(map(change_sentence, preview.changes))}
     if requested_section(request) == "permissions":
         return render_page(request, "effects/_permissions.html", context)
@@ -53,7 +84,9 @@ def download_effect(request: HttpRequest, extension: str) -> HttpResponseBase:
     preview = preview_from_url(request)
     if preview.effect is None:
         return HttpResponse(f"{preview.too_large}.\n", content_type="text/plain; charset=utf-8", status=409)
-    return effect_rows_response(effect_at(request, preview.effect), extension, "effect", effect_filter(request))
+    return effect_rows_response(
+        effect_at(request, preview.effect), extension, "effect", effect_filter(request)
+    )
 
 
 def change_sentence(change: SingleChange) -> str:

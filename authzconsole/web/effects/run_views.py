@@ -1,4 +1,6 @@
-"""Request and cancel the run that computes the effect of single changes, and show it in the form that makes them."""
+"""Request and cancel the run that computes the effect of single changes, and show it in the form that makes
+them.
+"""
 
 from urllib.parse import urlencode
 
@@ -25,14 +27,21 @@ from grants.roles.capabilities import Capability
 @require_POST
 @auditor_required
 def compute_effect_view(request: HttpRequest) -> HttpResponse:
-    """Request the run for the changes that the form names. Accounts that may make the changes may request it."""
+    """Request the run for the changes that the form names.
+
+    Accounts that may make the changes may request it.
+    """
     preview = preview_from_url(request)
     if not can_make(request.user, preview.changes):
         raise PermissionDenied(read_only_message(*map(capability_to_make, preview.changes)))
     if preview.too_large is not None and preview.effect is None:
         try:
-            request_change_effect(changes=preview.changes, generation=preview.generation, author=request_author(request),
-                                  requested_by=request.user)
+            request_change_effect(
+                changes=preview.changes,
+                generation=preview.generation,
+                author=request_author(request),
+                requested_by=request.user,
+            )
         except GrantError as error:
             messages.error(request, f"{error}.")
     return _form_part(request, preview) if request.htmx else _page_of(preview)

@@ -19,17 +19,33 @@ from grants.roles.capabilities import Capability
 MAX_URL_CHARACTERS = 6_000
 
 
-def effect_run_context(request: HttpRequest, run: AnalysisRun | None, effect: KnownEffect | None, error: EffectTooLarge, *,
-                       can_make: bool, compute_url: str, cancel_url: str, fields: Sequence[tuple[str, str]]) -> dict:
+def effect_run_context(
+    request: HttpRequest,
+    run: AnalysisRun | None,
+    effect: KnownEffect | None,
+    error: EffectTooLarge,
+    *,
+    can_make: bool,
+    compute_url: str,
+    cancel_url: str,
+    fields: Sequence[tuple[str, str]],
+) -> dict:
     """Return the context of `effects/_run.html`.
 
-    run: the newest run; None if there was none. effect: None if the run did not compute it for the current data.
-    can_make: whether the account may make the change. fields: of the forms that request and cancel the run, as (name, value).
+    run: the newest run; None if there was none. effect: None if the run did not compute it for the current
+    data.
+    can_make: whether the account may make the change. fields: of the forms that request and cancel the run,
+    as (name, value).
     """
     is_running = run is not None and not run.is_finished
     context = {
-        "reach": f"the change reaches more than {error.limit:,} {error.counted}", "run": run, "is_running": is_running,
-        "effect": effect, "compute_url": compute_url, "cancel_url": cancel_url, "fields": fields,
+        "reach": f"the change reaches more than {error.limit:,} {error.counted}",
+        "run": run,
+        "is_running": is_running,
+        "effect": effect,
+        "compute_url": compute_url,
+        "cancel_url": cancel_url,
+        "fields": fields,
         "can_request": can_make and bool(compute_url) and not is_running and effect is None,
         "can_cancel": is_running and request.user.can(Capability.RUN_ANALYSES),
         "is_cancelling": run is not None and run.cancel_requested_at is not None,
@@ -44,9 +60,15 @@ def change_run_context(request: HttpRequest, preview: ChangePreview) -> dict:
     assert preview.too_large is not None
     has_url = bool(effect_url(preview.texts))
     return effect_run_context(
-        request, latest_change_run(preview.texts, preview.generation), preview.effect, preview.too_large,
-        can_make=can_make(request.user, preview.changes), compute_url=reverse("effect-run") if has_url else "",
-        cancel_url=reverse("effect-run-cancel"), fields=effect_parameters(preview))
+        request,
+        latest_change_run(preview.texts, preview.generation),
+        preview.effect,
+        preview.too_large,
+        can_make=can_make(request.user, preview.changes),
+        compute_url=reverse("effect-run") if has_url else "",
+        cancel_url=reverse("effect-run-cancel"),
+        fields=effect_parameters(preview),
+    )
 
 
 def effect_parameters(preview: ChangePreview) -> list[tuple[str, str]]:

@@ -1,4 +1,6 @@
-"""The section with an effect on permissions: totals, the most affected people, entities and operations, and every change."""
+"""The section with an effect on permissions: totals, the most affected people, entities and operations, and
+every change.
+"""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -32,18 +34,36 @@ CHANGES = {"gained": "Gained", "lost": "Lost"}
 DOWNLOAD_TITLES = {"csv": "CSV", "jsonl": "JSON Lines"}
 
 
-def section_context(request: HttpRequest, effect: KnownEffect | None, *, generation: str, url: str, fault: str = "",
-                    parameters: Iterable[tuple[str, str]] = (), consequences: Consequences | None = None) -> dict:
-    """Return the context of `effects/_permissions.html`, except its downloads. `whole` in it is the effect at all times.
+def section_context(
+    request: HttpRequest,
+    effect: KnownEffect | None,
+    *,
+    generation: str,
+    url: str,
+    fault: str = "",
+    parameters: Iterable[tuple[str, str]] = (),
+    consequences: Consequences | None = None,
+) -> dict:
+    """Return the context of `effects/_permissions.html`, except its downloads. `whole` in it is the effect at
+    all times.
 
-    effect: None if it is not known; `fault` then says why. generation: in which it was evaluated. url: of the page.
-    parameters: of the URL of the page, without those of the section. consequences: what the changes do besides permissions.
+    effect: None if it is not known; `fault` then says why. generation: in which it was evaluated. url: of the
+    page.
+    parameters: of the URL of the page, without those of the section. consequences: what the changes do
+    besides permissions.
     """
     parameters = list(parameters)
-    context = {"generation": generation, "generations": list(GENERATIONS), "active": active_generation().name, "url": url,
-               "poll_url": f"{url}?{urlencode([*parameters, ('generation', generation)])}",
-               "parameters": parameters, "clear_url": f"{url}?{urlencode(parameters)}" if parameters else url, "fault": fault,
-               "consequences": list(consequence_sentences(consequences)) if consequences else []}
+    context = {
+        "generation": generation,
+        "generations": list(GENERATIONS),
+        "active": active_generation().name,
+        "url": url,
+        "poll_url": f"{url}?{urlencode([*parameters, ('generation', generation)])}",
+        "parameters": parameters,
+        "clear_url": f"{url}?{urlencode(parameters)}" if parameters else url,
+        "fault": fault,
+        "consequences": list(consequence_sentences(consequences)) if consequences else [],
+    }
     if effect is None:
         return context
     where, whole = effect_filter(request), effect
@@ -54,14 +74,27 @@ def section_context(request: HttpRequest, effect: KnownEffect | None, *, generat
     selected = effect.filtered_effect(where) if is_filtered else effect
     number = min(page_number(request, "changes"), max(1, -(-total // ROWS_PER_PAGE)))
     rows = islice(effect.rows(where, (number - 1) * ROWS_PER_PAGE), ROWS_PER_PAGE) if total else ()
-    page = numbered_page(request, [effect_row(row) for row in rows], number=number, total=total, max_rows=ROWS_PER_PAGE,
-                         name="changes")
+    page = numbered_page(
+        request,
+        [effect_row(row) for row in rows],
+        number=number,
+        total=total,
+        max_rows=ROWS_PER_PAGE,
+        name="changes",
+    )
     return context | {
-        "effect": effect, "page": page, "where": where, "is_filtered": is_filtered,
-        "operations": effect.operation_names, "purposes": PURPOSES.items(), "changes": CHANGES.items(),
-        "tops": top_lists(selected or effect, MAX_TOP), "whole": whole,
+        "effect": effect,
+        "page": page,
+        "where": where,
+        "is_filtered": is_filtered,
+        "operations": effect.operation_names,
+        "purposes": PURPOSES.items(),
+        "changes": CHANGES.items(),
+        "tops": top_lists(selected or effect, MAX_TOP),
+        "whole": whole,
         "sentence": filtered_sentence(effect, selected) if is_filtered else effect_sentence(effect),
-        "times": _times(whole, effect, url, query), "time": requested_time(request, whole),
+        "times": _times(whole, effect, url, query),
+        "time": requested_time(request, whole),
         "later": later_beginnings_sentence(whole),
     }
 
@@ -69,19 +102,29 @@ def section_context(request: HttpRequest, effect: KnownEffect | None, *, generat
 def effect_at(request: HttpRequest, effect: KnownEffect) -> KnownEffect:
     """Return the effect at the time that the URL parameter `effect_at` names; by default, the effect itself."""
     key = requested_time(request, effect)
-    return next((one for number, one in enumerate(effect.times) if key and _time_key(number, one) == key), effect)
+    return next(
+        (one for number, one in enumerate(effect.times) if key and _time_key(number, one) == key), effect
+    )
 
 
 def requested_time(request: HttpRequest, effect: KnownEffect) -> str:
     """Return the URL parameter `effect_at` if the effect was evaluated at that time, otherwise an empty text."""
-    return choice_parameter(request, "effect_at", [_time_key(number, one) for number, one in enumerate(effect.times)])
+    return choice_parameter(
+        request, "effect_at", [_time_key(number, one) for number, one in enumerate(effect.times)]
+    )
 
 
 def _times(effect: KnownEffect, shown: KnownEffect, url: str, query: list[tuple[str, str]]) -> list[dict]:
     """Return each time of the effect with its sentence and a link; an empty list if nothing begins later."""
-    return [{"title": time_title(number, one), "sentence": effect_sentence(one), "is_shown": one.at == shown.at,
-             "url": f"{url}?{urlencode([*query, ('effect_at', _time_key(number, one))])}"}
-            for number, one in enumerate(effect.times)]
+    return [
+        {
+            "title": time_title(number, one),
+            "sentence": effect_sentence(one),
+            "is_shown": one.at == shown.at,
+            "url": f"{url}?{urlencode([*query, ('effect_at', _time_key(number, one))])}",
+        }
+        for number, one in enumerate(effect.times)
+    ]
 
 
 def _time_key(number: int, effect: KnownEffect) -> str:
@@ -91,13 +134,21 @@ def _time_key(number: int, effect: KnownEffect) -> str:
 def effect_filter(request: HttpRequest) -> RowFilter:
     """Return which changes the filters of the section select."""
     return RowFilter(
-        user=text_parameter(request, "effect_user"), entity=text_parameter(request, "effect_entity"),
-        operation=text_parameter(request, "effect_operation"), change=choice_parameter(request, "effect_change", CHANGES),
-        purpose=choice_parameter(request, "effect_purpose", PURPOSES))
+        user=text_parameter(request, "effect_user"),
+        entity=text_parameter(request, "effect_entity"),
+        operation=text_parameter(request, "effect_operation"),
+        change=choice_parameter(request, "effect_change", CHANGES),
+        purpose=choice_parameter(request, "effect_purpose", PURPOSES),
+    )
 
 
 def filter_query(where: RowFilter, prefix: str = "") -> dict[str, str]:
     """Return the parameters of a URL for a filter."""
-    values = (("user", where.user), ("entity", where.entity), ("operation", where.operation), ("change", where.change),
-              ("purpose", where.purpose))
+    values = (
+        ("user", where.user),
+        ("entity", where.entity),
+        ("operation", where.operation),
+        ("change", where.change),
+        ("purpose", where.purpose),
+    )
     return {f"{prefix}{name}": value for name, value in values if value}

@@ -10,7 +10,10 @@ from grants.policies.catalogue import GENERATIONS
 
 
 def data_of(request: HttpRequest) -> QueryDict:
-    """Return the query, or the fields of a form if the query names no change. The forms of other changes have other fields."""
+    """Return the query, or the fields of a form if the query names no change.
+
+    The forms of other changes have other fields.
+    """
     return request.GET if "change" in request.GET or request.method != "POST" else request.POST
 
 

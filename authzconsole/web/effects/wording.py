@@ -14,13 +14,16 @@ def effect_sentence(effect: KnownEffect) -> str:
     tally = effect.tally
     if not effect.has_effect:
         return "Changes no permission."
-    parts = [_change_phrase("gives", tally.gained_for, tally.gained_beyond),
-             _change_phrase("takes", tally.lost_for, tally.lost_beyond)]
+    parts = [
+        _change_phrase("gives", tally.gained_for, tally.gained_beyond),
+        _change_phrase("takes", tally.lost_for, tally.lost_beyond),
+    ]
     return f"{' and '.join(filter(None, parts)).capitalize()}."
 
 
 def filtered_sentence(effect: KnownEffect, selected: KnownEffect | None) -> str:
-    """Return a sentence such as `With these filters: gives 1 permission. Without: gives 8 permissions and takes 1 permission.`
+    """Return a sentence such as `With these filters: gives 1 permission. Without: gives 8 permissions and
+    takes 1 permission.`
 
     selected: the changes that the filters select; None if their totals are not known.
     """
@@ -36,8 +39,8 @@ def sentence_part(sentence: str) -> str:
 
 
 def _change_phrase(verb: str, within: int, beyond: int) -> str:
-    """Return a phrase such as `gives 8 permissions (4 beyond its purpose)`. within, beyond: permissions by the purpose of the
-    change."""
+    """Return a phrase such as `gives 8 permissions (4 beyond its purpose)`. within, beyond: permissions by
+    the purpose of the change."""
     if not within + beyond:
         return ""
     note = f" ({beyond:,} beyond its purpose)" if beyond else ""
@@ -47,17 +50,27 @@ def _change_phrase(verb: str, within: int, beyond: int) -> str:
 def button_numbers(tally: Tally) -> str:
     """Return a text for a button, such as `: 8 permissions gained, 1 lost`; empty if no permission changes."""
     gained, lost = tally.gained_for + tally.gained_beyond, tally.lost_for + tally.lost_beyond
-    parts = [f"{quantity(gained, 'permission', 'permissions')} gained" if gained else "",
-             f"{f'{lost:,}' if gained else quantity(lost, 'permission', 'permissions')} lost" if lost else ""]
+    parts = [
+        f"{quantity(gained, 'permission', 'permissions')} gained" if gained else "",
+        f"{f'{lost:,}' if gained else quantity(lost, 'permission', 'permissions')} lost" if lost else "",
+    ]
     return f": {', '.join(filter(None, parts))}" if any(parts) else ""
 
 
 def tally_phrases(tally: Tally) -> str:
     """Return a text such as `gains 8, loses 1; beyond: gains 4`."""
-    intended = [f"gains {tally.gained_for:,}" if tally.gained_for else "", f"loses {tally.lost_for:,}" if tally.lost_for else ""]
-    beyond = [f"gains {tally.gained_beyond:,}" if tally.gained_beyond else "",
-              f"loses {tally.lost_beyond:,}" if tally.lost_beyond else ""]
-    parts = [", ".join(filter(None, intended)), f"beyond: {', '.join(filter(None, beyond))}" if any(beyond) else ""]
+    intended = [
+        f"gains {tally.gained_for:,}" if tally.gained_for else "",
+        f"loses {tally.lost_for:,}" if tally.lost_for else "",
+    ]
+    beyond = [
+        f"gains {tally.gained_beyond:,}" if tally.gained_beyond else "",
+        f"loses {tally.lost_beyond:,}" if tally.lost_beyond else "",
+    ]
+    parts = [
+        ", ".join(filter(None, intended)),
+        f"beyond: {', '.join(filter(None, beyond))}" if any(beyond) else "",
+    ]
     return "; ".join(filter(None, parts))
 
 

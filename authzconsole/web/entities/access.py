@@ -1,4 +1,5 @@
-"""The section with the people who can access an entity, or the contents of a container, and the paths by which they can.
+"""The section with the people who can access an entity, or the contents of a container, and the paths by
+which they can.
 
 The totals of a container with many entities are a section of their own, which htmx loads after the page.
 """
@@ -50,7 +51,9 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
         return None
     where = _filter(request, entity)
     target = _target(request, entity)
-    access = AccessList(target, generation, where, choice_parameter(request, "order-by", ("-name",)) == "-name")
+    access = AccessList(
+        target, generation, where, choice_parameter(request, "order-by", ("-name",)) == "-name"
+    )
     position = _position(request)
     people = access.people(entity.address)
     is_first = position is None and not target.has_contents
@@ -60,27 +63,46 @@ def access_section(request: HttpRequest, entity: Entity, generation: Generation)
     is_linked = request.user.can_see_all
     rows = [_row(address, user, target, is_linked) for address, user in page.rows]
     context = {
-        "form": {name: name_parameter(request, name) for name in PARAMETERS}, "rows": rows, "target": target,
-        "page": Page(rows, f"{len(rows):,} on this page", len(rows),
-                     url_with(request, **FIRST_PAGE) if position else "",
-                     _next_url(request, page.next_position)),
+        "form": {name: name_parameter(request, name) for name in PARAMETERS},
+        "rows": rows,
+        "target": target,
+        "page": Page(
+            rows,
+            f"{len(rows):,} on this page",
+            len(rows),
+            url_with(request, **FIRST_PAGE) if position else "",
+            _next_url(request, page.next_position),
+        ),
         "is_filtered": any((where.text, where.group, where.privilege, where.operation, where.path_kind)),
-        "clear_url": url_with(request, **dict.fromkeys(("who", "can", "holding", "via", "path")), **FIRST_PAGE),
-        "sort_url": url_with(request, **{"order-by": None if access.is_descending else "-name"}, **FIRST_PAGE),
-        "is_descending": access.is_descending, "operations": _operations(entity, target), "privileges": list(Privilege),
-        "path_kinds": PATHS, "kinds": sorted(KINDS) if target.has_contents else [],
-        "is_container": entity.kind in CONTAINER_KINDS, "is_plain": not is_linked,
+        "clear_url": url_with(
+            request, **dict.fromkeys(("who", "can", "holding", "via", "path")), **FIRST_PAGE
+        ),
+        "sort_url": url_with(
+            request, **{"order-by": None if access.is_descending else "-name"}, **FIRST_PAGE
+        ),
+        "is_descending": access.is_descending,
+        "operations": _operations(entity, target),
+        "privileges": list(Privilege),
+        "path_kinds": PATHS,
+        "kinds": sorted(KINDS) if target.has_contents else [],
+        "is_container": entity.kind in CONTAINER_KINDS,
+        "is_plain": not is_linked,
         "downloads": _downloads(request, target, where),
     }
     if target.has_contents:
         return context | {"entity_total": target.count()}
     summary = _summary(request, people, entity, generation) if is_counted else None
-    return context | {"summary": summary, "count_url": "" if summary or position else url_with(request, **{COUNT: 1}),
-                      "is_counted_later": is_first and summary is None and people.is_quickly_counted}
+    return context | {
+        "summary": summary,
+        "count_url": "" if summary or position else url_with(request, **{COUNT: 1}),
+        "is_counted_later": is_first and summary is None and people.is_quickly_counted,
+    }
 
 
 def totals_section(request: HttpRequest, entity: Entity, generation: Generation) -> dict | None:
-    """Return the context of the section with the totals; None for accounts that may not learn what others can do."""
+    """Return the context of the section with the totals; None for accounts that may not learn what others can
+    do.
+    """
     if not sees_everything_in(request.user, entity):
         return None
     people = PeopleWithAccess(entity.address, generation, _filter(request, entity), is_summarized=True)
@@ -89,26 +111,38 @@ def totals_section(request: HttpRequest, entity: Entity, generation: Generation)
 
 def _summary(request: HttpRequest, people: PeopleWithAccess, entity: Entity, generation: Generation) -> dict:
     counts = people.counts()
-    return {"people_total": counts.total, "totals": _totals(counts.by_operation, entity, generation),
-            "groups": _groups(request, people)}
+    return {
+        "people_total": counts.total,
+        "totals": _totals(counts.by_operation, entity, generation),
+        "groups": _groups(request, people),
+    }
 
 
 def _filter(request: HttpRequest, entity: Entity) -> PeopleFilter:
     return PeopleFilter(
-        text=text_parameter(request, "who", max_characters=150), group=name_parameter(request, "via"),
+        text=text_parameter(request, "who", max_characters=150),
+        group=name_parameter(request, "via"),
         privilege=choice_parameter(request, "holding", list(map(str, Privilege))),
-        operation=choice_parameter(request, "can", {*Privilege, *(name for kind in KINDS.values() for name in kind.operations)}),
-        path_kind=choice_parameter(request, "path", PATH_KINDS), group_namespace=only_namespace(request.user, entity.address))
+        operation=choice_parameter(
+            request, "can", {*Privilege, *(name for kind in KINDS.values() for name in kind.operations)}
+        ),
+        path_kind=choice_parameter(request, "path", PATH_KINDS),
+        group_namespace=only_namespace(request.user, entity.address),
+    )
 
 
 def _target(request: HttpRequest, entity: Entity) -> Target:
     # no operation has the instance as its target
     has_contents = entity.kind in CONTAINER_KINDS and (CONTENTS in request.GET or entity.kind == "instance")
-    return Target(entity.address, has_contents, choice_parameter(request, "of", KINDS) if has_contents else "")
+    return Target(
+        entity.address, has_contents, choice_parameter(request, "of", KINDS) if has_contents else ""
+    )
 
 
 def _position(request: HttpRequest) -> Position | None:
-    """Return the position after which the page starts, from the parameters `who-at` (entity) and `who-after` (user)."""
+    """Return the position after which the page starts, from the parameters `who-at` (entity) and `who-after`
+    (user).
+    """
     try:
         address = parse_address(request.GET.get("who-at", ""))
     except AddressError:
@@ -123,9 +157,11 @@ def _next_url(request: HttpRequest, position: Position | None) -> str:
 
 
 def _row(address: Address, access: UserAccess, target: Target, is_linked: bool) -> dict:
-    return {"principal": PrincipalLink("user", access.user, is_linked=is_linked),
-            "ways": way_rows(access.ways, str(address), is_linked=is_linked),
-            "address_link": address_link_to(address) if target.has_contents else None}
+    return {
+        "principal": PrincipalLink("user", access.user, is_linked=is_linked),
+        "ways": way_rows(access.ways, str(address), is_linked=is_linked),
+        "address_link": address_link_to(address) if target.has_contents else None,
+    }
 
 
 def _operations(entity: Entity, target: Target) -> list[str]:
@@ -138,8 +174,11 @@ def _operations(entity: Entity, target: Target) -> list[str]:
 def _totals(counts: dict[str, int], entity: Entity, generation: Generation) -> list[OperationTotal]:
     """Return a row for each rule, most permitted people first."""
     grouped = operations_by_requirement(generation, entity.kind)
-    totals = [OperationTotal(operations, requirement_in_words(requirement), counts[operations[0]])
-              for requirement, operations in grouped.items() if operations[0] in counts]
+    totals = [
+        OperationTotal(operations, requirement_in_words(requirement), counts[operations[0]])
+        for requirement, operations in grouped.items()
+        if operations[0] in counts
+    ]
     return sorted(totals, key=lambda row: -row.total)
 
 
@@ -147,14 +186,35 @@ def _groups(request: HttpRequest, people: PeopleWithAccess) -> dict:
     """Return the first groups that give their members access, each with the URL that lists its members."""
     rows = people.groups().order_by("name").annotate(members=Count("user"))
     groups = list(rows[: MAX_GROUPS + 1])
-    return {"rows": [{"group": PrincipalLink("group", group.name, members=group.members, is_linked=request.user.can_see_all),
-                      "url": url_with(request, via=group.name, **FIRST_PAGE)}
-                     for group in groups[:MAX_GROUPS]], "is_cut": len(groups) > MAX_GROUPS, "max_groups": MAX_GROUPS}
+    return {
+        "rows": [
+            {
+                "group": PrincipalLink(
+                    "group", group.name, members=group.members, is_linked=request.user.can_see_all
+                ),
+                "url": url_with(request, via=group.name, **FIRST_PAGE),
+            }
+            for group in groups[:MAX_GROUPS]
+        ],
+        "is_cut": len(groups) > MAX_GROUPS,
+        "max_groups": MAX_GROUPS,
+    }
 
 
 def _downloads(request: HttpRequest, target: Target, where: PeopleFilter) -> list[tuple[str, str]]:
-    query = {"entity": str(target.address), "contents": "true" if target.has_contents else "", "kind": target.kind,
-             "operation": where.operation, "privilege": where.privilege, "q": where.text, "group": where.group,
-             "path": where.path_kind, "as_of": past_moment_of(request)}
+    query = {
+        "entity": str(target.address),
+        "contents": "true" if target.has_contents else "",
+        "kind": target.kind,
+        "operation": where.operation,
+        "privilege": where.privilege,
+        "q": where.text,
+        "group": where.group,
+        "path": where.path_kind,
+        "as_of": past_moment_of(request),
+    }
     text = urlencode({name: value for name, value in query.items() if value}, safe=":")
-    return [("CSV", f"{reverse('rest-who-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-who-can-jsonl')}?{text}")]
+    return [
+        ("CSV", f"{reverse('rest-who-can-csv')}?{text}"),
+        ("JSON Lines", f"{reverse('rest-who-can-jsonl')}?{text}"),
+    ]

@@ -21,7 +21,8 @@ from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
 from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 25
-# the kind of children that a container displays by default, by kind of container; other containers display all kinds
+# the kind of children that a container displays by default, by kind of container; other containers display
+# all kinds
 DEFAULT_KIND = {"instance": "namespace"}
 ALL_KINDS = "all"
 PARAMETERS = ("kind", "state", "find", "after", "before")
@@ -44,21 +45,31 @@ def children_section(request: HttpRequest, entity: Entity, generation: Generatio
     find = text_parameter(request, "find", max_characters=200)
     page = _children_page(request, entity, rows, visibility, totals, kind, state, find)
     return {
-        "page": page, "rows": _rows(request, page.rows), "total": sum(total for *_, total in totals), "find": find,
-        "kind": kind or (ALL_KINDS if default_kind else ""), "state": state,
-        "kinds": _kind_chips(request, totals, kind, state, default_kind), "states": _state_counts(totals, kind),
-        "is_filtered": bool(kind != default_kind or state or find), "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
+        "page": page,
+        "rows": _rows(request, page.rows),
+        "total": sum(total for *_, total in totals),
+        "find": find,
+        "kind": kind or (ALL_KINDS if default_kind else ""),
+        "state": state,
+        "kinds": _kind_chips(request, totals, kind, state, default_kind),
+        "states": _state_counts(totals, kind),
+        "is_filtered": bool(kind != default_kind or state or find),
+        "reset_url": url_with(request, **dict.fromkeys(PARAMETERS)),
     }
 
 
-def visible_child_counts(request: HttpRequest, entity: Entity, generation: Generation) -> Counter[tuple[str, str]]:
+def visible_child_counts(
+    request: HttpRequest, entity: Entity, generation: Generation
+) -> Counter[tuple[str, str]]:
     """Return the number of visible children by (kind, state). Runs at most four queries."""
     if sees_everything_in(request.user, entity):
         return cached_count(f"children-{entity.pk}", lambda: _child_counts(entity), at=None)
     kinds = {kind.name for kind in child_kinds(entity.kind)}
     visibility = list_visibility_inside(request, entity, generation)
     if entity.kind == "instance" and stewarded_namespaces(request.user):
-        return _counts(_countable_children(entity).filter(visibility.all_rows | stewarded_condition(request.user)))
+        return _counts(
+            _countable_children(entity).filter(visibility.all_rows | stewarded_condition(request.user))
+        )
     return Counter({key: total for key, total in visibility.counts.items() if key[0] in kinds})
 
 
@@ -67,28 +78,46 @@ def _child_counts(entity: Entity) -> Counter[tuple[str, str]]:
 
 
 def _counts(rows: QuerySet[Entity]) -> Counter[tuple[str, str]]:
-    return Counter({(kind, state): total for kind, state, total in
-                    rows.values_list("kind", "state").annotate(total=Count("*"))})
+    return Counter(
+        {
+            (kind, state): total
+            for kind, state, total in rows.values_list("kind", "state").annotate(total=Count("*"))
+        }
+    )
 
 
 def _countable_children(entity: Entity) -> QuerySet[Entity]:
     """Return the children, with a condition that lets an index on kind and state answer the count alone."""
     if entity.kind != "namespace":
         return Entity.objects.filter(parent=entity).order_by()
-    return Entity.objects.filter(namespace=entity, kind__in=[kind.name for kind in child_kinds("namespace")]).order_by()
+    return Entity.objects.filter(
+        namespace=entity, kind__in=[kind.name for kind in child_kinds("namespace")]
+    ).order_by()
 
 
-def _children_page(request, entity: Entity, rows: QuerySet, visibility: Visibility, totals: list, kind: str, state: str,
-                   find: str):
+def _children_page(
+    request,
+    entity: Entity,
+    rows: QuerySet,
+    visibility: Visibility,
+    totals: list,
+    kind: str,
+    state: str,
+    find: str,
+):
     if kind:
         rows = rows.filter(kind=kind)
     if state:
         rows = rows.filter(state=state)
-    total = sum(count for row_kind, row_state, count in totals if kind in ("", row_kind) and state in ("", row_state))
+    total = sum(
+        count for row_kind, row_state, count in totals if kind in ("", row_kind) and state in ("", row_state)
+    )
     if find:
         rows = _filter_by_name(rows, entity, find)
         total = rows.filter(visibility.all_rows).count()
-    return paginate_entities(request, rows.filter(visibility.fastest_condition(total)), max_rows=ROWS_PER_PAGE, total_rows=total)
+    return paginate_entities(
+        request, rows.filter(visibility.fastest_condition(total)), max_rows=ROWS_PER_PAGE, total_rows=total
+    )
 
 
 def _filter_by_name(rows: QuerySet, entity: Entity, find: str) -> QuerySet:
@@ -103,11 +132,23 @@ def _rows(request, entities: list[Entity]) -> list[dict]:
     ids = [entity.pk for entity in entities]
     if request.user.can_see_all:
         counts = holder_counts("id", ids)
-        return [{"address_link": address_link_to(entity), "entity": entity,
-                 "total_holders": sum(counts.get(entity.pk, {}).values())} for entity in entities]
+        return [
+            {
+                "address_link": address_link_to(entity),
+                "entity": entity,
+                "total_holders": sum(counts.get(entity.pk, {}).values()),
+            }
+            for entity in entities
+        ]
     privileges = held_privileges(request.user, ids)
-    return [{"address_link": address_link_to(entity), "entity": entity,
-             "cells": privilege_cells(privileges[entity.pk], entity.state)} for entity in entities]
+    return [
+        {
+            "address_link": address_link_to(entity),
+            "entity": entity,
+            "cells": privilege_cells(privileges[entity.pk], entity.state),
+        }
+        for entity in entities
+    ]
 
 
 def _kind_chips(request, totals: list, kind: str, state: str, default_kind: str) -> list[dict]:
@@ -119,13 +160,38 @@ def _kind_chips(request, totals: list, kind: str, state: str, default_kind: str)
     for name, row_state, total in totals:
         if state in ("", row_state):
             by_kind[name] = by_kind.get(name, 0) + total
-    chips = [{"kind": "", "parameter": ALL_KINDS if default_kind else "", "title": "All", "total": sum(by_kind.values())}]
-    chips += [{"kind": name, "parameter": name, "title": KINDS[name].plural, "total": by_kind[name]}
-              for name in KINDS if name in by_kind]
-    return [{**chip, "url": url_with(request, kind=chip["parameter"], after=None, before=None),
-             "is_current": chip["kind"] == kind} for chip in chips]
+    chips = [
+        {
+            "kind": "",
+            "parameter": ALL_KINDS if default_kind else "",
+            "title": "All",
+            "total": sum(by_kind.values()),
+        }
+    ]
+    chips += [
+        {"kind": name, "parameter": name, "title": KINDS[name].plural, "total": by_kind[name]}
+        for name in KINDS
+        if name in by_kind
+    ]
+    return [
+        {
+            **chip,
+            "url": url_with(request, kind=chip["parameter"], after=None, before=None),
+            "is_current": chip["kind"] == kind,
+        }
+        for chip in chips
+    ]
 
 
 def _state_counts(totals: list, kind: str) -> list[tuple[str, int]]:
-    return [(state, sum(count for row_kind, row_state, count in totals if row_state == state and kind in ("", row_kind)))
-            for state in State.values]
+    return [
+        (
+            state,
+            sum(
+                count
+                for row_kind, row_state, count in totals
+                if row_state == state and kind in ("", row_kind)
+            ),
+        )
+        for state in State.values
+    ]

@@ -1,4 +1,7 @@
-"""Detect concurrent edits. A form sends the version of the data that it displayed; a write with another version is refused."""
+"""Detect concurrent edits.
+
+A form sends the version of the data that it displayed; a write with another version is refused.
+"""
 
 import hashlib
 

@@ -6,9 +6,20 @@ from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, effect_context_if_known, make_shown_change, refusal_text
+from authzconsole.web.effects.forms import (
+    NOT_AS_SHOWN,
+    effect_context,
+    effect_context_if_known,
+    make_shown_change,
+    refusal_text,
+)
 from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404, request_author
-from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, principal_link_from_text
+from authzconsole.web.shared.links import (
+    address_link_to,
+    address_url,
+    entity_tab_url,
+    principal_link_from_text,
+)
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.stranding_warning import StrandingWarning, revocation_warning
@@ -61,10 +72,17 @@ def _submit(request: HttpRequest, target: Address, verb: str) -> HttpResponse:
         outcome = _change(request, target, verb, fields)
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
-        return _form_response(request, verb, target, fields | {"fault": fault}, preview=error.preview, status=status)
+        return _form_response(
+            request, verb, target, fields | {"fault": fault}, preview=error.preview, status=status
+        )
     except (GrantError, VocabularyError) as error:
-        return _form_response(request, verb, target,
-                              fields | {"fault": _error_text(error), "invalid_field": _invalid_field(fields, error)}, status=400)
+        return _form_response(
+            request,
+            verb,
+            target,
+            fields | {"fault": _error_text(error), "invalid_field": _invalid_field(fields, error)},
+            status=400,
+        )
     for sentence, level in _outcome_messages(outcome):
         messages.add_message(request, level, sentence)
     return _success_response(request, target)
@@ -76,7 +94,9 @@ def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> C
     if not fields["principal"]:
         raise GrantError("no principal is named: write user:NAME or group:NAME")
     validity = period_of_form(fields) if verb == "grant" else Validity()
-    items = [(fields["principal"], target, privilege_by_name(name), validity) for name in fields["privileges"]]
+    items = [
+        (fields["principal"], target, privilege_by_name(name), validity) for name in fields["privileges"]
+    ]
     attributes = {name: fields[name] for name in GrantAttributes._fields}
     author, changes = request_author(request, fields["reason"]), _changes(verb, target, fields)
 
@@ -89,8 +109,12 @@ def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> C
 
 def _changes(verb: str, target: Address, fields: dict) -> list[GrantChange]:
     validity = period_of_form(fields) if verb == "grant" else Validity()
-    return [GrantChange(format_principal(fields["principal"]), target, privilege_by_name(name), verb == "grant", validity)
-            for name in fields["privileges"]]
+    return [
+        GrantChange(
+            format_principal(fields["principal"]), target, privilege_by_name(name), verb == "grant", validity
+        )
+        for name in fields["privileges"]
+    ]
 
 
 def _effect(request: HttpRequest, verb: str, target: Address, fields: dict) -> dict | None:
@@ -109,24 +133,44 @@ def _stranding(verb: str, target: Address, fields: dict) -> StrandingWarning | N
 
 
 def _stored_period(target: Address, fields: dict) -> Validity | None:
-    """Return the period of the grant in the form if the grant exists and has limits; otherwise None. Runs at most one query."""
+    """Return the period of the grant in the form if the grant exists and has limits; otherwise None.
+
+    Runs at most one query.
+    """
     principal, _, name = fields["principal"].partition(":")
-    if principal not in GRANT_TABLES or len(fields["privileges"]) != 1 or fields["privileges"][0] not in list(Privilege):
+    if (
+        principal not in GRANT_TABLES
+        or len(fields["privileges"]) != 1
+        or fields["privileges"][0] not in list(Privilege)
+    ):
         return None
-    grant = GRANT_TABLES[principal][0].objects.filter(
-        **{NAME_COLUMNS[principal]: name}, content_object__kind=target.kind, content_object__key=target.key,
-        permission_id=permission_ids()[Privilege(fields["privileges"][0])]).first()
+    grant = (
+        GRANT_TABLES[principal][0]
+        .objects.filter(
+            **{NAME_COLUMNS[principal]: name},
+            content_object__kind=target.kind,
+            content_object__key=target.key,
+            permission_id=permission_ids()[Privilege(fields["privileges"][0])],
+        )
+        .first()
+    )
     return grant.validity if grant and grant.validity.is_limited else None
 
 
 def _form_fields(data) -> dict:
-    return {"principal": principal_from_input(data.get("principal", "")),
-            "privileges": list(dict.fromkeys(data.getlist("privilege"))), **period_fields(data),
-            **{name: data.get(name, "").strip() for name in GrantAttributes._fields}, "fault": ""}
+    return {
+        "principal": principal_from_input(data.get("principal", "")),
+        "privileges": list(dict.fromkeys(data.getlist("privilege"))),
+        **period_fields(data),
+        **{name: data.get(name, "").strip() for name in GrantAttributes._fields},
+        "fault": "",
+    }
 
 
 def _invalid_field(fields: dict, error: Exception) -> str:
-    """Return the field that caused the error; empty if it is neither the principal, the privileges nor the period."""
+    """Return the field that caused the error; empty if it is neither the principal, the privileges nor the
+    period.
+    """
     if isinstance(error, ValidityError):
         return "period"
     if not fields["privileges"]:
@@ -135,7 +179,10 @@ def _invalid_field(fields: dict, error: Exception) -> str:
 
 
 def _error_text(error: Exception) -> str:
-    """Return the message. An unknown principal causes the same error for each privilege; it is displayed once."""
+    """Return the message.
+
+    An unknown principal causes the same error for each privilege; it is displayed once.
+    """
     if isinstance(error, ChangeRefused):
         return "; ".join(dict.fromkeys(message for _, _, message in error.errors))
     return str(error)
@@ -144,15 +191,23 @@ def _error_text(error: Exception) -> str:
 def _outcome_messages(outcome: ChangeOutcome):
     if outcome.granted:
         first = outcome.granted[0]
-        yield (f"Granted {_privilege_list(outcome.granted)} on {first.address} to {first.principal}{_period_suffix(first)}.",
-               messages.SUCCESS)
+        yield (
+            f"Granted {_privilege_list(outcome.granted)} on {first.address} to {first.principal}{_period_suffix(first)}.",
+            messages.SUCCESS,
+        )
     if outcome.changed:
         first = outcome.changed[0]
-        yield (f"{_privilege_list(outcome.changed)} on {first.address} for {first.principal} is now valid "
-               f"{period_words(first.validity)}.", messages.SUCCESS)
+        yield (
+            f"{_privilege_list(outcome.changed)} on {first.address} for {first.principal} is now valid "
+            f"{period_words(first.validity)}.",
+            messages.SUCCESS,
+        )
     if outcome.revoked:
         first = outcome.revoked[0]
-        yield f"Revoked {_privilege_list(outcome.revoked)} on {first.address} from {first.principal}.", messages.SUCCESS
+        yield (
+            f"Revoked {_privilege_list(outcome.revoked)} on {first.address} from {first.principal}.",
+            messages.SUCCESS,
+        )
     if outcome.planned:
         yield f"{', '.join(map(str, outcome.planned))} was not registered; it is now planned.", messages.INFO
     for sentence in outcome.unchanged:
@@ -187,18 +242,34 @@ def _back_url(request: HttpRequest, target: Address) -> str:
     return entity_tab_url(target, "access")
 
 
-def _form_response(request: HttpRequest, verb: str, target: Address, fields: dict, *, preview: ChangePreview | None = None,
-                   status: int = 200) -> HttpResponse:
-    """Render the form as a page, in the dialog, or in the section that htmx requests; or only its effect and its buttons.
+def _form_response(
+    request: HttpRequest,
+    verb: str,
+    target: Address,
+    fields: dict,
+    *,
+    preview: ChangePreview | None = None,
+    status: int = 200,
+) -> HttpResponse:
+    """Render the form as a page, in the dialog, or in the section that htmx requests; or only its effect and
+    its buttons.
 
     preview: of the change, if it is known.
     """
     section = requested_section(request)
     templates = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
-    template = "_grant_actions.html" if section.endswith(EFFECT_SUFFIX) else templates.get(section, f"_{verb}_form.html")
+    template = (
+        "_grant_actions.html"
+        if section.endswith(EFFECT_SUFFIX)
+        else templates.get(section, f"_{verb}_form.html")
+    )
     section = section.removesuffix(EFFECT_SUFFIX)
     stored = _stored_period(target, fields) if verb == "grant" else None
-    if stored is not None and request.method != "POST" and not any(fields[name] for name in period_fields({})):
+    if (
+        stored is not None
+        and request.method != "POST"
+        and not any(fields[name] for name in period_fields({}))
+    ):
         fields = fields | fields_of_period(stored)
     if not request.user.can_administer:
         effect = None
@@ -207,14 +278,25 @@ def _form_response(request: HttpRequest, verb: str, target: Address, fields: dic
     else:
         # an input with an error will change, and so will its effect
         effect = None if status == 400 else _effect(request, verb, target, fields)
-    return render_page(request, f"entities/grants/{template}", {
-        **fields, "address_link": address_link_to(target), "title_address_link": address_link_to(target, is_linked=False),
-        "action": address_url(verb, target), "back": _back_url(request, target),
-        "all_privileges": grantable_privileges(request.user),
-        # delegates learn nothing about other entities and principals
-        "is_delegate": not request.user.can_administer,
-        "principal_link": principal_link_from_text(fields["principal"]),
-        "form_id": {"": PAGE_FORM_ID, "dialog": f"{verb}-form-dialog"}.get(section, section), "page_form_id": PAGE_FORM_ID,
-        "effect": effect, "period": fields, "period_form": period_form_context() if verb == "grant" else None,
-        "changed_period": stored,
-    }, status=status)
+    return render_page(
+        request,
+        f"entities/grants/{template}",
+        {
+            **fields,
+            "address_link": address_link_to(target),
+            "title_address_link": address_link_to(target, is_linked=False),
+            "action": address_url(verb, target),
+            "back": _back_url(request, target),
+            "all_privileges": grantable_privileges(request.user),
+            # delegates learn nothing about other entities and principals
+            "is_delegate": not request.user.can_administer,
+            "principal_link": principal_link_from_text(fields["principal"]),
+            "form_id": {"": PAGE_FORM_ID, "dialog": f"{verb}-form-dialog"}.get(section, section),
+            "page_form_id": PAGE_FORM_ID,
+            "effect": effect,
+            "period": fields,
+            "period_form": period_form_context() if verb == "grant" else None,
+            "changed_period": stored,
+        },
+        status=status,
+    )

@@ -38,7 +38,10 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     """
     if not can_see_holders(request.user, entity):
         return {"own": _own_privileges(request.user, entity)}
-    find, order = text_parameter(request, "holder", max_characters=150), choice_parameter(request, "order", ORDERS)
+    find, order = (
+        text_parameter(request, "holder", max_characters=150),
+        choice_parameter(request, "order", ORDERS),
+    )
     holders = holders_of(entity, find=find, is_latest_first=order == "latest")
     page = paginate_sequence(request, holders, max_rows=ROWS_PER_PAGE, name="holders")
     # a delegate learns nothing about members of groups
@@ -47,20 +50,30 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
     groups_by_user = group_privileges(entity, users)
     can_change = not getattr(request, "past", None) and can_change_some_grants(request.user, entity)
     rows = [_row(holder, entity, groups_by_user, can_change, sees_all) for holder in page.rows]
-    return {"page": page, "rows": rows, "total": page.total, "can_change": can_change, "is_plain": not request.user.can_see_all,
-            "privileges": list(Privilege), "grantable": grantable_privileges(request.user), "find": find, "order": order,
-            "expired": expired_link(PeriodScope(within=entity.address)) if request.user.can_see_all else None,
-            "total_admins": capped_admin_count(entity) if entity.is_live else None,
-            "is_filtered": bool(find) or page.total > MAX_HOLDERS_WITHOUT_FILTER,
-            "name_url": url_with(request, order=None, holders=None),
-            "latest_url": url_with(request, order="latest", holders=None)}
+    return {
+        "page": page,
+        "rows": rows,
+        "total": page.total,
+        "can_change": can_change,
+        "is_plain": not request.user.can_see_all,
+        "privileges": list(Privilege),
+        "grantable": grantable_privileges(request.user),
+        "find": find,
+        "order": order,
+        "expired": expired_link(PeriodScope(within=entity.address)) if request.user.can_see_all else None,
+        "total_admins": capped_admin_count(entity) if entity.is_live else None,
+        "is_filtered": bool(find) or page.total > MAX_HOLDERS_WITHOUT_FILTER,
+        "name_url": url_with(request, order=None, holders=None),
+        "latest_url": url_with(request, order="latest", holders=None),
+    }
 
 
 def _row(holder: Holder, entity: Entity, groups_by_user: dict, can_change: bool, sees_all: bool) -> dict:
     groups = groups_by_user.get(holder.principal.pk, {}) if holder.kind == "user" else {}
     latest = max(holder.grants.values(), key=lambda grant: grant.granted_at)
     return {
-        "principal": holder_link(holder) if sees_all else replace(holder_link(holder), members=None), "latest": latest,
+        "principal": holder_link(holder) if sees_all else replace(holder_link(holder), members=None),
+        "latest": latest,
         "periods": period_rows(entity, str(holder), holder.grants, can_change=can_change),
         "cells": holder_cells(entity, str(holder), holder.grants, groups, can_change=can_change),
     }
@@ -69,4 +82,8 @@ def _row(holder: Holder, entity: Entity, groups_by_user: dict, can_change: bool,
 def _own_privileges(user, entity: Entity) -> dict:
     privileges: HeldPrivileges = held_privileges(user, [entity.pk])[entity.pk]
     groups = sorted({f"group:{name}" for names in dict(privileges.groups).values() for name in names})
-    return {"cells": privilege_cells(privileges, entity.state), "has_any": bool(privileges.direct or groups), "groups": groups}
+    return {
+        "cells": privilege_cells(privileges, entity.state),
+        "has_any": bool(privileges.direct or groups),
+        "groups": groups,
+    }

@@ -33,7 +33,9 @@ from grants.roles.capabilities import Capability
 
 EFFECT_ID = "lifecycle-effect"
 MAX_HOLDERS = 12
-FORECAST_CHANGED = "The forecast changed since you opened this page. Nothing was changed. Review the new forecast below."
+FORECAST_CHANGED = (
+    "The forecast changed since you opened this page. Nothing was changed. Review the new forecast below."
+)
 TITLES = {"register": "Register", "delete": "Delete", "recreate": "Recreate"}
 
 
@@ -47,7 +49,9 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     if verb not in TITLES:
         raise Http404("there is no such page")
     target = administrable_address_or_404(request, address)
-    fields = {name: request.POST.get(name, "").strip() for name in ("reason", "description", "confirmed_name")}
+    fields = {
+        name: request.POST.get(name, "").strip() for name in ("reason", "description", "confirmed_name")
+    }
     fields["creator"] = principal_from_input(request.POST.get("creator", ""))
     if request.method != "POST" or "preview" in request.POST:
         fields["creator"] = principal_from_input(request.GET.get("creator", "")) or fields["creator"]
@@ -55,10 +59,14 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     try:
         outcome = _change_if_forecast_is_current(request, verb, target, fields)
     except NameNotConfirmed as error:
-        return _forecast_page(request, verb, target, fields, fault=str(error), invalid_field="confirmed_name", status=400)
+        return _forecast_page(
+            request, verb, target, fields, fault=str(error), invalid_field="confirmed_name", status=400
+        )
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
-        return _forecast_page(request, verb, target, fields, fault=fault, preview=error.preview, status=status)
+        return _forecast_page(
+            request, verb, target, fields, fault=fault, preview=error.preview, status=status
+        )
     except (GrantError, EntityError) as error:
         return _forecast_page(request, verb, target, fields, fault=str(error), status=400)
     if outcome is None:
@@ -67,17 +75,28 @@ def lifecycle(request: HttpRequest, verb: str, address: str) -> HttpResponse:
     return see_other(entity_url(target))
 
 
-def _change_if_forecast_is_current(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome | None:
-    """Make the change. Return None, without a change, if the forecast has changed since the form was displayed."""
+def _change_if_forecast_is_current(
+    request: HttpRequest, verb: str, target: Address, fields: dict
+) -> Outcome | None:
+    """Make the change.
+
+    Return None, without a change, if the forecast has changed since the form was displayed.
+    """
     with transaction.atomic():
         lock_journal()
         forecast = lifecycle_forecast(target, verb)
         # a refused change raises its own error below
-        if not forecast.refusal and request.POST.get("form_version", _forecast_version(forecast)) != _forecast_version(forecast):
+        if not forecast.refusal and request.POST.get(
+            "form_version", _forecast_version(forecast)
+        ) != _forecast_version(forecast):
             return None
         if _requires_name(forecast) and fields["confirmed_name"] != target.name:
-            raise NameNotConfirmed(f"nothing was deleted: to confirm, enter the name of the namespace, {target.name}")
-        return make_shown_change(request, _changes(verb, target, fields), lambda: _change(request, verb, target, fields))
+            raise NameNotConfirmed(
+                f"nothing was deleted: to confirm, enter the name of the namespace, {target.name}"
+            )
+        return make_shown_change(
+            request, _changes(verb, target, fields), lambda: _change(request, verb, target, fields)
+        )
 
 
 def _changes(verb: str, target: Address, fields: dict) -> list[SingleChange]:
@@ -92,8 +111,15 @@ def _requires_name(forecast: LifecycleForecast) -> bool:
 
 
 def _forecast_version(forecast: LifecycleForecast) -> str:
-    return form_version(forecast.generation.name, forecast.entities, forecast.planned_inside, forecast.grants_removed,
-                        forecast.grants_kept, forecast.applying, forecast.creator_receives)
+    return form_version(
+        forecast.generation.name,
+        forecast.entities,
+        forecast.planned_inside,
+        forecast.grants_removed,
+        forecast.grants_kept,
+        forecast.applying,
+        forecast.creator_receives,
+    )
 
 
 def _change(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome:
@@ -101,48 +127,85 @@ def _change(request: HttpRequest, verb: str, target: Address, fields: dict) -> O
     if verb == "delete":
         return delete_entity(author=author, address=target)
     service = register_entity if verb == "register" else recreate_entity
-    return service(author=author, address=target, description=fields["description"], creator=_creator(fields["creator"]))
+    return service(
+        author=author, address=target, description=fields["description"], creator=_creator(fields["creator"])
+    )
 
 
 def _creator(text: str) -> str | None:
     return (text if ":" in text else f"user:{text}") if text else None
 
 
-def _forecast_page(request, verb: str, target: Address, fields: dict, *, fault: str = "", invalid_field: str = "",
-                   preview: ChangePreview | None = None, status: int = 200) -> HttpResponse:
+def _forecast_page(
+    request,
+    verb: str,
+    target: Address,
+    fields: dict,
+    *,
+    fault: str = "",
+    invalid_field: str = "",
+    preview: ChangePreview | None = None,
+    status: int = 200,
+) -> HttpResponse:
     """Render the page, or only its effect and its buttons. preview: of the change, if it is known."""
     forecast = lifecycle_forecast(target, verb)
     is_part = requested_section(request) == EFFECT_ID
-    return render_page(request, "effects/_actions.html" if is_part else "entities/lifecycle.html", {
-        "effect": None if forecast.refusal else _effect(request, verb, target, fields, preview), "effect_id": EFFECT_ID,
-        "button": f"{TITLES[verb]} {KINDS[target.kind].title}", "is_danger": verb == "delete",
-        "has_preview": bool(forecast.creator_receives),
-        "verb": verb, "title": TITLES[verb], "address_link": address_link_to(target), "kind": KINDS[target.kind],
-        "title_address_link": address_link_to(target, is_linked=False), "forecast": forecast,
-        "kinds": [f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"
-                  for kind, total in forecast.entities.items()],
-        "applying_grants": _applying_grants(forecast), "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
-        "total_admins": _admin_count(verb, target, forecast), "action": address_url("lifecycle", target, verb),
-        "back": entity_url(target),
-        # the page already shows why the change is refused
-        "fault": fault if fault != forecast.refusal else "", "form_version": _forecast_version(forecast),
-        "required_name": target.name if _requires_name(forecast) else "", "invalid_field": invalid_field, **fields,
-    }, status=status)
+    return render_page(
+        request,
+        "effects/_actions.html" if is_part else "entities/lifecycle.html",
+        {
+            "effect": None if forecast.refusal else _effect(request, verb, target, fields, preview),
+            "effect_id": EFFECT_ID,
+            "button": f"{TITLES[verb]} {KINDS[target.kind].title}",
+            "is_danger": verb == "delete",
+            "has_preview": bool(forecast.creator_receives),
+            "verb": verb,
+            "title": TITLES[verb],
+            "address_link": address_link_to(target),
+            "kind": KINDS[target.kind],
+            "title_address_link": address_link_to(target, is_linked=False),
+            "forecast": forecast,
+            "kinds": [
+                f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}"
+                for kind, total in forecast.entities.items()
+            ],
+            "applying_grants": _applying_grants(forecast),
+            "more_holders": max(0, len(forecast.applying) - MAX_HOLDERS),
+            "total_admins": _admin_count(verb, target, forecast),
+            "action": address_url("lifecycle", target, verb),
+            "back": entity_url(target),
+            # the page already shows why the change is refused
+            "fault": fault if fault != forecast.refusal else "",
+            "form_version": _forecast_version(forecast),
+            "required_name": target.name if _requires_name(forecast) else "",
+            "invalid_field": invalid_field,
+            **fields,
+        },
+        status=status,
+    )
 
 
-def _effect(request: HttpRequest, verb: str, target: Address, fields: dict, preview: ChangePreview | None) -> dict | None:
+def _effect(
+    request: HttpRequest, verb: str, target: Address, fields: dict, preview: ChangePreview | None
+) -> dict | None:
     """Return the effect of the change; None if it names an unknown creator."""
     if preview is not None:
         return effect_context(request, preview, has_forecast=True)
     try:
-        return effect_context_if_known(request, _changes(verb, target, fields), list(filter(None, [_creator(fields["creator"])])),
-                               has_forecast=True)
+        return effect_context_if_known(
+            request,
+            _changes(verb, target, fields),
+            list(filter(None, [_creator(fields["creator"])])),
+            has_forecast=True,
+        )
     except GrantError:
         return None
 
 
 def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int | None:
-    """Return how many active administrators the entity will have: 0, 1, or 2 for more; None if it does not become live."""
+    """Return how many active administrators the entity will have: 0, 1, or 2 for more; None if it does not
+    become live.
+    """
     if verb == "delete" or forecast.refusal:
         return None
     entity = entity_at(target)
@@ -151,13 +214,18 @@ def _admin_count(verb: str, target: Address, forecast: LifecycleForecast) -> int
 
 def _applying_grants(forecast: LifecycleForecast) -> list[tuple]:
     """Return the first holders of the grants that take effect, as (principal, privileges)."""
-    return [(principal_link_from_text(name), ", ".join(privileges)) for name, privileges in forecast.applying[:MAX_HOLDERS]]
+    return [
+        (principal_link_from_text(name), ", ".join(privileges))
+        for name, privileges in forecast.applying[:MAX_HOLDERS]
+    ]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def lifecycle_new(request: HttpRequest) -> HttpResponse:
-    """Show the form for the kind and name of a new entity; on POST, continue to the forecast of registering it."""
+    """Show the form for the kind and name of a new entity; on POST, continue to the forecast of registering
+    it.
+    """
     if request.method != "POST":
         return _new_page(request, request.GET)
     try:
@@ -170,11 +238,16 @@ def lifecycle_new(request: HttpRequest) -> HttpResponse:
 
 
 def _address_from_form(data) -> Address:
-    """Return the address inside the selected parent. Raise AddressError with the invalid part in the message."""
+    """Return the address inside the selected parent.
+
+    Raise AddressError with the invalid part in the message.
+    """
     parent, kind, name = _parent(data), data.get("kind", ""), data.get("name", "").strip()
     if kind not in {child.name for child in child_kinds(parent.kind)}:
-        raise AddressError(f"{parent} cannot contain `{kind}`; it can contain "
-                           f"{', '.join(child.name for child in child_kinds(parent.kind)) or 'no entities'}")
+        raise AddressError(
+            f"{parent} cannot contain `{kind}`; it can contain "
+            f"{', '.join(child.name for child in child_kinds(parent.kind)) or 'no entities'}"
+        )
     return address_of(kind, name if parent.kind == "instance" else f"{parent.key}.{name}")
 
 
@@ -191,10 +264,19 @@ def _new_page(request, data, *, fault: str = "", status: int = 200) -> HttpRespo
     if not kinds:
         raise Http404("entities of this kind have no children")
     kind = data.get("kind") if data.get("kind") in {child.name for child in kinds} else kinds[0].name
-    return render_page(request, "entities/new.html", {
-        "parent": address_link_to(parent), "kinds": kinds, "kind": kind, "name": data.get("name", ""), "fault": fault,
-        "back": entity_url(parent),
-    }, status=status)
+    return render_page(
+        request,
+        "entities/new.html",
+        {
+            "parent": address_link_to(parent),
+            "kinds": kinds,
+            "kind": kind,
+            "name": data.get("name", ""),
+            "fault": fault,
+            "back": entity_url(parent),
+        },
+        status=status,
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -223,16 +305,36 @@ def _save_description(request: HttpRequest, target: Address, fields: dict) -> Ou
         current_version = form_version(entity_at(target).description)
         if request.POST.get("was", current_version) != current_version:
             return None
-        return describe_entity(author=request_author(request, fields["reason"]), address=target,
-                               description=fields["description"])
+        return describe_entity(
+            author=request_author(request, fields["reason"]),
+            address=target,
+            description=fields["description"],
+        )
 
 
-def _describe_page(request: HttpRequest, entity: Entity, fields: dict, *, fault: str = "", has_changed: bool = False,
-                   status: int = 200) -> HttpResponse:
+def _describe_page(
+    request: HttpRequest,
+    entity: Entity,
+    fields: dict,
+    *,
+    fault: str = "",
+    has_changed: bool = False,
+    status: int = 200,
+) -> HttpResponse:
     target = entity.address
-    return render_page(request, "entities/describe.html", {
-        "address_link": address_link_to(target), "title_address_link": address_link_to(target, is_linked=False),
-        "form_version": form_version(entity.description),
-        "action": address_url("lifecycle-describe", target), "back": entity_url(target), "fault": fault,
-        "has_changed": has_changed, "current_description": entity.description, **fields,
-    }, status=status)
+    return render_page(
+        request,
+        "entities/describe.html",
+        {
+            "address_link": address_link_to(target),
+            "title_address_link": address_link_to(target, is_linked=False),
+            "form_version": form_version(entity.description),
+            "action": address_url("lifecycle-describe", target),
+            "back": entity_url(target),
+            "fault": fault,
+            "has_changed": has_changed,
+            "current_description": entity.description,
+            **fields,
+        },
+        status=status,
+    )

@@ -1,4 +1,6 @@
-"""Forecast a namespace deletion by a user: which entities are deleted, which remain, and which grants are missing."""
+"""Forecast a namespace deletion by a user: which entities are deleted, which remain, and which grants are
+missing.
+"""
 
 from collections.abc import Iterator
 
@@ -6,7 +8,12 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.shared.guard import capability_required, entity_or_404
-from authzconsole.web.shared.links import address_link_to, address_url, entity_tab_url, principal_link_from_text
+from authzconsole.web.shared.links import (
+    address_link_to,
+    address_url,
+    entity_tab_url,
+    principal_link_from_text,
+)
 from authzconsole.web.shared.paging import paginate_entities
 from authzconsole.web.shared.parameters import choice_parameter, name_parameter
 from authzconsole.web.shared.principal_input import name_from_input
@@ -47,9 +54,14 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
     generation_name = choice_parameter(request, "generation", GENERATIONS)
     generation = GENERATIONS[generation_name] if generation_name else active_generation()
     context = {
-        "address_link": address_link_to(entity), "title_address_link": address_link_to(entity, is_linked=False), "deleter": name,
-        "generation": generation, "generations": list(GENERATIONS), "url": address_url("forecast", entity),
-        "back": f"{entity_tab_url(entity, 'ask')}#readiness", "can_change": request.user.can_administer,
+        "address_link": address_link_to(entity),
+        "title_address_link": address_link_to(entity, is_linked=False),
+        "deleter": name,
+        "generation": generation,
+        "generations": list(GENERATIONS),
+        "url": address_url("forecast", entity),
+        "back": f"{entity_tab_url(entity, 'ask')}#readiness",
+        "can_change": request.user.can_administer,
     }
     try:
         context |= _forecast_context(request, entity, name, generation) if name else {}
@@ -62,16 +74,27 @@ def forecast_page(request: HttpRequest, address: str) -> HttpResponse:
 
 def _forecast_context(request: HttpRequest, entity: Entity, name: str, generation: Generation) -> dict:
     forecast = deletion_forecast(entity.address, name, generation)
-    page = paginate_entities(request, undeletable_entities(entity.address, name, generation), max_rows=ENTITIES_PER_PAGE,
-                             total_rows=forecast.missing)
+    page = paginate_entities(
+        request,
+        undeletable_entities(entity.address, name, generation),
+        max_rows=ENTITIES_PER_PAGE,
+        total_rows=forecast.missing,
+    )
     user = User.objects.filter(username=name, is_active=True).first()
     return {
-        "figures": list(_figures(forecast)), "forecast": forecast,
+        "figures": list(_figures(forecast)),
+        "forecast": forecast,
         "rows": [*(_step_row(step) for step in forecast.steps if step.live), _namespace_row(forecast)],
         "ghost_grants": _ghost_grant_rows(forecast),
         "more_ghost_grants": max(0, forecast.grants_kept - len(forecast.ghosts)),
-        SECTION: {"page": page, "rows": [address_link_to(row) for row in page.rows], "total": forecast.missing},
-        "receivers": _receivers(user) if user and next(missing_grants_to_delete(entity.address, user, generation), None) else [],
+        SECTION: {
+            "page": page,
+            "rows": [address_link_to(row) for row in page.rows],
+            "total": forecast.missing,
+        },
+        "receivers": _receivers(user)
+        if user and next(missing_grants_to_delete(entity.address, user, generation), None)
+        else [],
     }
 
 
@@ -96,18 +119,37 @@ def _receivers(user: User) -> list[str]:
 
 
 def _ghost_grant_rows(forecast: DeletionForecast) -> list[tuple]:
-    return [(principal_link_from_text(item.principal), address_link_to(item.address), item.privilege) for item in forecast.ghosts]
+    return [
+        (principal_link_from_text(item.principal), address_link_to(item.address), item.privilege)
+        for item in forecast.ghosts
+    ]
 
 
 def _step_row(step: DeletionStep) -> dict:
-    """Return the row of the kinds that one step deletes. level: good, bad, or empty for a step that is not reached."""
-    kinds = ", ".join(f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds)
+    """Return the row of the kinds that one step deletes. level: good, bad, or empty for a step that is not
+    reached.
+    """
+    kinds = ", ".join(
+        f"{total:,} {KINDS[kind].title if total == 1 else KINDS[kind].plural}" for kind, total in step.kinds
+    )
     levels = {StepOutcome.DELETED: "good", StepOutcome.NOT_REACHED: ""}
-    return {"icon": step.kinds[0][0], "title": kinds, "level": levels.get(step.outcome, "bad"),
-            "result": STEP_RESULTS[step.outcome].format(step), "deleted": step.gone, "remaining": step.remains}
+    return {
+        "icon": step.kinds[0][0],
+        "title": kinds,
+        "level": levels.get(step.outcome, "bad"),
+        "result": STEP_RESULTS[step.outcome].format(step),
+        "deleted": step.gone,
+        "remaining": step.remains,
+    }
 
 
 def _namespace_row(forecast: DeletionForecast) -> dict:
     is_deleted = forecast.namespace_goes
-    return {"icon": "namespace", "title": "the namespace itself", "level": "good" if is_deleted else "bad",
-            "result": "deleted" if is_deleted else "remains", "deleted": int(is_deleted), "remaining": int(not is_deleted)}
+    return {
+        "icon": "namespace",
+        "title": "the namespace itself",
+        "level": "good" if is_deleted else "bad",
+        "result": "deleted" if is_deleted else "remains",
+        "deleted": int(is_deleted),
+        "remaining": int(not is_deleted),
+    }

@@ -62,7 +62,9 @@ VERBS = {State.PLANNED: ("register", "Register"), State.LIVE: DELETE, State.DELE
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A notice about an entity that is not live and the effect on its grants. level: selects the icon of the notice."""
+    """A notice about an entity that is not live and the effect on its grants. level: selects the icon of the
+    notice.
+    """
 
     level: str
     text: str
@@ -79,7 +81,11 @@ def _past_subject(address: str) -> Address | None:
 @shows_past(_past_subject)
 def entity_page(request: HttpRequest, address: str) -> HttpResponse:
     requested_address = address_or_404(address)
-    if request.user.can_see_all and not getattr(request, "past", None) and entity_at(requested_address) is None:
+    if (
+        request.user.can_see_all
+        and not getattr(request, "past", None)
+        and entity_at(requested_address) is None
+    ):
         return _unregistered_response(request, requested_address)
     generation = active_generation()
     entity = entity_or_404(request, address)
@@ -92,13 +98,19 @@ def entity_page(request: HttpRequest, address: str) -> HttpResponse:
     if section == "tab":
         return render_page(request, "entities/_tab.html", _tab_context(request, entity, generation))
     template = "entities/_detail.html" if section == "detail" else "entities/page.html"
-    return render_page(request, template, _page_context(request, entity, generation) | {"is_section": section == "detail"})
+    return render_page(
+        request, template, _page_context(request, entity, generation) | {"is_section": section == "detail"}
+    )
 
 
 def _section_context(request: HttpRequest, entity: Entity, generation: Generation, *sections: str) -> dict:
-    return {"entity": entity, "url": entity_url(entity), "can_change": request.user.can_administer,
-            "grant_url": address_url("grant", entity),
-            **{section: SECTIONS[section](request, entity, generation) for section in sections}}
+    return {
+        "entity": entity,
+        "url": entity_url(entity),
+        "can_change": request.user.can_administer,
+        "grant_url": address_url("grant", entity),
+        **{section: SECTIONS[section](request, entity, generation) for section in sections},
+    }
 
 
 def _tab_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
@@ -106,7 +118,9 @@ def _tab_context(request: HttpRequest, entity: Entity, generation: Generation) -
     tabs = tabs_of(request, entity)
     tab = current_tab(request, tabs)
     return _section_context(request, entity, generation, *tab.sections) | {
-        "tab": tab, "tab_template": f"entities/tabs/{tab.name}.html", "tabs": tab_links(request, tabs, tab),
+        "tab": tab,
+        "tab_template": f"entities/tabs/{tab.name}.html",
+        "tabs": tab_links(request, tabs, tab),
         "generation": generation,
     }
 
@@ -114,8 +128,10 @@ def _tab_context(request: HttpRequest, entity: Entity, generation: Generation) -
 def _page_context(request: HttpRequest, entity: Entity, generation: Generation) -> dict:
     verbs = _verbs(entity) if request.user.can_administer and entity.kind != "instance" else []
     return _tab_context(request, entity, generation) | {
-        "address_link": address_link_to(entity), "trail": breadcrumbs_of(entity, request.user, generation),
-        "title_address_link": address_link_to(entity, is_linked=False), "describe_url": address_url("lifecycle-describe", entity),
+        "address_link": address_link_to(entity),
+        "trail": breadcrumbs_of(entity, request.user, generation),
+        "title_address_link": address_link_to(entity, is_linked=False),
+        "describe_url": address_url("lifecycle-describe", entity),
         "verbs": [(verb, title, address_url("lifecycle", entity, verb)) for verb, title in verbs],
         "readiness_url": _readiness_url(request, entity),
         "request_url": _request_url(request, entity),
@@ -126,20 +142,29 @@ def _page_context(request: HttpRequest, entity: Entity, generation: Generation) 
 
 
 def _verbs(entity: Entity) -> list[tuple[str, str]]:
-    """Return the lifecycle actions as (verb, title). A planned entity can be deleted if it has no grants and no children."""
-    can_delete = entity.state == State.PLANNED and not _total_grants(entity) and not children_of(entity).exists()
+    """Return the lifecycle actions as (verb, title).
+
+    A planned entity can be deleted if it has no grants and no children.
+    """
+    can_delete = (
+        entity.state == State.PLANNED and not _total_grants(entity) and not children_of(entity).exists()
+    )
     return [VERBS[entity.state], *([DELETE] if can_delete else [])]
 
 
 def _bulk_change_url(request: HttpRequest, entity: Entity) -> str:
-    """Return the URL of a bulk change inside the entity; empty if there is nothing that the account could change."""
+    """Return the URL of a bulk change inside the entity; empty if there is nothing that the account could
+    change.
+    """
     if not (request.user.can_administer and entity.is_live and child_kinds(entity.kind)):
         return ""
     return f"{reverse('plan-bulk-change')}?{urlencode({'within': str(entity)}, safe=':')}"
 
 
 def _readiness_url(request: HttpRequest, entity: Entity) -> str:
-    """Return the URL of the section that says whether a namespace can be deleted; empty if it has no such section."""
+    """Return the URL of the section that says whether a namespace can be deleted; empty if it has no such
+    section.
+    """
     is_now = not getattr(request, "past", None)
     can_read = request.user.can_see_all and request.user.can(Capability.READ_REPORTS)
     has_section = entity.kind == "namespace" and entity.is_live and can_read and is_now
@@ -161,8 +186,15 @@ def _hint(entity: Entity) -> Hint | None:
         return Hint("planned", f"Planned: this {entity.kind_title} does not exist yet. {effect}")
     if not total:
         return Hint("info", f"Deleted: this {entity.kind_title} no longer exists and has no grants left.")
-    grants = "1 grant remains as a ghost grant and would" if total == 1 else f"{total:,} grants remain as ghost grants and would"
-    return Hint("warning", f"Deleted: this {entity.kind_title} no longer exists, but {grants} apply again if it is recreated.")
+    grants = (
+        "1 grant remains as a ghost grant and would"
+        if total == 1
+        else f"{total:,} grants remain as ghost grants and would"
+    )
+    return Hint(
+        "warning",
+        f"Deleted: this {entity.kind_title} no longer exists, but {grants} apply again if it is recreated.",
+    )
 
 
 def _total_grants(entity: Entity) -> int:
@@ -184,8 +216,16 @@ def _unregistered_response(request: HttpRequest, address: Address) -> HttpRespon
 
     Only for accounts that see everything.
     """
-    return render_page(request, "entities/unregistered.html", {
-        "address_link": address_link_to(address, is_linked=False), "address": address, "kind": KINDS[address.kind],
-        "can_change": request.user.can_administer and address.kind != "instance",
-        "grant_url": address_url("grant", address), "register_url": address_url("lifecycle", address, "register"),
-    }, status=404)
+    return render_page(
+        request,
+        "entities/unregistered.html",
+        {
+            "address_link": address_link_to(address, is_linked=False),
+            "address": address,
+            "kind": KINDS[address.kind],
+            "can_change": request.user.can_administer and address.kind != "instance",
+            "grant_url": address_url("grant", address),
+            "register_url": address_url("lifecycle", address, "register"),
+        },
+        status=404,
+    )

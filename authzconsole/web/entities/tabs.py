@@ -16,8 +16,8 @@ from grants.authority.rights import can_read_history
 class Tab:
     """A tab. name: value of the query parameter `tab`, and its template `entities/tabs/<name>.html`.
 
-    sections: ids of the sections in it. parameters: query parameters of its forms. They select the tab if the URL does not
-    name one, so that forms work without scripts and links do not need to name the tab.
+    sections: ids of the sections in it. parameters: query parameters of its forms. They select the tab if the
+    URL does not name one, so that forms work without scripts and links do not need to name the tab.
     """
 
     name: str
@@ -28,7 +28,10 @@ class Tab:
 
 @dataclass(frozen=True, slots=True)
 class TabLink:
-    """The link to a tab. It keeps the other query parameters, so that a tab keeps its filters and its question."""
+    """The link to a tab.
+
+    It keeps the other query parameters, so that a tab keeps its filters and its question.
+    """
 
     name: str
     title: str
@@ -37,26 +40,35 @@ class TabLink:
 
 
 INSIDE = Tab("inside", "Inside", ("children",))
-ACCESS = Tab("access", "Access", ("access", "holders", "stewards"), ("holder", "order", "holders", *PARAMETERS))
+ACCESS = Tab(
+    "access", "Access", ("access", "holders", "stewards"), ("holder", "order", "holders", *PARAMETERS)
+)
 ASK = Tab("ask", "Ask", ("ask", "readiness"), (*FIELDS, "deleter"))
 HISTORY = Tab("history", "History", ("history",))
 
 
 def tabs_of(request: HttpRequest, entity: Entity) -> list[Tab]:
-    """Return the tabs of an entity: Inside only if it can have children, History only if the account can read its lines."""
+    """Return the tabs of an entity: Inside only if it can have children, History only if the account can read
+    its lines.
+    """
     inside = [INSIDE] if child_kinds(entity.kind) else []
     return [*inside, ACCESS, ASK, *([HISTORY] if can_read_history(request.user, entity) else [])]
 
 
 def current_tab(request: HttpRequest, tabs: list[Tab]) -> Tab:
-    """Return the tab that the URL names, or else the last one that its parameters belong to, or else the first.
+    """Return the tab that the URL names, or else the last one that its parameters belong to, or else the
+    first.
 
-    The last tab is preferred because a question is the most specific: the URL of a question may also contain a page of holders.
+    The last tab is preferred because a question is the most specific: the URL of a question may also contain
+    a page of holders.
     """
     by_name = {tab.name: tab for tab in tabs}
     if (name := request.GET.get("tab", "")) in by_name:
         return by_name[name]
-    return next((tab for tab in reversed(tabs) if any(parameter in request.GET for parameter in tab.parameters)), tabs[0])
+    return next(
+        (tab for tab in reversed(tabs) if any(parameter in request.GET for parameter in tab.parameters)),
+        tabs[0],
+    )
 
 
 def tab_links(request: HttpRequest, tabs: list[Tab], current: Tab) -> list[TabLink]:

@@ -1,6 +1,7 @@
 """Search everything except entities: people, groups, plans, reports and pages of the console.
 
-Ordinary accounts find only the pages that they can open; names of people, plans and reports are not disclosed to them.
+Ordinary accounts find only the pages that they can open; names of people, plans and reports are not disclosed
+to them.
 """
 
 from collections.abc import Iterator
@@ -58,21 +59,36 @@ class PageEntry:
 
 
 PAGE_ENTRIES = (
-    PageEntry("Add a user or group", "people-add", "new create person onboard",
-              (Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS)),
+    PageEntry(
+        "Add a user or group",
+        "people-add",
+        "new create person onboard",
+        (Capability.CHANGE_GRANTS, Capability.MANAGE_ACCOUNTS),
+    ),
     PageEntry("Compare users", "people-compare", "differences alike", (Capability.READ_ALL,)),
     PageEntry("Bulk change", "plan-bulk-change", "plan many grant revoke", (Capability.CHANGE_GRANTS,)),
     PageEntry("Import changes", "plan-import", "plan file csv", (Capability.CHANGE_GRANTS,)),
-    PageEntry("Limited access", "limited-access", "validity period expiry expired ends begins", (Capability.READ_ALL,)),
+    PageEntry(
+        "Limited access",
+        "limited-access",
+        "validity period expiry expired ends begins",
+        (Capability.READ_ALL,),
+    ),
     PageEntry("Request access", "request-new", "new ask permission denied"),
     PageEntry("Approvers", "request-approvers", "requests group namespace", (Capability.READ_ALL,)),
     PageEntry("Delegation", "delegation-limits", "limits owners", (Capability.READ_ALL,)),
-    PageEntry("Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)),
+    PageEntry(
+        "Start review", "review-new", "access review campaign certification", (Capability.CHANGE_GRANTS,)
+    ),
     PageEntry("Evidence", "evidence-list", "auditor bundle signed", (Capability.READ_JOURNAL,)),
-    PageEntry("Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)),
+    PageEntry(
+        "Differences", "journal-differences", "compare dates history changes", (Capability.READ_JOURNAL,)
+    ),
     PageEntry("Break-glass access", "journal-break-glass", "emergency", (Capability.READ_JOURNAL,)),
     PageEntry("Verify journal", "journal-proof", "proof hash chain head", (Capability.READ_JOURNAL,)),
-    PageEntry("Security events", "journal-security-events", "sign-ins audit log", (Capability.READ_SECURITY_EVENTS,)),
+    PageEntry(
+        "Security events", "journal-security-events", "sign-ins audit log", (Capability.READ_SECURITY_EVENTS,)
+    ),
     PageEntry("Webhooks", "journal-webhooks", "events notifications", (Capability.READ_JOURNAL,)),
     PageEntry("API tokens", "tokens", "service accounts", (Capability.READ_ACCOUNTS,)),
     PageEntry("Sessions", "sessions", "signed in devices"),
@@ -109,13 +125,26 @@ def _people(text: str, max_hits: int) -> HitGroup:
     for word in text.split():
         condition |= Q(first_name__icontains=word) | Q(last_name__icontains=word)
     rows = list(User.objects.filter(condition).order_by("username")[: max_hits + 1])
-    hits = [SearchHit(row.username, principal_url("person", f"user:{row.username}"), "user",
-                      row.get_full_name() or ("" if row.is_active else "inactive")) for row in rows[:max_hits]]
-    return HitGroup("people", "People", hits, url_with_query("people", {"find": text}) if len(rows) > max_hits else "")
+    hits = [
+        SearchHit(
+            row.username,
+            principal_url("person", f"user:{row.username}"),
+            "user",
+            row.get_full_name() or ("" if row.is_active else "inactive"),
+        )
+        for row in rows[:max_hits]
+    ]
+    return HitGroup(
+        "people", "People", hits, url_with_query("people", {"find": text}) if len(rows) > max_hits else ""
+    )
 
 
 def _groups(text: str, max_hits: int) -> HitGroup:
-    names = list(Group.objects.filter(name__icontains=text).order_by("name").values_list("name", flat=True)[: max_hits + 1])
+    names = list(
+        Group.objects.filter(name__icontains=text)
+        .order_by("name")
+        .values_list("name", flat=True)[: max_hits + 1]
+    )
     hits = [SearchHit(name, principal_url("person", f"group:{name}"), "group") for name in names[:max_hits]]
     more_url = url_with_query("people", {"type": "group", "find": text}) if len(names) > max_hits else ""
     return HitGroup("groups", "Groups", hits, more_url)
@@ -126,7 +155,9 @@ def _plans(text: str, max_hits: int) -> HitGroup:
     if word == "plan" and number.isascii() and number.isdigit() and len(number) < 10:
         condition |= Q(pk=int(number))
     rows = list(Plan.objects.filter(condition).order_by("-pk")[: max_hits + 1])
-    hits = [SearchHit(row.title, plan_url(row), "plans", f"plan {row.pk}, {row.state}") for row in rows[:max_hits]]
+    hits = [
+        SearchHit(row.title, plan_url(row), "plans", f"plan {row.pk}, {row.state}") for row in rows[:max_hits]
+    ]
     return HitGroup("plans", "Plans", hits, reverse("plans") if len(rows) > max_hits else "")
 
 
@@ -134,14 +165,32 @@ def _reports(text: str, max_hits: int) -> HitGroup:
     """Return the newest finished run of each analysis that matches."""
     if not any(_matches(text, f"{analysis.title} {name}") for name, analysis in ANALYSES.items()):
         return HitGroup("reports", "Reports", [])
-    runs = [run for run in latest_finished_runs() if _matches(text, f"{ANALYSES[run.analysis].title} {run.analysis}")]
-    return HitGroup("reports", "Reports", [
-        SearchHit(ANALYSES[run.analysis].title, reverse("analysis", args=[run.pk]), "analyses", f"run {run.pk}, {run.state}")
-        for run in runs[:max_hits]])
+    runs = [
+        run
+        for run in latest_finished_runs()
+        if _matches(text, f"{ANALYSES[run.analysis].title} {run.analysis}")
+    ]
+    return HitGroup(
+        "reports",
+        "Reports",
+        [
+            SearchHit(
+                ANALYSES[run.analysis].title,
+                reverse("analysis", args=[run.pk]),
+                "analyses",
+                f"run {run.pk}, {run.state}",
+            )
+            for run in runs[:max_hits]
+        ],
+    )
 
 
 def _pages(user: User, text: str, max_hits: int) -> HitGroup:
-    hits = [SearchHit(title, url, icon) for title, url, icon, words in _pages_of(user) if _matches(text, f"{title} {words}")]
+    hits = [
+        SearchHit(title, url, icon)
+        for title, url, icon, words in _pages_of(user)
+        if _matches(text, f"{title} {words}")
+    ]
     return HitGroup("pages", "Pages", hits[:max_hits])
 
 
@@ -158,4 +207,6 @@ def _pages_of(user: User) -> Iterator[tuple[str, str, str, str]]:
 def _matches(text: str, words: str) -> bool:
     """Return whether each word of the text is the beginning of one of `words`."""
     known = words.lower().replace("-", " ").split()
-    return all(any(word.startswith(start) for word in known) for start in text.lower().replace("-", " ").split())
+    return all(
+        any(word.startswith(start) for word in known) for start in text.lower().replace("-", " ").split()
+    )

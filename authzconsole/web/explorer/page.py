@@ -1,4 +1,7 @@
-"""The Explorer: the tree of entities. Wide windows display it next to an entity; in narrow windows it is a separate page."""
+"""The Explorer: the tree of entities.
+
+Wide windows display it next to an entity; in narrow windows it is a separate page.
+"""
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
@@ -19,10 +22,19 @@ def explorer(request: HttpRequest) -> HttpResponse:
     """Render the tree, expanded down to the entity in the query parameter `at`."""
     at, tree = _container(request, "at"), _tree(request)
     is_section = requested_section(request) == "explorer"
-    return render_page(request, "explorer/_tree.html" if is_section else "explorer/page.html", {
-        "tree": Level([tree.root(at)]), "at": at, "tree_filter": tree.tree_filter, "is_page": not is_section or _is_page(request),
-        "kinds": [kind for kind in KINDS.values() if kind.parent], "states": State.values, "url": request.path,
-    })
+    return render_page(
+        request,
+        "explorer/_tree.html" if is_section else "explorer/page.html",
+        {
+            "tree": Level([tree.root(at)]),
+            "at": at,
+            "tree_filter": tree.tree_filter,
+            "is_page": not is_section or _is_page(request),
+            "kinds": [kind for kind in KINDS.values() if kind.parent],
+            "states": State.values,
+            "url": request.path,
+        },
+    )
 
 
 @require_safe
@@ -35,12 +47,17 @@ def explorer_inside(request: HttpRequest) -> HttpResponse:
 
 
 def _is_page(request: HttpRequest) -> bool:
-    """Return whether htmx reloads the tree on the Explorer page. Only the URL of this page contains the filter."""
+    """Return whether htmx reloads the tree on the Explorer page.
+
+    Only the URL of this page contains the filter.
+    """
     return (request.htmx.current_url_abs_path or "").partition("?")[0] == request.path
 
 
 def _tree(request: HttpRequest) -> Tree:
-    tree_filter = TreeFilter(choice_parameter(request, "kind", KINDS), choice_parameter(request, "state", State.values))
+    tree_filter = TreeFilter(
+        choice_parameter(request, "kind", KINDS), choice_parameter(request, "state", State.values)
+    )
     return Tree(request, active_generation(), tree_filter)
 
 

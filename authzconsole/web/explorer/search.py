@@ -1,4 +1,6 @@
-"""The search page, which also finds people, plans and pages, and suggestions for form fields with addresses and principals."""
+"""The search page, which also finds people, plans and pages, and suggestions for form fields with addresses
+and principals.
+"""
 
 from dataclasses import dataclass
 
@@ -27,8 +29,15 @@ PRINCIPAL_FIELDS = ("principal", "subject", "creator", "source", "target")
 # form fields for several principals, separated by commas; their names go on with an address
 HEIR_FIELD_PREFIXES = ("entity-", "inside-")
 # form fields that take the name of one type of principal
-NAME_FIELDS = {"deleter": "user", "user": "user", "owner": "user", "one": "user", "other": "user", "like": "user",
-               "group": "group"}
+NAME_FIELDS = {
+    "deleter": "user",
+    "user": "user",
+    "owner": "user",
+    "one": "user",
+    "other": "user",
+    "like": "user",
+    "group": "group",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,26 +72,49 @@ def search_page(request: HttpRequest) -> HttpResponse:
     if suggestion_list is None or suggestion_list.opens:
         groups = console_hits(request.user, text, MAX_HITS_LISTED if suggestion_list else MAX_HITS_SHOWN)
     max_listed = MAX_ENTITIES_LISTED if groups else MAX_RESULTS_LISTED
-    result = search_visible_entities(request.user, text, max_listed,
-                                    only=suggestion_list.kind) if suggestion_list else search_visible_entities(request.user, text)
-    return render_page(request, "shared/forms/search_results.html" if suggestion_list else "explorer/search.html", {
-        "searched": text, "result": result, "rows": [_result_row(entity, suggestion_list is None) for entity in result.rows],
-        "suggestion_list": suggestion_list, "list_id": requested_section(request), "is_short": parse_search(text).is_short,
-        "groups": groups, "total_found": len(result.rows) + sum(len(group.hits) for group in groups),
-        "is_cut": result.total > len(result.rows) or not result.is_all,
-    })
+    result = (
+        search_visible_entities(request.user, text, max_listed, only=suggestion_list.kind)
+        if suggestion_list
+        else search_visible_entities(request.user, text)
+    )
+    return render_page(
+        request,
+        "shared/forms/search_results.html" if suggestion_list else "explorer/search.html",
+        {
+            "searched": text,
+            "result": result,
+            "rows": [_result_row(entity, suggestion_list is None) for entity in result.rows],
+            "suggestion_list": suggestion_list,
+            "list_id": requested_section(request),
+            "is_short": parse_search(text).is_short,
+            "groups": groups,
+            "total_found": len(result.rows) + sum(len(group.hits) for group in groups),
+            "is_cut": result.total > len(result.rows) or not result.is_all,
+        },
+    )
 
 
 def _result_row(entity: Entity, is_linked: bool) -> dict:
     """Return the context of one result. is_linked: false in a suggestion list, where the option is the link."""
-    return {"entity": entity, "address_link": address_link_to(entity, is_linked=is_linked), "url": entity_url(entity)}
+    return {
+        "entity": entity,
+        "address_link": address_link_to(entity, is_linked=is_linked),
+        "url": entity_url(entity),
+    }
 
 
 @require_safe
 @capability_required(Capability.READ_ALL, Capability.READ_ACCOUNTS)
 def suggest_principals(request: HttpRequest) -> HttpResponse:
     """Render the options of a principal field. Ordinary accounts get 404, because they may not list names."""
-    field = next((name for name in request.GET if name in PRINCIPAL_FIELDS or name in NAME_FIELDS or _has_several(name)), "")
+    field = next(
+        (
+            name
+            for name in request.GET
+            if name in PRINCIPAL_FIELDS or name in NAME_FIELDS or _has_several(name)
+        ),
+        "",
+    )
     text, kept = text_parameter(request, field, max_characters=1_000), ""
     if _has_several(field) and "," in text:
         kept, _, text = text.rpartition(",")
@@ -92,10 +124,15 @@ def suggest_principals(request: HttpRequest) -> HttpResponse:
     has_type, only_type = bool(colon) and type_ in ("user", "group"), NAME_FIELDS.get(field)
     types = {only_type} if only_type else {type_} if has_type else {"user", "group"}
     names = _matching_principals(types, name if has_type else f"{type_}{colon}{name}")
-    options = [{"type": name.partition(":")[0], "value": name.partition(":")[2] if only_type else f"{kept}{name}"}
-               for name in names]
-    return render_page(request, "shared/forms/options.html", {"options": options, "searched": text,
-                                                              "list_id": requested_section(request)})
+    options = [
+        {"type": name.partition(":")[0], "value": name.partition(":")[2] if only_type else f"{kept}{name}"}
+        for name in names
+    ]
+    return render_page(
+        request,
+        "shared/forms/options.html",
+        {"options": options, "searched": text, "list_id": requested_section(request)},
+    )
 
 
 def _has_several(field: str) -> bool:
@@ -104,7 +141,15 @@ def _has_several(field: str) -> bool:
 
 
 def _matching_principals(types: set[str], text: str) -> list[str]:
-    users = User.objects.filter(username__icontains=text).order_by("username") if "user" in types else User.objects.none()
-    groups = Group.objects.filter(name__icontains=text).order_by("name") if "group" in types else Group.objects.none()
+    users = (
+        User.objects.filter(username__icontains=text).order_by("username")
+        if "user" in types
+        else User.objects.none()
+    )
+    groups = (
+        Group.objects.filter(name__icontains=text).order_by("name")
+        if "group" in types
+        else Group.objects.none()
+    )
     result = [f"user:{name}" for name in users.values_list("username", flat=True)[:MAX_OPTIONS]]
     return result + [f"group:{name}" for name in groups.values_list("name", flat=True)[:MAX_OPTIONS]]

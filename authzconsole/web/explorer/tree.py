@@ -1,7 +1,7 @@
 """The entity hierarchy as a tree.
 
-The children of a container are grouped by kind, unless it can contain only one kind. A level lists at most MAX_ROWS entities
-and links to those before and after them.
+The children of a container are grouped by kind, unless it can contain only one kind. A level lists at most
+MAX_ROWS entities and links to those before and after them.
 """
 
 from collections import Counter
@@ -32,7 +32,8 @@ class Branch:
     """One row of the tree: an entity, or all children of one kind.
 
     of: for a row that groups the children of one kind, this kind; empty for an entity.
-    url: its page; empty if the account may not open it. load_url: the URL of its children; empty if it cannot have any.
+    url: its page; empty if the account may not open it. load_url: the URL of its children; empty if it cannot
+    have any.
     count: number of children, if they were counted. inside: the rows below it, if it is expanded.
     """
 
@@ -70,7 +71,10 @@ class TreeFilter:
     state: str = ""
 
     def can_contain_matches(self, kind: str) -> bool:
-        """Return whether entities of that kind can contain matches. Such entities are displayed in any state."""
+        """Return whether entities of that kind can contain matches.
+
+        Such entities are displayed in any state.
+        """
         return bool(child_kinds(kind)) and kind != self.kind
 
     def includes(self, kind: str) -> bool:
@@ -82,7 +86,9 @@ class TreeFilter:
         return not (self.kind or self.state)
 
     def rows(self, rows: QuerySet[Entity], kind: str, *, sees_all: bool) -> QuerySet[Entity]:
-        """Filter rows of one kind. sees_all: the account sees all children, so containers without matches are omitted."""
+        """Filter rows of one kind. sees_all: the account sees all children, so containers without matches are
+        omitted.
+        """
         rows = rows.filter(kind=kind)
         if not self.can_contain_matches(kind):
             return rows.filter(state=self.state) if self.state else rows
@@ -94,13 +100,19 @@ class TreeFilter:
 
     def count(self, totals: Counter[tuple[str, str]], kind: str) -> int:
         """Return the number of matches of one kind. totals: counts by kind and state."""
-        return sum(total for (row_kind, state), total in totals.items()
-                   if row_kind == kind and (self.state in ("", state) or self.can_contain_matches(kind)))
+        return sum(
+            total
+            for (row_kind, state), total in totals.items()
+            if row_kind == kind and (self.state in ("", state) or self.can_contain_matches(kind))
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The tree of visible entities. The number of queries depends on the depth of the tree, not on the number of entities."""
+    """The tree of visible entities.
+
+    The number of queries depends on the depth of the tree, not on the number of entities.
+    """
 
     request: HttpRequest
     generation: Generation
@@ -112,8 +124,14 @@ class Tree:
         rows = entities_at((first, *rest))
         visible = visible_addresses(rows, self.request.user, self.generation)
         path = [rows[address] for address in rest if address in visible]
-        branch = Branch(first.name, first.kind, str(first), entity_url(first) if first in visible else "",
-                        load_url=self._url(str(first)), is_current=not rest)
+        branch = Branch(
+            first.name,
+            first.kind,
+            str(first),
+            entity_url(first) if first in visible else "",
+            load_url=self._url(str(first)),
+            is_current=not rest,
+        )
         branch.inside = self._expanded_level(rows[first], path)
         return branch
 
@@ -126,22 +144,32 @@ class Tree:
         totals = self._totals(container)
         counts = {kind: self._count(container, totals, kind) for kind in kinds}
         page = entity_url(container) if self._can_open(container) else ""
-        return Level([self._kind_branch(container, kind, count, page) for kind, count in counts.items() if count])
+        return Level(
+            [self._kind_branch(container, kind, count, page) for kind, count in counts.items() if count]
+        )
 
-    def entities(self, container: Entity, kind: str, *, after: str = "", before: str = "", around: str = "") -> Level:
-        """Return children of one kind sorted by key: the first ones, those after or before a key, or those around a key."""
+    def entities(
+        self, container: Entity, kind: str, *, after: str = "", before: str = "", around: str = ""
+    ) -> Level:
+        """Return children of one kind sorted by key: the first ones, those after or before a key, or those
+        around a key.
+        """
         rows = self._rows(container, kind)
         earlier, later, has_earlier, has_later = [], [], False, False
         if before or around:
             rows_before = rows.filter(key__lt=before or around).order_by("-key")
             earlier, has_earlier = _first_rows(rows_before, MAX_ROWS if before else ROWS_BEFORE)
         if not before:
-            rows_after = rows.filter(key__gt=after) if after else rows.filter(key__gte=around) if around else rows
+            rows_after = (
+                rows.filter(key__gt=after) if after else rows.filter(key__gte=around) if around else rows
+            )
             later, has_later = _first_rows(rows_after.order_by("key"), MAX_ROWS)
         entities = [*reversed(earlier), *later]
-        return Level([self._entity_branch(entity) for entity in entities],
-                     self._url(str(container), kind, before=entities[0].key) if has_earlier else "",
-                     self._url(str(container), kind, after=entities[-1].key) if has_later else "")
+        return Level(
+            [self._entity_branch(entity) for entity in entities],
+            self._url(str(container), kind, before=entities[0].key) if has_earlier else "",
+            self._url(str(container), kind, after=entities[-1].key) if has_later else "",
+        )
 
     def _expanded_level(self, container: Entity, path: list[Entity]) -> Level:
         """Return the children of the container, expanded along the path."""
@@ -157,7 +185,9 @@ class Tree:
             level_below = None
             kind_branch = next((branch for branch in level.branches if branch.of == kind), None)
             if kind_branch is not None:
-                kind_branch.inside = level_below = self.entities(container, kind, around=below.key if below else "")
+                kind_branch.inside = level_below = self.entities(
+                    container, kind, around=below.key if below else ""
+                )
         if below is not None and level_below is not None:
             self._expand(level_below, path)
         return level
@@ -172,20 +202,37 @@ class Tree:
             branch.inside = self._expanded_level(below, rest)
 
     def _kind_branch(self, container: Entity, kind: str, count: int, page: str) -> Branch:
-        return Branch(KINDS[kind].plural, kind, str(container), page and f"{page}?{urlencode({'kind': kind})}", of=kind,
-                      load_url=self._url(str(container), kind), count=count)
+        return Branch(
+            KINDS[kind].plural,
+            kind,
+            str(container),
+            page and f"{page}?{urlencode({'kind': kind})}",
+            of=kind,
+            load_url=self._url(str(container), kind),
+            count=count,
+        )
 
     def _can_open(self, container: Entity) -> bool:
-        # the tree contains the instance even if the account cannot see it; all other containers in the tree are visible
+        # the tree contains the instance even if the account cannot see it; all other containers in the tree
+        # are visible
         return container.kind != "instance" or container.address in visible_addresses(
-            {container.address: container}, self.request.user, self.generation)
+            {container.address: container}, self.request.user, self.generation
+        )
 
     def _entity_branch(self, entity: Entity) -> Branch:
         load_url = self._url(str(entity)) if child_kinds(entity.kind) else ""
-        return Branch(entity.name, entity.kind, str(entity), entity_url(entity), load_url=load_url, state=entity.state)
+        return Branch(
+            entity.name, entity.kind, str(entity), entity_url(entity), load_url=load_url, state=entity.state
+        )
 
     def _url(self, address: str, of: str = "", **cursors: str) -> str:
-        parameters = {"in": address, "of": of, "kind": self.tree_filter.kind, "state": self.tree_filter.state, **cursors}
+        parameters = {
+            "in": address,
+            "of": of,
+            "kind": self.tree_filter.kind,
+            "state": self.tree_filter.state,
+            **cursors,
+        }
         return url_with_query("explorer-inside", parameters)
 
     def _totals(self, container: Entity) -> Counter[tuple[str, str]]:
@@ -193,8 +240,11 @@ class Tree:
 
     def _count(self, container: Entity, totals: Counter[tuple[str, str]], kind: str) -> int:
         total = self.tree_filter.count(totals, kind)
-        is_known = (self.tree_filter.matches_everything or not self.tree_filter.can_contain_matches(kind)
-                    or not sees_everything_in(self.request.user, container))
+        is_known = (
+            self.tree_filter.matches_everything
+            or not self.tree_filter.can_contain_matches(kind)
+            or not sees_everything_in(self.request.user, container)
+        )
         return total if is_known or not total else self._rows(container, kind).count()
 
     def _rows(self, container: Entity, kind: str) -> QuerySet[Entity]:

@@ -70,20 +70,30 @@ def _result(request: HttpRequest, form: dict) -> dict:
     rows, next_position = _page(parts, text_parameter(request, "after"))
     known: KnownSince | None = known_since(subject)
     return {
-        "rows": [_row(difference) for difference in as_differences(rows, span)], "span": span, "subject": subject,
+        "rows": [_row(difference) for difference in as_differences(rows, span)],
+        "span": span,
+        "subject": subject,
         "next_url": url_with(request, after=next_position) if next_position else "",
         "first_url": url_with(request, after=None) if text_parameter(request, "after") else "",
-        "since_time": revision_time(span.before), "until_time": revision_time(span.after),
-        "is_import": known is not None and known.is_import and known.revision > span.before, "known": known,
-        "downloads": [(title, _download_url(subject, form, span, extension))
-                      for title, extension in (("CSV", "csv"), ("JSON Lines", "jsonl"))],
+        "since_time": revision_time(span.before),
+        "until_time": revision_time(span.after),
+        "is_import": known is not None and known.is_import and known.revision > span.before,
+        "known": known,
+        "downloads": [
+            (title, _download_url(subject, form, span, extension))
+            for title, extension in (("CSV", "csv"), ("JSON Lines", "jsonl"))
+        ],
     }
 
 
 def _page(parts: list, after: str) -> tuple[list, str]:
-    """Return a page of rows, and the position of the next page (part and primary key); empty on the last page."""
+    """Return a page of rows, and the position of the next page (part and primary key); empty on the last
+    page.
+    """
     number, _, pk = after.partition("-")
-    first, last = (int(number), int(pk)) if number.isdecimal() and pk.isdecimal() and len(after) < 30 else (0, 0)
+    first, last = (
+        (int(number), int(pk)) if number.isdecimal() and pk.isdecimal() and len(after) < 30 else (0, 0)
+    )
     rows: list[tuple[int, object]] = []
     for index, part in enumerate(parts):
         if index < first or len(rows) > ROWS_PER_PAGE:
@@ -91,15 +101,20 @@ def _page(parts: list, after: str) -> tuple[list, str]:
         start = last if index == first else 0
         page = part.filter(pk__gt=start).order_by("pk")[: ROWS_PER_PAGE + 1 - len(rows)]
         rows += [(index, row) for row in page]
-    position = f"{rows[ROWS_PER_PAGE - 1][0]}-{rows[ROWS_PER_PAGE - 1][1].pk}" if len(rows) > ROWS_PER_PAGE else ""
+    position = (
+        f"{rows[ROWS_PER_PAGE - 1][0]}-{rows[ROWS_PER_PAGE - 1][1].pk}" if len(rows) > ROWS_PER_PAGE else ""
+    )
     return [row for _, row in rows[:ROWS_PER_PAGE]], position
 
 
 def _row(difference: Difference) -> Row:
     is_membership = difference.what == "membership"
-    return Row(difference, principal_link_from_text(difference.principal) if difference.principal else None,
-               principal_link_from_text(difference.value) if is_membership else None,
-               address_link_to(parse_address(difference.entity)) if difference.entity else None)
+    return Row(
+        difference,
+        principal_link_from_text(difference.principal) if difference.principal else None,
+        principal_link_from_text(difference.value) if is_membership else None,
+        address_link_to(parse_address(difference.entity)) if difference.entity else None,
+    )
 
 
 def _subject(text: str) -> Address | str:
@@ -107,7 +122,9 @@ def _subject(text: str) -> Address | str:
     if not text:
         raise _Fault("of", "Enter an entity, a user or a group.")
     try:
-        return ":".join(parse_principal(text)) if text.startswith(("user:", "group:")) else parse_address(text)
+        return (
+            ":".join(parse_principal(text)) if text.startswith(("user:", "group:")) else parse_address(text)
+        )
     except (PrincipalError, AddressError) as error:
         raise _Fault("of", as_sentence(error)) from None
 
@@ -122,7 +139,11 @@ def _revision(form: dict, name: str) -> int:
 
 
 def _download_url(subject: Address | str, form: dict, span: Span, extension: str) -> str:
-    query = {"principal" if isinstance(subject, str) else "entity": subject, "since": span.before, "until": span.after}
+    query = {
+        "principal" if isinstance(subject, str) else "entity": subject,
+        "since": span.before,
+        "until": span.after,
+    }
     if form["contents"]:
         query["contents"] = "true"
     return f"{reverse(f'rest-differences-{extension}')}?{urlencode(query, safe=':')}"

@@ -69,8 +69,14 @@ def evidence_list(request: HttpRequest) -> HttpResponse:
 @capability_required(Capability.READ_JOURNAL)
 def evidence_page(request: HttpRequest, pk: int) -> HttpResponse:
     evidence = _evidence_or_404(pk)
-    template = "journal/evidence/_progress.html" if requested_section(request) == SECTION else "journal/evidence/page.html"
-    return render_page(request, template, {"row": _row(evidence), "evidence": evidence, "again_url": _again_url(evidence)})
+    template = (
+        "journal/evidence/_progress.html"
+        if requested_section(request) == SECTION
+        else "journal/evidence/page.html"
+    )
+    return render_page(
+        request, template, {"row": _row(evidence), "evidence": evidence, "again_url": _again_url(evidence)}
+    )
 
 
 @require_safe
@@ -90,25 +96,45 @@ def download_evidence(request: HttpRequest, pk: int) -> HttpResponse:
 def _list_response(request: HttpRequest, form: dict, error: _InvalidField | None = None) -> HttpResponse:
     rows = QuerySetSequence(Evidence.objects.select_related("requested_by").order_by("-pk"))
     page = paginate_sequence(request, rows, max_rows=ROWS_PER_PAGE, name="page")
-    return render_page(request, "journal/evidence/list.html", {
-        "page": page, "rows": [_row(evidence) for evidence in page.rows], "form": form,
-        "fault": error.fault if error else "", "invalid_field": error.field if error else "",
-        "kinds": [name for name in KINDS if set(ancestor_kinds(name)) & set(CONTAINERS)],
-        "public_key": "" if read_only_reason() else public_key()}, status=400 if error else 200)
+    return render_page(
+        request,
+        "journal/evidence/list.html",
+        {
+            "page": page,
+            "rows": [_row(evidence) for evidence in page.rows],
+            "form": form,
+            "fault": error.fault if error else "",
+            "invalid_field": error.field if error else "",
+            "kinds": [name for name in KINDS if set(ancestor_kinds(name)) & set(CONTAINERS)],
+            "public_key": "" if read_only_reason() else public_key(),
+        },
+        status=400 if error else 200,
+    )
 
 
 def _row(evidence: Evidence) -> dict:
-    return {"evidence": evidence, "url": reverse("evidence", args=[evidence.pk]),
-            "link": address_link_to(parse_address(evidence.entity)),
-            "is_done": evidence.state == EvidenceState.DONE, "is_failed": evidence.state == EvidenceState.FAILED,
-            "is_unfinished": evidence.state in (EvidenceState.WAITING, EvidenceState.RUNNING)}
+    return {
+        "evidence": evidence,
+        "url": reverse("evidence", args=[evidence.pk]),
+        "link": address_link_to(parse_address(evidence.entity)),
+        "is_done": evidence.state == EvidenceState.DONE,
+        "is_failed": evidence.state == EvidenceState.FAILED,
+        "is_unfinished": evidence.state in (EvidenceState.WAITING, EvidenceState.RUNNING),
+    }
 
 
 def _again_url(evidence: Evidence) -> str:
     """Return the URL of the form with the values of a request."""
-    return reverse("evidence-list", query={
-        "entity": evidence.entity, "since": evidence.from_revision, "until": evidence.to_revision,
-        **({"contents": "yes"} if evidence.contents else {}), **({"kind": evidence.kind} if evidence.kind else {})})
+    return reverse(
+        "evidence-list",
+        query={
+            "entity": evidence.entity,
+            "since": evidence.from_revision,
+            "until": evidence.to_revision,
+            **({"contents": "yes"} if evidence.contents else {}),
+            **({"kind": evidence.kind} if evidence.kind else {}),
+        },
+    )
 
 
 def _evidence_or_404(pk: int) -> Evidence:
@@ -126,8 +152,16 @@ def _request_from_form(form: dict[str, str], user: User) -> Evidence:
         raise _InvalidField("entity", str(error)) from None
     start, end = (_read_moment(form, name, is_end=name == "until") for name in ("since", "until"))
     try:
-        return request_evidence(entity=entity, from_revision=start.revision, to_revision=end.revision, since=start.time,
-                                until=end.time, contents=form["contents"] == "yes", kind=form["kind"], requested_by=user)
+        return request_evidence(
+            entity=entity,
+            from_revision=start.revision,
+            to_revision=end.revision,
+            since=start.time,
+            until=end.time,
+            contents=form["contents"] == "yes",
+            kind=form["kind"],
+            requested_by=user,
+        )
     except EvidenceError as error:
         raise _InvalidField("until" if "period" in str(error) else "entity", str(error)) from None
     except GrantError as error:
@@ -135,7 +169,10 @@ def _request_from_form(form: dict[str, str], user: User) -> Evidence:
 
 
 def _read_moment(form: dict[str, str], field: str, *, is_end: bool) -> _Moment:
-    """Return the revision and the time that the field names. As an end, an empty text and the date of today mean now."""
+    """Return the revision and the time that the field names.
+
+    As an end, an empty text and the date of today mean now.
+    """
     text = form[field]
     try:
         if text.isascii() and text.isdigit():

@@ -1,6 +1,7 @@
 """Fold the lines of an applied plan under the line about its application.
 
-Such a line is the last one of its plan, directly after the lines of its changes. Only the page without filters folds lines.
+Such a line is the last one of its plan, directly after the lines of its changes. Only the page without
+filters folds lines.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,7 +23,9 @@ FOLDED = Q(action__in=("grant", "revoke", "user-activate", "user-deactivate"), d
 
 @dataclass(frozen=True, slots=True)
 class FoldedPlan:
-    """The changes of an applied plan. rows: the newest MAX_LINES_SHOWN of its lines. url: the page with all changes."""
+    """The changes of an applied plan. rows: the newest MAX_LINES_SHOWN of its lines. url: the page with all
+    changes.
+    """
 
     total: int
     rows: list[dict]
@@ -40,16 +43,27 @@ def lines_outside_plans(lines: QuerySet[JournalLine]) -> QuerySet[JournalLine]:
 
 def folded_plans(lines: Iterable[JournalLine]) -> dict[int, FoldedPlan]:
     """Return the folded plan of each line about an applied plan, by revision. Runs two queries, or none."""
-    applied = {line.revision: number for line in lines
-               if line.action == "plan-apply" and (number := plan_number(line)) is not None}
+    applied = {
+        line.revision: number
+        for line in lines
+        if line.action == "plan-apply" and (number := plan_number(line)) is not None
+    }
     if not applied:
         return {}
-    before = reduce(or_, (Q(revision__lt=revision, revision__gte=revision - MAX_LINES_SHOWN) for revision in applied))
+    before = reduce(
+        or_, (Q(revision__lt=revision, revision__gte=revision - MAX_LINES_SHOWN) for revision in applied)
+    )
     stored = {line.revision: line for line in JournalLine.objects.filter(before)}
     plans = Plan.objects.in_bulk(set(applied.values()))
-    return {revision: FoldedPlan(change_count(plan_counts(plans[number])), list(_rows(stored, revision, number)),
-                                 reverse("plan", args=[number]))
-            for revision, number in applied.items() if number in plans}
+    return {
+        revision: FoldedPlan(
+            change_count(plan_counts(plans[number])),
+            list(_rows(stored, revision, number)),
+            reverse("plan", args=[number]),
+        )
+        for revision, number in applied.items()
+        if number in plans
+    }
 
 
 def _rows(stored: dict[int, JournalLine], revision: int, number: int) -> Iterator[dict]:

@@ -29,7 +29,8 @@ def history_section(request: HttpRequest, entity: Entity, generation: Generation
 
 
 def latest_journal_lines(request: HttpRequest, **filters: str) -> dict:
-    """Return the latest lines that match all filters, and the URL of the journal with the same filters. Runs one query.
+    """Return the latest lines that match all filters, and the URL of the journal with the same filters. Runs
+    one query.
 
     A page that shows an earlier state does not list later lines.
     """

@@ -15,7 +15,13 @@ from authzconsole.web.journal.folding import folded_plans, lines_outside_plans
 from authzconsole.web.journal.rows import ACTION_LABELS, journal_rows
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import Page, paginate_newest_first, url_with
-from authzconsole.web.shared.parameters import TIME_FIELDS, name_parameter, number_parameter, text_parameter, time_filters
+from authzconsole.web.shared.parameters import (
+    TIME_FIELDS,
+    name_parameter,
+    number_parameter,
+    text_parameter,
+    time_filters,
+)
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
@@ -32,15 +38,19 @@ MAX_LINES_SEARCHED = 100_000
 DATE, DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
 TABLE = Table(
     "journal",
-    tuple(Column(name, ColumnType.LONG if name in ("revision", "format") else ColumnType.TEXT)
-          for name in (*JournalLine.HASHED, "hash")),
+    tuple(
+        Column(name, ColumnType.LONG if name in ("revision", "format") else ColumnType.TEXT)
+        for name in (*JournalLine.HASHED, "hash")
+    ),
     ("revision",),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SearchWindow:
-    """The lines that were searched for a text, from the revision `first` to `last`. rows: those that contain it."""
+    """The lines that were searched for a text, from the revision `first` to `last`. rows: those that contain
+    it.
+    """
 
     rows: QuerySet[JournalLine]
     first: int
@@ -51,7 +61,8 @@ class SearchWindow:
 class JournalSearch:
     """The filters of a request.
 
-    fields: the submitted text of each field. faults: error messages by field; if there are any, no row matches.
+    fields: the submitted text of each field. faults: error messages by field; if there are any, no row
+    matches.
     other_rows: the lines that match all filters except the text.
     """
 
@@ -66,8 +77,12 @@ class JournalSearch:
 
     @property
     def time_inputs(self) -> dict[str, str]:
-        """Return the type of each time field: a date picker, unless the value has a time or cannot be shown by one."""
-        return {name: "text" if name in self.faults else _time_input(self.fields[name]) for name in TIME_FIELDS}
+        """Return the type of each time field: a date picker, unless the value has a time or cannot be shown
+        by one.
+        """
+        return {
+            name: "text" if name in self.faults else _time_input(self.fields[name]) for name in TIME_FIELDS
+        }
 
     @property
     def is_filtered(self) -> bool:
@@ -75,7 +90,10 @@ class JournalSearch:
 
     @property
     def has_active_more_filters(self) -> bool:
-        """Return whether a filter other than the first two is set. A narrow screen collapses the other filters."""
+        """Return whether a filter other than the first two is set.
+
+        A narrow screen collapses the other filters.
+        """
         return any(text for name, text in self.fields.items() if name not in (TEXT_FIELDS[0], "text"))
 
 
@@ -89,14 +107,25 @@ def journal_page(request: HttpRequest) -> HttpResponse:
     page = _page(request, lines)
     plans = folded_plans(page.rows) if is_folded else {}
     template = "journal/_lines.html" if requested_section(request) == SECTION else "journal/page.html"
-    return render_page(request, template, {
-        "query": query, "form": query.fields, "page": page, "search": search,
-        "rows": [row | {"folded": plans.get(row["line"].revision)} for row in journal_rows(page.rows)],
-        "has_folded": bool(plans), "all_lines_url": url_with(request, lines="all"),
-        "older_url": _older_url(request, search, page),
-        "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
-        "url": reverse("journal"), "head": (head := current_head()), "revision": head.revision, "downloads": _downloads(query),
-    })
+    return render_page(
+        request,
+        template,
+        {
+            "query": query,
+            "form": query.fields,
+            "page": page,
+            "search": search,
+            "rows": [row | {"folded": plans.get(row["line"].revision)} for row in journal_rows(page.rows)],
+            "has_folded": bool(plans),
+            "all_lines_url": url_with(request, lines="all"),
+            "older_url": _older_url(request, search, page),
+            "actions": sorted(ACTION_LABELS.items(), key=lambda item: item[1]),
+            "url": reverse("journal"),
+            "head": (head := current_head()),
+            "revision": head.revision,
+            "downloads": _downloads(query),
+        },
+    )
 
 
 @require_safe
@@ -115,16 +144,26 @@ def verify_journal(request: HttpRequest) -> HttpResponse:
     """Verify at most MAX_LINES_PER_PROOF lines after the line in the URL."""
     after = number_parameter(request, "after") or 0
     proof, head = verify_part(after), current_head()
-    return render_page(request, "journal/proof.html", {
-        "proof": proof, "first_line": after + 1, "revision": head.revision,
-        "head": head if proof.is_complete and proof.verified_to == head.revision else None,
-        "keys": list(journal_keys()), "read_only_reason": read_only_reason()})
+    return render_page(
+        request,
+        "journal/proof.html",
+        {
+            "proof": proof,
+            "first_line": after + 1,
+            "revision": head.revision,
+            "head": head if proof.is_complete and proof.verified_to == head.revision else None,
+            "keys": list(journal_keys()),
+            "read_only_reason": read_only_reason(),
+        },
+    )
 
 
 def _query(request: HttpRequest) -> JournalSearch:
     fields = {name: text_parameter(request, name) for name in (*TEXT_FIELDS, "text", *TIME_FIELDS)}
-    fields |= {"principal": principal_from_input(name_parameter(request, "principal")),
-               "actor": name_from_input(name_parameter(request, "actor"), "user")}
+    fields |= {
+        "principal": principal_from_input(name_parameter(request, "principal")),
+        "actor": name_from_input(name_parameter(request, "actor"), "user"),
+    }
     filters, faults = {name: fields[name] for name in TEXT_FIELDS}, {}
     if fields["entity"]:
         try:
@@ -148,9 +187,11 @@ def _time_input(value: str) -> str:
 
 
 def _search_window(request: HttpRequest, query: JournalSearch) -> SearchWindow:
-    """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs one query.
+    """Return the lines that a search for text reads for one page: at most MAX_LINES_SEARCHED revisions. Runs
+    one query.
 
-    There is no index for texts. The window starts at the newest line of the other filters, or where the previous page ended.
+    There is no index for texts. The window starts at the newest line of the other filters, or where the
+    previous page ended.
     """
     before, after = (number_parameter(request, name) for name in ("before", "after"))
     if before is None and after is not None:
@@ -163,25 +204,36 @@ def _search_window(request: HttpRequest, query: JournalSearch) -> SearchWindow:
 
 
 def _older_url(request: HttpRequest, search: SearchWindow | None, page: Page) -> str:
-    """Return the URL that continues a search in older lines; empty if there are none, or if the pager leads to them."""
+    """Return the URL that continues a search in older lines; empty if there are none, or if the pager leads
+    to them.
+    """
     if search is None or search.first <= 1 or page.next_url:
         return ""
     return url_with(request, before=search.first, after=None)
 
 
 def _page(request: HttpRequest, rows: QuerySet[JournalLine]) -> Page:
-    return paginate_newest_first(request, rows, "place", max_rows=LINES_PER_PAGE,
-                                 position=lambda lines: f"lines {lines[0].revision:,} to {lines[-1].revision:,}")
+    return paginate_newest_first(
+        request,
+        rows,
+        "place",
+        max_rows=LINES_PER_PAGE,
+        position=lambda lines: f"lines {lines[0].revision:,} to {lines[-1].revision:,}",
+    )
 
 
 def _downloads(query: JournalSearch) -> list[tuple[str, str]]:
     if query.faults:
         return []
     parameters = {name: text for name, text in query.fields.items() if text}
-    return [(form.title, reverse("journal-file", args=[name.removeprefix(".")], query=parameters))
-            for name, form in DOWNLOAD_FORMATS.items()]
+    return [
+        (form.title, reverse("journal-file", args=[name.removeprefix(".")], query=parameters))
+        for name, form in DOWNLOAD_FORMATS.items()
+    ]
 
 
 def _export_row(line: JournalLine) -> dict:
     return {name: getattr(line, name) for name in TABLE.column_names} | {
-        "at": line.at.isoformat(), "token": "" if line.token is None else str(line.token)}
+        "at": line.at.isoformat(),
+        "token": "" if line.token is None else str(line.token),
+    }

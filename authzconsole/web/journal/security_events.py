@@ -25,7 +25,10 @@ ROWS_PER_READ = 2_000
 SECTION = "events"
 TABLE = Table(
     "security-events",
-    tuple(Column(name, ColumnType.LONG if name in ("id", "count") else ColumnType.TEXT) for name in ("id", "at", *EVENT_MEMBERS)),
+    tuple(
+        Column(name, ColumnType.LONG if name in ("id", "count") else ColumnType.TEXT)
+        for name in ("id", "at", *EVENT_MEMBERS)
+    ),
     ("id",),
 )
 EXTENSIONS = {name.removeprefix("."): DOWNLOAD_FORMATS[name] for name in (".csv", ".jsonl")}
@@ -33,7 +36,9 @@ EXTENSIONS = {name.removeprefix("."): DOWNLOAD_FORMATS[name] for name in (".csv"
 
 @dataclass(frozen=True, slots=True)
 class EventQuery:
-    """The filters of a request. fields: the submitted texts. faults: messages by field; if there are any, no row matches."""
+    """The filters of a request. fields: the submitted texts. faults: messages by field; if there are any, no
+    row matches.
+    """
 
     fields: dict[str, str]
     faults: dict[str, str]
@@ -48,16 +53,37 @@ class EventQuery:
 @capability_required(Capability.READ_SECURITY_EVENTS)
 def security_event_page(request: HttpRequest) -> HttpResponse:
     query = _query(request)
-    page = paginate_newest_first(request, query.rows, "pk", max_rows=EVENTS_PER_PAGE,
-                                 position=lambda events: f"{len(events):,} on this page")
-    template = "journal/_security_events.html" if requested_section(request) == SECTION else "journal/security_events.html"
+    page = paginate_newest_first(
+        request,
+        query.rows,
+        "pk",
+        max_rows=EVENTS_PER_PAGE,
+        position=lambda events: f"{len(events):,} on this page",
+    )
+    template = (
+        "journal/_security_events.html"
+        if requested_section(request) == SECTION
+        else "journal/security_events.html"
+    )
     parameters = {name: text for name, text in query.fields.items() if text}
-    return render_page(request, template, {
-        "query": query, "form": query.fields, "page": page, "kinds": sorted(EventKind.choices, key=lambda choice: choice[1]),
-        "rows": [{"event": event, "label": _label(event.kind)} for event in page.rows], "url": request.path,
-        "downloads": [] if query.faults else [
-            (form.title, reverse("journal-security-events-file", args=[extension], query=parameters))
-            for extension, form in EXTENSIONS.items()]})
+    return render_page(
+        request,
+        template,
+        {
+            "query": query,
+            "form": query.fields,
+            "page": page,
+            "kinds": sorted(EventKind.choices, key=lambda choice: choice[1]),
+            "rows": [{"event": event, "label": _label(event.kind)} for event in page.rows],
+            "url": request.path,
+            "downloads": []
+            if query.faults
+            else [
+                (form.title, reverse("journal-security-events-file", args=[extension], query=parameters))
+                for extension, form in EXTENSIONS.items()
+            ],
+        },
+    )
 
 
 @require_safe
@@ -75,8 +101,11 @@ def _label(kind: str) -> str:
 
 
 def _query(request: HttpRequest) -> EventQuery:
-    fields = {"kind": choice_parameter(request, "kind", EventKind.values), "address": text_parameter(request, "address"),
-              "account": name_from_input(text_parameter(request, "account"), "user")}
+    fields = {
+        "kind": choice_parameter(request, "kind", EventKind.values),
+        "address": text_parameter(request, "address"),
+        "account": name_from_input(text_parameter(request, "account"), "user"),
+    }
     texts = {name: text_parameter(request, name) for name in TIME_FIELDS}
     times, faults = time_filters(texts)
     rows = SecurityEvent.objects.none() if faults else security_events(**fields, **times)

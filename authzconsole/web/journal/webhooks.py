@@ -8,7 +8,12 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from authzconsole.common.messages import as_sentence
 from authzconsole.common.webhooks.events import secret_of
-from authzconsole.common.webhooks.services import create_webhook, delete_webhook, enable_webhook, replay_dead_letters
+from authzconsole.common.webhooks.services import (
+    create_webhook,
+    delete_webhook,
+    enable_webhook,
+    replay_dead_letters,
+)
 from authzconsole.models import Webhook
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.journal.rows import ACTION_LABELS, action_label
@@ -25,9 +30,14 @@ ROWS_PER_PAGE = 50
 @require_safe
 @capability_required(Capability.READ_JOURNAL)
 def webhook_list(request: HttpRequest) -> HttpResponse:
-    return render_page(request, "journal/webhooks.html", {
-        "rows": [_row(webhook) for webhook in Webhook.objects.order_by("pk")],
-        "can_change": request.user.can(Capability.MANAGE_SETTINGS)})
+    return render_page(
+        request,
+        "journal/webhooks.html",
+        {
+            "rows": [_row(webhook) for webhook in Webhook.objects.order_by("pk")],
+            "can_change": request.user.can(Capability.MANAGE_SETTINGS),
+        },
+    )
 
 
 @require_safe
@@ -38,9 +48,16 @@ def webhook_page(request: HttpRequest, pk: int) -> HttpResponse:
         raise Http404("there is no such webhook")
     letters = QuerySetSequence(webhook.dead_letters.order_by("revision"))
     page = paginate_sequence(request, letters, max_rows=ROWS_PER_PAGE, name="page")
-    return render_page(request, "journal/webhook.html", {
-        "row": _row(webhook), "page": page, "can_change": request.user.can(Capability.MANAGE_SETTINGS),
-        "waiting": max(0, current_revision() - webhook.position)})
+    return render_page(
+        request,
+        "journal/webhook.html",
+        {
+            "row": _row(webhook),
+            "page": page,
+            "can_change": request.user.can(Capability.MANAGE_SETTINGS),
+            "waiting": max(0, current_revision() - webhook.position),
+        },
+    )
 
 
 @sensitive_variables("secret")
@@ -49,15 +66,22 @@ def webhook_page(request: HttpRequest, pk: int) -> HttpResponse:
 @recent_authentication_required
 def new_webhook(request: HttpRequest) -> HttpResponse:
     """Create a webhook. Its secret is shown in this response and never again."""
-    form = {"url": request.POST.get("url", "").strip(), "actions": request.POST.getlist("action"),
-            "reason": request.POST.get("reason", "").strip()}
+    form = {
+        "url": request.POST.get("url", "").strip(),
+        "actions": request.POST.getlist("action"),
+        "reason": request.POST.get("reason", "").strip(),
+    }
     if request.method != "POST":
         return _form_response(request, form)
     try:
-        webhook = create_webhook(author=request_author(request, form["reason"]), url=form["url"], actions=form["actions"])
+        webhook = create_webhook(
+            author=request_author(request, form["reason"]), url=form["url"], actions=form["actions"]
+        )
     except GrantError as error:
         return _form_response(request, form, fault=as_sentence(error), status=400)
-    return render_page(request, "journal/webhook_issued.html", {"row": _row(webhook), "secret": secret_of(webhook)})
+    return render_page(
+        request, "journal/webhook_issued.html", {"row": _row(webhook), "secret": secret_of(webhook)}
+    )
 
 
 @require_POST
@@ -85,10 +109,19 @@ def change_webhook(request: HttpRequest, pk: int) -> HttpResponse:
 def _row(webhook: Webhook) -> dict:
     actions = ", ".join(action_label(action) for action in webhook.actions.split())
     state = "disabled" if not webhook.is_enabled else "failing" if webhook.error else "active"
-    return {"webhook": webhook, "actions": actions or "All actions", "state": state,
-            "url": reverse("journal-webhook", args=[webhook.pk]), "dead_letters": webhook.dead_letters.count()}
+    return {
+        "webhook": webhook,
+        "actions": actions or "All actions",
+        "state": state,
+        "url": reverse("journal-webhook", args=[webhook.pk]),
+        "dead_letters": webhook.dead_letters.count(),
+    }
 
 
 def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    actions = sorted(((action, ACTION_LABELS.get(action, action)) for action in ACTIONS), key=lambda item: item[1])
-    return render_page(request, "journal/webhook_new.html", {"form": form, "fault": fault, "actions": actions}, status=status)
+    actions = sorted(
+        ((action, ACTION_LABELS.get(action, action)) for action in ACTIONS), key=lambda item: item[1]
+    )
+    return render_page(
+        request, "journal/webhook_new.html", {"form": form, "fault": fault, "actions": actions}, status=status
+    )

@@ -33,19 +33,32 @@ def home(request: HttpRequest) -> HttpResponse:
     generation = active_generation()
     sees_all, section_name = _sees_overview(request), requested_section(request)
     entities = estimated_entities()
-    run = latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name) if sees_all else None
+    run = (
+        latest_run(AnalysisName.DELETE_READINESS, namespace="", generation=generation.name)
+        if sees_all
+        else None
+    )
     section = namespaces_section(request, generation, run, has_counts=not entities.is_large)
     colour = choice_parameter(request, "colour", COLORINGS)
-    context = {"namespaces": section, "generation": generation, "can_change": request.user.can_administer,
-               "sees_all": sees_all, "instance": instance_address(), "url": request.path, "colour": colour,
-               "readiness_analysis": AnalysisName.DELETE_READINESS}
+    context = {
+        "namespaces": section,
+        "generation": generation,
+        "can_change": request.user.can_administer,
+        "sees_all": sees_all,
+        "instance": instance_address(),
+        "url": request.path,
+        "colour": colour,
+        "readiness_analysis": AnalysisName.DELETE_READINESS,
+    }
     if section_name == "namespaces":
         return render_page(request, "overview/_namespaces.html", context)
     if sees_all and not section["is_empty"]:
         coloring = COLORINGS[colour or DEFAULT_COLORING]
         context["chart"] = namespace_chart(coloring, generation, run, is_large=entities.is_large)
-        context["coloring_links"] = [(option, url_with(request, colour=None if name == DEFAULT_COLORING else name))
-                                     for name, option in COLORINGS.items()]
+        context["coloring_links"] = [
+            (option, url_with(request, colour=None if name == DEFAULT_COLORING else name))
+            for name, option in COLORINGS.items()
+        ]
         if section_name == "chart":
             return render_page(request, "overview/_chart.html", context)
         context["overview"] = overview = overview_sections(generation, entities, run)
@@ -58,16 +71,24 @@ def home(request: HttpRequest) -> HttpResponse:
     return render_page(request, "overview/page.html", context)
 
 
-def namespaces_section(request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, has_counts: bool) -> dict:
+def namespaces_section(
+    request: HttpRequest, generation: Generation, run: AnalysisRun | None, *, has_counts: bool
+) -> dict:
     """Return a page of the visible namespaces.
 
-    run: the newest report on delete readiness. has_counts: whether to count the contents and holders of each namespace.
+    run: the newest report on delete readiness. has_counts: whether to count the contents and holders of each
+    namespace.
     """
     text = text_parameter(request, "find", max_characters=200)
-    visibility = FULL_VISIBILITY if request.user.can_see_all else visibility_of(request.user, generation, operations=("list",))
+    visibility = (
+        FULL_VISIBILITY
+        if request.user.can_see_all
+        else visibility_of(request.user, generation, operations=("list",))
+    )
     stewarded = stewarded_condition(request.user)
     is_visible = visibility.all_rows | stewarded
-    # `first_rows` is faster than `all_rows` here, because a tenant has few namespaces and many grants inside them
+    # `first_rows` is faster than `all_rows` here, because a tenant has few namespaces and many grants inside
+    # them
     rows = sorted_by_address(Entity.objects.filter(visibility.first_rows | stewarded, kind="namespace"))
     if text:
         rows = rows.filter(Q(key__icontains=text) | Q(description__icontains=text))
@@ -77,8 +98,14 @@ def namespaces_section(request: HttpRequest, generation: Generation, run: Analys
         rows_context = _rows_with_report(page.rows, is_visible, run, has_counts=has_counts)
     else:
         rows_context = _rows_with_own_privileges(request, page.rows, is_visible, has_counts=has_counts)
-    return {"page": page, "total": total, "find": text, "is_empty": not total and not text,
-            "has_counts": has_counts, **rows_context}
+    return {
+        "page": page,
+        "total": total,
+        "find": text,
+        "is_empty": not total and not text,
+        "has_counts": has_counts,
+        **rows_context,
+    }
 
 
 def _sees_overview(request: HttpRequest) -> bool:
@@ -86,20 +113,48 @@ def _sees_overview(request: HttpRequest) -> bool:
     return request.user.can_see_all and request.user.can_read_journal
 
 
-def _rows_with_report(entities: list[Entity], is_visible: Q, run: AnalysisRun | None, *, has_counts: bool) -> dict:
+def _rows_with_report(
+    entities: list[Entity], is_visible: Q, run: AnalysisRun | None, *, has_counts: bool
+) -> dict:
     ids = [entity.pk for entity in entities]
     reports, fault = summaries_or_fault(run, [entity.key for entity in entities])
-    inside, holders = (kind_counts_inside(ids, is_visible), holder_counts("namespace", ids)) if has_counts else ({}, {})
-    return {"run": run, "changes_since": changes_since(run), "report_fault": fault, "rows": [
-        {"entity": entity, "address_link": address_link_to(entity), "inside": inside.get(entity.pk, []),
-         "report": reports.get(entity.key), "users": holders.get(entity.pk, {}).get("users", 0),
-         "groups": holders.get(entity.pk, {}).get("groups", 0)}
-        for entity in entities
-    ]}
+    inside, holders = (
+        (kind_counts_inside(ids, is_visible), holder_counts("namespace", ids)) if has_counts else ({}, {})
+    )
+    return {
+        "run": run,
+        "changes_since": changes_since(run),
+        "report_fault": fault,
+        "rows": [
+            {
+                "entity": entity,
+                "address_link": address_link_to(entity),
+                "inside": inside.get(entity.pk, []),
+                "report": reports.get(entity.key),
+                "users": holders.get(entity.pk, {}).get("users", 0),
+                "groups": holders.get(entity.pk, {}).get("groups", 0),
+            }
+            for entity in entities
+        ],
+    }
 
 
-def _rows_with_own_privileges(request: HttpRequest, entities: list[Entity], is_visible: Q, *, has_counts: bool) -> dict:
+def _rows_with_own_privileges(
+    request: HttpRequest, entities: list[Entity], is_visible: Q, *, has_counts: bool
+) -> dict:
     ids = [entity.pk for entity in entities]
-    inside, held = kind_counts_inside(ids, is_visible) if has_counts else {}, held_privileges(request.user, ids)
-    return {"rows": [{"entity": entity, "address_link": address_link_to(entity), "inside": inside.get(entity.pk, []),
-                      "cells": privilege_cells(held[entity.pk], entity.state)} for entity in entities]}
+    inside, held = (
+        kind_counts_inside(ids, is_visible) if has_counts else {},
+        held_privileges(request.user, ids),
+    )
+    return {
+        "rows": [
+            {
+                "entity": entity,
+                "address_link": address_link_to(entity),
+                "inside": inside.get(entity.pk, []),
+                "cells": privilege_cells(held[entity.pk], entity.state),
+            }
+            for entity in entities
+        ]
+    }

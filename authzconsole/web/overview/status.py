@@ -25,23 +25,41 @@ from grants.models import JournalHead
 from grants.principals.new_names import names_that_differ_in_case
 from grants.roles.capabilities import Capability
 
-CHECK_TITLES = {"database": "Database", "migrations": "Migrations", "redis": "Redis", "worker": "Workers",
-                "scheduler": "Scheduler", "disk": "Disk space"}
+CHECK_TITLES = {
+    "database": "Database",
+    "migrations": "Migrations",
+    "redis": "Redis",
+    "worker": "Workers",
+    "scheduler": "Scheduler",
+    "disk": "Disk space",
+}
 MAX_NAMES = 10
 # the task runs more often; one missed run is no problem
-LATE_AFTER = {MaintenanceTask.JOURNAL_VERIFICATION: timedelta(hours=48), MaintenanceTask.JOURNAL_ANCHOR: timedelta(minutes=30),
-              MaintenanceTask.BACKUP: timedelta(days=7), MaintenanceTask.EXPIRY_MAIL: timedelta(minutes=30)}
-NOT_DONE_YET = {MaintenanceTask.JOURNAL_VERIFICATION: "not verified yet; a worker does it once a day",
-                MaintenanceTask.JOURNAL_ANCHOR: "not anchored yet",
-                MaintenanceTask.BACKUP: "no backup was written with `manage.py backup`",
-                MaintenanceTask.EXPIRY_MAIL: "not sent yet; a worker does it twice a minute"}
-DONE = {MaintenanceTask.JOURNAL_VERIFICATION: "intact, and the tables contain what it says",
-        MaintenanceTask.JOURNAL_ANCHOR: "written", MaintenanceTask.BACKUP: "written", MaintenanceTask.EXPIRY_MAIL: "sent"}
+LATE_AFTER = {
+    MaintenanceTask.JOURNAL_VERIFICATION: timedelta(hours=48),
+    MaintenanceTask.JOURNAL_ANCHOR: timedelta(minutes=30),
+    MaintenanceTask.BACKUP: timedelta(days=7),
+    MaintenanceTask.EXPIRY_MAIL: timedelta(minutes=30),
+}
+NOT_DONE_YET = {
+    MaintenanceTask.JOURNAL_VERIFICATION: "not verified yet; a worker does it once a day",
+    MaintenanceTask.JOURNAL_ANCHOR: "not anchored yet",
+    MaintenanceTask.BACKUP: "no backup was written with `manage.py backup`",
+    MaintenanceTask.EXPIRY_MAIL: "not sent yet; a worker does it twice a minute",
+}
+DONE = {
+    MaintenanceTask.JOURNAL_VERIFICATION: "intact, and the tables contain what it says",
+    MaintenanceTask.JOURNAL_ANCHOR: "written",
+    MaintenanceTask.BACKUP: "written",
+    MaintenanceTask.EXPIRY_MAIL: "sent",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class StatusRow:
-    """One line of the page. level: good, bad, or attention. record: the newest result, if the line is about a task."""
+    """One line of the page. level: good, bad, or attention. record: the newest result, if the line is about a
+    task.
+    """
 
     title: str
     level: str
@@ -58,18 +76,32 @@ def status_page(request: HttpRequest) -> HttpResponse:
     The readiness checks run further queries, in other threads and connections.
     """
     head, records = current_head(), maintenance_records()
-    checks = [StatusRow(CHECK_TITLES.get(check.name, check.name), "good" if check.is_ok else "bad", check.text)
-              for check in readiness()]
+    checks = [
+        StatusRow(CHECK_TITLES.get(check.name, check.name), "good" if check.is_ok else "bad", check.text)
+        for check in readiness()
+    ]
     tasks = [*_task_rows(head, records), _name_row()]
     nights = list(_night_rows())
-    return render_page(request, "overview/status.html", {
-        "checks": checks, "tasks": tasks, "nights": nights, "head": head, "version": VERSION,
-        "problems": sum(row.level == "bad" for row in (*checks, *tasks)) + sum(row["level"] == "bad" for row in nights)})
+    return render_page(
+        request,
+        "overview/status.html",
+        {
+            "checks": checks,
+            "tasks": tasks,
+            "nights": nights,
+            "head": head,
+            "version": VERSION,
+            "problems": sum(row.level == "bad" for row in (*checks, *tasks))
+            + sum(row["level"] == "bad" for row in nights),
+        },
+    )
 
 
 def _task_rows(head: JournalHead, records: dict[str, MaintenanceRecord]) -> Iterator[StatusRow]:
     fault = head_fault(head.revision, head.hash, head.key_id, head.mac)
-    yield StatusRow("Changes", "bad" if fault else "good", f"The console is read-only: {fault}" if fault else "possible")
+    yield StatusRow(
+        "Changes", "bad" if fault else "good", f"The console is read-only: {fault}" if fault else "possible"
+    )
     for task in MaintenanceTask:
         if task == MaintenanceTask.JOURNAL_ANCHOR and not settings.JOURNAL_ANCHOR:
             yield StatusRow(task.label, "", "off: JOURNAL_ANCHOR names no place outside the database")
@@ -91,8 +123,8 @@ def _task_row(task: MaintenanceTask, record: MaintenanceRecord | None, head: Jou
 
 
 def _name_row() -> StatusRow:
-    """Return the row about names that differ only in case. New names are refused; existing ones keep working. Runs two
-    queries."""
+    """Return the row about names that differ only in case. New names are refused; existing ones keep working.
+    Runs two queries."""
     names = names_that_differ_in_case(MAX_NAMES + 1)
     if not names:
         return StatusRow("Names", "good", "no two users or groups have names that differ only in case")
@@ -107,5 +139,17 @@ def _night_rows() -> Iterator[dict]:
     runs = {run.analysis: run for run in latest_finished_runs()}
     for name, analysis in ANALYSES.items():
         run, schedule = runs.get(name), schedules[name]
-        level = "bad" if run and run.state == RunState.FAILED else "good" if run and run.state == RunState.DONE else ""
-        yield {"title": analysis.title, "schedule": schedule, "at": f"{schedule.at:%H:%M}", "run": run, "level": level}
+        level = (
+            "bad"
+            if run and run.state == RunState.FAILED
+            else "good"
+            if run and run.state == RunState.DONE
+            else ""
+        )
+        yield {
+            "title": analysis.title,
+            "schedule": schedule,
+            "at": f"{schedule.at:%H:%M}",
+            "run": run,
+            "level": level,
+        }

@@ -25,9 +25,11 @@ def overview_sections(generation: Generation, entities: RowEstimate, readiness: 
     entities: the number of registered addresses. readiness: the newest report on delete readiness.
     The number of queries is limited. Beyond `row_estimates.MAX_COUNTED` entities, totals are estimates.
     """
-    return {"figures": list(_figures(entities)),
-            "attention": attention_section(generation, readiness, is_large=entities.is_large),
-            "lines": journal_rows(journal_lines()[:MAX_LINES])}
+    return {
+        "figures": list(_figures(entities)),
+        "attention": attention_section(generation, readiness, is_large=entities.is_large),
+        "lines": journal_rows(journal_lines()[:MAX_LINES]),
+    }
 
 
 def estimated_entities() -> RowEstimate:
@@ -41,6 +43,13 @@ def _figures(entities: RowEstimate) -> Iterator[tuple[int, str, str]]:
     users, groups = estimated_rows(User.objects.principals()), estimated_rows(Group.objects.all())
     instance = entity_url(instance_address())
     for size, singular, plural, url in (
-            (entities, "address", "addresses", instance), (users, "user", "users", reverse("people")),
-            (groups, "group", "groups", reverse("people", query={"type": "group"})), (grants, "grant", "grants", instance)):
-        yield size.figure, f"{singular if size.figure == 1 else plural}{'' if size.is_exact else ' (estimated)'}", url
+        (entities, "address", "addresses", instance),
+        (users, "user", "users", reverse("people")),
+        (groups, "group", "groups", reverse("people", query={"type": "group"})),
+        (grants, "grant", "grants", instance),
+    ):
+        yield (
+            size.figure,
+            f"{singular if size.figure == 1 else plural}{'' if size.is_exact else ' (estimated)'}",
+            url,
+        )

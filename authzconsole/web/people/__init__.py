@@ -1,4 +1,5 @@
-"""Pages about users and groups: lists, one principal, memberships, comparison, off-boarding and impersonation.
+"""Pages about users and groups: lists, one principal, memberships, comparison, off-boarding and
+impersonation.
 
 Sign-in and console roles are in `authzconsole.web.accounts`.
 """

@@ -1,4 +1,6 @@
-"""The section with the effective access of a user or group: entities, operations, and the paths by which they are permitted."""
+"""The section with the effective access of a user or group: entities, operations, and the paths by which they
+are permitted.
+"""
 
 from collections.abc import Collection, Mapping
 from urllib.parse import urlencode
@@ -24,18 +26,32 @@ from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 20
 # What people do with entities, as (kind, operation, verb), for the sentences on a person's own page.
-PHRASES = (("dataset", "read", "read"), ("dataset", "write", "write to"), ("stream", "read-events", "read"),
-           ("stream", "send-events", "send events to"), ("program", "start", "start"), ("application", "update", "change"),
-           ("namespace", "delete", "delete"))
+PHRASES = (
+    ("dataset", "read", "read"),
+    ("dataset", "write", "write to"),
+    ("stream", "read-events", "read"),
+    ("stream", "send-events", "send events to"),
+    ("program", "start", "start"),
+    ("application", "update", "change"),
+    ("namespace", "delete", "delete"),
+)
 FILTERS = ("what", "of", "namespace", "holding", "may")
 COUNT = "count"
 
 
-def effective_access_section(request: HttpRequest, principal: User | Group, generation: Generation, *, is_own: bool) -> dict:
-    """Return the context of the section. is_own: the account lists only entities that it sees or has grants on."""
+def effective_access_section(
+    request: HttpRequest, principal: User | Group, generation: Generation, *, is_own: bool
+) -> dict:
+    """Return the context of the section. is_own: the account lists only entities that it sees or has grants
+    on.
+    """
     where = _filter(request)
-    subject_type, name = ("user", principal.username) if isinstance(principal, User) else ("group", principal.name)
-    entities = AccessibleEntities.of(subject_type, name, generation, where, visible_in=active_generation() if is_own else None)
+    subject_type, name = (
+        ("user", principal.username) if isinstance(principal, User) else ("group", principal.name)
+    )
+    entities = AccessibleEntities.of(
+        subject_type, name, generation, where, visible_in=active_generation() if is_own else None
+    )
     after = _position(request)
     page = entities.page(after, ROWS_PER_PAGE)
     linked = _visible(page.rows, principal, generation) if is_own else None
@@ -43,29 +59,55 @@ def effective_access_section(request: HttpRequest, principal: User | Group, gene
     counts = entities.counts(MAX_COUNTED if entities.is_quickly_counted else None) if is_counted else {}
     return {
         "rows": [_row(row, linked) for row in page.rows],
-        "page": Page(page.rows, f"{len(page.rows):,} on this page", len(page.rows),
-                     url_with(request, **{"what-after": None}) if after else "",
-                     url_with(request, **{"what-after": page.rows[-1].address}) if page.has_more else ""),
-        "form": {"what": where.text, "of": where.kind, "namespace": where.namespace, "holding": where.privilege,
-                 "may": where.operation},
-        "is_filtered": where != EntityFilter(), "clear_url": url_with(request, **dict.fromkeys((*FILTERS, "what-after"))),
-        "kinds": [(kind.name, kind.plural) for kind in KINDS.values() if kind.operations], "operations": _operations(where.kind),
-        "privileges": list(Privilege), "max_counted": MAX_COUNTED,
-        "counts": [(kind, KINDS[kind].title if count == 1 else KINDS[kind].plural, count,
-                    url_with(request, of=kind, **{"what-after": None}))
-                   for kind, count in counts.items()] if is_counted else None,
+        "page": Page(
+            page.rows,
+            f"{len(page.rows):,} on this page",
+            len(page.rows),
+            url_with(request, **{"what-after": None}) if after else "",
+            url_with(request, **{"what-after": page.rows[-1].address}) if page.has_more else "",
+        ),
+        "form": {
+            "what": where.text,
+            "of": where.kind,
+            "namespace": where.namespace,
+            "holding": where.privilege,
+            "may": where.operation,
+        },
+        "is_filtered": where != EntityFilter(),
+        "clear_url": url_with(request, **dict.fromkeys((*FILTERS, "what-after"))),
+        "kinds": [(kind.name, kind.plural) for kind in KINDS.values() if kind.operations],
+        "operations": _operations(where.kind),
+        "privileges": list(Privilege),
+        "max_counted": MAX_COUNTED,
+        "counts": [
+            (
+                kind,
+                KINDS[kind].title if count == 1 else KINDS[kind].plural,
+                count,
+                url_with(request, of=kind, **{"what-after": None}),
+            )
+            for kind, count in counts.items()
+        ]
+        if is_counted
+        else None,
         "count_url": url_with(request, **{COUNT: 1}),
-        "sentences": _sentences(entities, counts) if is_own and not where.operation and entities.is_quickly_counted else [],
+        "sentences": _sentences(entities, counts)
+        if is_own and not where.operation and entities.is_quickly_counted
+        else [],
         "downloads": _downloads(request, f"{subject_type}:{name}", where),
     }
 
 
 def _filter(request: HttpRequest) -> EntityFilter:
     return EntityFilter(
-        text=text_parameter(request, "what", max_characters=200), kind=choice_parameter(request, "of", KINDS),
+        text=text_parameter(request, "what", max_characters=200),
+        kind=choice_parameter(request, "of", KINDS),
         namespace=text_parameter(request, "namespace", max_characters=200),
         privilege=choice_parameter(request, "holding", list(map(str, Privilege))),
-        operation=choice_parameter(request, "may", {name for kind in KINDS.values() for name in kind.operations}))
+        operation=choice_parameter(
+            request, "may", {name for kind in KINDS.values() for name in kind.operations}
+        ),
+    )
 
 
 def _operations(kind: str) -> list[str]:
@@ -80,17 +122,25 @@ def _position(request: HttpRequest) -> Address | None:
         return None
 
 
-def _visible(rows: list[EntityAccess], principal: User | Group, generation: Generation) -> Collection[Address]:
+def _visible(
+    rows: list[EntityAccess], principal: User | Group, generation: Generation
+) -> Collection[Address]:
     """Return the addresses of rows and paths that the principal can see. Runs one query."""
     addresses = {row.address for row in rows}
-    addresses |= {parse_address(path.entity) for row in rows for ways in row.ways.values() for path in ways.listed_paths}
-    return entities_at(addresses, Entity.objects.filter(visibility_condition(principal, generation, row_by_row=True)))
+    addresses |= {
+        parse_address(path.entity) for row in rows for ways in row.ways.values() for path in ways.listed_paths
+    }
+    return entities_at(
+        addresses, Entity.objects.filter(visibility_condition(principal, generation, row_by_row=True))
+    )
 
 
 def _row(row: EntityAccess, linked: Collection[Address] | None) -> dict:
     is_linked = linked is None or row.address in linked
-    return {"address_link": address_link_to(row.address, is_linked=is_linked),
-            "ways": way_rows(row.ways, str(row.address), is_linked=linked is None)}
+    return {
+        "address_link": address_link_to(row.address, is_linked=is_linked),
+        "ways": way_rows(row.ways, str(row.address), is_linked=linked is None),
+    }
 
 
 def _sentences(entities: AccessibleEntities, counts: Mapping[str, int]) -> list[str]:
@@ -112,8 +162,17 @@ def _quantity(count: int, kind: str) -> str:
 
 
 def _downloads(request: HttpRequest, principal: str, where: EntityFilter) -> list[tuple[str, str]]:
-    query = {"principal": principal, "q": where.text, "kind": where.kind, "namespace": where.namespace,
-             "privilege": where.privilege, "operation": where.operation,
-             "as_of": past_moment_of(request)}
+    query = {
+        "principal": principal,
+        "q": where.text,
+        "kind": where.kind,
+        "namespace": where.namespace,
+        "privilege": where.privilege,
+        "operation": where.operation,
+        "as_of": past_moment_of(request),
+    }
     text = urlencode({name: value for name, value in query.items() if value}, safe=":")
-    return [("CSV", f"{reverse('rest-what-can-csv')}?{text}"), ("JSON Lines", f"{reverse('rest-what-can-jsonl')}?{text}")]
+    return [
+        ("CSV", f"{reverse('rest-what-can-csv')}?{text}"),
+        ("JSON Lines", f"{reverse('rest-what-can-jsonl')}?{text}"),
+    ]

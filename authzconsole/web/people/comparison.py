@@ -27,7 +27,12 @@ FIELDS = ("one", "other")
 def compare_users(request: HttpRequest) -> HttpResponse:
     """Show the entities and groups in which two users differ. URL parameters: one, other."""
     names = {field: name_from_input(name_parameter(request, field), "user") for field in FIELDS}
-    context = {"names": names, "url": request.path, "max_counted": MAX_COUNTED, "can_change": request.user.can_administer}
+    context = {
+        "names": names,
+        "url": request.path,
+        "max_counted": MAX_COUNTED,
+        "can_change": request.user.can_administer,
+    }
     if all(names.values()):
         context |= _comparison(request, names)
     is_section = requested_section(request) == "differences" and "page" in context
@@ -35,7 +40,10 @@ def compare_users(request: HttpRequest) -> HttpResponse:
 
 
 def _comparison(request: HttpRequest, names: dict[str, str]) -> dict:
-    users = {field: None if storage_fault(name) else User.objects.filter(username=name).first() for field, name in names.items()}
+    users = {
+        field: None if storage_fault(name) else User.objects.filter(username=name).first()
+        for field, name in names.items()
+    }
     unknown_names = [names[field] for field, user in users.items() if user is None]
     if unknown_names:
         return {"fault": f"No user named {unknown_names[0]}."}
@@ -46,9 +54,14 @@ def _like_links(one: User, other: User) -> Iterator[dict]:
     """Yield the links to the plans that give one user the access of the other, or make them alike."""
     for source, target in ((one, other), (other, one)):
         query = {"source": source.username, "target": target.username}
-        yield {"text": f"Give {target.username} access like {source.username}", "url": url_with_query("people-like", query)}
-        yield {"text": f"Make {target.username} like {source.username}",
-               "url": url_with_query("people-like", query | {"remove": "yes"})}
+        yield {
+            "text": f"Give {target.username} access like {source.username}",
+            "url": url_with_query("people-like", query),
+        }
+        yield {
+            "text": f"Make {target.username} like {source.username}",
+            "url": url_with_query("people-like", query | {"remove": "yes"}),
+        }
 
 
 def _differences(request: HttpRequest, one: User, other: User) -> dict:
@@ -58,14 +71,28 @@ def _differences(request: HttpRequest, one: User, other: User) -> dict:
     page = paginate_entities(request, differences.entities, max_rows=ROWS_PER_PAGE, total_rows=total_rows)
     entity_ids = [entity.pk for entity in page.rows]
     privileges_by_user = [held_privileges(user, entity_ids) for user in (one, other)]
-    group_lists = (("Both", groups.common), (f"Only {one.username}", groups.only_first),
-                   (f"Only {other.username}", groups.only_second))
+    group_lists = (
+        ("Both", groups.common),
+        (f"Only {one.username}", groups.only_first),
+        (f"Only {other.username}", groups.only_second),
+    )
     return {
         "like_links": list(_like_links(one, other)),
-        "users": [principal_link(one), principal_link(other)], "page": page, "total": page.total,
+        "users": [principal_link(one), principal_link(other)],
+        "page": page,
+        "total": page.total,
         "max_compared": MAX_DIFFERENCES if differences.is_truncated else 0,
-        "rows": [{"address_link": address_link_to(entity), "entity": entity,
-                  "cells": [privilege_cells(privileges[entity.pk], entity.state) for privileges in privileges_by_user]}
-                 for entity in page.rows],
-        "group_lists": [(title, [principal_link(group) for group in listed]) for title, listed in group_lists],
+        "rows": [
+            {
+                "address_link": address_link_to(entity),
+                "entity": entity,
+                "cells": [
+                    privilege_cells(privileges[entity.pk], entity.state) for privileges in privileges_by_user
+                ],
+            }
+            for entity in page.rows
+        ],
+        "group_lists": [
+            (title, [principal_link(group) for group in listed]) for title, listed in group_lists
+        ],
     }

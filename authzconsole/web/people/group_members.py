@@ -29,7 +29,11 @@ from grants.validity import Validity
 
 # the page shows the names of an uploaded list again, so that they can be corrected
 MAX_LIST_BYTES = 512 * 1024
-TITLES = {"add": "Add these users", "remove": "Remove these users", "replace": "Make these users the only members"}
+TITLES = {
+    "add": "Add these users",
+    "remove": "Remove these users",
+    "replace": "Make these users the only members",
+}
 MAX_SHOWN = 20
 
 
@@ -51,7 +55,9 @@ def change_group_members(request: HttpRequest, principal: str) -> HttpResponse:
         names, validity = read_names(raw), period_of_form(form) if verb != "remove" else Validity()
         if "preview" in request.POST:
             return _form_response(request, group, form, change=members_change(group, verb, names, validity))
-        plan = create_members_plan(author=request_author(request), group=group, verb=verb, names=names, validity=validity)
+        plan = create_members_plan(
+            author=request_author(request), group=group, verb=verb, names=names, validity=validity
+        )
     except BadNames as error:
         return _form_response(request, group, form, bad_names=error, status=400)
     except GrantError as error:
@@ -62,27 +68,56 @@ def change_group_members(request: HttpRequest, principal: str) -> HttpResponse:
 def _uploaded_list(request: HttpRequest) -> bytes:
     """Return the chosen file, or else the pasted text. Raise PlanError if it is too long."""
     upload = request.FILES.get("file")
-    raw = request.POST.get("text", "").encode(errors="surrogatepass") if upload is None else upload.read(MAX_LIST_BYTES + 1)
+    raw = (
+        request.POST.get("text", "").encode(errors="surrogatepass")
+        if upload is None
+        else upload.read(MAX_LIST_BYTES + 1)
+    )
     if len(raw) > MAX_LIST_BYTES:
         raise PlanError(f"the list is longer than {MAX_LIST_BYTES // 1024:,} kB: split it")
     return raw
 
 
-def _form_response(request: HttpRequest, group: Group, form: dict, *, change: MembersChange | None = None,
-                   bad_names: BadNames | None = None, fault: str = "", status: int = 200) -> HttpResponse:
+def _form_response(
+    request: HttpRequest,
+    group: Group,
+    form: dict,
+    *,
+    change: MembersChange | None = None,
+    bad_names: BadNames | None = None,
+    fault: str = "",
+    status: int = 200,
+) -> HttpResponse:
     address = f"group:{group.name}"
-    return render_page(request, "people/changes/members.html", {
-        "group": principal_link(group), "back": f"{principal_url('person', address)}#members", "form": form, "fault": fault,
-        "url": principal_url("group-members", address), "verbs": TITLES.items(), "max_names": MAX_NAMES,
-        "max_kilobytes": MAX_LIST_BYTES // 1024, "bad_names": bad_names, "period_form": period_form_context(),
-        "preview": _preview(request, change) if change else None,
-    }, status=status)
+    return render_page(
+        request,
+        "people/changes/members.html",
+        {
+            "group": principal_link(group),
+            "back": f"{principal_url('person', address)}#members",
+            "form": form,
+            "fault": fault,
+            "url": principal_url("group-members", address),
+            "verbs": TITLES.items(),
+            "max_names": MAX_NAMES,
+            "max_kilobytes": MAX_LIST_BYTES // 1024,
+            "bad_names": bad_names,
+            "period_form": period_form_context(),
+            "preview": _preview(request, change) if change else None,
+        },
+        status=status,
+    )
 
 
 def _preview(request: HttpRequest, change: MembersChange) -> dict:
     """Return what the page says about the change. Runs the queries of its effect, if it changes members."""
-    preview = {"change": change, "first_joining": change.join[:MAX_SHOWN], "first_leaving": change.leave[:MAX_SHOWN],
-               "more_joining": max(0, len(change.join) - MAX_SHOWN), "more_leaving": max(0, len(change.leave) - MAX_SHOWN)}
+    preview = {
+        "change": change,
+        "first_joining": change.join[:MAX_SHOWN],
+        "first_leaving": change.leave[:MAX_SHOWN],
+        "more_joining": max(0, len(change.join) - MAX_SHOWN),
+        "more_leaving": max(0, len(change.leave) - MAX_SHOWN),
+    }
     if not change.changes:
         return preview
     change_preview = preview_changes(change.changes, effect_of_run=stored_change_effect)

@@ -17,15 +17,17 @@ from grants.models import User
 from grants.roles.capabilities import Capability
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
-# only pages show what the other user sees: APIs answer the account itself, and REST refuses changes of such a session
+# only pages show what the other user sees: APIs answer the account itself, and REST refuses changes of such a
+# session
 NON_PAGE_PREFIXES = ("/api/", "/access/", "/.well-known/", "/static/")
 
 
 class SeeAsMiddleware:
-    """While an account impersonates a user, set `request.user` to that user and `request.impersonator` to the account.
+    """While an account impersonates a user, set `request.user` to that user and `request.impersonator` to the
+    account.
 
-    Without impersonation, `request.impersonator` is None. Writes are refused during impersonation, because they would be
-    made in the name of the other user.
+    Without impersonation, `request.impersonator` is None. Writes are refused during impersonation, because
+    they would be made in the name of the other user.
     """
 
     def __init__(self, get_response):
@@ -50,7 +52,9 @@ def _impersonate(request: HttpRequest, name: str) -> None:
     elif request.method in SAFE_METHODS:
         request.impersonator, request.user = request.user, other
     elif request.path not in (reverse("see-as"), reverse("sign-out")):
-        raise PermissionDenied(f"You are seeing the console as {other} and cannot change anything. Choose Stop first.")
+        raise PermissionDenied(
+            f"You are seeing the console as {other} and cannot change anything. Choose Stop first."
+        )
 
 
 @require_POST

@@ -28,31 +28,58 @@ from grants.roles.capabilities import Capability
 ROWS_PER_PAGE = 25
 # the rows of three tables are merged, so their number is limited; filters reach the others
 MAX_ROWS = 500
-_RELATIONS = {"user": ("user", "content_object", "granted_by"), "group": ("group", "content_object", "granted_by"),
-              "member": ("user", "group")}
+_RELATIONS = {
+    "user": ("user", "content_object", "granted_by"),
+    "group": ("group", "content_object", "granted_by"),
+    "member": ("user", "group"),
+}
 
 
 @require_safe
 @capability_required(Capability.READ_ALL)
 def limited_access(request: HttpRequest) -> HttpResponse:
-    """Show the list `show` of SHOWN. URL parameters: principal, within (see PeriodScope). Runs six queries."""
+    """Show the list `show` of SHOWN.
+
+    URL parameters: principal, within (see PeriodScope). Runs six queries.
+    """
     show = choice_parameter(request, "show", SHOWN) or "soon"
-    texts = {"principal": text_parameter(request, "principal", max_characters=160), "within": text_parameter(request, "within")}
+    texts = {
+        "principal": text_parameter(request, "principal", max_characters=160),
+        "within": text_parameter(request, "within"),
+    }
     fault = ""
     try:
         scope = _scope(texts)
-        page = paginate_sequence(request, list(islice(_rows(show, scope), MAX_ROWS)), max_rows=ROWS_PER_PAGE, name="page")
+        page = paginate_sequence(
+            request, list(islice(_rows(show, scope), MAX_ROWS)), max_rows=ROWS_PER_PAGE, name="page"
+        )
         total, expired = counted_rows(show, scope), counted_rows("expired", scope)
     except (GrantError, AddressError) as error:
         scope, fault, total, expired = PeriodScope(), f"{error}.", 0, 0
         page = paginate_sequence(request, [], max_rows=ROWS_PER_PAGE, name="page")
-    return render_page(request, "people/limited.html", {
-        **texts, "show": show, "title": SHOWN[show], "fault": fault, "page": page, "total": total, "expired": expired,
-        "max_counted": MAX_COUNTED, "max_rows": MAX_ROWS, "is_filtered": bool(texts["principal"] or texts["within"]),
-        "tabs": [(name, title, url_with(request, show=name, page=None), name == show) for name, title in SHOWN.items()],
-        "rows": [_row(row, request.user.can(Capability.CHANGE_GRANTS)) for row in page.rows],
-        "can_change": request.user.can(Capability.CHANGE_GRANTS),
-    }, status=400 if fault else 200)
+    return render_page(
+        request,
+        "people/limited.html",
+        {
+            **texts,
+            "show": show,
+            "title": SHOWN[show],
+            "fault": fault,
+            "page": page,
+            "total": total,
+            "expired": expired,
+            "max_counted": MAX_COUNTED,
+            "max_rows": MAX_ROWS,
+            "is_filtered": bool(texts["principal"] or texts["within"]),
+            "tabs": [
+                (name, title, url_with(request, show=name, page=None), name == show)
+                for name, title in SHOWN.items()
+            ],
+            "rows": [_row(row, request.user.can(Capability.CHANGE_GRANTS)) for row in page.rows],
+            "can_change": request.user.can(Capability.CHANGE_GRANTS),
+        },
+        status=400 if fault else 200,
+    )
 
 
 @require_POST
@@ -91,12 +118,20 @@ def _row(row, can_change: bool) -> dict:
     period = fields_of_period(row.validity)
     if isinstance(row, Membership):
         query = {"verb": "add", "user": row.user.username, "group": row.group.name, "page": str(row.user)}
-        return {"principal": principal_link_from_text(str(row.user)),
-                "group": principal_link_from_text(f"group:{row.group.name}"),
-                "validity": row.validity, "url": reverse("membership", query=query) if can_change else ""}
+        return {
+            "principal": principal_link_from_text(str(row.user)),
+            "group": principal_link_from_text(f"group:{row.group.name}"),
+            "validity": row.validity,
+            "url": reverse("membership", query=query) if can_change else "",
+        }
     principal = str(row.user) if hasattr(row, "user_id") else f"group:{row.group.name}"
     query = {"principal": principal, "privilege": row.privilege.value, **period}
     url = reverse("grant", args=[str(row.content_object)], query=query) if can_change else ""
-    return {"principal": principal_link_from_text(principal), "address_link": address_link_to(row.content_object),
-            "privilege": row.privilege, "validity": row.validity, "reason": row.reason, "url": url}
-
+    return {
+        "principal": principal_link_from_text(principal),
+        "address_link": address_link_to(row.content_object),
+        "privilege": row.privilege,
+        "validity": row.validity,
+        "reason": row.reason,
+        "url": url,
+    }

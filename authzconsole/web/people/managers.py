@@ -1,4 +1,6 @@
-"""The manager of a user, who reviews the user's access in reviews with that rule: the section on the page, and the form."""
+"""The manager of a user, who reviews the user's access in reviews with that rule: the section on the page,
+and the form.
+"""
 
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -23,9 +25,13 @@ def manager_section(user: User) -> dict:
     """Return the manager of a user, and the first users that the user manages. Runs two queries."""
     manager = User.objects.filter(report_links__user=user).first()
     reports = list(User.objects.filter(manager_link__manager=user).order_by("username")[: MAX_REPORTS + 1])
-    return {"manager": principal_link(manager) if manager else None, "url": principal_url("person-manager", str(user)),
-            "reports": [principal_link(report) for report in reports[:MAX_REPORTS]], "max_reports": MAX_REPORTS,
-            "is_cut": len(reports) > MAX_REPORTS}
+    return {
+        "manager": principal_link(manager) if manager else None,
+        "url": principal_url("person-manager", str(user)),
+        "reports": [principal_link(report) for report in reports[:MAX_REPORTS]],
+        "max_reports": MAX_REPORTS,
+        "is_cut": len(reports) > MAX_REPORTS,
+    }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -40,16 +46,32 @@ def change_manager(request: HttpRequest, principal: str) -> HttpResponse:
     if request.method == "POST":
         text = field_text(request.POST, "manager")
         try:
-            outcome = set_manager(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username,
-                                  manager=name_from_input(text, "user"))
+            outcome = set_manager(
+                author=request_author(request, request.POST.get("reason", "").strip()),
+                name=user.username,
+                manager=name_from_input(text, "user"),
+            )
         except GrantError as error:
             fault = f"{error}."
         else:
-            messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO,
-                                 as_sentence(outcome.sentence))
+            messages.add_message(
+                request,
+                messages.SUCCESS if outcome.has_changed else messages.INFO,
+                as_sentence(outcome.sentence),
+            )
             return see_other(principal_url("person", principal))
-    return render_page(request, "people/changes/manager.html", {
-        "principal": principal_link(user), "is_user": True, "manager": text, "fault": fault,
-        "reason": request.POST.get("reason", ""), "back": principal_url("person", str(user)),
-        "url": principal_url("person-manager", str(user)), "invalid_field": "manager" if fault else "",
-    }, status=400 if fault else 200)
+    return render_page(
+        request,
+        "people/changes/manager.html",
+        {
+            "principal": principal_link(user),
+            "is_user": True,
+            "manager": text,
+            "fault": fault,
+            "reason": request.POST.get("reason", ""),
+            "back": principal_url("person", str(user)),
+            "url": principal_url("person-manager", str(user)),
+            "invalid_field": "manager" if fault else "",
+        },
+        status=400 if fault else 200,
+    )

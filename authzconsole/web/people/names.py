@@ -58,7 +58,8 @@ def remove_principal(request: HttpRequest, principal: str) -> HttpResponse:
     loss = loss_if_removed(subject)
     grants = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
     context = {
-        "effects": list(_removal_effects(subject)), "fault": _guard_text(subject, is_removal=True),
+        "effects": list(_removal_effects(subject)),
+        "fault": _guard_text(subject, is_removal=True),
         "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
         "total_grants": sum(grants.values()),
         "stranding": stranding_warning(loss, principal=principal) if loss.stranded_count else None,
@@ -66,7 +67,12 @@ def remove_principal(request: HttpRequest, principal: str) -> HttpResponse:
     }
     changes = [Removal(principal)]
     if request.method != "POST":
-        return _response(request, subject, "remove", context | {"effect": effect_context(request, changes, has_forecast=True)})
+        return _response(
+            request,
+            subject,
+            "remove",
+            context | {"effect": effect_context(request, changes, has_forecast=True)},
+        )
     if loss.stranded_count and request.POST.get("strand") != "yes":
         fault = "Confirm that entities are left with fewer than two administrators."
         effect = effect_context(request, changes, has_forecast=True)
@@ -74,12 +80,17 @@ def remove_principal(request: HttpRequest, principal: str) -> HttpResponse:
     remove: Callable = remove_user if isinstance(subject, User) else remove_group
     revokes_grants = request.POST.get("revoke_grants") == "yes"
     try:
-        outcome = make_shown_change(request, changes, lambda: remove(
-            author=_author(request), name=_name(subject), revokes_grants=revokes_grants))
+        outcome = make_shown_change(
+            request,
+            changes,
+            lambda: remove(author=_author(request), name=_name(subject), revokes_grants=revokes_grants),
+        )
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
         effect = effect_context(request, error.preview, has_forecast=True)
-        return _response(request, subject, "remove", context | {"fault": fault, "effect": effect}, status=status)
+        return _response(
+            request, subject, "remove", context | {"fault": fault, "effect": effect}, status=status
+        )
     except GrantError as error:
         return _response(request, subject, "remove", context | {"fault": f"{error}."}, status=400)
     messages.success(request, f"{outcome.sentence}.")
@@ -104,8 +115,10 @@ def _rename_effects(subject: User | Group) -> Iterator[str]:
     """Yield a sentence for each effect of a new name."""
     yield f"{_count(capped_count(subject.grants), 'direct grant')} and {_members(subject)} stay."
     if isinstance(subject, User):
-        yield (f"{_count(capped_count(ApiToken.objects.active().filter(owner=subject)), 'API token')} and "
-               f"{_count(capped_count(active_sessions(subject)), 'session')} keep working. The user signs in with the new name.")
+        yield (
+            f"{_count(capped_count(ApiToken.objects.active().filter(owner=subject)), 'API token')} and "
+            f"{_count(capped_count(active_sessions(subject)), 'session')} keep working. The user signs in with the new name."
+        )
     yield from _plan_effects(subject)
     yield "The journal, reports and files keep the old name. A later import that names the old one adds it again."
 
@@ -114,15 +127,19 @@ def _removal_effects(subject: User | Group) -> Iterator[str]:
     """Yield a sentence for each effect of the removal, except the revoked grants."""
     yield f"{_members(subject).capitalize()} end."
     if isinstance(subject, User):
-        yield (f"{_count(capped_count(ApiToken.objects.active().filter(owner=subject)), 'API token')} and "
-               f"{_count(capped_count(active_sessions(subject)), 'session')} end. Second factors and sign-in links are deleted.")
+        yield (
+            f"{_count(capped_count(ApiToken.objects.active().filter(owner=subject)), 'API token')} and "
+            f"{_count(capped_count(active_sessions(subject)), 'session')} end. Second factors and sign-in links are deleted."
+        )
     yield from _plan_effects(subject)
     yield "The journal keeps the name. A removal cannot be undone."
 
 
 def _plan_effects(subject: User | Group) -> Iterator[str]:
     kind = "user" if isinstance(subject, User) else "group"
-    items = PlanItem.objects.filter(plan__state=PlanState.PROPOSED, principal_type=kind, principal_name=_name(subject))
+    items = PlanItem.objects.filter(
+        plan__state=PlanState.PROPOSED, principal_type=kind, principal_name=_name(subject)
+    )
     if total := items.order_by().values("plan").distinct().count():
         yield f"{_count(total, 'proposed plan')} with this {kind} become{'s' if total == 1 else ''} stale."
 
@@ -133,12 +150,27 @@ def _members(subject: User | Group) -> str:
 
 
 def _count(total: int, noun: str) -> str:
-    return f"over {MAX_COUNTED:,} {noun}s" if total > MAX_COUNTED else f"{total:,} {noun}{'' if total == 1 else 's'}"
+    return (
+        f"over {MAX_COUNTED:,} {noun}s"
+        if total > MAX_COUNTED
+        else f"{total:,} {noun}{'' if total == 1 else 's'}"
+    )
 
 
-def _response(request: HttpRequest, subject: User | Group, verb: str, context: dict, *, status: int = 200) -> HttpResponse:
+def _response(
+    request: HttpRequest, subject: User | Group, verb: str, context: dict, *, status: int = 200
+) -> HttpResponse:
     link = principal_link(subject)
-    return render_page(request, f"people/changes/{verb}.html", context | {
-        "principal": link, "is_user": isinstance(subject, User), "back": principal_url("person", link.address),
-        "url": principal_url(f"person-{verb}", link.address), "reason": request.POST.get("reason", ""),
-    }, status=status)
+    return render_page(
+        request,
+        f"people/changes/{verb}.html",
+        context
+        | {
+            "principal": link,
+            "is_user": isinstance(subject, User),
+            "back": principal_url("person", link.address),
+            "url": principal_url(f"person-{verb}", link.address),
+            "reason": request.POST.get("reason", ""),
+        },
+        status=status,
+    )

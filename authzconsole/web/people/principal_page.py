@@ -26,7 +26,12 @@ from authzconsole.web.shared.paging import paginate_entities, paginate_names, ur
 from authzconsole.web.shared.parameters import name_parameter, text_parameter
 from authzconsole.web.shared.past import shows_past
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.privilege_cells import held_privileges, holder_cells, period_rows, privilege_cells
+from authzconsole.web.shared.privilege_cells import (
+    held_privileges,
+    holder_cells,
+    period_rows,
+    privilege_cells,
+)
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.roles import ROLE_LABELS
 from authzconsole.web.shared.times.limited_lists import expired_link
@@ -49,14 +54,18 @@ from grants.validity import Validity
 ROWS_PER_PAGE = 20
 IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
 MAX_GROUPS = 200
-NO_PRINCIPAL = ("This account can only sign in to the console. Decisions treat it as an unknown subject until it receives a "
-                "grant or joins a group.")
+NO_PRINCIPAL = (
+    "This account can only sign in to the console. Decisions treat it as an unknown subject until it receives a "
+    "grant or joins a group."
+)
 INACTIVE = "Inactive: cannot sign in and is denied everything. Grants and memberships take effect again after reactivation."
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The principal that a page shows. is_own: an account sees its own page, on which it cannot change anything."""
+    """The principal that a page shows. is_own: an account sees its own page, on which it cannot change
+    anything.
+    """
 
     principal: User | Group
     url: str
@@ -83,6 +92,7 @@ def _past_subject(principal: str) -> str | None:
 
 def _account_page_without_grants(view):
     """Redirect accounts that see accounts, but no grants, to the page of the account."""
+
     @wraps(view)
     def redirecting_view(request: HttpRequest, principal: str) -> HttpResponse:
         if request.user.can(Capability.READ_ACCOUNTS) and not request.user.can_see_all:
@@ -109,34 +119,54 @@ def principal_page(request: HttpRequest, principal: str) -> HttpResponse:
 
 @require_safe
 def my_access(request: HttpRequest) -> HttpResponse:
-    return _page_response(request, Profile(request.user, request.path, active_generation(), can_change=False, is_own=True))
+    return _page_response(
+        request, Profile(request.user, request.path, active_generation(), can_change=False, is_own=True)
+    )
 
 
 def _page_response(request: HttpRequest, profile: Profile) -> HttpResponse:
     """Render the page, or the one section that htmx requests."""
     name = requested_section(request)
-    context = {"profile": profile, "url": profile.url, "principal": principal_link(profile.principal),
-               "can_change": profile.can_change, "generation": profile.generation, "max_counted": MAX_COUNTED}
+    context = {
+        "profile": profile,
+        "url": profile.url,
+        "principal": principal_link(profile.principal),
+        "can_change": profile.can_change,
+        "generation": profile.generation,
+        "max_counted": MAX_COUNTED,
+    }
     if name in SECTIONS:
         section = SECTIONS[name](request, profile)
         if section is None:
             raise Http404("there is no such section")
         return render_page(request, f"people/_{name}.html", context | {name: section})
     context |= {name: section(request, profile) for name, section in SECTIONS.items()}
-    return render_page(request, "people/page.html", context | {
-        "hints": list(_hints(profile)), "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
-        "off_board_url": principal_url("person-off-board", profile.address),
-        "can_see_as": request.user.can(Capability.SEE_AS),
-        "account": account_section(request, profile.principal) if _shows_account(request, profile) else "",
-        "rename_url": principal_url("person-rename", profile.address),
-        "remove_url": principal_url("person-remove", profile.address),
-    })
+    return render_page(
+        request,
+        "people/page.html",
+        context
+        | {
+            "hints": list(_hints(profile)),
+            "role": ROLE_LABELS[profile.principal.role] if profile.is_user else "",
+            "off_board_url": principal_url("person-off-board", profile.address),
+            "can_see_as": request.user.can(Capability.SEE_AS),
+            "account": account_section(request, profile.principal)
+            if _shows_account(request, profile)
+            else "",
+            "rename_url": principal_url("person-rename", profile.address),
+            "remove_url": principal_url("person-remove", profile.address),
+        },
+    )
 
 
 def _shows_account(request: HttpRequest, profile: Profile) -> bool:
     """Return whether the page has the section of the account: on pages of users, unless they show the past."""
-    return (profile.is_user and not profile.is_own and getattr(request, "past", None) is None
-            and request.user.can(Capability.READ_ACCOUNTS))
+    return (
+        profile.is_user
+        and not profile.is_own
+        and getattr(request, "past", None) is None
+        and request.user.can(Capability.READ_ACCOUNTS)
+    )
 
 
 def _hints(profile: Profile) -> Iterator[tuple[str, str]]:
@@ -151,12 +181,28 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
     """Return the groups of a user by name; None for a group."""
     if not profile.is_user:
         return None
-    found = list(memberships().filter(user=profile.principal).select_related("group").order_by("group__name")[: MAX_GROUPS + 1])
-    rows = [{"group": principal_link(row.group), "grants_url": f"{profile.url}?{urlencode({'through': row.group.name})}",
-             "validity": row.validity, "urls": _membership_urls(profile, user=profile.principal.username, group=row.group.name)}
-            for row in found[:MAX_GROUPS]]
-    return {"rows": rows, "is_cut": len(found) > MAX_GROUPS, "max_groups": MAX_GROUPS, "period": fields_of_period(Validity()),
-            "period_form": period_form_context()}
+    found = list(
+        memberships()
+        .filter(user=profile.principal)
+        .select_related("group")
+        .order_by("group__name")[: MAX_GROUPS + 1]
+    )
+    rows = [
+        {
+            "group": principal_link(row.group),
+            "grants_url": f"{profile.url}?{urlencode({'through': row.group.name})}",
+            "validity": row.validity,
+            "urls": _membership_urls(profile, user=profile.principal.username, group=row.group.name),
+        }
+        for row in found[:MAX_GROUPS]
+    ]
+    return {
+        "rows": rows,
+        "is_cut": len(found) > MAX_GROUPS,
+        "max_groups": MAX_GROUPS,
+        "period": fields_of_period(Validity()),
+        "period_form": period_form_context(),
+    }
 
 
 def _members(request: HttpRequest, profile: Profile) -> dict | None:
@@ -164,22 +210,52 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
     if profile.is_user:
         return None
     members, find = profile.principal.user_set.all(), text_parameter(request, "member", max_characters=150)
-    page = paginate_names(request, members.filter(username__icontains=find), "username", max_rows=ROWS_PER_PAGE, prefix="member-")
-    found = {row.user_id: row.validity for row in memberships().filter(group=profile.principal, user__in=page.rows)}
-    rows = [{"member": principal_link(user), "validity": found[user.pk],
-             "urls": _membership_urls(profile, user=user.username, group=profile.principal.name)} for user in page.rows]
-    return {"page": page, "rows": rows, "find": find, "total": capped_count(members), "period": fields_of_period(Validity()),
-            "period_form": period_form_context(), "bulk_url": principal_url("group-members", profile.address)}
+    page = paginate_names(
+        request,
+        members.filter(username__icontains=find),
+        "username",
+        max_rows=ROWS_PER_PAGE,
+        prefix="member-",
+    )
+    found = {
+        row.user_id: row.validity for row in memberships().filter(group=profile.principal, user__in=page.rows)
+    }
+    rows = [
+        {
+            "member": principal_link(user),
+            "validity": found[user.pk],
+            "urls": _membership_urls(profile, user=user.username, group=profile.principal.name),
+        }
+        for user in page.rows
+    ]
+    return {
+        "page": page,
+        "rows": rows,
+        "find": find,
+        "total": capped_count(members),
+        "period": fields_of_period(Validity()),
+        "period_form": period_form_context(),
+        "bulk_url": principal_url("group-members", profile.address),
+    }
 
 
 def _membership_urls(profile: Profile, *, user: str, group: str) -> dict[str, str]:
-    """Return the URLs of the forms that remove the member and change its period. They redirect back to this page."""
-    return {name: reverse("membership", query={"verb": verb, "user": user, "group": group, "page": profile.address})
-            for name, verb in (("remove", "remove"), ("period", "add"))}
+    """Return the URLs of the forms that remove the member and change its period.
+
+    They redirect back to this page.
+    """
+    return {
+        name: reverse(
+            "membership", query={"verb": verb, "user": user, "group": group, "page": profile.address}
+        )
+        for name, verb in (("remove", "remove"), ("period", "add"))
+    }
 
 
 def _grants(request: HttpRequest, profile: Profile) -> dict:
-    """Return the direct grants of the principal, or those of its group in the URL parameter `through`, sorted by address."""
+    """Return the direct grants of the principal, or those of its group in the URL parameter `through`, sorted
+    by address.
+    """
     groups = profile.principal.groups if profile.is_user else Group.objects.none()
     group_name = name_parameter(request, "through")
     find = text_parameter(request, "holds", max_characters=200)
@@ -189,12 +265,19 @@ def _grants(request: HttpRequest, profile: Profile) -> dict:
     total = capped_count(entities)
     if find:
         entities = entities.filter(key__icontains=find)
-    page = paginate_entities(request, sorted_by_address(entities), max_rows=ROWS_PER_PAGE, total_rows=total, prefix="holds-")
+    page = paginate_entities(
+        request, sorted_by_address(entities), max_rows=ROWS_PER_PAGE, total_rows=total, prefix="holds-"
+    )
     return {
-        "page": page, "rows": _grant_rows(profile, holder, page.rows), "total": total, "find": find,
+        "page": page,
+        "rows": _grant_rows(profile, holder, page.rows),
+        "total": total,
+        "find": find,
         "group": principal_link(group) if group else None,
         "expired": None if profile.is_own else expired_link(PeriodScope(profile.address)),
-        "direct_grants_url": url_with(request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))),
+        "direct_grants_url": url_with(
+            request, **dict.fromkeys(("through", "holds", "holds-after", "holds-before"))
+        ),
     }
 
 
@@ -204,32 +287,53 @@ def _grant_rows(profile: Profile, holder: User | Group, entities: list[Entity]) 
     kind, name = ("user", holder.username) if isinstance(holder, User) else ("group", holder.name)
     model, column = GRANT_TABLES[kind]
     grants: dict[int, dict] = {}
-    for grant in model.objects.select_related("granted_by").filter(**{column: holder.pk, "content_object__in": entities}):
+    for grant in model.objects.select_related("granted_by").filter(
+        **{column: holder.pk, "content_object__in": entities}
+    ):
         grants.setdefault(grant.content_object_id, {})[grant.privilege] = grant
     # a group holds nothing through groups
     privileges = held_privileges(holder, [entity.pk for entity in entities]) if kind == "user" else {}
     groups = {entity_id: dict(held.groups) for entity_id, held in privileges.items()}
-    return [{
-        "address_link": address_link_to(entity), "entity": entity,
-        "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
-        "cells": holder_cells(entity, f"{kind}:{name}", grants[entity.pk], groups.get(entity.pk, {}),
-                              can_change=profile.can_change),
-        "periods": period_rows(entity, f"{kind}:{name}", grants[entity.pk], can_change=profile.can_change),
-    } for entity in entities]
+    return [
+        {
+            "address_link": address_link_to(entity),
+            "entity": entity,
+            "latest": max(grants[entity.pk].values(), key=lambda grant: grant.granted_at),
+            "cells": holder_cells(
+                entity,
+                f"{kind}:{name}",
+                grants[entity.pk],
+                groups.get(entity.pk, {}),
+                can_change=profile.can_change,
+            ),
+            "periods": period_rows(
+                entity, f"{kind}:{name}", grants[entity.pk], can_change=profile.can_change
+            ),
+        }
+        for entity in entities
+    ]
 
 
 def _own_rows(profile: Profile, entities: list[Entity]) -> list[dict]:
     """Return rows without authors and reasons. Only entities that the account can see are linked."""
     privileges = held_privileges(profile.principal, [entity.pk for entity in entities])
-    visible = Entity.objects.filter(visibility_condition(profile.principal, profile.generation), pk__in=privileges)
+    visible = Entity.objects.filter(
+        visibility_condition(profile.principal, profile.generation), pk__in=privileges
+    )
     visible_ids = set(visible.values_list("pk", flat=True))
     limited: dict[int, dict] = {}
     own_grants = UserGrant.objects.filter(IS_LIMITED, user=profile.principal, content_object__in=entities)
     for grant in own_grants:
         limited.setdefault(grant.content_object_id, {})[grant.privilege] = grant
-    return [{"address_link": address_link_to(entity, is_linked=entity.pk in visible_ids), "entity": entity,
-             "periods": period_rows(entity, "", limited.get(entity.pk, {}), can_change=False),
-             "cells": privilege_cells(privileges[entity.pk], entity.state)} for entity in entities]
+    return [
+        {
+            "address_link": address_link_to(entity, is_linked=entity.pk in visible_ids),
+            "entity": entity,
+            "periods": period_rows(entity, "", limited.get(entity.pk, {}), can_change=False),
+            "cells": privilege_cells(privileges[entity.pk], entity.state),
+        }
+        for entity in entities
+    ]
 
 
 def _visibility(request: HttpRequest, profile: Profile) -> dict:
@@ -241,9 +345,13 @@ def _access(request: HttpRequest, profile: Profile) -> dict:
 
 
 def _manager(request: HttpRequest, profile: Profile) -> dict | None:
-    """Return the manager of a user; None for a group, on the page of the account itself, and for an earlier state, because
-    managers have no history."""
-    if profile.is_own or not isinstance(profile.principal, User) or getattr(request, "past", None) is not None:
+    """Return the manager of a user; None for a group, on the page of the account itself, and for an earlier
+    state, because managers have no history."""
+    if (
+        profile.is_own
+        or not isinstance(profile.principal, User)
+        or getattr(request, "past", None) is not None
+    ):
         return None
     return manager_section(profile.principal)
 
@@ -256,6 +364,11 @@ def _history(request: HttpRequest, profile: Profile) -> dict | None:
 
 # by the id of the section; its template is people/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Profile], dict | None]] = {
-    "access": _access, "visibility": _visibility, "grants": _grants, "groups": _groups, "members": _members,
-    "manager": _manager, "history": _history,
+    "access": _access,
+    "visibility": _visibility,
+    "grants": _grants,
+    "groups": _groups,
+    "members": _members,
+    "manager": _manager,
+    "history": _history,
 }

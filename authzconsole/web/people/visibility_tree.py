@@ -1,4 +1,5 @@
-"""The entities that a user sees, or that a group makes visible to its members, as a tree with one level per request.
+"""The entities that a user sees, or that a group makes visible to its members, as a tree with one level per
+request.
 
 Each row names the grant that makes the entity visible.
 """
@@ -53,18 +54,26 @@ def visibility_section(request: HttpRequest, principal: User | Group, generation
     children = _visible_children(container, principal, generation)
     page = paginate_entities(request, children, max_rows=ROWS_PER_PAGE, total_rows=0, prefix="sight-")
     page = replace(page, position=f"{len(page.rows):,} on this page")
-    return {"page": page, "rows": _rows(request, principal, generation, container, page.rows),
-            "trail": _trail(request, container), "root_url": _level_url(request, ""),
-            "is_root": container is not None and container.kind == "instance"}
+    return {
+        "page": page,
+        "rows": _rows(request, principal, generation, container, page.rows),
+        "trail": _trail(request, container),
+        "root_url": _level_url(request, ""),
+        "is_root": container is not None and container.kind == "instance",
+    }
 
 
-def _visible_children(container: Entity | None, principal: User | Group, generation: Generation) -> QuerySet[Entity]:
+def _visible_children(
+    container: Entity | None, principal: User | Group, generation: Generation
+) -> QuerySet[Entity]:
     if container is None:
         return Entity.objects.none()
     visibility = visibility_of(principal, generation, inside=container)
-    # `first_rows` is fast if a visible entity sorts early, as among namespaces. In a namespace, thousands of invisible
-    # entities of other kinds may sort before the first visible one.
-    return children_of(container).filter(visibility.first_rows if container.namespace_id is None else visibility.all_rows)
+    # `first_rows` is fast if a visible entity sorts early, as among namespaces. In a namespace, thousands of
+    # invisible entities of other kinds may sort before the first visible one.
+    return children_of(container).filter(
+        visibility.first_rows if container.namespace_id is None else visibility.all_rows
+    )
 
 
 def _container(request: HttpRequest, principal: User | Group, generation: Generation) -> Entity | None:
@@ -83,7 +92,10 @@ def _trail(request: HttpRequest, container: Entity | None) -> list[tuple[str, st
     if container is None:
         return []
     addresses = (*container.address.ancestors, container.address)
-    return [(address.name, _level_url(request, "" if address.kind == "instance" else str(address))) for address in addresses]
+    return [
+        (address.name, _level_url(request, "" if address.kind == "instance" else str(address)))
+        for address in addresses
+    ]
 
 
 def _level_url(request: HttpRequest, address: str) -> str:
@@ -91,27 +103,35 @@ def _level_url(request: HttpRequest, address: str) -> str:
     return url_with(request, **{"in": address, "sight-after": None, "sight-before": None})
 
 
-def _rows(request, principal: User | Group, generation: Generation, container: Entity | None,
-          entities: list[Entity]) -> list[dict]:
+def _rows(
+    request, principal: User | Group, generation: Generation, container: Entity | None, entities: list[Entity]
+) -> list[dict]:
     if not entities:
         return []
     privileges = held_privileges(principal, [entity.pk for entity in entities])
     inner_kind = CHILD_CONTAINERS.get(container.kind)
     inner_ids = [entity.pk for entity in entities if entity.kind == inner_kind]
     grant_counts = grant_counts_inside(principal, inner_kind, inner_ids) if inner_kind else {}
-    questions = [_question(principal, entity, operation, generation)
-                 for entity in entities for operation in VISIBILITY_OPERATIONS]
+    questions = [
+        _question(principal, entity, operation, generation)
+        for entity in entities
+        for operation in VISIBILITY_OPERATIONS
+    ]
     decisions = iter(check_many(questions))
     rows = []
     for entity in entities:
         entity_decisions = [next(decisions) for _ in VISIBILITY_OPERATIONS]
         grants_inside = grant_counts.get(entity.pk)
-        rows.append({
-            "address_link": address_link_to(entity), "entity": entity,
-            "cells": privilege_cells(privileges[entity.pk], entity.state), "grants_inside": grants_inside,
-            "reason": _reason(entity_decisions, principal, grants_inside),
-            "open_url": _level_url(request, str(entity)) if child_kinds(entity.kind) else "",
-        })
+        rows.append(
+            {
+                "address_link": address_link_to(entity),
+                "entity": entity,
+                "cells": privilege_cells(privileges[entity.pk], entity.state),
+                "grants_inside": grants_inside,
+                "reason": _reason(entity_decisions, principal, grants_inside),
+                "open_url": _level_url(request, str(entity)) if child_kinds(entity.kind) else "",
+            }
+        )
     return rows
 
 
@@ -120,7 +140,9 @@ def _question(principal: User | Group, entity: Entity, operation: str, generatio
     return Question(type_, name, operation, entity.address, generation.name)
 
 
-def _reason(decisions: Iterable[Decision], principal: User | Group, grants_inside: int | None) -> VisibilityReason:
+def _reason(
+    decisions: Iterable[Decision], principal: User | Group, grants_inside: int | None
+) -> VisibilityReason:
     decision = next(decision for decision in decisions if decision.is_permitted)
     met_attempt = next((attempt for attempt in decision.attempts if attempt.is_met and attempt.grants), None)
     if met_attempt is None:
@@ -128,5 +150,10 @@ def _reason(decisions: Iterable[Decision], principal: User | Group, grants_insid
     grant = met_attempt.grants[0]
     group = "" if grant.principal == principal_link(principal).address else grant.principal
     is_only = len(decision.attempts) == 1 and met_attempt.requirement == "at or below" and grants_inside == 1
-    return VisibilityReason(str(grant.privilege), address_link_to(grant.entity, is_linked=False), group, is_only,
-                            grant.entity == decision.question.target)
+    return VisibilityReason(
+        str(grant.privilege),
+        address_link_to(grant.entity, is_linked=False),
+        group,
+        is_only,
+        grant.entity == decision.question.target,
+    )

@@ -1,6 +1,5 @@
 """The forms that create plans for many entities at once, and for the ghost grants on deleted entities."""
 
-
 from django.contrib import messages
 from django.db.models import Count
 from django.http import Http404, HttpRequest, HttpResponse
@@ -37,7 +36,8 @@ VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
 def new_bulk_plan(request: HttpRequest) -> HttpResponse:
     """Create a plan for all entities inside the container `within`, or for each selected `address`.
 
-    With `select` or `count`, only show the form again: with all or no kinds selected, or with the number of changes.
+    With `select` or `count`, only show the form again: with all or no kinds selected, or with the number of
+    changes.
     """
     if request.method != "POST":
         form = _form_data(request.GET)
@@ -56,11 +56,17 @@ def new_bulk_plan(request: HttpRequest) -> HttpResponse:
 
 def _form_data(data) -> dict:
     return {
-        "within": data.get("within", "").strip(), "addresses": list(dict.fromkeys(data.getlist("address"))),
-        "verb": data.get("verb", PlanVerb.GRANT.value), "principal": data.get("principal", ""), "more": data.get("more", ""),
-        "privileges": data.getlist("privilege"), "kinds": data.getlist("kind"), "itself": data.get("itself") == "yes",
+        "within": data.get("within", "").strip(),
+        "addresses": list(dict.fromkeys(data.getlist("address"))),
+        "verb": data.get("verb", PlanVerb.GRANT.value),
+        "principal": data.get("principal", ""),
+        "more": data.get("more", ""),
+        "privileges": data.getlist("privilege"),
+        "kinds": data.getlist("kind"),
+        "itself": data.get("itself") == "yes",
         **period_fields(data),
-        "is_selection": "address" in data or data.get("selection") == "yes", "select": data.get("select", ""),
+        "is_selection": "address" in data or data.get("selection") == "yes",
+        "select": data.get("select", ""),
     }
 
 
@@ -68,13 +74,23 @@ def _create_plan(request: HttpRequest, form: dict) -> Plan:
     author = request_author(request)
     change = change_of_form(form)
     if form["is_selection"]:
-        return create_selection_plan(author=author, change=change, addresses=map(parse_address, form["addresses"]))
-    return create_subtree_plan(author=author, change=change, within=_container(form).address, kinds=form["kinds"],
-                               includes_container=form["itself"])
+        return create_selection_plan(
+            author=author, change=change, addresses=map(parse_address, form["addresses"])
+        )
+    return create_subtree_plan(
+        author=author,
+        change=change,
+        within=_container(form).address,
+        kinds=form["kinds"],
+        includes_container=form["itself"],
+    )
 
 
 def _container(form: dict) -> Entity:
-    """Return the container of the form, by default the instance. Raise Http404 if there is no such container."""
+    """Return the container of the form, by default the instance.
+
+    Raise Http404 if there is no such container.
+    """
     entity = entity_at(address_or_404(form["within"] or str(instance_address())))
     if entity is None or entity.kind not in CONTAINER_KINDS:
         raise Http404("there is no such container")
@@ -85,14 +101,28 @@ def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status:
     target = _selection(form) if form["is_selection"] else _subtree(form)
     section = requested_section(request)
     template = f"plans/bulk/_{section}.html" if section in SECTIONS else "plans/bulk_change.html"
-    return render_page(request, template, {
-        "form": form, "fault": fault, "verbs": [(verb.value, title) for verb, title in VERBS.items()],
-        "all_privileges": list(Privilege), "max_selected": MAX_SELECTED, "period_form": period_form_context(), **target,
-    }, status=status)
+    return render_page(
+        request,
+        template,
+        {
+            "form": form,
+            "fault": fault,
+            "verbs": [(verb.value, title) for verb, title in VERBS.items()],
+            "all_privileges": list(Privilege),
+            "max_selected": MAX_SELECTED,
+            "period_form": period_form_context(),
+            **target,
+        },
+        status=status,
+    )
 
 
 def _nothing_selected_response(request: HttpRequest) -> HttpResponse:
-    return render_page(request, "plans/nothing_selected.html", {"back": _entity_list_url(request), "max_selected": MAX_SELECTED})
+    return render_page(
+        request,
+        "plans/nothing_selected.html",
+        {"back": _entity_list_url(request), "max_selected": MAX_SELECTED},
+    )
 
 
 def _entity_list_url(request: HttpRequest) -> str:
@@ -104,7 +134,10 @@ def _entity_list_url(request: HttpRequest) -> str:
 
 
 def _selection(form: dict) -> dict:
-    """Return the context for the selected entities. Invalid addresses are kept as text, so that the user can correct the form."""
+    """Return the context for the selected entities.
+
+    Invalid addresses are kept as text, so that the user can correct the form.
+    """
     rows = []
     for text in form["addresses"]:
         try:
@@ -121,11 +154,23 @@ def _subtree(form: dict) -> dict:
     if form["select"]:
         form["itself"] = form["select"] == "all"
         form["kinds"] = [kind for kind in possible if form["itself"] and kind not in SECRET_KINDS]
-    kinds = [{"name": kind, "title": KINDS[kind].plural.capitalize(), "total": None if counts is None else counts.get(kind, 0),
-              "is_selected": kind in form["kinds"]} for kind in possible]
-    return {"address_link": address_link_to(container), "title_address_link": address_link_to(container, is_linked=False),
-            "kinds": kinds, "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible),
-            "back": entity_url(container), "count": subtree_count(form, container, counts)}
+    kinds = [
+        {
+            "name": kind,
+            "title": KINDS[kind].plural.capitalize(),
+            "total": None if counts is None else counts.get(kind, 0),
+            "is_selected": kind in form["kinds"],
+        }
+        for kind in possible
+    ]
+    return {
+        "address_link": address_link_to(container),
+        "title_address_link": address_link_to(container, is_linked=False),
+        "kinds": kinds,
+        "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible),
+        "back": entity_url(container),
+        "count": subtree_count(form, container, counts),
+    }
 
 
 def _counts_by_kind(container: Entity) -> dict[str, int] | None:
@@ -138,9 +183,13 @@ def _counts_by_kind(container: Entity) -> dict[str, int] | None:
 @require_POST
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def new_ghost_plan(request: HttpRequest) -> HttpResponse:
-    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted entities."""
+    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted
+    entities.
+    """
     try:
-        plan = _plan_of_selected_ghosts(request) if "selection" in request.POST else _plan_of_all_ghosts(request)
+        plan = (
+            _plan_of_selected_ghosts(request) if "selection" in request.POST else _plan_of_all_ghosts(request)
+        )
     except (GrantError, AddressError, VocabularyError) as error:
         messages.error(request, f"No plan was created: {error}.")
         return see_other(_report_url(request.POST.get("run", "")) or reverse("plans"))
@@ -159,7 +208,9 @@ def _plan_of_selected_ghosts(request: HttpRequest) -> Plan:
 
 
 def _ghost_of_row(text: str) -> tuple[str, Address, Privilege]:
-    """Return the grant of a checkbox: principal, address and privilege, separated by tabs, which none of them can contain."""
+    """Return the grant of a checkbox: principal, address and privilege, separated by tabs, which none of them
+    can contain.
+    """
     principal, address, privilege = [*text.split("\t"), "", ""][:3]
     return format_principal(principal), parse_address(address), privilege_by_name(privilege)
 

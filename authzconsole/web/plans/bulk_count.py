@@ -20,15 +20,22 @@ MAX_GRANTS_COUNTED = 50_000
 
 
 def change_of_form(form: dict) -> BulkChange:
-    """Return the change that the form describes. Raise GrantError or VocabularyError if it is incomplete or invalid."""
+    """Return the change that the form describes.
+
+    Raise GrantError or VocabularyError if it is incomplete or invalid.
+    """
     # Names may begin or end with a space. Only blank lines are skipped.
     names = [name for name in (form["principal"], *form["more"].splitlines()) if name.strip()]
     validity = period_of_form(form) if form["verb"] == PlanVerb.GRANT else Validity()
-    return parse_bulk_change(verb=form["verb"], principals=names, privileges=form["privileges"], validity=validity)
+    return parse_bulk_change(
+        verb=form["verb"], principals=names, privileges=form["privileges"], validity=validity
+    )
 
 
 def subtree_count(form: dict, container: Entity, counts: Mapping[str, int] | None) -> str:
-    """Describe what the form selects inside a container. counts: live entities by kind; None if they are too many to count."""
+    """Describe what the form selects inside a container. counts: live entities by kind; None if they are too
+    many to count.
+    """
     if not form["kinds"] and not form["itself"]:
         return "Nothing is selected."
     if counts is None:
@@ -39,7 +46,10 @@ def subtree_count(form: dict, container: Entity, counts: Mapping[str, int] | Non
 
 
 def selection_count(form: dict) -> str:
-    """Describe what the form selects among addresses. Addresses that are invalid or not live are not counted."""
+    """Describe what the form selects among addresses.
+
+    Addresses that are invalid or not live are not counted.
+    """
     addresses = []
     for text in form["addresses"]:
         try:

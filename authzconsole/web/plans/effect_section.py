@@ -1,4 +1,6 @@
-"""The section of a plan that shows its effect on permissions, and what the form that applies the plan says about it."""
+"""The section of a plan that shows its effect on permissions, and what the form that applies the plan says
+about it.
+"""
 
 from urllib.parse import urlencode
 
@@ -38,26 +40,42 @@ def permissions_section(request: HttpRequest, plan: Plan) -> dict | None:
         run = latest_plan_run(plan, generation)
         effect = stored_effect(run)
         run_context = effect_run_context(
-            request, run, effect, error, can_make=request.user.can_administer, fields=[("generation", generation)],
-            compute_url=reverse("plan-effect", args=[plan.pk]), cancel_url=reverse("plan-effect-cancel", args=[plan.pk]))
+            request,
+            run,
+            effect,
+            error,
+            can_make=request.user.can_administer,
+            fields=[("generation", generation)],
+            compute_url=reverse("plan-effect", args=[plan.pk]),
+            cancel_url=reverse("plan-effect-cancel", args=[plan.pk]),
+        )
     except PlanError:
         return None
     try:
-        section = section_context(request, effect, generation=generation, url=url, consequences=plan_consequences(plan))
+        section = section_context(
+            request, effect, generation=generation, url=url, consequences=plan_consequences(plan)
+        )
     except (AnalysisError, StorageError) as error:
-        section = section_context(request, None, generation=generation, url=url, fault=f"The rows cannot be read: {error}.")
+        section = section_context(
+            request, None, generation=generation, url=url, fault=f"The rows cannot be read: {error}."
+        )
     downloads = {"downloads": _downloads(plan, generation, section)} if section.get("effect") else {}
     note = "" if plan.is_proposed else "Computed with the data before the plan was applied."
     own = generation_of_plan(plan).name
-    other = {"other_generation": own, "other_url": f"{url}?{urlencode({'generation': own})}"} if own != generation else {}
+    other = (
+        {"other_generation": own, "other_url": f"{url}?{urlencode({'generation': own})}"}
+        if own != generation
+        else {}
+    )
     return section | downloads | other | {"run": run_context, "plan": plan, "note": note}
 
 
 def confirmation_context(plan: Plan, section: dict) -> dict:
-    """Return what the form that applies the plan says about its effect: the digest, and what must be confirmed.
+    """Return what the form that applies the plan says about its effect: the digest, and what must be
+    confirmed.
 
-    It is the effect in the generation of the plan. It names this generation if the section shows another one, or if it is not
-    the active one.
+    It is the effect in the generation of the plan. It names this generation if the section shows another one,
+    or if it is not the active one.
     """
     effect, own = section.get("whole"), generation_of_plan(plan).name
     if section["generation"] != own:
@@ -66,17 +84,33 @@ def confirmation_context(plan: Plan, section: dict) -> dict:
         except EffectTooLarge:
             effect = stored_effect(latest_plan_run(plan, own))
     if effect is None:
-        return {"digest": TOO_LARGE, "confirmation": "Apply the plan although its effect on permissions is not known"}
+        return {
+            "digest": TOO_LARGE,
+            "confirmation": "Apply the plan although its effect on permissions is not known",
+        }
     gained = effect.max_gained_beyond
-    confirmation = f"Also give {quantity(gained, 'permission', 'permissions')} beyond its purpose" if gained else ""
+    confirmation = (
+        f"Also give {quantity(gained, 'permission', 'permissions')} beyond its purpose" if gained else ""
+    )
     sentence, numbers = effect_sentence(effect), button_numbers(effect.tally)
     if {section["generation"], section["active"]} != {own}:
-        sentence, numbers = f"In {own}, the plan {sentence_part(sentence)}", f"{numbers} in {own}" if numbers else ""
+        sentence, numbers = (
+            f"In {own}, the plan {sentence_part(sentence)}",
+            f"{numbers} in {own}" if numbers else "",
+        )
     return {"digest": effect.digest, "confirmation": confirmation, "sentence": sentence, "numbers": numbers}
 
 
 def _downloads(plan: Plan, generation: str, section: dict) -> list[tuple[str, str]]:
     at = {"at": format_time(section["effect"].at)} if section["time"] else {}
-    return [(title, reverse(f"rest-plan-effect-{extension}", args=[plan.pk],
-                            query={"generation": generation} | at | filter_query(section["where"])))
-            for extension, title in DOWNLOAD_TITLES.items()]
+    return [
+        (
+            title,
+            reverse(
+                f"rest-plan-effect-{extension}",
+                args=[plan.pk],
+                query={"generation": generation} | at | filter_query(section["where"]),
+            ),
+        )
+        for extension, title in DOWNLOAD_TITLES.items()
+    ]

@@ -56,18 +56,40 @@ def _create_plan(request: HttpRequest, raw: bytes, name: str) -> Plan:
     return create_plan_from_file(author=request_author(request), raw=raw, name=name)
 
 
-def _form_response(request: HttpRequest, *, raw: bytes = b"", name: str = "", fault: str = "",
-          bad_file: BadChangeFile | None = None, status: int = 200) -> HttpResponse:
+def _form_response(
+    request: HttpRequest,
+    *,
+    raw: bytes = b"",
+    name: str = "",
+    fault: str = "",
+    bad_file: BadChangeFile | None = None,
+    status: int = 200,
+) -> HttpResponse:
     is_kept = len(raw) <= MAX_KEPT_BYTES
     text = raw.decode(errors="replace").removeprefix("\ufeff") if is_kept else ""
-    return render_page(request, "plans/import.html", {
-        "text": text, "file": name, "is_kept": is_kept, "fault": fault, "bad_file": bad_file,
-        "bad_more": bad_file.bad_lines - len({fault.line for fault in bad_file.faults}) if bad_file else 0,
-        "max_megabytes": MAX_FILE_BYTES // 1024 // 1024, "max_items": MAX_PLAN_ITEMS,
-        "all_privileges": list(Privilege), "sample": SAMPLES["csv"],
-        "samples": [(title, reverse("plan-import-sample", args=[extension])) for title, extension in
-                    (("CSV", "csv"), ("JSON Lines", "jsonl"))],
-    }, status=status)
+    return render_page(
+        request,
+        "plans/import.html",
+        {
+            "text": text,
+            "file": name,
+            "is_kept": is_kept,
+            "fault": fault,
+            "bad_file": bad_file,
+            "bad_more": bad_file.bad_lines - len({fault.line for fault in bad_file.faults})
+            if bad_file
+            else 0,
+            "max_megabytes": MAX_FILE_BYTES // 1024 // 1024,
+            "max_items": MAX_PLAN_ITEMS,
+            "all_privileges": list(Privilege),
+            "sample": SAMPLES["csv"],
+            "samples": [
+                (title, reverse("plan-import-sample", args=[extension]))
+                for title, extension in (("CSV", "csv"), ("JSON Lines", "jsonl"))
+            ],
+        },
+        status=status,
+    )
 
 
 @require_safe

@@ -26,9 +26,30 @@ def kept_not_section(request: HttpRequest, plan: Plan) -> dict | None:
     number = page_number(request, "kept_not")
     first_row = (number - 1) * ROWS_PER_PAGE
     found = list(islice(kept_not_of_plan(plan, first_row), ROWS_PER_PAGE + 1))
-    rows = [{"principal": principal_link_from_text(f"user:{row.user}"), "operation": row.operation, "why": row.why,
-             "address_link": address_link_to(parse_address(row.entity))} for row in found[:ROWS_PER_PAGE]]
-    page = numbered_page(request, rows, number=number, total=max(stored, first_row + len(found)) if found else first_row,
-                         max_rows=ROWS_PER_PAGE, name="kept_not")
-    return {"page": page, "rows": rows, "total": stored, "before": plan.recipe["generation"], "downloads": [
-        (title, reverse(f"rest-plan-kept-not-{extension}", args=[plan.pk])) for extension, title in DOWNLOAD_TITLES.items()]}
+    rows = [
+        {
+            "principal": principal_link_from_text(f"user:{row.user}"),
+            "operation": row.operation,
+            "why": row.why,
+            "address_link": address_link_to(parse_address(row.entity)),
+        }
+        for row in found[:ROWS_PER_PAGE]
+    ]
+    page = numbered_page(
+        request,
+        rows,
+        number=number,
+        total=max(stored, first_row + len(found)) if found else first_row,
+        max_rows=ROWS_PER_PAGE,
+        name="kept_not",
+    )
+    return {
+        "page": page,
+        "rows": rows,
+        "total": stored,
+        "before": plan.recipe["generation"],
+        "downloads": [
+            (title, reverse(f"rest-plan-kept-not-{extension}", args=[plan.pk]))
+            for extension, title in DOWNLOAD_TITLES.items()
+        ],
+    }

@@ -9,7 +9,14 @@ from django.views.decorators.http import require_POST
 
 from analytics.plan_effects.stored import computed_effect, latest_plan_run
 from analytics.runs.services import cancel_run, request_plan_effect
-from authzconsole.web.plans.plan_pages import change_phrases, plan_or_404, plan_url, render_plan, render_plan_list, stranded_count
+from authzconsole.web.plans.plan_pages import (
+    change_phrases,
+    plan_or_404,
+    plan_url,
+    render_plan,
+    render_plan_list,
+    stranded_count,
+)
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import see_other
@@ -24,7 +31,9 @@ from grants.plans.sources.copy import create_plan_from_copy
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
-UNCONFIRMED = "Nothing was changed. Confirm that entities will have fewer than two administrators, or discard the plan."
+UNCONFIRMED = (
+    "Nothing was changed. Confirm that entities will have fewer than two administrators, or discard the plan."
+)
 
 
 @require_POST
@@ -34,8 +43,11 @@ def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     if plan.is_proposed and stranded_count(plan) and request.POST.get("strand") != "yes":
         return render_plan(request, plan, reason=reason, fault=UNCONFIRMED, status=400)
     try:
-        confirmation = EffectConfirmation(request.POST.get("effect") or None, confirms_beyond=request.POST.get("beyond") == "yes",
-                              computed=computed_effect)
+        confirmation = EffectConfirmation(
+            request.POST.get("effect") or None,
+            confirms_beyond=request.POST.get("beyond") == "yes",
+            computed=computed_effect,
+        )
         applied = apply_plan(author=request_author(request, reason), plan_id=pk, confirmation=confirmation)
     except StaleBase:
         # the page shows what changed since the plan was created
@@ -43,7 +55,9 @@ def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     except EffectChanged as error:
         return render_plan(request, plan, fault=f"Nothing was changed: {error}.", reason=reason, status=409)
     except GrantError as error:
-        return render_plan(request, plan_or_404(pk), fault=f"Nothing was changed: {error}.", reason=reason, status=400)
+        return render_plan(
+            request, plan_or_404(pk), fault=f"Nothing was changed: {error}.", reason=reason, status=400
+        )
     messages.success(request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")
     return see_other(plan_url(applied))
 
@@ -55,23 +69,33 @@ def _change_summary(plan: Plan) -> str:
 @require_POST
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def discard_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(request, pk, lambda author: discard_plan(author=author, plan_id=pk), "Plan {0.pk} is discarded.")
+    return _perform(
+        request, pk, lambda author: discard_plan(author=author, plan_id=pk), "Plan {0.pk} is discarded."
+    )
 
 
 @require_POST
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def undo_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(request, pk, lambda author: create_inverse_plan(author=author, plan_id=pk),
-                    "This plan reverts the changes of plan {0.inverse_of_id}. Nothing changes until you apply it.")
+    return _perform(
+        request,
+        pk,
+        lambda author: create_inverse_plan(author=author, plan_id=pk),
+        "This plan reverts the changes of plan {0.inverse_of_id}. Nothing changes until you apply it.",
+    )
 
 
 @require_POST
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def renew_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
     """Replace a stale plan. The reason that was entered for it is prefilled for the new plan."""
-    return _perform(request, pk, lambda author: renew_plan(author=author, plan_id=pk),
-                    "This plan was renewed from the current grants. Review it before you apply it.",
-                    reason=request.POST.get("reason", "").strip())
+    return _perform(
+        request,
+        pk,
+        lambda author: renew_plan(author=author, plan_id=pk),
+        "This plan was renewed from the current grants. Review it before you apply it.",
+        reason=request.POST.get("reason", "").strip(),
+    )
 
 
 @require_POST
@@ -80,11 +104,19 @@ def compute_plan_effect_view(request: HttpRequest, pk: int) -> HttpResponse:
     """Request the run that computes the effect of a plan above the limits."""
     plan, generation = plan_or_404(pk), request.POST.get("generation", "")
     try:
-        request_plan_effect(plan=plan, generation=generation if generation in GENERATIONS else "",
-                            author=request_author(request), requested_by=request.user)
+        request_plan_effect(
+            plan=plan,
+            generation=generation if generation in GENERATIONS else "",
+            author=request_author(request),
+            requested_by=request.user,
+        )
     except GrantError as error:
         return render_plan(request, plan, fault=f"{error}.", status=400)
-    return see_other(f"{plan_url(plan)}?{urlencode({'generation': generation})}#permissions" if generation else plan_url(plan))
+    return see_other(
+        f"{plan_url(plan)}?{urlencode({'generation': generation})}#permissions"
+        if generation
+        else plan_url(plan)
+    )
 
 
 @require_POST
@@ -102,7 +134,9 @@ def cancel_plan_effect_view(request: HttpRequest, pk: int) -> HttpResponse:
     return see_other(f"{plan_url(plan)}?{urlencode({'generation': generation})}#permissions")
 
 
-def _perform(request: HttpRequest, pk: int, action: Callable[[Author], Plan], message: str, *, reason: str = "") -> HttpResponse:
+def _perform(
+    request: HttpRequest, pk: int, action: Callable[[Author], Plan], message: str, *, reason: str = ""
+) -> HttpResponse:
     """Run the action and redirect to the page of the plan that it returns. message: formatted with that plan."""
     plan = plan_or_404(pk)
     try:
@@ -121,8 +155,9 @@ def new_plan_from_copy(request: HttpRequest) -> HttpResponse:
     form["within"] = request.POST.get("within", "").strip()
     try:
         within = parse_address(form["within"]) if form["within"] else None
-        plan = create_plan_from_copy(author=request_author(request), source=form["source"], target=form["target"],
-                                     within=within)
+        plan = create_plan_from_copy(
+            author=request_author(request), source=form["source"], target=form["target"], within=within
+        )
     except (GrantError, AddressError) as error:
         return render_plan_list(request, form, fault=f"{error}.", status=400)
     return see_other(plan_url(plan))

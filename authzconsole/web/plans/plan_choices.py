@@ -1,4 +1,5 @@
-"""Pages on which an administrator chooses between several sets of grants, side by side, before a plan is created.
+"""Pages on which an administrator chooses between several sets of grants, side by side, before a plan is
+created.
 
 GET shows the choices with their effect; POST creates the plan of one of them. Nothing is stored before that.
 """
@@ -36,7 +37,10 @@ from grants.policies.question import QuestionError
 from grants.roles.capabilities import Capability
 
 PREFERENCES = {
-    Prefer.NARROWEST: ("Narrowest", "Gives nothing else, and leaves out what cannot be kept without giving more."),
+    Prefer.NARROWEST: (
+        "Narrowest",
+        "Gives nothing else, and leaves out what cannot be kept without giving more.",
+    ),
     Prefer.FEWEST: ("Fewest", "Keeps everything with as few grants as possible, which may give more."),
 }
 
@@ -45,7 +49,8 @@ PREFERENCES = {
 class PlanChoice:
     """One row of the page. value: of the form field. Counts are None if they are not known.
 
-    given, taken: what an activation after the plan gives and takes. fault: why it cannot be chosen; otherwise empty.
+    given, taken: what an activation after the plan gives and takes. fault: why it cannot be chosen; otherwise
+    empty.
     """
 
     value: str
@@ -69,21 +74,39 @@ def choose_readiness_plan(request: HttpRequest) -> HttpResponse:
     form = {name: field_text(fields, name).strip() for name in ("namespace", "generation")}
     form["user"] = name_from_input(fields.get("user", ""), "user")
     try:
-        namespace, generation = parse_address(form["namespace"]), resolve_generation(form["generation"] or None)
+        namespace, generation = (
+            parse_address(form["namespace"]),
+            resolve_generation(form["generation"] or None),
+        )
         if request.method == "POST":
-            return see_other(plan_url(create_readiness_plan(
-                author=request_author(request), namespace=namespace, user=form["user"], generation=generation,
-                principal=principal_from_input(fields.get("principal", "")))))
+            return see_other(
+                plan_url(
+                    create_readiness_plan(
+                        author=request_author(request),
+                        namespace=namespace,
+                        user=form["user"],
+                        generation=generation,
+                        principal=principal_from_input(fields.get("principal", "")),
+                    )
+                )
+            )
         ways = readiness_ways(namespace=namespace, user=form["user"], generation=generation)
     except (GrantError, AddressError, UnknownGeneration) as error:
         messages.error(request, f"{error}.")
         return see_other(reverse("plans"))
     return _choice_page(
-        request, _readiness_choices(ways), title=f"Let {form['user']} delete {namespace}", field="principal", label="Grant to",
+        request,
+        _readiness_choices(ways),
+        title=f"Let {form['user']} delete {namespace}",
+        field="principal",
+        label="Grant to",
         note=f"Each choice permits the deletion in generation {generation.name}. A grant to a group also counts for its other "
-             f"members. Kept: deletions of the namespace and of what is inside that {form['user']} may do afterwards.",
-        hidden=form | {"generation": generation.name}, back=entity_tab_url(namespace, "ask"), back_title=str(namespace),
-        empty=f"{form['user']} can already delete {namespace}.")
+        f"members. Kept: deletions of the namespace and of what is inside that {form['user']} may do afterwards.",
+        hidden=form | {"generation": generation.name},
+        back=entity_tab_url(namespace, "ask"),
+        back_title=str(namespace),
+        empty=f"{form['user']} can already delete {namespace}.",
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -96,7 +119,9 @@ def choose_impact_plan(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         if request.method == "POST":
             prefer = Prefer.FEWEST if fields.get("prefer") == Prefer.FEWEST else Prefer.NARROWEST
-            return see_other(plan_url(create_regrant_plan(author=request_author(request), run=run, prefer=prefer, **scope)))
+            return see_other(
+                plan_url(create_regrant_plan(author=request_author(request), run=run, prefer=prefer, **scope))
+            )
         ways = regrant_ways(run, **scope)
     except (GrantError, AnalysisError, StorageError) as error:
         messages.error(request, f"No plan was created: {error}.")
@@ -104,19 +129,32 @@ def choose_impact_plan(request: HttpRequest, pk: int) -> HttpResponse:
     limits = " and ".join(f"{name} {value}" for name, value in scope.items() if value)
     only = f", only for {limits}" if limits else ""
     return _choice_page(
-        request, _regrant_choices(ways), title="Keep current permissions", field="prefer", label="Grants",
+        request,
+        _regrant_choices(ways),
+        title="Keep current permissions",
+        field="prefer",
+        label="Grants",
         note=f"From {run.options['generation']} to {run.options['to_generation']}{only}. Kept: permissions of "
-             f"{run.options['generation']} that remain.",
-        hidden=scope, back=reverse("analysis", args=[run.pk]), back_title=f"Run {run.pk}",
+        f"{run.options['generation']} that remain.",
+        hidden=scope,
+        back=reverse("analysis", args=[run.pk]),
+        back_title=f"Run {run.pk}",
         empty="Nothing is lost: no grant is needed.",
-        activation=activation_context(run.options["generation"], run.options["to_generation"], next(
-            (way.effect.activation for way in ways if way.effect), None)))
+        activation=activation_context(
+            run.options["generation"],
+            run.options["to_generation"],
+            next((way.effect.activation for way in ways if way.effect), None),
+        ),
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def choose_answer_plan(request: HttpRequest) -> HttpResponse:
-    """Choose the grants that permit a denied question. The form sends the question, and it is decided again."""
+    """Choose the grants that permit a denied question.
+
+    The form sends the question, and it is decided again.
+    """
     fields = _submitted_fields(request)
     address = address_or_404(fields.get("address", ""))
     form = {name: field_text(fields, name).strip() for name in FIELDS}
@@ -124,17 +162,29 @@ def choose_answer_plan(request: HttpRequest) -> HttpResponse:
     try:
         question = question_from_input(address, form, active_generation())
         if request.method == "POST":
-            return see_other(plan_url(create_plan_from_answer(
-                author=request_author(request), question=question, way=fields.get("way", ""))))
+            return see_other(
+                plan_url(
+                    create_plan_from_answer(
+                        author=request_author(request), question=question, way=fields.get("way", "")
+                    )
+                )
+            )
         ways = ways_of(question)
     except (GrantError, QuestionError) as error:
         messages.error(request, f"No plan was created: {error}.")
         return see_other(entity_tab_url(address, "ask"))
     return _choice_page(
-        request, _answer_choices(ways), title=f"Let {question.principal} {question.operation} {question.target}", field="way",
-        label="Grants", note=f"Each choice permits the operation in generation {question.generation}.",
+        request,
+        _answer_choices(ways),
+        title=f"Let {question.principal} {question.operation} {question.target}",
+        field="way",
+        label="Grants",
+        note=f"Each choice permits the operation in generation {question.generation}.",
         hidden={name: value for name, value in form.items() if value} | {"address": str(address)},
-        back=entity_tab_url(address, "ask"), back_title=str(address), empty="Nothing is missing that a grant could give.")
+        back=entity_tab_url(address, "ask"),
+        back_title=str(address),
+        empty="Nothing is missing that a grant could give.",
+    )
 
 
 def _submitted_fields(request: HttpRequest) -> QueryDict:
@@ -143,14 +193,33 @@ def _submitted_fields(request: HttpRequest) -> QueryDict:
 
 def _choice_page(request: HttpRequest, choices: list[PlanChoice], **context) -> HttpResponse:
     first = next((choice for choice in choices if not choice.fault), None)
-    return render_page(request, "plans/choose.html", context | {
-        "choices": choices, "first": first, "url": request.path, "hidden": list(context["hidden"].items()),
-        "has_kept": any(choice.kept is not None for choice in choices)})
+    return render_page(
+        request,
+        "plans/choose.html",
+        context
+        | {
+            "choices": choices,
+            "first": first,
+            "url": request.path,
+            "hidden": list(context["hidden"].items()),
+            "has_kept": any(choice.kept is not None for choice in choices),
+        },
+    )
 
 
 def _readiness_choices(ways: Iterable[ReadinessWay]) -> list[PlanChoice]:
-    return [PlanChoice(way.principal, way.principal, grants=way.grants, kept=way.kept, kept_not=way.kept_not, gained=way.gained,
-                   lost=way.lost) for way in ways]
+    return [
+        PlanChoice(
+            way.principal,
+            way.principal,
+            grants=way.grants,
+            kept=way.kept,
+            kept_not=way.kept_not,
+            gained=way.gained,
+            lost=way.lost,
+        )
+        for way in ways
+    ]
 
 
 def _regrant_choices(ways: Iterable[RegrantWay]) -> list[PlanChoice]:
@@ -161,12 +230,32 @@ def _regrant_choices(ways: Iterable[RegrantWay]) -> list[PlanChoice]:
         if effect is None:
             choices.append(PlanChoice(str(way.prefer), title, note, fault=way.fault))
         elif effect.grants:
-            choices.append(PlanChoice(str(way.prefer), title, note, len(effect.grants), effect.kept, effect.kept_not,
-                                  effect.beyond_gained, effect.beyond_lost, effect.given_with_plan, effect.taken_with_plan))
+            choices.append(
+                PlanChoice(
+                    str(way.prefer),
+                    title,
+                    note,
+                    len(effect.grants),
+                    effect.kept,
+                    effect.kept_not,
+                    effect.beyond_gained,
+                    effect.beyond_lost,
+                    effect.given_with_plan,
+                    effect.taken_with_plan,
+                )
+            )
     return choices
 
 
 def _answer_choices(ways: Iterable[Alternative]) -> list[PlanChoice]:
     # one way needs no choice
-    return [PlanChoice(way.words if way.is_choice else "", way.short_words, grants=len(way.grants), gained=way.beyond,
-                   lost=None if way.beyond is None else 0) for way in ways]
+    return [
+        PlanChoice(
+            way.words if way.is_choice else "",
+            way.short_words,
+            grants=len(way.grants),
+            gained=way.beyond,
+            lost=None if way.beyond is None else 0,
+        )
+        for way in ways
+    ]

@@ -37,12 +37,20 @@ ITEMS_PER_PAGE = 50
 MAX_STRANDED = 12
 # by the stored origin of a plan
 ORIGIN_LABELS = {
-    "change-set": "from a question", "copy": "copy", "readiness": "to make a namespace deletable",
-    AnalysisName.POLICY_IMPACT: "to keep current permissions", "inverse": "to undo a plan", "subtree": "bulk change",
-    "selection": "bulk change of selected entities", "ghosts": "ghost grant cleanup",
-    "expired": "expired access", "file": "imported changes",
-    "off-boarding": "off-boarding", "like": "access of a colleague",
-    PlanOrigin.REQUEST: "access request", PlanOrigin.REVIEW: "access review",
+    "change-set": "from a question",
+    "copy": "copy",
+    "readiness": "to make a namespace deletable",
+    AnalysisName.POLICY_IMPACT: "to keep current permissions",
+    "inverse": "to undo a plan",
+    "subtree": "bulk change",
+    "selection": "bulk change of selected entities",
+    "ghosts": "ghost grant cleanup",
+    "expired": "expired access",
+    "file": "imported changes",
+    "off-boarding": "off-boarding",
+    "like": "access of a colleague",
+    PlanOrigin.REQUEST: "access request",
+    PlanOrigin.REVIEW: "access review",
     PlanOrigin.MEMBERS: "members of a group",
 }
 COPY_FIELDS = ("source", "target", "within")
@@ -59,7 +67,9 @@ class PlanItemSequence(Sequence):
         return change_count(counts) + counts["already"]
 
     def __getitem__(self, bounds: slice) -> list[PlanItem]:
-        return list(self._plan.items.filter(position__gt=bounds.start, position__lte=bounds.stop).order_by("position"))
+        return list(
+            self._plan.items.filter(position__gt=bounds.start, position__lte=bounds.stop).order_by("position")
+        )
 
 
 @require_safe
@@ -68,14 +78,26 @@ def plan_list(request: HttpRequest) -> HttpResponse:
     return render_plan_list(request, dict.fromkeys(COPY_FIELDS, ""))
 
 
-def render_plan_list(request: HttpRequest, copy_form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+def render_plan_list(
+    request: HttpRequest, copy_form: dict, *, fault: str = "", status: int = 200
+) -> HttpResponse:
     state = choice_parameter(request, "state", PlanState.values)
     rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
     page = paginate_sequence(request, QuerySetSequence(rows), max_rows=PLANS_PER_PAGE, name="page")
-    return render_page(request, "plans/list.html", {
-        "page": page, "rows": [_plan_summary(plan) for plan in page.rows], "state": state, "states": PlanState.values,
-        "copy_form": copy_form, "fault": fault, "can_change": request.user.can_administer,
-    }, status=status)
+    return render_page(
+        request,
+        "plans/list.html",
+        {
+            "page": page,
+            "rows": [_plan_summary(plan) for plan in page.rows],
+            "state": state,
+            "states": PlanState.values,
+            "copy_form": copy_form,
+            "fault": fault,
+            "can_change": request.user.can_administer,
+        },
+        status=status,
+    )
 
 
 def _plan_summary(plan: Plan) -> dict:
@@ -87,24 +109,36 @@ def plan_url(plan: Plan) -> str:
 
 
 def _effects(request: HttpRequest, plan: Plan) -> dict:
-    page = paginate_sequence(request, PrincipalEffects(plan, plan.effect["principals"]), max_rows=PRINCIPALS_PER_PAGE,
-                            name="principals")
+    page = paginate_sequence(
+        request,
+        PrincipalEffects(plan, plan.effect["principals"]),
+        max_rows=PRINCIPALS_PER_PAGE,
+        name="principals",
+    )
     return {"page": page, "rows": [_effect_row(effect) for effect in page.rows]}
 
 
 def _effect_row(effect: PrincipalEffect) -> dict:
     link = principal_link_from_text(effect.principal)
-    return {"principal": link if effect.members is None else link.with_members(effect.members),
-            "effect": effect, "gains": _tally_counts(effect.gains), "losses": _tally_counts(effect.losses)}
+    return {
+        "principal": link if effect.members is None else link.with_members(effect.members),
+        "effect": effect,
+        "gains": _tally_counts(effect.gains),
+        "losses": _tally_counts(effect.losses),
+    }
 
 
 def _tally_counts(tally: Tally) -> list[tuple]:
-    """Return (privilege, counts) such as (ADMIN, `3 datasets, 1 stream`), with kinds in the order of the vocabulary."""
+    """Return (privilege, counts) such as (ADMIN, `3 datasets, 1 stream`), with kinds in the order of the
+    vocabulary.
+    """
     counts: dict[str, list[str]] = {}
     for kind in KINDS.values():
         for (kind_name, privilege), total in tally.items():
             if kind_name == kind.name:
-                counts.setdefault(privilege, []).append(f"{total:,} {kind.title if total == 1 else kind.plural}")
+                counts.setdefault(privilege, []).append(
+                    f"{total:,} {kind.title if total == 1 else kind.plural}"
+                )
     return [(privilege, ", ".join(counts[privilege])) for privilege in sorted(counts)]
 
 
@@ -122,7 +156,11 @@ def _item_row(item: PlanItem) -> dict:
 
 # by the id of the section; its template is plans/_<id>.html
 SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict | None]] = {
-    "permissions": permissions_section, "kept_not": kept_not_section, "effects": _effects, "items": _items}
+    "permissions": permissions_section,
+    "kept_not": kept_not_section,
+    "effects": _effects,
+    "items": _items,
+}
 
 
 @require_safe
@@ -138,11 +176,17 @@ def plan_or_404(pk: int) -> Plan:
     return plan
 
 
-def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: str = "", status: int = 200) -> HttpResponse:
-    """Render the page of a plan, or the one section that htmx requests. reason: prefills the form that applies the plan."""
+def render_plan(
+    request: HttpRequest, plan: Plan, *, fault: str = "", reason: str = "", status: int = 200
+) -> HttpResponse:
+    """Render the page of a plan, or the one section that htmx requests. reason: prefills the form that
+    applies the plan.
+    """
     name = requested_section(request)
     if name in SECTIONS:
-        return render_page(request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)})
+        return render_page(
+            request, f"plans/_{name}.html", {"plan": plan, name: SECTIONS[name](request, plan)}
+        )
     line = invalidating_line(plan) if plan.is_proposed else None
     stale = f"This plan is stale. Changed since it was created: {line_summary(line)}." if line else ""
     has_ended = _must_not_end(plan) and plan.items.filter(valid_until__lte=timezone.now()).exists()
@@ -150,24 +194,42 @@ def render_plan(request: HttpRequest, plan: Plan, *, fault: str = "", reason: st
         stale = stale or "A new end in this plan has passed. Renew the plan: it then revokes this access."
     sections = {name: section(request, plan) for name, section in SECTIONS.items()}
     total_stranded = stranded_count(plan)
-    stranded = [{"address_link": address_link_to(row.address), "admins": row.admin_count}
-                for row in stranded_entities(plan, max_rows=MAX_STRANDED)]
-    return render_page(request, "plans/page.html", {
-        **_plan_summary(plan), "figures": list(_figures(plan, total_stranded)), "fault": fault, "reason": reason,
-        "can_change": request.user.can_administer, "second_person": application_fault(request_author(request), plan),
-        "ended": has_ended and not stale, "stale": stale,
-        "can_renew": can_renew(plan), "changes": change_count(plan_counts(plan)), "change_phrases": list(change_phrases(plan)),
-        "periods_removed": plan_counts(plan)["periods_removed"],
-        "total_stranded": total_stranded, "stranded": stranded, "stranded_more": max(0, total_stranded - MAX_STRANDED),
-        "activation": activation_of_plan(plan), "undo_plan": plan.inverses.order_by("-pk").first(),
-        "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
-        **sections, "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,
-    }, status=status)
+    stranded = [
+        {"address_link": address_link_to(row.address), "admins": row.admin_count}
+        for row in stranded_entities(plan, max_rows=MAX_STRANDED)
+    ]
+    return render_page(
+        request,
+        "plans/page.html",
+        {
+            **_plan_summary(plan),
+            "figures": list(_figures(plan, total_stranded)),
+            "fault": fault,
+            "reason": reason,
+            "can_change": request.user.can_administer,
+            "second_person": application_fault(request_author(request), plan),
+            "ended": has_ended and not stale,
+            "stale": stale,
+            "can_renew": can_renew(plan),
+            "changes": change_count(plan_counts(plan)),
+            "change_phrases": list(change_phrases(plan)),
+            "periods_removed": plan_counts(plan)["periods_removed"],
+            "total_stranded": total_stranded,
+            "stranded": stranded,
+            "stranded_more": max(0, total_stranded - MAX_STRANDED),
+            "activation": activation_of_plan(plan),
+            "undo_plan": plan.inverses.order_by("-pk").first(),
+            "next_step": _next_step(plan) if plan.state == PlanState.APPLIED else None,
+            **sections,
+            "to_confirm": confirmation_context(plan, sections["permissions"]) if plan.is_proposed else None,
+        },
+        status=status,
+    )
 
 
 def _must_not_end(plan: Plan) -> bool:
-    """Return whether the plan is refused if one of its periods has ended when it is applied. A plan that undoes another one
-    restores them."""
+    """Return whether the plan is refused if one of its periods has ended when it is applied. A plan that
+    undoes another one restores them."""
     return plan.is_proposed and plan.origin != PlanOrigin.INVERSE
 
 
@@ -177,29 +239,40 @@ def stranded_count(plan: Plan) -> int:
 
 
 def _next_step(plan: Plan) -> dict | None:
-    """Return the next step after applying the plan: a link to check its purpose, or that of the plan that it undoes."""
+    """Return the next step after applying the plan: a link to check its purpose, or that of the plan that it
+    undoes.
+    """
     origin_plan = plan.inverse_of or plan
     recipe = origin_plan.recipe
     match origin_plan.origin:
         case "readiness":
             namespace = parse_address(recipe["namespace"])
-            return {"text": f"Check whether {recipe['user']} can delete {namespace} now",
-                    "analysis": AnalysisName.DELETE_READINESS,
-                    "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
-                    "generation": recipe["generation"]}
+            return {
+                "text": f"Check whether {recipe['user']} can delete {namespace} now",
+                "analysis": AnalysisName.DELETE_READINESS,
+                "url": f"{entity_url(namespace)}?{urlencode({'deleter': recipe['user']})}#readiness",
+                "generation": recipe["generation"],
+            }
         case PlanOrigin.CHANGE_SET if "operation" in recipe:
             question = {name: recipe[name] for name in ("subject", "operation", "entity", "generation")}
-            return {"text": f"Ask again: may {question['subject']} {question['operation']} {question['entity']}?",
-                    "url": url_with_query("ask", question)}
+            return {
+                "text": f"Ask again: may {question['subject']} {question['operation']} {question['entity']}?",
+                "url": url_with_query("ask", question),
+            }
         case AnalysisName.POLICY_IMPACT if origin_plan is plan:
-            return {"text": f"Activate generation {recipe['to_generation']}",
-                    "url": reverse("generation-activate", args=[recipe["to_generation"]])}
+            return {
+                "text": f"Activate generation {recipe['to_generation']}",
+                "url": reverse("generation-activate", args=[recipe["to_generation"]]),
+            }
     return None
 
 
 CHANGE_NOUNS = {
-    "grants": ("grant", "grants"), "revokes": ("revocation", "revocations"), "joins": ("new membership", "new memberships"),
-    "leaves": ("ended membership", "ended memberships"), "activations": ("activation", "activations"),
+    "grants": ("grant", "grants"),
+    "revokes": ("revocation", "revocations"),
+    "joins": ("new membership", "new memberships"),
+    "leaves": ("ended membership", "ended memberships"),
+    "activations": ("activation", "activations"),
     "deactivations": ("deactivation", "deactivations"),
 }
 
@@ -216,25 +289,56 @@ def _figures(plan: Plan, total_stranded: int) -> Iterator[tuple[int, str, str]]:
     effect = plan_counts(plan)
     is_applied = plan.state == PlanState.APPLIED
     for figure, singular, plural in (
-        (effect["grants"], *(("grant added", "grants added") if is_applied else ("grant to add", "grants to add"))),
-        (effect["revokes"], *(("grant revoked", "grants revoked") if is_applied else ("grant to revoke", "grants to revoke"))),
+        (
+            effect["grants"],
+            *(("grant added", "grants added") if is_applied else ("grant to add", "grants to add")),
+        ),
+        (
+            effect["revokes"],
+            *(("grant revoked", "grants revoked") if is_applied else ("grant to revoke", "grants to revoke")),
+        ),
         (effect["principals"], "user or group affected", "users and groups affected"),
     ):
         yield figure, singular if figure == 1 else plural, ""
     for figure, singular, plural, meaning in (
-        (effect["joins"], "membership added" if is_applied else "membership to add",
-         "memberships added" if is_applied else "memberships to add", ""),
-        (effect["leaves"], "membership ended" if is_applied else "membership to end",
-         "memberships ended" if is_applied else "memberships to end", ""),
-        (effect["activations"], "user activated" if is_applied else "user to activate",
-         "users activated" if is_applied else "users to activate", ""),
-        (effect["deactivations"], "user deactivated" if is_applied else "user to deactivate",
-         "users deactivated" if is_applied else "users to deactivate", ""),
-        (effect["periods_removed"], "period removed" if is_applied else "period to remove",
-         "periods removed" if is_applied else "periods to remove", "bad"),
+        (
+            effect["joins"],
+            "membership added" if is_applied else "membership to add",
+            "memberships added" if is_applied else "memberships to add",
+            "",
+        ),
+        (
+            effect["leaves"],
+            "membership ended" if is_applied else "membership to end",
+            "memberships ended" if is_applied else "memberships to end",
+            "",
+        ),
+        (
+            effect["activations"],
+            "user activated" if is_applied else "user to activate",
+            "users activated" if is_applied else "users to activate",
+            "",
+        ),
+        (
+            effect["deactivations"],
+            "user deactivated" if is_applied else "user to deactivate",
+            "users deactivated" if is_applied else "users to deactivate",
+            "",
+        ),
+        (
+            effect["periods_removed"],
+            "period removed" if is_applied else "period to remove",
+            "periods removed" if is_applied else "periods to remove",
+            "bad",
+        ),
         (effect["already"], "item already in place", "items already in place", ""),
         (effect["planned"], "address registered as planned", "addresses registered as planned", ""),
-        (total_stranded, "entity with fewer than two administrators", "entities with fewer than two administrators", "bad"),
+        (
+            total_stranded,
+            "entity with fewer than two administrators",
+            "entities with fewer than two administrators",
+            "bad",
+        ),
     ):
         if figure:
             yield figure, singular if figure == 1 else plural, meaning

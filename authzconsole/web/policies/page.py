@@ -65,29 +65,51 @@ def policies_page(request: HttpRequest) -> HttpResponse:
     displayed = [generation] if other is None else [generation, other]
     kind = choice_parameter(request, "kind", KINDS)
     only_differences = other is not None and request.GET.get("only") == "differences"
-    tables = [_table(KINDS[name], generation, other, only_differences=only_differences) for name in ([kind] if kind else KINDS)]
-    return render_page(request, "policies/page.html", {
-        "active": active, "generation": generation, "other_generation": other, "kind": kind,
-        "only_differences": only_differences, "tables": [table for table in tables if table["rows"]],
-        "lifecycle": [_lifecycle(item) for item in displayed],
-        "differences": sum(table["differences"] for table in tables),
-        "only_url": url_with(request, only=None if only_differences else "differences"), "url": reverse("policies"),
-        "can_activate": [item for item in displayed if item != active] if request.user.can(Capability.MANAGE_SETTINGS) else [],
-        **_filter_chips(request, generation, other, kind),
-    })
+    tables = [
+        _table(KINDS[name], generation, other, only_differences=only_differences)
+        for name in ([kind] if kind else KINDS)
+    ]
+    return render_page(
+        request,
+        "policies/page.html",
+        {
+            "active": active,
+            "generation": generation,
+            "other_generation": other,
+            "kind": kind,
+            "only_differences": only_differences,
+            "tables": [table for table in tables if table["rows"]],
+            "lifecycle": [_lifecycle(item) for item in displayed],
+            "differences": sum(table["differences"] for table in tables),
+            "only_url": url_with(request, only=None if only_differences else "differences"),
+            "url": reverse("policies"),
+            "can_activate": [item for item in displayed if item != active]
+            if request.user.can(Capability.MANAGE_SETTINGS)
+            else [],
+            **_filter_chips(request, generation, other, kind),
+        },
+    )
 
 
-def _filter_chips(request: HttpRequest, generation: Generation, other: Generation | None, kind: str) -> dict[str, list[dict]]:
+def _filter_chips(
+    request: HttpRequest, generation: Generation, other: Generation | None, kind: str
+) -> dict[str, list[dict]]:
     """Return the links that select the generation, the generation to compare it with, and the kind."""
     others = [item for item in GENERATIONS.values() if item != generation]
     kinds = [item for item in KINDS.values() if item.operations]
     return {
-        "generation_chips": [_chip(request, "generation", item.name, item.name, item == generation)
-                             for item in GENERATIONS.values()],
-        "compare_chips": [_chip(request, "with", "", "none", other is None),
-                          *(_chip(request, "with", item.name, item.name, item == other) for item in others)],
-        "kind_chips": [_chip(request, "kind", "", "All", not kind),
-                       *(_chip(request, "kind", item.name, item.plural, item.name == kind) for item in kinds)],
+        "generation_chips": [
+            _chip(request, "generation", item.name, item.name, item == generation)
+            for item in GENERATIONS.values()
+        ],
+        "compare_chips": [
+            _chip(request, "with", "", "none", other is None),
+            *(_chip(request, "with", item.name, item.name, item == other) for item in others),
+        ],
+        "kind_chips": [
+            _chip(request, "kind", "", "All", not kind),
+            *(_chip(request, "kind", item.name, item.plural, item.name == kind) for item in kinds),
+        ],
     }
 
 
@@ -96,24 +118,34 @@ def _chip(request: HttpRequest, name: str, value: str, title: str, is_current: b
 
 
 def _lifecycle(generation: Generation) -> dict:
-    return {"generation": generation, "source": generation.lifecycle_source,
-            "creator": ", ".join(generation.creator_receives) or "nothing",
-            "deleting": "removed" if generation.deleting_removes_grants else "kept"}
+    return {
+        "generation": generation,
+        "source": generation.lifecycle_source,
+        "creator": ", ".join(generation.creator_receives) or "nothing",
+        "deleting": "removed" if generation.deleting_removes_grants else "kept",
+    }
 
 
 def _table(kind: Kind, generation: Generation, other: Generation | None, *, only_differences: bool) -> dict:
     rows = list(_rows(kind, generation, other))
-    return {"kind": kind, "title": kind.plural.capitalize(), "differences": sum(row["differs"] for row in rows),
-            "rows": [row for row in rows if row["differs"] or not only_differences]}
+    return {
+        "kind": kind,
+        "title": kind.plural.capitalize(),
+        "differences": sum(row["differs"] for row in rows),
+        "rows": [row for row in rows if row["differs"] or not only_differences],
+    }
 
 
 def _rows(kind: Kind, generation: Generation, other: Generation | None) -> Iterator[dict]:
     for operation in kind.operations:
         policy = generation.policy(kind.name, operation)
         other_policy = other.policy(kind.name, operation) if other else None
-        yield {"operation": operation, "id": row_id(kind.name, operation),
-               "cells": [_cell(item) for item in (policy, other_policy) if item],
-               "differs": other_policy is not None and policy.requirement != other_policy.requirement}
+        yield {
+            "operation": operation,
+            "id": row_id(kind.name, operation),
+            "cells": [_cell(item) for item in (policy, other_policy) if item],
+            "differs": other_policy is not None and policy.requirement != other_policy.requirement,
+        }
 
 
 def _cell(policy: Policy) -> dict:
@@ -137,7 +169,9 @@ def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
             outcome = _activate(request, name, reason)
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
-        return _activation_response(request, GENERATIONS[name], reason=reason, fault=fault, preview=error.preview, status=status)
+        return _activation_response(
+            request, GENERATIONS[name], reason=reason, fault=fault, preview=error.preview, status=status
+        )
     except GrantError as error:
         return _activation_response(request, GENERATIONS[name], reason=reason, fault=f"{error}.", status=400)
     if outcome is None:
@@ -148,37 +182,66 @@ def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
 
 
 def _activate(request: HttpRequest, name: str, reason: str) -> Outcome | None:
-    """Activate the generation. Return None, without a change, if the active generation has changed since the form was opened."""
+    """Activate the generation.
+
+    Return None, without a change, if the active generation has changed since the form was opened.
+    """
     with transaction.atomic():
         lock_journal()
         if request.POST.get("from") != active_generation().name:
             return None
         author = request_author(request, reason)
-        return make_shown_change(request, [GenerationChange(GENERATIONS[name])],
-                                 lambda: activate_generation(author=author, name=name))
+        return make_shown_change(
+            request,
+            [GenerationChange(GENERATIONS[name])],
+            lambda: activate_generation(author=author, name=name),
+        )
 
 
-def _activation_response(request: HttpRequest, generation: Generation, *, reason: str = "", fault: str = "",
-                         preview: ChangePreview | None = None, status: int = 200) -> HttpResponse:
+def _activation_response(
+    request: HttpRequest,
+    generation: Generation,
+    *,
+    reason: str = "",
+    fault: str = "",
+    preview: ChangePreview | None = None,
+    status: int = 200,
+) -> HttpResponse:
     """Render the form that activates `generation`, with the impact of the change."""
     active, proposal = active_generation(), latest_proposal()
     run = _impact_run(active, generation)
-    effect = None if active == generation else effect_context(request, preview or [GenerationChange(generation)])
+    effect = (
+        None if active == generation else effect_context(request, preview or [GenerationChange(generation)])
+    )
     is_done, later_changes = run is not None and run.state == RunState.DONE, changes_since(run)
-    differences = sum(_table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values())
-    return render_page(request, "policies/activate.html", {
-        "active": active, "generation": generation, "reason": reason, "fault": fault, "run": run,
-        "impact_analysis": AnalysisName.POLICY_IMPACT, "differences": differences,
-        "effect": effect,
-        "second_person": activation_fault(request_author(request), generation.name),
-        "proposal": proposal if proposal and proposed_name(proposal) == generation.name else None,
-        "is_active": active == generation, "is_done": is_done, "changes_since": later_changes,
-        # the numbers of an older report differ from those of the effect
-        "shows_report": is_done and (not later_changes or effect is None or "numbers" not in effect),
-        "plans_since": _plans_applied_since(run) if run and later_changes else [],
-        "lifecycle": [_lifecycle(active), _lifecycle(generation)],
-        "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
-    }, status=status)
+    differences = sum(
+        _table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values()
+    )
+    return render_page(
+        request,
+        "policies/activate.html",
+        {
+            "active": active,
+            "generation": generation,
+            "reason": reason,
+            "fault": fault,
+            "run": run,
+            "impact_analysis": AnalysisName.POLICY_IMPACT,
+            "differences": differences,
+            "effect": effect,
+            "second_person": activation_fault(request_author(request), generation.name),
+            "proposal": proposal if proposal and proposed_name(proposal) == generation.name else None,
+            "is_active": active == generation,
+            "is_done": is_done,
+            "changes_since": later_changes,
+            # the numbers of an older report differ from those of the effect
+            "shows_report": is_done and (not later_changes or effect is None or "numbers" not in effect),
+            "plans_since": _plans_applied_since(run) if run and later_changes else [],
+            "lifecycle": [_lifecycle(active), _lifecycle(generation)],
+            "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
+        },
+        status=status,
+    )
 
 
 def _plans_applied_since(run: AnalysisRun) -> list[Plan]:
@@ -188,8 +251,18 @@ def _plans_applied_since(run: AnalysisRun) -> list[Plan]:
 
 
 def _impact_run(active: Generation, generation: Generation) -> AnalysisRun | None:
-    """Return the newest finished run that compares `active` with `generation`; if there is none, the newest unfinished run."""
+    """Return the newest finished run that compares `active` with `generation`; if there is none, the newest
+    unfinished run.
+    """
     runs = AnalysisRun.objects.filter(
-        analysis=AnalysisName.POLICY_IMPACT, options__generation=active.name, options__to_generation=generation.name)
+        analysis=AnalysisName.POLICY_IMPACT,
+        options__generation=active.name,
+        options__to_generation=generation.name,
+    )
     finished = runs.filter(state=RunState.DONE).order_by("-requested_at", "-pk").first()
-    return finished or runs.filter(state__in=(RunState.WAITING, RunState.RUNNING)).order_by("-requested_at", "-pk").first()
+    return (
+        finished
+        or runs.filter(state__in=(RunState.WAITING, RunState.RUNNING))
+        .order_by("-requested_at", "-pk")
+        .first()
+    )

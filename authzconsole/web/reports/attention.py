@@ -1,4 +1,6 @@
-"""Problems that need an administrator: of the console itself, findings of the newest reports, and plans to decide on."""
+"""Problems that need an administrator: of the console itself, findings of the newest reports, and plans to
+decide on.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -30,9 +32,11 @@ MAX_PLANS_CHECKED = 10
 class AttentionItem:
     """One problem.
 
-    level: the level of its icon. run: the run that reported the problem; None if it was counted for this request.
+    level: the level of its icon. run: the run that reported the problem; None if it was counted for this
+    request.
     changes: number of changes after that run.
-    plan_label, plan_url: label and target of a button that creates a plan to solve the problem; empty if there is none.
+    plan_label, plan_url: label and target of a button that creates a plan to solve the problem; empty if
+    there is none.
     """
 
     level: str
@@ -63,12 +67,30 @@ def attention_section(generation: Generation, readiness: AnalysisRun | None, *, 
     readiness: the newest report on delete readiness. is_large: skip counts that scan all grants.
     """
     stranded, ghosts = latest_run(AnalysisName.STRANDED), latest_run(AnalysisName.GHOST_GRANTS)
-    runs = {AnalysisName.DELETE_READINESS: readiness, AnalysisName.STRANDED: stranded, AnalysisName.GHOST_GRANTS: ghosts}
-    items = [*_console_items(), *_readiness_items(readiness), *_stranded_items(stranded),
-             *(_reported_ghost_items(ghosts, generation) if is_large else _counted_ghost_items(ghosts, generation)),
-             *_failed_run_items(), *_plan_items(), *_period_items(), *_impact_items(generation)]
-    return Attention(_with_changes(items), [ANALYSES[name].title for name, run in runs.items() if run is None],
-                     first_runs_progress())
+    runs = {
+        AnalysisName.DELETE_READINESS: readiness,
+        AnalysisName.STRANDED: stranded,
+        AnalysisName.GHOST_GRANTS: ghosts,
+    }
+    items = [
+        *_console_items(),
+        *_readiness_items(readiness),
+        *_stranded_items(stranded),
+        *(
+            _reported_ghost_items(ghosts, generation)
+            if is_large
+            else _counted_ghost_items(ghosts, generation)
+        ),
+        *_failed_run_items(),
+        *_plan_items(),
+        *_period_items(),
+        *_impact_items(generation),
+    ]
+    return Attention(
+        _with_changes(items),
+        [ANALYSES[name].title for name, run in runs.items() if run is None],
+        first_runs_progress(),
+    )
 
 
 def _with_changes(items: list[AttentionItem]) -> list[AttentionItem]:
@@ -76,32 +98,54 @@ def _with_changes(items: list[AttentionItem]) -> list[AttentionItem]:
     # runs at the same revision share a query
     states = {(item.run.revision, item.run.summary.get("at")): item.run for item in items if item.run}
     changes = {state: changes_since(run) for state, run in states.items()}
-    return [replace(item, changes=changes[item.run.revision, item.run.summary.get("at")]) if item.run else item for item in items]
+    return [
+        replace(item, changes=changes[item.run.revision, item.run.summary.get("at")]) if item.run else item
+        for item in items
+    ]
 
 
 def _readiness_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
     if run and (blocked := run.summary.get("namespaces_nobody_can_delete", 0)):
-        yield AttentionItem("error", f"{quantity(blocked, 'namespace', 'namespaces')} that no user can delete", _url(run), run)
+        yield AttentionItem(
+            "error", f"{quantity(blocked, 'namespace', 'namespaces')} that no user can delete", _url(run), run
+        )
 
 
 def _stranded_items(run: AnalysisRun | None) -> Iterator[AttentionItem]:
     summary = run.summary if run else {}
     if without_admin := summary.get("entities_nobody_administers", 0):
-        yield AttentionItem("error", f"{quantity(without_admin, 'live entity', 'live entities')} without an administrator",
-                            _url(run, "admins"), run)
+        yield AttentionItem(
+            "error",
+            f"{quantity(without_admin, 'live entity', 'live entities')} without an administrator",
+            _url(run, "admins"),
+            run,
+        )
     if with_one_admin := summary.get("entities_one_user_administers", 0):
-        yield AttentionItem("warning", f"{quantity(with_one_admin, 'live entity', 'live entities')} with only one administrator",
-                            _url(run, "-admins"), run)
+        yield AttentionItem(
+            "warning",
+            f"{quantity(with_one_admin, 'live entity', 'live entities')} with only one administrator",
+            _url(run, "-admins"),
+            run,
+        )
 
 
 def _reported_ghost_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
     """Yield the numbers of the report, which leaves out inactive users."""
     summary = run.summary if run else {}
     if leftover := summary.get("grants_on_deleted_addresses", 0):
-        yield _leftover_item(f"{quantity(leftover, 'grant', 'grants')} on deleted addresses", generation, _url(run, "state"), run)
+        yield _leftover_item(
+            f"{quantity(leftover, 'grant', 'grants')} on deleted addresses",
+            generation,
+            _url(run, "state"),
+            run,
+        )
     if planned := summary.get("grants_on_planned_addresses", 0):
-        yield AttentionItem("planned", f"{quantity(planned, 'grant', 'grants')} on planned addresses, waiting for their entities",
-                            _url(run, "-state"), run)
+        yield AttentionItem(
+            "planned",
+            f"{quantity(planned, 'grant', 'grants')} on planned addresses, waiting for their entities",
+            _url(run, "-state"),
+            run,
+        )
 
 
 def _counted_ghost_items(run: AnalysisRun | None, generation: Generation) -> Iterator[AttentionItem]:
@@ -110,9 +154,14 @@ def _counted_ghost_items(run: AnalysisRun | None, generation: Generation) -> Ite
     is_old = Q(granted_at__lt=timezone.now() - timedelta(days=PLANNED_TOO_LONG_DAYS))
     totals = Counter[str]()
     for model, is_inactive in ((UserGrant, Q(user__is_active=False)), (GroupGrant, Q(pk__isnull=True))):
-        totals.update(model.objects.filter(is_leftover | is_planned).aggregate(
-            leftover=Count("pk", filter=is_leftover), inactive=Count("pk", filter=is_leftover & is_inactive),
-            planned=Count("pk", filter=is_planned), old=Count("pk", filter=is_planned & is_old)))
+        totals.update(
+            model.objects.filter(is_leftover | is_planned).aggregate(
+                leftover=Count("pk", filter=is_leftover),
+                inactive=Count("pk", filter=is_leftover & is_inactive),
+                planned=Count("pk", filter=is_planned),
+                old=Count("pk", filter=is_planned & is_old),
+            )
+        )
     url = _url(run, "state") if run else reverse("plans")
     if totals["leftover"]:
         text = f"{quantity(totals['leftover'], 'grant', 'grants')} on deleted addresses"
@@ -127,7 +176,9 @@ def _counted_ghost_items(run: AnalysisRun | None, generation: Generation) -> Ite
         yield AttentionItem("planned", text, url)
 
 
-def _leftover_item(text: str, generation: Generation, url: str, run: AnalysisRun | None = None) -> AttentionItem:
+def _leftover_item(
+    text: str, generation: Generation, url: str, run: AnalysisRun | None = None
+) -> AttentionItem:
     # If the generation removes grants with their entity, these grants remain from an earlier generation.
     again = "" if generation.deleting_removes_grants else ", which apply again if the entities are recreated"
     return AttentionItem("warning", f"{text}{again}", url, run, "Clean up", reverse("plan-ghosts"))
@@ -137,24 +188,33 @@ def _impact_items(generation: Generation) -> Iterator[AttentionItem]:
     run = latest_run(AnalysisName.POLICY_IMPACT, generation=generation.name)
     if run is not None and (other := run.options.get("to_generation")):
         gained, lost = (run.summary.get(name, 0) for name in ("answers_gained", "answers_lost"))
-        text = (f"Impact report available, from generation {generation.name} to {other}: "
-                f"{quantity(gained, 'permission', 'permissions')} gained, {lost:,} lost")
+        text = (
+            f"Impact report available, from generation {generation.name} to {other}: "
+            f"{quantity(gained, 'permission', 'permissions')} gained, {lost:,} lost"
+        )
         yield AttentionItem("info", text, reverse("generation-activate", args=[other]), run)
 
 
 def _plan_items() -> Iterator[AttentionItem]:
-    """Yield the number of proposed plans, and how many of the newest ones are stale. Runs up to 12 queries."""
+    """Yield the number of proposed plans, and how many of the newest ones are stale.
+
+    Runs up to 12 queries.
+    """
     url = f"{reverse('plans')}?state={PlanState.PROPOSED}"
     proposed = Plan.objects.filter(state=PlanState.PROPOSED)
-    newest = list(proposed.order_by("-pk")[:MAX_PLANS_CHECKED + 1])
+    newest = list(proposed.order_by("-pk")[: MAX_PLANS_CHECKED + 1])
     if not newest:
         return
     stale = sum(invalidating_line(plan) is not None for plan in newest[:MAX_PLANS_CHECKED])
     if stale:
-        yield AttentionItem("warning", f"{quantity(stale, 'stale plan', 'stale plans')} to renew or discard", url)
+        yield AttentionItem(
+            "warning", f"{quantity(stale, 'stale plan', 'stale plans')} to renew or discard", url
+        )
     total = len(newest) if len(newest) <= MAX_PLANS_CHECKED else proposed.count()
     if total > stale:
-        yield AttentionItem("info", f"{quantity(total - stale, 'proposed plan', 'proposed plans')} to apply or discard", url)
+        yield AttentionItem(
+            "info", f"{quantity(total - stale, 'proposed plan', 'proposed plans')} to apply or discard", url
+        )
 
 
 def _period_items() -> Iterator[AttentionItem]:
@@ -164,8 +224,13 @@ def _period_items() -> Iterator[AttentionItem]:
         text = f"{_count_text(soon)} end within 7 days"
         yield AttentionItem("info", text, f"{url}?show=soon")
     if expired := counted_rows("expired"):
-        yield AttentionItem("info", f"{_count_text(expired)} have expired", f"{url}?show=expired",
-                            plan_label="Revoke expired", plan_url=reverse("plan-expired"))
+        yield AttentionItem(
+            "info",
+            f"{_count_text(expired)} have expired",
+            f"{url}?show=expired",
+            plan_label="Revoke expired",
+            plan_url=reverse("plan-expired"),
+        )
 
 
 def _count_text(total: int) -> str:
@@ -186,7 +251,9 @@ def _failed_run_items() -> Iterator[AttentionItem]:
     """Yield the analyses if their newest finished run failed. Runs one query."""
     for run in latest_finished_runs():
         if run.state == RunState.FAILED:
-            yield AttentionItem("warning", f"The last run of {ANALYSES[run.analysis].title} failed", _url(run))
+            yield AttentionItem(
+                "warning", f"The last run of {ANALYSES[run.analysis].title} failed", _url(run)
+            )
 
 
 def _url(run: AnalysisRun, sort: str = "") -> str:

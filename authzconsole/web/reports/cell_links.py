@@ -44,12 +44,21 @@ def _readiness(run: AnalysisRun, row: dict) -> Links:
 
 def _readiness_namespaces(run: AnalysisRun, row: dict) -> Links:
     name = exactly(row["namespace"])
-    nearest = {"fewest_missing": missing_url(run, row["namespace"], row["nearest_user"])} if row["nearest_user"] else {}
-    return nearest | {"users": rows_url(run, namespace=name), "users_ready": rows_url(run, namespace=name, ready="yes")}
+    nearest = (
+        {"fewest_missing": missing_url(run, row["namespace"], row["nearest_user"])}
+        if row["nearest_user"]
+        else {}
+    )
+    return nearest | {
+        "users": rows_url(run, namespace=name),
+        "users_ready": rows_url(run, namespace=name, ready="yes"),
+    }
 
 
 def _visibility(run: AnalysisRun, row: dict) -> Links:
-    return {"visible": detail_url(run, user=exactly(row["user"]), entity=_inside(row["kind"], row["namespace"]))}
+    return {
+        "visible": detail_url(run, user=exactly(row["user"]), entity=_inside(row["kind"], row["namespace"]))
+    }
 
 
 def _inside(kind: str, namespace: str) -> str:
@@ -67,8 +76,11 @@ def _visibility_namespaces(run: AnalysisRun, row: dict) -> Links:
 
 def _impact(run: AnalysisRun, row: dict) -> Links:
     filters = {"user": exactly(row["user"]), "entity": f"{row['kind']}:", "operation": row["operation"]}
-    return {"gained": detail_url(run, **filters, after="yes"), "lost": detail_url(run, **filters, after="no"),
-            "operation": _policies_url(run, row["kind"])}
+    return {
+        "gained": detail_url(run, **filters, after="yes"),
+        "lost": detail_url(run, **filters, after="no"),
+        "operation": _policies_url(run, row["kind"]),
+    }
 
 
 def _impact_operations(run: AnalysisRun, row: dict) -> Links:
@@ -78,13 +90,19 @@ def _impact_operations(run: AnalysisRun, row: dict) -> Links:
 
 def _policies_url(run: AnalysisRun, kind: str) -> str:
     """Return the URL of the policies of that kind in both generations."""
-    query = {"generation": run.options.get("generation", ""), "with": run.options.get("to_generation", ""), "kind": kind}
+    query = {
+        "generation": run.options.get("generation", ""),
+        "with": run.options.get("to_generation", ""),
+        "kind": kind,
+    }
     return f"{reverse('policies')}?{urlencode(query)}"
 
 
 def _impact_pairs(run: AnalysisRun, row: dict) -> Links:
-    return {"before": _question_url(row, run.options.get("generation", "")),
-            "after": _question_url(row, run.options.get("to_generation", ""))}
+    return {
+        "before": _question_url(row, run.options.get("generation", "")),
+        "after": _question_url(row, run.options.get("to_generation", "")),
+    }
 
 
 def _question_url(row: dict, generation: str) -> str:
@@ -98,7 +116,10 @@ def _ghost_kinds(run: AnalysisRun, row: dict) -> Links:
 
 def _stranded_kinds(run: AnalysisRun, row: dict) -> Links:
     kind_prefix = f"{row['kind']}:"
-    return {"nobody": rows_url(run, entity=kind_prefix), "one": rows_url(run, entity=kind_prefix, sort="-admins")}
+    return {
+        "nobody": rows_url(run, entity=kind_prefix),
+        "one": rows_url(run, entity=kind_prefix, sort="-admins"),
+    }
 
 
 # by analysis and table: the function that returns the links of a row

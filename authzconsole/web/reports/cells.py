@@ -1,10 +1,18 @@
-"""The cells of a report. The column determines how a value is displayed: user, entity, state, yes or no, number."""
+"""The cells of a report.
+
+The column determines how a value is displayed: user, entity, state, yes or no, number.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from analytics.tables import Column, ColumnType
-from authzconsole.web.shared.links import AddressLink, PrincipalLink, address_link_to, principal_link_from_text
+from authzconsole.web.shared.links import (
+    AddressLink,
+    PrincipalLink,
+    address_link_to,
+    principal_link_from_text,
+)
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import KINDS
 
@@ -17,7 +25,8 @@ GOOD_VALUES = {"ready": True, "before": True, "after": True, "nobody_can_delete"
 
 @dataclass(frozen=True, slots=True)
 class ReportCell:
-    """One cell. At most one of principal, address_link, kind, state and mood is set; it determines the display.
+    """One cell. At most one of principal, address_link, kind, state and mood is set; it determines the
+    display.
 
     text: the value as plain text. url: the link of the text. mood: good, bad, or quiet for an empty value.
     before: the cell of the previous value, if that differs.
@@ -40,7 +49,10 @@ class ReportCell:
 
 
 def visible_columns(columns: tuple[Column, ...]) -> list[Column]:
-    """Return the columns that have their own cell. A previous value is part of the cell of the current value."""
+    """Return the columns that have their own cell.
+
+    A previous value is part of the cell of the current value.
+    """
     return [column for column in columns if not column.name.endswith(BEFORE)]
 
 
@@ -58,7 +70,9 @@ def cell_of(column: Column, row: Mapping, urls: Mapping[str, str]) -> ReportCell
 def _cell(column: Column, name: str, value: str | int | bool | None) -> ReportCell:
     if isinstance(value, bool):
         good_value = GOOD_VALUES.get(name)
-        return ReportCell(YES_NO[value], mood="" if good_value is None else "good" if value is good_value else "bad")
+        return ReportCell(
+            YES_NO[value], mood="" if good_value is None else "good" if value is good_value else "bad"
+        )
     if isinstance(value, int):
         return ReportCell(f"{value:,}", is_number=True)
     if value and name in CELL_FACTORIES:
@@ -100,6 +114,12 @@ def _state(name: str) -> ReportCell:
 EMPTY_CELLS = {"admin": ReportCell("none", mood="bad"), "namespace": ReportCell("none", mood="quiet")}
 # by column: the function that creates its cell; all other columns are plain text
 CELL_FACTORIES: dict[str, Callable[[str], ReportCell]] = {
-    "user": _user, "nearest_user": _user, "admin": _user, "principal": _principal, "namespace": _namespace, "entity": _entity,
-    "kind": _kind, "state": _state,
+    "user": _user,
+    "nearest_user": _user,
+    "admin": _user,
+    "principal": _principal,
+    "namespace": _namespace,
+    "entity": _entity,
+    "kind": _kind,
+    "state": _state,
 }

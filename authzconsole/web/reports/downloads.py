@@ -23,7 +23,10 @@ from grants.roles.capabilities import Capability
 @require_safe
 @capability_required(Capability.READ_REPORTS)
 def download_table(request: HttpRequest, pk: int, table: str, extension: str) -> HttpResponse:
-    """Stream the rows. The first rows are read before the response starts; an error after that closes the connection."""
+    """Stream the rows.
+
+    The first rows are read before the response starts; an error after that closes the connection.
+    """
     run, form = run_or_404(pk), DOWNLOAD_FORMATS.get(f".{extension}")
     if form is None:
         raise Http404("there is no such file format")
@@ -36,7 +39,9 @@ def download_table(request: HttpRequest, pk: int, table: str, extension: str) ->
     except (AnalysisError, StorageError):
         # the page of the run shows the error
         return see_other(reverse("analysis", args=[run.pk]))
-    response = StreamingHttpResponse(export_chunks(definition, batches, form), content_type=f"{form.media_type}; charset=utf-8")
+    response = StreamingHttpResponse(
+        export_chunks(definition, batches, form), content_type=f"{form.media_type}; charset=utf-8"
+    )
     response["Content-Disposition"] = f'attachment; filename="{run.analysis}-{run.pk}-{table}.{extension}"'
     patch_cache_control(response, private=True, no_store=True)
     return response

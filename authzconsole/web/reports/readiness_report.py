@@ -1,4 +1,6 @@
-"""The sections of a delete-readiness report: figures, one row per namespace, and one row per namespace and user."""
+"""The sections of a delete-readiness report: figures, one row per namespace, and one row per namespace and
+user.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,8 +30,14 @@ NAMESPACES_PER_PAGE = 25
 MAX_NAMES = 3
 FILTERS = ("namespace", "user", "ready")
 
-COLUMNS = (("namespace", "Namespace"), ("user", "User"), ("required", "Required"), ("held", "Held"), ("missing", "Missing"),
-           ("ready", "Can delete it"))
+COLUMNS = (
+    ("namespace", "Namespace"),
+    ("user", "User"),
+    ("required", "Required"),
+    ("held", "Held"),
+    ("missing", "Missing"),
+    ("ready", "Can delete it"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,25 +50,35 @@ class StoredReport:
 
 
 def stored_report(run: AnalysisRun, table: str) -> StoredReport:
-    """Return the cache key of a report. Raise the errors of `result_page` if the table no longer exists, even if it is cached."""
+    """Return the cache key of a report.
+
+    Raise the errors of `result_page` if the table no longer exists, even if it is cached.
+    """
     readable_table(run, table)
     return StoredReport(settings.SNAPSHOT_URI, run.result_folder, run)
 
 
 def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> Mapping[str, dict]:
-    """Return the rows of these namespaces by name. Namespaces that the report does not contain are left out."""
+    """Return the rows of these namespaces by name.
+
+    Namespaces that the report does not contain are left out.
+    """
     names = tuple(names)
     return _summaries(stored_report(run, "namespaces"), names) if run and names else {}
 
 
 @lru_cache(maxsize=64)
 def _summaries(report: StoredReport, names: tuple[str, ...]) -> Mapping[str, dict]:
-    page = result_page(report.run, "namespaces", where=ResultFilter(among={"namespace": names}), max_rows=len(names))
+    page = result_page(
+        report.run, "namespaces", where=ResultFilter(among={"namespace": names}), max_rows=len(names)
+    )
     return {row["namespace"]: row for row in page.rows}
 
 
 def summaries_or_fault(run: AnalysisRun | None, names: Iterable[str]) -> tuple[Mapping[str, dict], str]:
-    """Return `namespace_summaries` and an empty message; an empty mapping and an error message if it cannot be read."""
+    """Return `namespace_summaries` and an empty message; an empty mapping and an error message if it cannot
+    be read.
+    """
     try:
         return namespace_summaries(run, names), ""
     except (AnalysisError, StorageError) as error:
@@ -84,23 +102,42 @@ def read_page(run: AnalysisRun, table: str, *, number: int, max_rows: int, **que
 
 
 def _namespaces_section(request: HttpRequest, run: AnalysisRun) -> dict:
-    result, number = read_page(run, "namespaces", number=page_number(request, "namespaces"), max_rows=NAMESPACES_PER_PAGE,
-                               sort="nobody_can_delete", descending=True)
+    result, number = read_page(
+        run,
+        "namespaces",
+        number=page_number(request, "namespaces"),
+        max_rows=NAMESPACES_PER_PAGE,
+        sort="nobody_can_delete",
+        descending=True,
+    )
     names = _ready_names(run, [row["namespace"] for row in result.rows if row["users_ready"]])
-    rows = [{**row, "address_link": _namespace_link(row), "held": _held_count(row), **_closest_user(run, row),
-             "ready_users": [PrincipalLink("user", name) for name in names.get(row["namespace"], [])[:MAX_NAMES]],
-             "ready_users_more": max(0, row["users_ready"] - MAX_NAMES),
-             "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
-             "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows"}
-            for row in result.rows]
-    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=NAMESPACES_PER_PAGE, name="namespaces")
+    rows = [
+        {
+            **row,
+            "address_link": _namespace_link(row),
+            "held": _held_count(row),
+            **_closest_user(run, row),
+            "ready_users": [
+                PrincipalLink("user", name) for name in names.get(row["namespace"], [])[:MAX_NAMES]
+            ],
+            "ready_users_more": max(0, row["users_ready"] - MAX_NAMES),
+            "ready_url": f"{url_with(request, namespace=row['namespace'], user=None, ready='yes', page=None)}#rows",
+            "rows_url": f"{url_with(request, namespace=row['namespace'], user=None, ready=None, page=None)}#rows",
+        }
+        for row in result.rows
+    ]
+    page = numbered_page(
+        request, rows, number=number, total=result.total_rows, max_rows=NAMESPACES_PER_PAGE, name="namespaces"
+    )
     return {"page": page, "rows": rows, "downloads": download_urls(run, "namespaces")}
 
 
 def _closest_user(run: AnalysisRun, row: dict) -> dict:
     name = row["nearest_user"]
-    return {"nearest": PrincipalLink("user", name) if name else None,
-            "missing_url": missing_url(run, row["namespace"], name) if name and row["fewest_missing"] else ""}
+    return {
+        "nearest": PrincipalLink("user", name) if name else None,
+        "missing_url": missing_url(run, row["namespace"], name) if name and row["fewest_missing"] else "",
+    }
 
 
 def _namespace_link(row: dict) -> AddressLink:
@@ -126,17 +163,38 @@ def _rows_section(request: HttpRequest, run: AnalysisRun) -> dict:
     form = readiness_form(request)
     sort = form["sort"].removeprefix("-")
     sort = sort if sort in dict(COLUMNS) else ""
-    result, number = read_page(run, "rows", number=page_number(request, "page"), max_rows=ROWS_PER_PAGE, sort=sort,
-                               where=readiness_filter(run, form), descending=form["sort"].startswith("-"))
-    rows = [{**row, "address_link": _namespace_link(row), "principal": PrincipalLink("user", row["user"]),
-             "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
-             "forecast_url": forecast_url(row["namespace"], row["user"], run.options)}
-            for row in result.rows]
-    return {"page": numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page"),
-            "rows": rows, "filters": _filters(form), "sort": form["sort"], "columns": _columns(request, form["sort"]),
-            "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
-            "is_filtered": any(form[name] for name in FILTERS), "total": result.total_rows,
-            "downloads": download_urls(run, "rows", {name: form[name] for name in FILTERS})}
+    result, number = read_page(
+        run,
+        "rows",
+        number=page_number(request, "page"),
+        max_rows=ROWS_PER_PAGE,
+        sort=sort,
+        where=readiness_filter(run, form),
+        descending=form["sort"].startswith("-"),
+    )
+    rows = [
+        {
+            **row,
+            "address_link": _namespace_link(row),
+            "principal": PrincipalLink("user", row["user"]),
+            "missing_url": missing_url(run, row["namespace"], row["user"]) if row["missing"] else "",
+            "forecast_url": forecast_url(row["namespace"], row["user"], run.options),
+        }
+        for row in result.rows
+    ]
+    return {
+        "page": numbered_page(
+            request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page"
+        ),
+        "rows": rows,
+        "filters": _filters(form),
+        "sort": form["sort"],
+        "columns": _columns(request, form["sort"]),
+        "reset_url": url_with(request, namespace=None, user=None, ready=None, page=None),
+        "is_filtered": any(form[name] for name in FILTERS),
+        "total": result.total_rows,
+        "downloads": download_urls(run, "rows", {name: form[name] for name in FILTERS}),
+    }
 
 
 def readiness_form(request: HttpRequest) -> dict[str, str]:
@@ -144,25 +202,40 @@ def readiness_form(request: HttpRequest) -> dict[str, str]:
 
 
 def readiness_filter(run: AnalysisRun, form: dict) -> ResultFilter:
-    user, namespace = text_filter("user", form["user"]), text_filter("namespace", form["namespace"].removeprefix("namespace:"))
+    user, namespace = (
+        text_filter("user", form["user"]),
+        text_filter("namespace", form["namespace"].removeprefix("namespace:")),
+    )
     ready = {"ready": FLAGS[form["ready"]]} if form["ready"] in FLAGS else {}
     if name := namespace.containing.get("namespace"):
         # A complete name matches only that namespace, not longer names that contain it.
         namespace = ResultFilter(equal={"namespace": name}) if namespace_summaries(run, [name]) else namespace
-    return ResultFilter(equal={**ready, **user.equal, **namespace.equal}, containing={**user.containing, **namespace.containing})
+    return ResultFilter(
+        equal={**ready, **user.equal, **namespace.equal},
+        containing={**user.containing, **namespace.containing},
+    )
 
 
 def _filters(form: dict[str, str]) -> list[dict]:
     """Return the filter fields, for `reports/table/_filters.html`."""
-    return [{"name": "namespace", "title": "Namespace", "value": form["namespace"]},
-            {"name": "user", "title": "User", "value": form["user"]},
-            {"name": "ready", "title": "Can delete it", "any_label": "Any status", "value": form["ready"],
-             "choices": [("yes", "Ready"), ("no", "Not ready")]}]
+    return [
+        {"name": "namespace", "title": "Namespace", "value": form["namespace"]},
+        {"name": "user", "title": "User", "value": form["user"]},
+        {
+            "name": "ready",
+            "title": "Can delete it",
+            "any_label": "Any status",
+            "value": form["ready"],
+            "choices": [("yes", "Ready"), ("no", "Not ready")],
+        },
+    ]
 
 
 def _columns(request: HttpRequest, order: str) -> list[dict]:
-    return [column_head(request, name, title, is_number=name in ("required", "held", "missing"), order=order)
-            for name, title in COLUMNS]
+    return [
+        column_head(request, name, title, is_number=name in ("required", "held", "missing"), order=order)
+        for name, title in COLUMNS
+    ]
 
 
 def namespace_url(name: str) -> str:
@@ -176,11 +249,17 @@ def forecast_url(namespace: str, user: str, options: dict) -> str:
 
 
 # by the id of the section; its template is reports/_<id>.html
-SECTIONS: dict[str, Callable[[HttpRequest, AnalysisRun], dict]] = {"namespaces": _namespaces_section, "rows": _rows_section}
+SECTIONS: dict[str, Callable[[HttpRequest, AnalysisRun], dict]] = {
+    "namespaces": _namespaces_section,
+    "rows": _rows_section,
+}
 
 
 def report_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict:
-    """Return the sections of a report page; only `section` if htmx requests it. Sections that cannot be read are left out."""
+    """Return the sections of a report page; only `section` if htmx requests it.
+
+    Sections that cannot be read are left out.
+    """
     context = {} if section in SECTIONS else {"figures": run.summary}
     for name in [section] if section in SECTIONS else SECTIONS:
         try:

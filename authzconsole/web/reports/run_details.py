@@ -22,20 +22,34 @@ def run_summary(run: AnalysisRun) -> dict:
     """Return the context of a run in the list of runs."""
     analysis = ANALYSES.get(run.analysis)
     return {
-        "run": run, "title": analysis.title if analysis else run.analysis, "question": analysis.question if analysis else "",
-        "scope": f"namespace:{run.options['namespace']}" if run.options.get("namespace") else "every namespace",
-        "generation": " to ".join(filter(None, (run.options.get(name) for name in ("generation", "to_generation")))),
-        "elapsed_seconds": _elapsed_seconds(run), "requester": _requester(run),
+        "run": run,
+        "title": analysis.title if analysis else run.analysis,
+        "question": analysis.question if analysis else "",
+        "scope": f"namespace:{run.options['namespace']}"
+        if run.options.get("namespace")
+        else "every namespace",
+        "generation": " to ".join(
+            filter(None, (run.options.get(name) for name in ("generation", "to_generation")))
+        ),
+        "elapsed_seconds": _elapsed_seconds(run),
+        "requester": _requester(run),
     }
 
 
 def run_details(run: AnalysisRun) -> dict:
     """Return the context of the page of a run. Queries Redis while the run waits."""
-    return run_summary(run) | run_progress(run) | {
-        "changes_since": changes_since(run),
-        "changes_sentence": changes_sentence(run), "tables": _further_tables(run), "snapshot_note": _snapshot_note(run),
-        "comparison_fault": _comparison_fault(run), "is_unsigned": _is_unsigned(run),
-    }
+    return (
+        run_summary(run)
+        | run_progress(run)
+        | {
+            "changes_since": changes_since(run),
+            "changes_sentence": changes_sentence(run),
+            "tables": _further_tables(run),
+            "snapshot_note": _snapshot_note(run),
+            "comparison_fault": _comparison_fault(run),
+            "is_unsigned": _is_unsigned(run),
+        }
+    )
 
 
 def changes_sentence(run: AnalysisRun) -> str:
@@ -65,7 +79,11 @@ def _is_unsigned(run: AnalysisRun) -> bool:
 def _snapshot_note(run: AnalysisRun) -> str:
     """Return a sentence about a damaged snapshot that this run replaced; empty if there was none."""
     fault = run.summary.get("snapshot_fault")
-    return f"An earlier snapshot of this revision was damaged ({fault}), so this run took a new one." if fault else ""
+    return (
+        f"An earlier snapshot of this revision was damaged ({fault}), so this run took a new one."
+        if fault
+        else ""
+    )
 
 
 def _further_tables(run: AnalysisRun) -> list[tuple[str, str]]:
@@ -75,7 +93,11 @@ def _further_tables(run: AnalysisRun) -> list[tuple[str, str]]:
     changes, rows = run.summary.get("changes"), run.summary.get("detail_rows", 0)
     has_detail = ANALYSES[run.analysis].detail is not None and run.summary.get("detail_is_written")
     tables = [("changes", "Show changes")] if changes and any(changes[change] for change in CHANGES) else []
-    return [*tables, ("detail", f"Show all {rows:,} {detail_name(run.analysis)}")] if has_detail and rows else tables
+    return (
+        [*tables, ("detail", f"Show all {rows:,} {detail_name(run.analysis)}")]
+        if has_detail and rows
+        else tables
+    )
 
 
 def _requester(run: AnalysisRun) -> str:

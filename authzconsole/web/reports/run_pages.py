@@ -36,13 +36,24 @@ def _list_page(request: HttpRequest, form: dict, *, fault: str = "", status: int
     runs = _RunSequence()
     page = paginate_sequence(request, runs, max_rows=RUNS_PER_PAGE, name="page")
     schedules = all_schedules()
-    return render_page(request, "reports/list.html", {
-        "analyses": list(ANALYSES.values()), "page": page, "rows": [run_summary(run) for run in page.rows],
-        "generations": list(GENERATIONS), "form": form, "fault": fault,
-        "generation": form["generation"] or active_generation().name, "can_start": request.user.can(Capability.RUN_ANALYSES),
-        "java_problem": java_problem(), "schedules": [schedule_row(schedule) for schedule in schedules],
-        "scheduled_total": sum(schedule.is_on for schedule in schedules),
-    }, status=status)
+    return render_page(
+        request,
+        "reports/list.html",
+        {
+            "analyses": list(ANALYSES.values()),
+            "page": page,
+            "rows": [run_summary(run) for run in page.rows],
+            "generations": list(GENERATIONS),
+            "form": form,
+            "fault": fault,
+            "generation": form["generation"] or active_generation().name,
+            "can_start": request.user.can(Capability.RUN_ANALYSES),
+            "java_problem": java_problem(),
+            "schedules": [schedule_row(schedule) for schedule in schedules],
+            "scheduled_total": sum(schedule.is_on for schedule in schedules),
+        },
+        status=status,
+    )
 
 
 class _RunSequence:
@@ -52,8 +63,11 @@ class _RunSequence:
         return AnalysisRun.objects.filter(analysis__in=ANALYSES).count()
 
     def __getitem__(self, bounds: slice) -> list[AnalysisRun]:
-        return list(AnalysisRun.objects.filter(analysis__in=ANALYSES).select_related("requested_by")
-                    .order_by("-requested_at", "-pk")[bounds])
+        return list(
+            AnalysisRun.objects.filter(analysis__in=ANALYSES)
+            .select_related("requested_by")
+            .order_by("-requested_at", "-pk")[bounds]
+        )
 
 
 @require_POST
@@ -63,8 +77,12 @@ def start_run(request: HttpRequest) -> HttpResponse:
     # the page hides the options of other analyses, but the browser still submits their values
     options = ANALYSES[form["analysis"]].options if form["analysis"] in ANALYSES else ()
     try:
-        run = request_run(analysis=form["analysis"], options={name: form[name] for name in options if form[name]},
-                          requested_by=request.user, author=request_author(request))
+        run = request_run(
+            analysis=form["analysis"],
+            options={name: form[name] for name in options if form[name]},
+            requested_by=request.user,
+            author=request_author(request),
+        )
     except AnalysisError as error:
         return _list_page(request, form, fault=str(error), status=400)
     return see_other(reverse("analysis", args=[run.pk]))
@@ -75,13 +93,22 @@ def start_run(request: HttpRequest) -> HttpResponse:
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
     is_done = run.state == RunState.DONE
-    context = {"run": run, "details": run_details(run), "can_cancel": request.user.can(Capability.RUN_ANALYSES),
-               "url": reverse("analysis", args=[run.pk]), "can_change": request.user.can_administer,
-               "can_keep_permissions": request.user.can_administer and is_done and run.analysis == AnalysisName.POLICY_IMPACT,
-               "can_clean_up": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS}
+    context = {
+        "run": run,
+        "details": run_details(run),
+        "can_cancel": request.user.can(Capability.RUN_ANALYSES),
+        "url": reverse("analysis", args=[run.pk]),
+        "can_change": request.user.can_administer,
+        "can_keep_permissions": request.user.can_administer
+        and is_done
+        and run.analysis == AnalysisName.POLICY_IMPACT,
+        "can_clean_up": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS,
+    }
     section = requested_section(request)
     if run.state == RunState.DONE:
-        context |= (report_sections if run.analysis == AnalysisName.DELETE_READINESS else table_sections)(request, run, section)
+        context |= (report_sections if run.analysis == AnalysisName.DELETE_READINESS else table_sections)(
+            request, run, section
+        )
         context["chart"] = None if section in SECTIONS else report_chart(run)
     if section in SECTIONS and run.state == RunState.DONE:
         template = f"reports/_{'table' if 'table' in context else section}.html"

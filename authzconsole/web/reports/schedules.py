@@ -23,8 +23,12 @@ TIME_OF_DAY = re.compile(r"([01]\d|2[0-3]):[0-5]\d")
 
 
 def schedule_row(schedule: Schedule) -> dict:
-    return {"schedule": schedule, "title": ANALYSES[schedule.analysis].title, "at": f"{schedule.at:%H:%M}",
-            "options": ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in schedule.options.items())}
+    return {
+        "schedule": schedule,
+        "title": ANALYSES[schedule.analysis].title,
+        "at": f"{schedule.at:%H:%M}",
+        "options": ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in schedule.options.items()),
+    }
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -40,9 +44,12 @@ def schedule_page(request: HttpRequest, analysis: str) -> HttpResponse:
     form = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "at", "reason")}
     try:
         outcome = change_schedule(
-            author=request_author(request, form["reason"]), analysis=analysis, is_on="off" not in request.POST,
+            author=request_author(request, form["reason"]),
+            analysis=analysis,
+            is_on="off" not in request.POST,
             at=_parse_time(form["at"]),
-            options={name: form[name] for name in OPTIONS})
+            options={name: form[name] for name in OPTIONS},
+        )
     except (AnalysisError, GrantError) as error:
         return _page(request, schedule, form, fault=str(error), status=400)
     show_outcome(request, outcome)
@@ -55,8 +62,11 @@ def switch_all_schedules_view(request: HttpRequest) -> HttpResponse:
     is_on = request.POST.get("switch") == "on"
     outcomes = switch_all_schedules(author=request_author(request), is_on=is_on)
     word = "run every night now" if is_on else "are no longer scheduled"
-    messages.add_message(request, messages.SUCCESS if outcomes else messages.INFO,
-                         f"{quantity(len(outcomes), 'analysis', 'analyses')} {word}." if outcomes else "Nothing changed.")
+    messages.add_message(
+        request,
+        messages.SUCCESS if outcomes else messages.INFO,
+        f"{quantity(len(outcomes), 'analysis', 'analyses')} {word}." if outcomes else "Nothing changed.",
+    )
     return see_other(reverse("analyses"))
 
 
@@ -66,9 +76,21 @@ def _parse_time(text: str) -> time:
     return time.fromisoformat(text)
 
 
-def _page(request: HttpRequest, schedule: Schedule, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
+def _page(
+    request: HttpRequest, schedule: Schedule, form: dict, *, fault: str = "", status: int = 200
+) -> HttpResponse:
     definition = ANALYSES[schedule.analysis]
-    return render_page(request, "reports/schedule.html", {
-        "analysis": definition, "is_on": schedule.is_on, "form": form, "fault": fault, "generations": list(GENERATIONS),
-        "action": reverse("analysis-schedule", args=[definition.name]), "options": definition.options,
-    }, status=status)
+    return render_page(
+        request,
+        "reports/schedule.html",
+        {
+            "analysis": definition,
+            "is_on": schedule.is_on,
+            "form": form,
+            "fault": fault,
+            "generations": list(GENERATIONS),
+            "action": reverse("analysis-schedule", args=[definition.name]),
+            "options": definition.options,
+        },
+        status=status,
+    )

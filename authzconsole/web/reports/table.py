@@ -15,7 +15,13 @@ from authzconsole.web.reports.cell_links import cell_urls
 from authzconsole.web.reports.cells import AFTER, cell_of, visible_columns
 from authzconsole.web.reports.readiness_report import ROWS_PER_PAGE, read_page, report_fault
 from authzconsole.web.reports.run_details import changes_sentence, run_or_404
-from authzconsole.web.reports.table_filters import choices_of, download_urls, filter_columns, filter_values, table_filter
+from authzconsole.web.reports.table_filters import (
+    choices_of,
+    download_urls,
+    filter_columns,
+    filter_values,
+    table_filter,
+)
 from authzconsole.web.reports.table_headings import column_head, figure_label, table_heading, table_title
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import address_url
@@ -38,7 +44,9 @@ def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict
     except (AnalysisError, StorageError) as error:
         return {"report_fault": report_fault(run, error)}
     if section != "rows":
-        sections["named_figures"] = [(run.summary.get(name, 0), figure_label(name)) for name in analysis.figures]
+        sections["named_figures"] = [
+            (run.summary.get(name, 0), figure_label(name)) for name in analysis.figures
+        ]
     return sections
 
 
@@ -55,7 +63,12 @@ def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse
         return see_other(reverse("analysis", args=[run.pk]))
     title = f"{analysis_by_name(run.analysis).title}: {table_title(run, table)}"
     note = f"As of revision {run.revision:,}." if run.revision else ""
-    context = {"run": run, "title": title, "url": request.path, "note": changes_sentence(run) if table == "changes" else note}
+    context = {
+        "run": run,
+        "title": title,
+        "url": request.path,
+        "note": changes_sentence(run) if table == "changes" else note,
+    }
     try:
         context["table"] = table_section(request, run, definition)
     except (AnalysisError, StorageError) as error:
@@ -72,20 +85,34 @@ def table_section(request: HttpRequest, run: AnalysisRun, table: Table) -> dict:
     result, number = _result_page(request, run, table, order, filters)
     columns = visible_columns(table.columns)
     rows = [_row(request, run, table, columns, row) for row in result.rows]
-    page = numbered_page(request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page")
+    page = numbered_page(
+        request, rows, number=number, total=result.total_rows, max_rows=ROWS_PER_PAGE, name="page"
+    )
     return {
-        "title": table_heading(run, table), "page": page, "rows": rows, "total": result.total_rows,
-        "sort": order if order == request.GET.get("sort") else "", **_filters(table, filters),
-        "has_actions": any(row["grant_url"] for row in rows), "has_ghosts": any(row["ghost"] for row in rows),
-        "is_filtered": any(filters.values()), "reset_url": url_with(request, page=None, **dict.fromkeys(filters)),
-        "columns": [column_head(request, column.name, _title(column), is_number=column.type == ColumnType.LONG, order=order)
-                    for column in columns],
+        "title": table_heading(run, table),
+        "page": page,
+        "rows": rows,
+        "total": result.total_rows,
+        "sort": order if order == request.GET.get("sort") else "",
+        **_filters(table, filters),
+        "has_actions": any(row["grant_url"] for row in rows),
+        "has_ghosts": any(row["ghost"] for row in rows),
+        "is_filtered": any(filters.values()),
+        "reset_url": url_with(request, page=None, **dict.fromkeys(filters)),
+        "columns": [
+            column_head(
+                request, column.name, _title(column), is_number=column.type == ColumnType.LONG, order=order
+            )
+            for column in columns
+        ],
         "downloads": download_urls(run, table.name, filters),
     }
 
 
 def _order(request: HttpRequest, run: AnalysisRun, table: Table) -> str:
-    """Return the column that sorts the table, after a minus for descending order; empty for the order of the key."""
+    """Return the column that sorts the table, after a minus for descending order; empty for the order of the
+    key.
+    """
     sort = request.GET.get("sort", "")
     return sort if sort.removeprefix("-") in table.column_names else _first_sort(run, table)
 
@@ -96,14 +123,22 @@ def _first_sort(run: AnalysisRun, table: Table) -> str:
     return output.first_sort if output else ""
 
 
-def _result_page(request: HttpRequest, run: AnalysisRun, table: Table, order: str,
-                 filters: dict[str, str]) -> tuple[ResultPage, int]:
+def _result_page(
+    request: HttpRequest, run: AnalysisRun, table: Table, order: str, filters: dict[str, str]
+) -> tuple[ResultPage, int]:
     """Return the rows of the requested page, and its number."""
     number = page_number(request, "page")
     if number == 1 and not any(filters.values()) and order and order == _first_sort(run, table):
         return _first_page(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
-    return read_page(run, table.name, number=number, max_rows=ROWS_PER_PAGE, sort=order.removeprefix("-"),
-                         where=table_filter(table, filters), descending=order.startswith("-"))
+    return read_page(
+        run,
+        table.name,
+        number=number,
+        max_rows=ROWS_PER_PAGE,
+        sort=order.removeprefix("-"),
+        where=table_filter(table, filters),
+        descending=order.startswith("-"),
+    )
 
 
 @lru_cache(maxsize=MAX_CACHED_FIRST_PAGES)
@@ -120,21 +155,35 @@ def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Col
     output = analysis_by_name(run.analysis).output(table.name)
     is_grantable = output is not None and output.needs_administrator and request.user.can_administer
     grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
-    is_ghost = run.analysis == AnalysisName.GHOST_GRANTS and table.name == "rows" and request.user.can_administer
+    is_ghost = (
+        run.analysis == AnalysisName.GHOST_GRANTS and table.name == "rows" and request.user.can_administer
+    )
     ghost = "\t".join((row["principal"], row["entity"], row["privilege"])) if is_ghost else ""
-    return {"cells": [cell_of(column, row, urls) for column in columns], "grant_url": grant_url, "ghost": ghost}
+    return {
+        "cells": [cell_of(column, row, urls) for column in columns],
+        "grant_url": grant_url,
+        "ghost": ghost,
+    }
 
 
 def _filters(table: Table, values: dict[str, str]) -> dict:
     filters = [_filter(column, values) for column in filter_columns(table)]
     expanded = len(filters) if len(filters) <= MAX_EXPANDED_FILTERS else 1
     more = filters[expanded:]
-    return {"filters": filters[:expanded], "more_filters": more, "has_active_more_filters": any(row["value"] for row in more)}
+    return {
+        "filters": filters[:expanded],
+        "more_filters": more,
+        "has_active_more_filters": any(row["value"] for row in more),
+    }
 
 
 def _filter(column: Column, values: dict[str, str]) -> dict:
-    return {"name": column.name, "title": column.name.replace("_", " ").capitalize(),
-            "value": values[column.name], "choices": choices_of(column).items()}
+    return {
+        "name": column.name,
+        "title": column.name.replace("_", " ").capitalize(),
+        "value": values[column.name],
+        "choices": choices_of(column).items(),
+    }
 
 
 def _title(column: Column) -> str:

@@ -8,11 +8,15 @@ from analytics.tables import Table
 from authzconsole.web.shared.paging import url_with
 
 # by analysis: the name of the rows of its detail table
-DETAIL_NAMES = {AnalysisName.DELETE_READINESS: "missing grants", AnalysisName.VISIBILITY: "visible entities",
-                AnalysisName.POLICY_IMPACT: "changed permissions"}
+DETAIL_NAMES = {
+    AnalysisName.DELETE_READINESS: "missing grants",
+    AnalysisName.VISIBILITY: "visible entities",
+    AnalysisName.POLICY_IMPACT: "changed permissions",
+}
 # by name of a figure: its label, if it differs from the name
 FIGURE_LABELS = {
-    "answers_gained": "permissions gained", "answers_lost": "permissions lost",
+    "answers_gained": "permissions gained",
+    "answers_lost": "permissions lost",
     "entities_nobody_administers": "entities without an administrator",
     "entities_one_user_administers": "entities with only one administrator",
     "users_who_see_something": "users with visible entities",
@@ -45,11 +49,17 @@ def detail_name(analysis: str) -> str:
 
 
 def column_head(request: HttpRequest, name: str, title: str, *, is_number: bool, order: str) -> dict:
-    """Return a column head with the URL that sorts by the column, or reverses the order if the column already sorts.
+    """Return a column head with the URL that sorts by the column, or reverses the order if the column already
+    sorts.
 
     order: the name of the sorting column, after a minus for descending order.
     """
     is_sorting = order.removeprefix("-") == name
     direction = "descending" if order.startswith("-") else "ascending"
-    return {"name": name, "title": title, "is_number": is_number, "order": direction if is_sorting else "",
-            "url": url_with(request, sort=f"-{name}" if order == name else name, page=None)}
+    return {
+        "name": name,
+        "title": title,
+        "is_number": is_number,
+        "order": direction if is_sorting else "",
+        "url": url_with(request, sort=f"-{name}" if order == name else name, page=None),
+    }

@@ -1,1 +1,3 @@
-"""The area Requests: ask for access, follow requests, decide about them, and name the approvers of namespaces."""
+"""The area Requests: ask for access, follow requests, decide about them, and name the approvers of
+namespaces.
+"""

@@ -31,8 +31,9 @@ def namespace_approvers(request: HttpRequest) -> HttpResponse:
     check_page_access(request, Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
     try:
         address = parse_address(form["namespace"])
-        set_namespace_approvers(author=request_author(request), namespace=address,
-                                group=name_from_input(form["group"], "group"))
+        set_namespace_approvers(
+            author=request_author(request), namespace=address, group=name_from_input(form["group"], "group")
+        )
     except (GrantError, AddressError) as error:
         return _response(request, form, fault=as_sentence(error), status=400)
     messages.success(request, f"Approvers of {address} changed.")
@@ -42,8 +43,18 @@ def namespace_approvers(request: HttpRequest) -> HttpResponse:
 def _response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
     rows = QuerySetSequence(NamespaceApprovers.objects.select_related("group"))
     page = paginate_sequence(request, rows, max_rows=ROWS_PER_PAGE, name="page")
-    return render_page(request, "requests/approvers.html", {
-        "page": page, "form": form, "fault": fault, "can_change": request.user.can_administer,
-        "rows": [{"address_link": address_link_to(row.address), "group": principal_link(row.group), "row": row}
-                 for row in page.rows],
-    }, status=status)
+    return render_page(
+        request,
+        "requests/approvers.html",
+        {
+            "page": page,
+            "form": form,
+            "fault": fault,
+            "can_change": request.user.can_administer,
+            "rows": [
+                {"address_link": address_link_to(row.address), "group": principal_link(row.group), "row": row}
+                for row in page.rows
+            ],
+        },
+        status=status,
+    )

@@ -28,24 +28,38 @@ def delegation_limits(request: HttpRequest) -> HttpResponse:
     form = _submitted_form(request.POST)
     try:
         outcome = set_delegation_limits(
-            author=request_author(request, form["reason"]), privileges=form["privileges"],
-            kinds=None if form["all_kinds"] else form["kinds"], max_days=_days(form["max_days"]))
+            author=request_author(request, form["reason"]),
+            privileges=form["privileges"],
+            kinds=None if form["all_kinds"] else form["kinds"],
+            max_days=_days(form["max_days"]),
+        )
     except GrantError as error:
-        return _response(request, form, fault=as_sentence(error), field=getattr(error, "field", ""), status=400)
+        return _response(
+            request, form, fault=as_sentence(error), field=getattr(error, "field", ""), status=400
+        )
     messages.success(request, as_sentence(outcome.sentence))
     return see_other(reverse("delegation-limits"))
 
 
 def _form_of(limits: DelegationLimits) -> dict:
-    return {"privileges": limits.privileges, "all_kinds": limits.kinds is None, "kinds": limits.kinds or frozenset(),
-            "max_days": str(limits.max_days or ""), "reason": ""}
+    return {
+        "privileges": limits.privileges,
+        "all_kinds": limits.kinds is None,
+        "kinds": limits.kinds or frozenset(),
+        "max_days": str(limits.max_days or ""),
+        "reason": "",
+    }
 
 
 def _submitted_form(data: QueryDict) -> dict:
     # unknown names are no choices of the form
-    return {"privileges": set(data.getlist("privilege")) & set(Privilege), "all_kinds": data.get("kinds") != "some",
-            "kinds": set(data.getlist("kind")) & set(KINDS), "max_days": field_text(data, "max_days").strip()[:10],
-            "reason": field_text(data, "reason")}
+    return {
+        "privileges": set(data.getlist("privilege")) & set(Privilege),
+        "all_kinds": data.get("kinds") != "some",
+        "kinds": set(data.getlist("kind")) & set(KINDS),
+        "max_days": field_text(data, "max_days").strip()[:10],
+        "reason": field_text(data, "reason"),
+    }
 
 
 def _days(text: str) -> int:
@@ -54,11 +68,26 @@ def _days(text: str) -> int:
     return int(text or 0)
 
 
-def _response(request: HttpRequest, form: dict, *, fault: str = "", field: str = "", status: int = 200) -> HttpResponse:
+def _response(
+    request: HttpRequest, form: dict, *, fault: str = "", field: str = "", status: int = 200
+) -> HttpResponse:
     upper = DelegationLimits.from_settings()
-    return render_page(request, "requests/delegation.html", {
-        "form": form, "fault": fault, "field": field, "is_on": settings.DELEGATION, "upper": upper,
-        "can_change": request.user.can(Capability.MANAGE_SETTINGS),
-        "privileges": [name for name in Privilege if name in upper.privileges],
-        "kinds": [(name, kind.plural) for name, kind in KINDS.items() if upper.kinds is None or name in upper.kinds],
-    }, status=status)
+    return render_page(
+        request,
+        "requests/delegation.html",
+        {
+            "form": form,
+            "fault": fault,
+            "field": field,
+            "is_on": settings.DELEGATION,
+            "upper": upper,
+            "can_change": request.user.can(Capability.MANAGE_SETTINGS),
+            "privileges": [name for name in Privilege if name in upper.privileges],
+            "kinds": [
+                (name, kind.plural)
+                for name, kind in KINDS.items()
+                if upper.kinds is None or name in upper.kinds
+            ],
+        },
+        status=status,
+    )

@@ -30,25 +30,44 @@ def request_list(request: HttpRequest) -> HttpResponse:
     shown = choice_parameter(request, "show", SHOWN) or _default_list(account)
     state = choice_parameter(request, "state", RequestState.values)
     rows = listed_requests(account, shown, state).prefetch_related("parts").order_by("-pk")
-    page = paginate_newest_first(request, rows, "pk", max_rows=REQUESTS_PER_PAGE,
-                                 position=lambda found: f"{len(found):,} on this page")
+    page = paginate_newest_first(
+        request, rows, "pk", max_rows=REQUESTS_PER_PAGE, position=lambda found: f"{len(found):,} on this page"
+    )
     scope = approver_scope(account)
     title, text = EMPTY[shown] if not state else ("No such requests", "Choose another state, or all.")
-    return render_page(request, "requests/list.html", {
-        "columns": COLUMNS, "page": page, "rows": [_row(row, scope) for row in page.rows], "shown": shown, "state": state,
-        "tabs": [(name, label, url_with(request, show=name, state=None, before=None, after=None))
-                 for name, label in SHOWN.items()],
-        "states": [(value, label, url_with(request, show=shown, state=value, before=None, after=None))
-                   for value, label in [("", "Any state"), *RequestState.choices]],
-        "downloads": [(label, url_with_query(f"rest-access-requests-{extension}", {"show": shown, "state": state}))
-                      for label, extension in (("CSV", "csv"), ("JSON Lines", "jsonl"))],
-        "empty_title": title, "empty_text": text, "can_see_all": account.can_see_all,
-    })
+    return render_page(
+        request,
+        "requests/list.html",
+        {
+            "columns": COLUMNS,
+            "page": page,
+            "rows": [_row(row, scope) for row in page.rows],
+            "shown": shown,
+            "state": state,
+            "tabs": [
+                (name, label, url_with(request, show=name, state=None, before=None, after=None))
+                for name, label in SHOWN.items()
+            ],
+            "states": [
+                (value, label, url_with(request, show=shown, state=value, before=None, after=None))
+                for value, label in [("", "Any state"), *RequestState.choices]
+            ],
+            "downloads": [
+                (label, url_with_query(f"rest-access-requests-{extension}", {"show": shown, "state": state}))
+                for label, extension in (("CSV", "csv"), ("JSON Lines", "jsonl"))
+            ],
+            "empty_title": title,
+            "empty_text": text,
+            "can_see_all": account.can_see_all,
+        },
+    )
 
 
 @require_safe
 def request_count(request: HttpRequest) -> HttpResponse:
-    """Return the number of requests that wait for the account, as a badge of the navigation; 204 if there are none."""
+    """Return the number of requests that wait for the account, as a badge of the navigation; 204 if there are
+    none.
+    """
     count = requests_to_decide(request.user).order_by()[: MAX_COUNTED + 1].count()
     if not count:
         return HttpResponse(status=204)
@@ -56,13 +75,20 @@ def request_count(request: HttpRequest) -> HttpResponse:
 
 
 def _default_list(account: User) -> str:
-    """Return the list that an account sees first. Data stewards, delegates and members of groups decide only sometimes."""
+    """Return the list that an account sees first.
+
+    Data stewards, delegates and members of groups decide only sometimes.
+    """
     return "to-decide" if account.can(Capability.APPROVE) or requests_to_decide(account).exists() else "mine"
 
 
 def _row(row: AccessRequest, scope: ApproverScope) -> dict:
-    return {"request": row, "url": reverse("request", args=[row.pk]), "title": _title(row, scope),
-            "principal": principal_link_from_text(row.principal)}
+    return {
+        "request": row,
+        "url": reverse("request", args=[row.pk]),
+        "title": _title(row, scope),
+        "principal": principal_link_from_text(row.principal),
+    }
 
 
 def _title(row: AccessRequest, scope: ApproverScope) -> str:

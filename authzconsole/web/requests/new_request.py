@@ -35,8 +35,13 @@ def new_request(request: HttpRequest) -> HttpResponse:
         created = create_request(author=request_author(request), draft=_draft(form))
     except (DuplicateRequest, AlreadyPermitted) as error:
         reference = getattr(error, "request_id", None)
-        return _form_response(request, form, fault=as_sentence(error), status=409,
-                              reference=reverse("request", args=[reference]) if reference else "")
+        return _form_response(
+            request,
+            form,
+            fault=as_sentence(error),
+            status=409,
+            reference=reverse("request", args=[reference]) if reference else "",
+        )
     except (GrantError, AddressError) as error:
         return _form_response(request, form, fault=as_sentence(error), status=400)
     messages.success(request, "The request waits for its approvers. This page shows what they decide.")
@@ -62,26 +67,44 @@ def end_of_day(text: str) -> datetime | None:
 def _draft(form: dict) -> RequestDraft:
     until = end_of_day(form["until"])
     if form["colleague"]:
-        return RequestDraft(form["reason"], colleague=name_from_input(form["colleague"], "user"), requested_until=until)
+        return RequestDraft(
+            form["reason"], colleague=name_from_input(form["colleague"], "user"), requested_until=until
+        )
     if not form["entity"]:
         raise RequestError("the address is missing: enter one such as dataset:sales.orders")
     address = parse_address(form["entity"])
     if not form["operations"]:
         raise RequestError("choose what you need to do with it")
-    return RequestDraft(form["reason"], [WantedAccess(address, operation) for operation in form["operations"]],
-                        requested_until=until)
+    return RequestDraft(
+        form["reason"],
+        [WantedAccess(address, operation) for operation in form["operations"]],
+        requested_until=until,
+    )
 
 
-def _form_response(request: HttpRequest, form: dict, *, fault: str = "", reference: str = "", status: int = 200) -> HttpResponse:
-    return render_page(request, "requests/new.html", {
-        "form": form, "fault": fault, "reference": reference, "kinds": _operations(form["entity"]),
-        "privileges": [str(privilege) for privilege in Privilege], "today": f"{timezone.localtime():%Y-%m-%d}",
-        "is_for_colleague": bool(form["colleague"]) and not form["entity"],
-    }, status=status)
+def _form_response(
+    request: HttpRequest, form: dict, *, fault: str = "", reference: str = "", status: int = 200
+) -> HttpResponse:
+    return render_page(
+        request,
+        "requests/new.html",
+        {
+            "form": form,
+            "fault": fault,
+            "reference": reference,
+            "kinds": _operations(form["entity"]),
+            "privileges": [str(privilege) for privilege in Privilege],
+            "today": f"{timezone.localtime():%Y-%m-%d}",
+            "is_for_colleague": bool(form["colleague"]) and not form["entity"],
+        },
+        status=status,
+    )
 
 
 def _operations(text: str) -> list[tuple[str, tuple[str, ...]]]:
-    """Return (title of a kind, its operations): of the kind of the address, or of all kinds while there is no valid address."""
+    """Return (title of a kind, its operations): of the kind of the address, or of all kinds while there is no
+    valid address.
+    """
     try:
         kinds = [KINDS[parse_address(text).kind]]
     except AddressError:

@@ -1,4 +1,6 @@
-"""The page of an access request: what was asked for, its history, and for approvers the proposals with their effect."""
+"""The page of an access request: what was asked for, its history, and for approvers the proposals with their
+effect.
+"""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,13 +25,17 @@ from grants.requests.disclosure import RequestView, view_of
 from grants.requests.proposals import Proposal, effect_of_proposals
 
 MAX_EFFECT_ROWS = 6
-HIDDEN_EFFECT = ("A proposal grants access to something about which you do not decide, so you cannot approve it or see its "
-                 "effect. Another approver decides.")
+HIDDEN_EFFECT = (
+    "A proposal grants access to something about which you do not decide, so you cannot approve it or see its "
+    "effect. Another approver decides."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ApprovalChoice:
-    """What an approver has chosen so far. proposals: by position of the approved parts; None before the form was sent."""
+    """What an approver has chosen so far. proposals: by position of the approved parts; None before the form
+    was sent.
+    """
 
     proposals: Mapping[int, str] | None = None
     until: str = ""
@@ -56,32 +62,55 @@ def view_or_404(request: HttpRequest, pk: int) -> RequestView:
 
 
 def choice_from(values: QueryDict) -> ApprovalChoice:
-    """Return the choice in the parameters of a form: `part-N` for each approved part, and `proposal-N` for its proposal."""
+    """Return the choice in the parameters of a form: `part-N` for each approved part, and `proposal-N` for
+    its proposal.
+    """
     if "chosen" not in values:
         return ApprovalChoice()
     positions = [name.removeprefix("part-") for name in values if name.startswith("part-")]
-    proposals = {int(position): values.get(f"proposal-{position}", "")[:40]
-                 for position in positions if position.isascii() and position.isdigit() and len(position) < 6}
-    return ApprovalChoice(proposals, values.get("until", "").strip()[:40], field_text(values, "comment").strip())
+    proposals = {
+        int(position): values.get(f"proposal-{position}", "")[:40]
+        for position in positions
+        if position.isascii() and position.isdigit() and len(position) < 6
+    }
+    return ApprovalChoice(
+        proposals, values.get("until", "").strip()[:40], field_text(values, "comment").strip()
+    )
 
 
-def render_request(request: HttpRequest, view: RequestView, choice: ApprovalChoice | None = None, *, fault: str = "",
-                   status: int = 200) -> HttpResponse:
+def render_request(
+    request: HttpRequest,
+    view: RequestView,
+    choice: ApprovalChoice | None = None,
+    *,
+    fault: str = "",
+    status: int = 200,
+) -> HttpResponse:
     """Render the page, or for htmx only the form that approves the request."""
     context = _context(request, view, choice or ApprovalChoice(), fault)
     is_section = requested_section(request) == "decide" and context["decide"]
-    return render_page(request, "requests/_decide.html" if is_section else "requests/page.html", context, status=status)
+    return render_page(
+        request, "requests/_decide.html" if is_section else "requests/page.html", context, status=status
+    )
 
 
 def _context(request: HttpRequest, view: RequestView, choice: ApprovalChoice, fault: str) -> dict:
     row, account = view.request, request.user
     return {
-        "row": row, "view": view, "fault": fault, "title": _title(row, view), "url": reverse("request", args=[row.pk]),
+        "row": row,
+        "view": view,
+        "fault": fault,
+        "title": _title(row, view),
+        "url": reverse("request", args=[row.pk]),
         "last_day": last_day(row.requested_until),
-        "principal": principal_link_from_text(row.principal), "can_see_all": account.can_see_all,
+        "principal": principal_link_from_text(row.principal),
+        "can_see_all": account.can_see_all,
         "parts": [_part_row(part, account.can_see_all) for part in view.parts],
-        "events": list(row.events.all()), "is_for_other": row.created_by != row.principal.removeprefix("user:"),
-        "decide": _decide_context(view, choice, account.can_see_all) if view.can_approve and row.subject else None,
+        "events": list(row.events.all()),
+        "is_for_other": row.created_by != row.principal.removeprefix("user:"),
+        "decide": _decide_context(view, choice, account.can_see_all)
+        if view.can_approve and row.subject
+        else None,
     }
 
 
@@ -93,8 +122,11 @@ def _title(row: AccessRequest, view: RequestView) -> str:
 
 
 def _part_row(part: AccessRequestPart, is_linked: bool) -> dict:
-    return {"part": part, "address_link": address_link_to(part.address, is_linked=is_linked) if part.address else None,
-            "plan_url": reverse("plan", args=[part.plan_id]) if is_linked and part.plan_id else ""}
+    return {
+        "part": part,
+        "address_link": address_link_to(part.address, is_linked=is_linked) if part.address else None,
+        "plan_url": reverse("plan", args=[part.plan_id]) if is_linked and part.plan_id else "",
+    }
 
 
 def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool) -> dict:
@@ -103,12 +135,21 @@ def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool
     backgrounds = [part_background(row, part, view.scope) for part in view.decidable]
     chosen = list(_chosen_proposals(backgrounds, choice))
     is_visible = can_see_effect(chosen)
-    effect = effect_of_proposals(row.subject, [(item.part, proposal) for item, proposal in chosen]) if is_visible else None
+    effect = (
+        effect_of_proposals(row.subject, [(item.part, proposal) for item, proposal in chosen])
+        if is_visible
+        else None
+    )
     end = row.requested_until
     context = {
-        "parts": [_background_row(background, choice, can_see_all) for background in backgrounds], "choice": choice,
-        "max_day": last_day(end), "until": choice.until or last_day(end), "digest": effect.digest if effect else TOO_LARGE,
-        "can_approve": bool(chosen) and is_visible, "numbers": "", "rows": [],
+        "parts": [_background_row(background, choice, can_see_all) for background in backgrounds],
+        "choice": choice,
+        "max_day": last_day(end),
+        "until": choice.until or last_day(end),
+        "digest": effect.digest if effect else TOO_LARGE,
+        "can_approve": bool(chosen) and is_visible,
+        "numbers": "",
+        "rows": [],
         "sentence": "The effect is too large to be computed." if is_visible else HIDDEN_EFFECT,
         "confirmation": "Approve although the effect on permissions is not known" if is_visible else "",
     }
@@ -117,12 +158,22 @@ def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool
     beyond = effect.max_gained_beyond
     # a delegate may not see every affected entity, but knows those of the parts
     known = {part.address for part in view.decidable}
-    shown = [(address, tally) for address, tally in effect.entities if can_see_all or address in known][:MAX_EFFECT_ROWS]
+    shown = [(address, tally) for address, tally in effect.entities if can_see_all or address in known][
+        :MAX_EFFECT_ROWS
+    ]
     return context | {
-        "sentence": effect_sentence(effect), "numbers": button_numbers(effect.tally), "is_wide": bool(beyond),
-        "confirmation": f"Also give {quantity(beyond, 'permission', 'permissions')} beyond what was requested" if beyond else "",
-        "rows": [{"address_link": address_link_to(address), "text": _operations_of(effect, address)} for address, _ in shown],
-        "more": len(effect.entities) - len(shown) if can_see_all else 0}
+        "sentence": effect_sentence(effect),
+        "numbers": button_numbers(effect.tally),
+        "is_wide": bool(beyond),
+        "confirmation": f"Also give {quantity(beyond, 'permission', 'permissions')} beyond what was requested"
+        if beyond
+        else "",
+        "rows": [
+            {"address_link": address_link_to(address), "text": _operations_of(effect, address)}
+            for address, _ in shown
+        ],
+        "more": len(effect.entities) - len(shown) if can_see_all else 0,
+    }
 
 
 def _operations_of(effect: Effect, address: Address) -> str:
@@ -130,28 +181,45 @@ def _operations_of(effect: Effect, address: Address) -> str:
     cells = [cell for cell in effect.cells if cell.address == address]
     requested = [cell.operation for cell in cells if cell.gained_for or cell.lost_for]
     others = [cell.operation for cell in cells if cell.operation not in requested]
-    return "; ".join(filter(None, [f"requested: {', '.join(requested)}" if requested else "",
-                                   f"also {', '.join(others)}" if others else ""]))
+    return "; ".join(
+        filter(
+            None,
+            [
+                f"requested: {', '.join(requested)}" if requested else "",
+                f"also {', '.join(others)}" if others else "",
+            ],
+        )
+    )
 
 
-def _chosen_proposals(backgrounds: list[PartBackground], choice: ApprovalChoice) -> Iterator[tuple[PartBackground, Proposal]]:
+def _chosen_proposals(
+    backgrounds: list[PartBackground], choice: ApprovalChoice
+) -> Iterator[tuple[PartBackground, Proposal]]:
     for background in backgrounds:
         if choice.has(background.part) and (proposal := _chosen_proposal(background, choice)):
             yield background, proposal
 
 
 def _chosen_proposal(background: PartBackground, choice: ApprovalChoice) -> Proposal | None:
-    """Return the chosen proposal of a part; the narrowest one by default, or if the chosen one no longer exists."""
+    """Return the chosen proposal of a part; the narrowest one by default, or if the chosen one no longer
+    exists.
+    """
     proposals, wanted = background.proposals, choice.id_of(background.part)
-    return next((proposal for proposal in proposals if proposal.id == wanted), proposals[0] if proposals else None)
+    return next(
+        (proposal for proposal in proposals if proposal.id == wanted), proposals[0] if proposals else None
+    )
 
 
 def _background_row(background: PartBackground, choice: ApprovalChoice, is_linked: bool) -> dict:
     chosen = _chosen_proposal(background, choice)
     return _part_row(background.part, is_linked) | {
-        "background": background, "is_checked": choice.has(background.part) and chosen is not None, "chosen": chosen,
-        "held": [f"{privilege} (through {principal})" if principal.startswith("group:") else str(privilege)
-                 for privilege, principal in background.held.items()],
+        "background": background,
+        "is_checked": choice.has(background.part) and chosen is not None,
+        "chosen": chosen,
+        "held": [
+            f"{privilege} (through {principal})" if principal.startswith("group:") else str(privilege)
+            for privilege, principal in background.held.items()
+        ],
         "nearby": [address_link_to(address, is_linked=is_linked) for address in background.nearby],
         "nearby_more": max(0, background.nearby_count - len(background.nearby)),
         "proposals": [(proposal, _beyond_words(proposal)) for proposal in background.proposals],
@@ -162,9 +230,15 @@ def _background_row(background: PartBackground, choice: ApprovalChoice, is_linke
 def _beyond_words(proposal: Proposal) -> str:
     if proposal.beyond is None:
         return ""
-    return f"{quantity(proposal.beyond, 'other permission', 'other permissions')}" if proposal.beyond else "nothing else"
+    return (
+        f"{quantity(proposal.beyond, 'other permission', 'other permissions')}"
+        if proposal.beyond
+        else "nothing else"
+    )
 
 
 def last_day(end: datetime | None) -> str:
-    """Return the last day of an access with this end, as a date in the time zone of the reader; empty without an end."""
+    """Return the last day of an access with this end, as a date in the time zone of the reader; empty without
+    an end.
+    """
     return f"{reader_localtime(end - timedelta(seconds=1)):%Y-%m-%d}" if end else ""

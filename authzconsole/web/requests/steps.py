@@ -9,7 +9,13 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST
 
 from authzconsole.web.requests.new_request import end_of_day
-from authzconsole.web.requests.request_page import ApprovalChoice, choice_from, last_day, render_request, view_or_404
+from authzconsole.web.requests.request_page import (
+    ApprovalChoice,
+    choice_from,
+    last_day,
+    render_request,
+    view_or_404,
+)
 from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.rendering import see_other
@@ -24,49 +30,89 @@ from grants.requests.own_steps import answer_question, withdraw_request
 
 @require_POST
 def approve(request: HttpRequest, pk: int) -> HttpResponse:
-    """Approve the chosen parts, if their effect is the one that the form showed; or only show the effect of another choice."""
+    """Approve the chosen parts, if their effect is the one that the form showed; or only show the effect of
+    another choice.
+    """
     view, choice = view_or_404(request, pk), choice_from(request.POST)
     if "show" in request.POST:
         return render_request(request, view, choice)
     digest = request.POST.get("effect", "")
 
     def perform(author: Author) -> AccessRequest:
-        confirmation = EffectConfirmation(None if digest == TOO_LARGE else digest,
-                                          confirms_beyond=request.POST.get("beyond") == "yes")
-        return approve_request(author=author, request_id=pk, approval=Approval(
-            choice.proposals or {}, choice.comment, _end(choice.until, view.request), confirmation))
+        confirmation = EffectConfirmation(
+            None if digest == TOO_LARGE else digest, confirms_beyond=request.POST.get("beyond") == "yes"
+        )
+        return approve_request(
+            author=author,
+            request_id=pk,
+            approval=Approval(
+                choice.proposals or {}, choice.comment, _end(choice.until, view.request), confirmation
+            ),
+        )
 
-    return _perform(request, pk, perform, "Approved.", choice,
-                    pending_message="Approved. Other approvers decide about the other parts.")
+    return _perform(
+        request,
+        pk,
+        perform,
+        "Approved.",
+        choice,
+        pending_message="Approved. Other approvers decide about the other parts.",
+    )
 
 
 @require_POST
 def deny(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(request, pk, lambda author: deny_request(
-        author=author, request_id=pk, reason=field_text(request.POST, "reason")), "Request denied.")
+    return _perform(
+        request,
+        pk,
+        lambda author: deny_request(author=author, request_id=pk, reason=field_text(request.POST, "reason")),
+        "Request denied.",
+    )
 
 
 @require_POST
 def ask(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(request, pk, lambda author: ask_back(
-        author=author, request_id=pk, question=field_text(request.POST, "question")),
-        "The request waits for the answer of the requester.")
+    return _perform(
+        request,
+        pk,
+        lambda author: ask_back(author=author, request_id=pk, question=field_text(request.POST, "question")),
+        "The request waits for the answer of the requester.",
+    )
 
 
 @require_POST
 def answer(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(request, pk, lambda author: answer_question(
-        author=author, request_id=pk, answer=field_text(request.POST, "answer")), "The request waits for its approvers again.")
+    return _perform(
+        request,
+        pk,
+        lambda author: answer_question(
+            author=author, request_id=pk, answer=field_text(request.POST, "answer")
+        ),
+        "The request waits for its approvers again.",
+    )
 
 
 @require_POST
 def withdraw(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(request, pk, lambda author: withdraw_request(
-        author=author, request_id=pk, comment=field_text(request.POST, "comment")), "The request is withdrawn.")
+    return _perform(
+        request,
+        pk,
+        lambda author: withdraw_request(
+            author=author, request_id=pk, comment=field_text(request.POST, "comment")
+        ),
+        "The request is withdrawn.",
+    )
 
 
-def _perform(request: HttpRequest, pk: int, step: Callable[[Author], AccessRequest], message: str,
-             choice: ApprovalChoice | None = None, *, pending_message: str = "") -> HttpResponse:
+def _perform(
+    request: HttpRequest,
+    pk: int,
+    step: Callable[[Author], AccessRequest],
+    message: str,
+    choice: ApprovalChoice | None = None,
+    *,
+    pending_message: str = "",
+) -> HttpResponse:
     """Take a step and show the page again, with the fault if it was refused.
 
     pending_message: replaces `message` if the request is still pending.
@@ -80,12 +126,18 @@ def _perform(request: HttpRequest, pk: int, step: Callable[[Author], AccessReque
         return _fault_response(request, pk, error, 409, choice)
     except GrantError as error:
         return _fault_response(request, pk, error, 400, choice)
-    messages.success(request, pending_message if pending_message and done.state == RequestState.PENDING else message)
+    messages.success(
+        request, pending_message if pending_message and done.state == RequestState.PENDING else message
+    )
     return see_other(reverse("request", args=[pk]))
 
 
-def _fault_response(request: HttpRequest, pk: int, error: GrantError, status: int, choice: ApprovalChoice | None) -> HttpResponse:
-    return render_request(request, view_or_404(request, pk), choice, fault=f"Nothing was changed: {error}.", status=status)
+def _fault_response(
+    request: HttpRequest, pk: int, error: GrantError, status: int, choice: ApprovalChoice | None
+) -> HttpResponse:
+    return render_request(
+        request, view_or_404(request, pk), choice, fault=f"Nothing was changed: {error}.", status=status
+    )
 
 
 def _end(text: str, row: AccessRequest) -> datetime | None:

@@ -11,12 +11,16 @@ def item_row(item: ReviewItem, account: User) -> dict:
     """Return an item with links that the account can open."""
     is_group = item.source == ItemSource.GROUP
     return {
-        "item": item, "principal": PrincipalLink("group" if is_group else "user", item.principal_name),
+        "item": item,
+        "principal": PrincipalLink("group" if is_group else "user", item.principal_name),
         "group": PrincipalLink("group", item.group_name) if item.group_name else None,
-        "address_link": address_link_to(item.address, is_linked=account.can_see_all) if item.address else None,
+        "address_link": address_link_to(item.address, is_linked=account.can_see_all)
+        if item.address
+        else None,
         "privilege": privilege_of(item.permission_id).value if item.permission_id else "",
         "label": f"{item.principal}, {item.target}",
-        "evidence": list(evidence_lines(item, time_text=exact_time)), "has_answer": item.answer != Answer.OPEN,
+        "evidence": list(evidence_lines(item, time_text=exact_time)),
+        "has_answer": item.answer != Answer.OPEN,
         "is_removed": item.removal != Removal.NONE,
         "answer": Answer(item.answer).label,
     }

@@ -32,7 +32,14 @@ from grants.models.reviews import (
 from grants.reviews.finishing import reason_without_plan, summary
 from grants.reviews.removals import load_current_removal, with_current_removal
 from grants.reviews.scope import parse_scope
-from grants.reviews.selection import OPEN, REMOVED, ItemFilter, matching_items, visible_campaigns, visible_items
+from grants.reviews.selection import (
+    OPEN,
+    REMOVED,
+    ItemFilter,
+    matching_items,
+    visible_campaigns,
+    visible_items,
+)
 from grants.reviews.shares import largest_open_shares, share_to_sign_off, visible_totals, waiting_items
 from grants.roles.capabilities import Capability
 
@@ -44,11 +51,23 @@ MAX_COUNTED = 99
 SHOWN_REVIEWERS = 10
 ALL = "all"
 # the answers of the filter, with their labels
-ANSWER_CHOICES = ((OPEN, "To answer"), (Answer.KEEP.value, "Kept"), (Answer.REVOKE.value, "To revoke"),
-                  (Answer.SHORTEN.value, "To shorten"), (REMOVED, "Removed"), (ALL, "All"))
-FLAG_LABELS = (("unused", "No known use"), ("redundant", "Also through a group"), ("strands", "Leaves too few administrators"),
-               ("ended", "Ended"), ("new", "New since the last review"), ("changed", "Answered differently"),
-               ("escalated", "Escalated"))
+ANSWER_CHOICES = (
+    (OPEN, "To answer"),
+    (Answer.KEEP.value, "Kept"),
+    (Answer.REVOKE.value, "To revoke"),
+    (Answer.SHORTEN.value, "To shorten"),
+    (REMOVED, "Removed"),
+    (ALL, "All"),
+)
+FLAG_LABELS = (
+    ("unused", "No known use"),
+    ("redundant", "Also through a group"),
+    ("strands", "Leaves too few administrators"),
+    ("ended", "Ended"),
+    ("new", "New since the last review"),
+    ("changed", "Answered differently"),
+    ("escalated", "Escalated"),
+)
 TEXT_FILTERS = ("principal", "namespace", "group", "reviewer")
 # the worker changes the review, and the page updates itself
 WORKING = (CampaignState.PREPARING, CampaignState.FINISHING)
@@ -63,14 +82,23 @@ def review_list(request: HttpRequest) -> HttpResponse:
     rows = QuerySetSequence(visible_campaigns(request.user).order_by("-pk"))
     page = paginate_sequence(request, rows, max_rows=REVIEWS_PER_PAGE, name="page")
     totals = visible_totals(request.user, page.rows)
-    return render_page(request, "reviews/list.html", {
-        "columns": COLUMNS, "page": page, "can_start": request.user.can_administer,
-        "rows": [{"review": row, "url": review_url(row), "totals": totals[row.pk]} for row in page.rows]})
+    return render_page(
+        request,
+        "reviews/list.html",
+        {
+            "columns": COLUMNS,
+            "page": page,
+            "can_start": request.user.can_administer,
+            "rows": [{"review": row, "url": review_url(row), "totals": totals[row.pk]} for row in page.rows],
+        },
+    )
 
 
 @require_safe
 def review_count(request: HttpRequest) -> HttpResponse:
-    """Return the number of items that wait for the account, as a badge of the navigation; 204 if there are none."""
+    """Return the number of items that wait for the account, as a badge of the navigation; 204 if there are
+    none.
+    """
     count = waiting_items(request.user)
     if not count:
         return HttpResponse(status=204)
@@ -122,18 +150,24 @@ def review_url(campaign: Campaign) -> str:
 def item_filter(request: HttpRequest, campaign: Campaign) -> ItemFilter:
     """Return the filter in the URL. Invalid values are ignored.
 
-    Without an answer in the URL, it selects the items to answer, and all items when the review is not open any more.
+    Without an answer in the URL, it selects the items to answer, and all items when the review is not open
+    any more.
     """
     default = OPEN if campaign.is_open else ALL
     answer = choice_parameter(request, "answer", [value for value, _ in ANSWER_CHOICES]) or default
     return ItemFilter(
-        answer="" if answer == ALL else answer, source=choice_parameter(request, "source", ItemSource.values),
-        kind=choice_parameter(request, "kind", KINDS), privilege=choice_parameter(request, "privilege", list(Privilege)),
+        answer="" if answer == ALL else answer,
+        source=choice_parameter(request, "source", ItemSource.values),
+        kind=choice_parameter(request, "kind", KINDS),
+        privilege=choice_parameter(request, "privilege", list(Privilege)),
         **{name: text_parameter(request, name) for name in TEXT_FILTERS},
-        **{name: request.GET.get(name) == "yes" for name, _ in FLAG_LABELS})
+        **{name: request.GET.get(name) == "yes" for name, _ in FLAG_LABELS},
+    )
 
 
-def render_review(request: HttpRequest, campaign: Campaign, *, fault: str = "", status: int = 200) -> HttpResponse:
+def render_review(
+    request: HttpRequest, campaign: Campaign, *, fault: str = "", status: int = 200
+) -> HttpResponse:
     """Render the page of a review, or its progress for htmx while the worker prepares or finishes it.
 
     Runs a fixed number of queries for reviewers, and for accounts that see everything.
@@ -144,27 +178,50 @@ def render_review(request: HttpRequest, campaign: Campaign, *, fault: str = "", 
     load_current_removal(page.rows, campaign)
     totals = visible_totals(request.user, [campaign])[campaign.pk]
     details = _details(campaign) if request.user.can_see_all else {}
-    share = share_to_sign_off(request.user, campaign.shares.filter(Q(reviewer=request.user) | Q(reviewer=None)))
+    share = share_to_sign_off(
+        request.user, campaign.shares.filter(Q(reviewer=request.user) | Q(reviewer=None))
+    )
     context = {
-        "review": campaign, "page": page, "rows": [item_row(item, request.user) for item in page.rows], "fault": fault,
-        "totals": totals, "filter": filter_,
-        "answer_choices": [(value, "No answer" if value == OPEN and not campaign.is_open else label,
-                            url_with(request, answer=value, after=None, before=None)) for value, label in ANSWER_CHOICES],
-        "answer": filter_.answer or ALL, "flags": [(name, label, getattr(filter_, name)) for name, label in FLAG_LABELS],
-        "kinds": list(KINDS), "privileges": list(Privilege), "sources": ItemSource.choices,
+        "review": campaign,
+        "page": page,
+        "rows": [item_row(item, request.user) for item in page.rows],
+        "fault": fault,
+        "totals": totals,
+        "filter": filter_,
+        "answer_choices": [
+            (
+                value,
+                "No answer" if value == OPEN and not campaign.is_open else label,
+                url_with(request, answer=value, after=None, before=None),
+            )
+            for value, label in ANSWER_CHOICES
+        ],
+        "answer": filter_.answer or ALL,
+        "flags": [(name, label, getattr(filter_, name)) for name, label in FLAG_LABELS],
+        "kinds": list(KINDS),
+        "privileges": list(Privilege),
+        "sources": ItemSource.choices,
         "has_filter": bool({name for name in filter_.as_mapping() if name != "answer"}),
         "hidden_filter": filter_fields(filter_),
         "can_answer": campaign.is_open and filter_.answer != REMOVED and _can_answer(request, totals.items),
-        "sees_all": request.user.can_see_all, "can_administer": request.user.can_administer,
+        "sees_all": request.user.can_see_all,
+        "can_administer": request.user.can_administer,
         "can_assign": request.user.can(Capability.APPROVE),
-        "downloads": [(label, f"{reverse('review-file', args=[campaign.pk, extension])}?{request.GET.urlencode()}")
-                      for extension, label in (("csv", "CSV"), ("jsonl", "JSON Lines"))],
-        "states": CampaignState, "preparation": preparation_context(request.user, campaign),
+        "downloads": [
+            (label, f"{reverse('review-file', args=[campaign.pk, extension])}?{request.GET.urlencode()}")
+            for extension, label in (("csv", "CSV"), ("jsonl", "JSON Lines"))
+        ],
+        "states": CampaignState,
+        "preparation": preparation_context(request.user, campaign),
         "is_prepared": campaign.state not in (CampaignState.PREPARING, CampaignState.FAILED),
         "can_cancel": request.user.can_administer and campaign.state in CANCELLABLE,
         "is_working": campaign.state in WORKING,
-        "can_sign_off": bool(share) and campaign.is_open and not share.open_count and share.signed_off_at is None,
-        "signed_off_at": share.signed_off_at if share else None, **details,
+        "can_sign_off": bool(share)
+        and campaign.is_open
+        and not share.open_count
+        and share.signed_off_at is None,
+        "signed_off_at": share.signed_off_at if share else None,
+        **details,
     }
     if requested_section(request) != SECTION:
         return render_page(request, "reviews/page.html", context, status=status)
@@ -178,8 +235,10 @@ def render_review(request: HttpRequest, campaign: Campaign, *, fault: str = "", 
 def filter_fields(filter_: ItemFilter) -> list[tuple[str, str]]:
     """Return the filter as fields of a form."""
     values = {name: "yes" if value is True else value for name, value in filter_.as_mapping().items()}
-    return [("filter_answer", filter_.answer or ALL), *((f"filter_{name}", value) for name, value in values.items()
-                                                       if name != "answer")]
+    return [
+        ("filter_answer", filter_.answer or ALL),
+        *((f"filter_{name}", value) for name, value in values.items() if name != "answer"),
+    ]
 
 
 def _details(campaign: Campaign) -> dict:
@@ -188,10 +247,14 @@ def _details(campaign: Campaign) -> dict:
     return {
         "shares": largest_open_shares(campaign)[:SHOWN_REVIEWERS],
         "reviewer_count": campaign.shares.filter(item_count__gt=0).count(),
-        "plans": plans, "is_to_apply": any(plan.is_proposed for plan in plans),
-        "scope": str(parse_scope(campaign.scope)), "rule": ReviewerRule(campaign.reviewer_rule).label,
-        "unanswered": UnansweredRule(campaign.unanswered).label.lower(), "recurrence": Recurrence(campaign.recurrence).label,
-        "summary": summary(campaign) if campaign.figures else "", "reason_without_plan": reason_without_plan(campaign),
+        "plans": plans,
+        "is_to_apply": any(plan.is_proposed for plan in plans),
+        "scope": str(parse_scope(campaign.scope)),
+        "rule": ReviewerRule(campaign.reviewer_rule).label,
+        "unanswered": UnansweredRule(campaign.unanswered).label.lower(),
+        "recurrence": Recurrence(campaign.recurrence).label,
+        "summary": summary(campaign) if campaign.figures else "",
+        "reason_without_plan": reason_without_plan(campaign),
         "public_key": public_key() if campaign.path and not read_only_reason() else "",
     }
 
@@ -208,9 +271,17 @@ def _page_of(request: HttpRequest, items: QuerySet[ReviewItem]) -> Page:
         has_previous, has_next = len(rows) > ITEMS_PER_PAGE, True
         rows = rows[:ITEMS_PER_PAGE][::-1]
     else:
-        rows = list((items if after is None else items.filter(place__gt=after)).order_by("place")[: ITEMS_PER_PAGE + 1])
+        rows = list(
+            (items if after is None else items.filter(place__gt=after)).order_by("place")[
+                : ITEMS_PER_PAGE + 1
+            ]
+        )
         has_previous, has_next = after is not None, len(rows) > ITEMS_PER_PAGE
         rows = rows[:ITEMS_PER_PAGE]
-    return Page(rows, f"{len(rows):,} on this page", len(rows),
-                url_with(request, before=rows[0].pk, after=None) if has_previous and rows else "",
-                url_with(request, after=rows[-1].pk, before=None) if has_next and rows else "")
+    return Page(
+        rows,
+        f"{len(rows):,} on this page",
+        len(rows),
+        url_with(request, before=rows[0].pk, after=None) if has_previous and rows else "",
+        url_with(request, after=rows[-1].pk, before=None) if has_next and rows else "",
+    )

@@ -17,10 +17,17 @@ REVIEWERS_PER_PAGE = 50
 @require_safe
 @capability_required(Capability.READ_ALL)
 def reviewer_list(request: HttpRequest, pk: int) -> HttpResponse:
-    """List the reviewers with the most open items first. The parameter `text` selects names that contain it."""
+    """List the reviewers with the most open items first.
+
+    The parameter `text` selects names that contain it.
+    """
     campaign, text = review_or_404(request, pk), text_parameter(request, "text")
     shares = largest_open_shares(campaign)
     if text:
         shares = shares.filter(reviewer__username__icontains=text)
     page = paginate_sequence(request, QuerySetSequence(shares), max_rows=REVIEWERS_PER_PAGE, name="page")
-    return render_page(request, "reviews/reviewers.html", {"review": campaign, "page": page, "shares": page.rows, "text": text})
+    return render_page(
+        request,
+        "reviews/reviewers.html",
+        {"review": campaign, "page": page, "shares": page.rows, "text": text},
+    )

@@ -1,6 +1,7 @@
 """Access checks of pages.
 
-The response is 404 if the account cannot see the entity or page, as if it did not exist; 403 if it can see but not change it.
+The response is 404 if the account cannot see the entity or page, as if it did not exist; 403 if it can see
+but not change it.
 """
 
 from collections.abc import Iterable
@@ -23,7 +24,10 @@ from grants.roles.capabilities import Capability
 
 
 class InvalidAddress(Http404):
-    """The text in the URL is not an address. The message names the invalid part and is shown to every account."""
+    """The text in the URL is not an address.
+
+    The message names the invalid part and is shown to every account.
+    """
 
 
 def address_or_404(text: str) -> Address:
@@ -34,7 +38,10 @@ def address_or_404(text: str) -> Address:
 
 
 def entity_or_404(request: HttpRequest, text: str) -> Entity:
-    """Return the registered entity at this address. Raise Http404 if there is none or the account cannot see it."""
+    """Return the registered entity at this address.
+
+    Raise Http404 if there is none or the account cannot see it.
+    """
     entity = visible_entity_at(request.user, address_or_404(text))
     if entity is None:
         raise Http404("there is no such entity")
@@ -42,7 +49,8 @@ def entity_or_404(request: HttpRequest, text: str) -> Entity:
 
 
 def visible_entity_at(user: User, address: Address) -> Entity | None:
-    """Return the registered entity at this address; None if there is none, or if the account may not open its page.
+    """Return the registered entity at this address; None if there is none, or if the account may not open its
+    page.
 
     The same queries run in both cases, so that the time of a response does not tell which one it is.
     """
@@ -57,7 +65,10 @@ def can_open(user: User, entity: Entity) -> bool:
 
 
 def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
-    """Return the address, registered or not, if the account may change its entity. Raise Http404 or PermissionDenied."""
+    """Return the address, registered or not, if the account may change its entity.
+
+    Raise Http404 or PermissionDenied.
+    """
     address = address_or_404(text)
     if not request.user.can_see_all:
         entity_or_404(request, text)
@@ -67,20 +78,27 @@ def administrable_address_or_404(request: HttpRequest, text: str) -> Address:
 
 
 def grantable_address_or_404(request: HttpRequest, text: str) -> Address:
-    """Return the address, registered or not, if the account may change grants on it. Raise Http404 or PermissionDenied.
+    """Return the address, registered or not, if the account may change grants on it. Raise Http404 or
+    PermissionDenied.
 
-    A delegate may change grants on addresses inside its entity that it cannot see, whether or not they are registered.
+    A delegate may change grants on addresses inside its entity that it cannot see, whether or not they are
+    registered.
     """
     address = address_or_404(text)
-    return address if can_change_some_grants(request.user, address) else administrable_address_or_404(request, text)
+    return (
+        address
+        if can_change_some_grants(request.user, address)
+        else administrable_address_or_404(request, text)
+    )
 
 
 def capability_required(*capabilities: Capability, visible_to: Iterable[Capability] = ()):
     """Allow only accounts with one of the capabilities.
 
-    Others get 403 if they have one of the capabilities `visible_to`, otherwise 404, so that they do not learn that the page
-    exists.
+    Others get 403 if they have one of the capabilities `visible_to`, otherwise 404, so that they do not learn
+    that the page exists.
     """
+
     def decorate(view):
         @wraps(view)
         def guarded_view(request, *args, **kwargs):
@@ -92,8 +110,12 @@ def capability_required(*capabilities: Capability, visible_to: Iterable[Capabili
     return decorate
 
 
-def check_page_access(request: HttpRequest, *capabilities: Capability, visible_to: Iterable[Capability] = ()) -> None:
-    """Raise PermissionDenied or Http404 unless the account has one of the capabilities; see `capability_required`."""
+def check_page_access(
+    request: HttpRequest, *capabilities: Capability, visible_to: Iterable[Capability] = ()
+) -> None:
+    """Raise PermissionDenied or Http404 unless the account has one of the capabilities; see
+    `capability_required`.
+    """
     if request.user.can(*capabilities):
         return
     if not request.user.can(*visible_to):
@@ -108,5 +130,10 @@ auditor_required = capability_required(Capability.READ_ALL)
 
 def request_author(request: HttpRequest, reason: str = "") -> Author:
     """Return the author of the journal lines that this request writes."""
-    return Author(request.user.username, reason=reason, request_id=request.id, user_id=request.user.pk,
-                  caller_request_id=request.caller_id)
+    return Author(
+        request.user.username,
+        reason=reason,
+        request_id=request.id,
+        user_id=request.user.pk,
+        caller_request_id=request.caller_id,
+    )

@@ -33,7 +33,10 @@ class AddressLink:
 
 @dataclass(frozen=True, slots=True)
 class PrincipalLink:
-    """A user or group. `members` is the number of members of a group; None hides it. is_linked: with a link to its page."""
+    """A user or group.
+
+    `members` is the number of members of a group; None hides it. is_linked: with a link to its page.
+    """
 
     type: str
     name: str
@@ -66,12 +69,17 @@ def entity_url(address: Address | Entity) -> str:
 
 
 def entity_tab_url(address: Address | Entity, tab: str) -> str:
-    """Return the URL of a tab of an entity's page; `authzconsole/web/entities/tabs.py` has the names of the tabs."""
+    """Return the URL of a tab of an entity's page; `authzconsole/web/entities/tabs.py` has the names of the
+    tabs.
+    """
     return f"{entity_url(address)}?tab={tab}"
 
 
 def address_url(url_name: str, address: Address | Entity | str, *other_args: str) -> str:
-    """Return a URL that ends with an address, after `other_args`. The characters `:`, `@` and `/` are not escaped."""
+    """Return a URL that ends with an address, after `other_args`.
+
+    The characters `:`, `@` and `/` are not escaped.
+    """
     return reverse(url_name, args=[*other_args, ":"]).removesuffix(":") + quote(str(address), safe=":@/")
 
 

@@ -18,7 +18,9 @@ def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MAX
 
 
 def name_parameter(request: HttpRequest, name: str) -> str:
-    """Return the parameter with its spaces, because a name may start or end with a space; empty if it is missing."""
+    """Return the parameter with its spaces, because a name may start or end with a space; empty if it is
+    missing.
+    """
     return field_text(request.GET, name)
 
 
@@ -52,12 +54,18 @@ def parse_time(text: str, *, is_end: bool) -> datetime | None:
 
 
 def start_of_day(day: date) -> datetime:
-    """Return the beginning of a day in the active time zone, in UTC. Raise OverflowError for the first and the last days."""
+    """Return the beginning of a day in the active time zone, in UTC.
+
+    Raise OverflowError for the first and the last days.
+    """
     return in_reader_zone(datetime.combine(day, time()))
 
 
 def in_reader_zone(local: datetime) -> datetime:
-    """Return a time in UTC. A time without a zone is one of the active time zone. Raise OverflowError like `start_of_day`."""
+    """Return a time in UTC.
+
+    A time without a zone is one of the active time zone. Raise OverflowError like `start_of_day`.
+    """
     return (local if local.tzinfo else local.replace(tzinfo=timezone.get_current_timezone())).astimezone(UTC)
 
 
@@ -68,7 +76,9 @@ def number_parameter(request: HttpRequest, name: str) -> int | None:
 
 
 def time_filters(texts: Mapping[str, str]) -> tuple[dict[str, datetime | None], dict[str, str]]:
-    """Return the times of the fields `since` and `until`, and an error message for each of them that is invalid."""
+    """Return the times of the fields `since` and `until`, and an error message for each of them that is
+    invalid.
+    """
     times, faults = {}, {}
     for name in TIME_FIELDS:
         try:

@@ -18,12 +18,26 @@ from authzconsole.web.shared.parameters import in_reader_zone, start_of_day, tex
 from authzconsole.web.shared.rendering import render_page
 from entities.address import Address
 from entities.vocabulary import clip
-from grants.history import AsOfError, HistoryError, KnownSince, Moment, as_of, known_since, parse_at, parse_moment, revision_time
+from grants.history import (
+    AsOfError,
+    HistoryError,
+    KnownSince,
+    Moment,
+    as_of,
+    known_since,
+    parse_at,
+    parse_moment,
+    revision_time,
+)
 from grants.models import Role, User
 from grants.validity import at_time
 
-EARLIER_STATES_REFUSED = "Only administrators and auditors can look at earlier states. This page shows the state now."
-OTHER_TIMES_REFUSED = "Only administrators and auditors can ask about other times. This page shows the state now."
+EARLIER_STATES_REFUSED = (
+    "Only administrators and auditors can look at earlier states. This page shows the state now."
+)
+OTHER_TIMES_REFUSED = (
+    "Only administrators and auditors can ask about other times. This page shows the state now."
+)
 Subject = Callable[..., Address | str | None]
 
 
@@ -31,7 +45,8 @@ Subject = Callable[..., Address | str | None]
 class Past:
     """The revision that a page shows.
 
-    at: the time that `as_of` names; None if it names a revision. The periods of grants and memberships count at this time.
+    at: the time that `as_of` names; None if it names a revision. The periods of grants and memberships count
+    at this time.
     known: the first journal line about the address or principal of the page; None for a page about several.
     link_text: the value of `as_of` for links, a revision or a time in UTC.
     """
@@ -71,6 +86,7 @@ def shows_past(subject: Subject) -> Callable:
     subject: returns the address or principal of the page from the arguments of the view; None if it has none.
     If the revision or time does not exist, the page shows the current state with an error message above it.
     """
+
     def decorate(view):
         @wraps(view)
         def past_view(request: HttpRequest, *args, **kwargs) -> HttpResponse:
@@ -80,10 +96,15 @@ def shows_past(subject: Subject) -> Callable:
                 return _present(request, EARLIER_STATES_REFUSED, lambda: view(request, *args, **kwargs))
             try:
                 moment = _moment_from_input(text)
-                return _render_past(request, moment, subject(*args, **kwargs), lambda: view(request, *args, **kwargs))
+                return _render_past(
+                    request, moment, subject(*args, **kwargs), lambda: view(request, *args, **kwargs)
+                )
             except HistoryError as error:
-                return _present(request, f"{str(error).capitalize()}. This page shows the state now.",
-                                lambda: view(request, *args, **kwargs))
+                return _present(
+                    request,
+                    f"{str(error).capitalize()}. This page shows the state now.",
+                    lambda: view(request, *args, **kwargs),
+                )
 
         return past_view
 
@@ -93,9 +114,11 @@ def shows_past(subject: Subject) -> Callable:
 def shows_time(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Render the page with the grants and memberships that are valid at the time in the URL parameter `at`.
 
-    Only for administrators and auditors, because the grants of another time do not decide what an account may see now. If the
-    time is invalid, the page shows the present with an error message above it. The page must not be streamed.
+    Only for administrators and auditors, because the grants of another time do not decide what an account may
+    see now. If the time is invalid, the page shows the present with an error message above it. The page must
+    not be streamed.
     """
+
     @wraps(view)
     def view_at_time(request: HttpRequest, *args, **kwargs) -> HttpResponse:
         if not (text := text_parameter(request, "at")):
@@ -105,8 +128,11 @@ def shows_time(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
         try:
             moment = _time_from_input(text)
         except HistoryError as error:
-            return _present(request, f"{str(error).capitalize()}. This page shows the state now.",
-                            lambda: view(request, *args, **kwargs))
+            return _present(
+                request,
+                f"{str(error).capitalize()}. This page shows the state now.",
+                lambda: view(request, *args, **kwargs),
+            )
         request.question_time, request.now_url = moment, url_with(request, at=None)
         with at_time(moment):
             return view(request, *args, **kwargs)
@@ -115,7 +141,8 @@ def shows_time(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]
 
 
 def _time_from_input(text: str) -> datetime:
-    """Return the time for the text of a form: a date, which means its beginning, or a time, by default in the reader's zone.
+    """Return the time for the text of a form: a date, which means its beginning, or a time, by default in the
+    reader's zone.
 
     Raise AsOfError if it is invalid.
     """
@@ -167,14 +194,21 @@ def _present(request: HttpRequest, fault: str, render: Callable[[], HttpResponse
     return render()
 
 
-def _render_past(request: HttpRequest, moment: Moment, subject: Address | str | None,
-                 render: Callable[[], HttpResponse]) -> HttpResponse:
+def _render_past(
+    request: HttpRequest, moment: Moment, subject: Address | str | None, render: Callable[[], HttpResponse]
+) -> HttpResponse:
     present_user, revision = request.user, moment.revision or 0
     try:
         with as_of(revision, moment.at):
             known = known_since(subject) if subject else None
-            request.past = Past(revision, revision_time(revision), moment.at, url_with(request, as_of=None), known,
-                                _in_utc(moment.at) if moment.at else str(revision))
+            request.past = Past(
+                revision,
+                revision_time(revision),
+                moment.at,
+                url_with(request, as_of=None),
+                known,
+                _in_utc(moment.at) if moment.at else str(revision),
+            )
             request.user = _read_only(present_user)
             response = render()
             # its rows would be read after the end of `as_of`
@@ -187,7 +221,10 @@ def _render_past(request: HttpRequest, moment: Moment, subject: Address | str | 
 
 
 def _read_only(user: User) -> User:
-    """Return the account without the right to change anything, for the checks of pages and templates. It is never stored."""
+    """Return the account without the right to change anything, for the checks of pages and templates.
+
+    It is never stored.
+    """
     reader = copy.copy(user)
     reader.role = Role.AUDITOR
     # the page names the role that the account has

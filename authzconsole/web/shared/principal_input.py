@@ -26,7 +26,9 @@ _PART_SEPARATOR = re.compile(r"[\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class UnknownPrincipal:
-    """A principal that does not exist. suggestions: similar principals, with the URL of the same question about each."""
+    """A principal that does not exist. suggestions: similar principals, with the URL of the same question
+    about each.
+    """
 
     type: str
     name: str
@@ -39,7 +41,10 @@ def with_default_type(text: str) -> str:
 
 
 def principal_from_input(text: str) -> str:
-    """Return the principal in a field for users and groups. Surrounding spaces are removed if they are not part of its name."""
+    """Return the principal in a field for users and groups.
+
+    Surrounding spaces are removed if they are not part of its name.
+    """
     type_, colon, name = text.lstrip().partition(":")
     if colon and type_ in PRINCIPAL_TYPES:
         return f"{type_}:{_exact_or_stripped(name, name.strip(), type_)}"
@@ -47,14 +52,18 @@ def principal_from_input(text: str) -> str:
 
 
 def name_from_input(text: str, type_: str) -> str:
-    """Return the name in a field for one type of principal. The field also accepts `user:NAME` or `group:NAME`."""
+    """Return the name in a field for one type of principal.
+
+    The field also accepts `user:NAME` or `group:NAME`.
+    """
     return _exact_or_stripped(text, text.strip().removeprefix(f"{type_}:"), type_)
 
 
 def _exact_or_stripped(text: str, stripped: str, type_: str) -> str:
     """Return the exact text if it is the name of a principal, else the stripped text.
 
-    In most input, surrounding spaces and the prefix are not part of the name, but there may be a principal with such a name.
+    In most input, surrounding spaces and the prefix are not part of the name, but there may be a principal
+    with such a name.
     """
     if text == stripped or storage_fault(text):
         return stripped
@@ -69,29 +78,35 @@ def _exists(type_: str, name: str) -> bool:
 def unknown_principal_in(request: HttpRequest, subject: str) -> UnknownPrincipal | None:
     """Return the principal in the text with suggestions, if it does not exist. Runs at most three queries.
 
-    Return None if it exists, or if the account cannot see names. Raise PrincipalError if the text is not a valid principal.
+    Return None if it exists, or if the account cannot see names. Raise PrincipalError if the text is not a
+    valid principal.
     """
     if not request.user.can_see_all:
         return None
     type_, name = parse_principal(with_default_type(subject))
     if _exists(type_, name):
         return None
-    suggestions = [(principal, url_with(request, subject=principal)) for principal in _similar_principals(name)]
+    suggestions = [
+        (principal, url_with(request, subject=principal)) for principal in _similar_principals(name)
+    ]
     return UnknownPrincipal(type_, name, suggestions)
 
 
 def _similar_principals(name: str) -> list[str]:
     users = _candidates(User.objects.principals(), "username", name)
     groups = _candidates(Group.objects.all(), "name", name)
-    scored = [(_similarity(name, candidate), f"{type_}:{candidate}")
-              for type_, names in (("user", users), ("group", groups)) for candidate in names]
+    scored = [
+        (_similarity(name, candidate), f"{type_}:{candidate}")
+        for type_, names in (("user", users), ("group", groups))
+        for candidate in names
+    ]
     best = heapq.nsmallest(MAX_SUGGESTIONS, scored, key=lambda item: (-item[0], item[1]))
     return [principal for similarity, principal in best if similarity >= MIN_SIMILARITY]
 
 
 def _candidates(rows: QuerySet, column: str, name: str) -> QuerySet:
-    """Return the names that have the same beginning as `name`, or contain one of its parts. Comparing all names takes too
-    long."""
+    """Return the names that have the same beginning as `name`, or contain one of its parts. Comparing all
+    names takes too long."""
     condition = Q(**{f"{column}__istartswith": name[: max(2, len(name) // 2)]})
     for part in _PART_SEPARATOR.split(name)[:MAX_PARTS]:
         if len(part) > 2:

@@ -18,15 +18,18 @@ from grants.validity import in_force
 LETTERS = {Privilege.READ: "R", Privilege.WRITE: "W", Privilege.EXECUTE: "X", Privilege.ADMIN: "A"}
 
 _DIRECT_STATUSES = {State.PLANNED: "planned", State.DELETED: "leftover"}
-_STATE_SUFFIXES = {State.PLANNED: "; applies once the entity exists", State.DELETED: "; left over from a deleted entity"}
+_STATE_SUFFIXES = {
+    State.PLANNED: "; applies once the entity exists",
+    State.DELETED: "; left over from a deleted entity",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class PrivilegeCell:
     """One cell.
 
-    status: direct, group, planned (direct grant on a planned entity), leftover (direct grant on a deleted entity), future or
-    expired (direct grant out of its period) or none.
+    status: direct, group, planned (direct grant on a planned entity), leftover (direct grant on a deleted
+    entity), future or expired (direct grant out of its period) or none.
     url: the form that grants or revokes the privilege; empty if the account cannot change it.
     label: the text of the link for screen readers.
     """
@@ -40,17 +43,29 @@ class PrivilegeCell:
 
 @dataclass(frozen=True, slots=True)
 class HeldPrivileges:
-    """The privileges of one principal on one entity. groups: the names of the groups that hold a privilege, by privilege."""
+    """The privileges of one principal on one entity. groups: the names of the groups that hold a privilege,
+    by privilege.
+    """
 
     direct: frozenset[Privilege] = frozenset()
     groups: Mapping[Privilege, Sequence[str]] = ()
 
 
-def holder_cells(entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant],
-                 groups: Mapping[Privilege, Sequence[str]], *, can_change: bool) -> list[PrivilegeCell]:
+def holder_cells(
+    entity: Entity,
+    principal: str,
+    grants: Mapping[Privilege, UserGrant | GroupGrant],
+    groups: Mapping[Privilege, Sequence[str]],
+    *,
+    can_change: bool,
+) -> list[PrivilegeCell]:
     """Return the cells of a holder. can_change: with links to the forms that grant and revoke."""
-    return [_holder_cell(entity, principal, privilege, grants.get(privilege), groups.get(privilege, ()), can_change)
-            for privilege in Privilege]
+    return [
+        _holder_cell(
+            entity, principal, privilege, grants.get(privilege), groups.get(privilege, ()), can_change
+        )
+        for privilege in Privilege
+    ]
 
 
 def _holder_cell(entity, principal, privilege, grant, groups, can_change) -> PrivilegeCell:
@@ -61,7 +76,9 @@ def _holder_cell(entity, principal, privilege, grant, groups, can_change) -> Pri
     verb, action = ("revoke", f"Revoke {privilege} from") if grant else ("grant", f"Grant {privilege} to")
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url(verb, entity)}?{query}"
-    return PrivilegeCell(LETTERS[privilege], status, f"{title}. {action} {principal}", url, f"{action} {principal}; {title}")
+    return PrivilegeCell(
+        LETTERS[privilege], status, f"{title}. {action} {principal}", url, f"{action} {principal}; {title}"
+    )
 
 
 def privilege_cells(held: HeldPrivileges, state: str) -> list[PrivilegeCell]:
@@ -87,19 +104,41 @@ def _grant_text(grant, state: str) -> str:
 
 def _grant_status(grant: UserGrant | GroupGrant, state: str) -> str:
     badge = period_badge(grant.validity)
-    return badge.status if badge and badge.status in ("future", "expired") else _DIRECT_STATUSES.get(state, "direct")
+    return (
+        badge.status
+        if badge and badge.status in ("future", "expired")
+        else _DIRECT_STATUSES.get(state, "direct")
+    )
 
 
-def period_rows(entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant], *,
-                can_change: bool) -> list[dict]:
-    """Return the periods of the grants of a holder, each with its privileges and the URL of the form that changes it."""
-    return [{"privileges": ", ".join(privileges), "validity": validity, "url": reverse("grant", args=[str(entity)], query={
-        "principal": principal, "privilege": privileges, **fields_of_period(validity)}) if can_change else ""}
-        for privileges, validity in privilege_periods(grants)]
+def period_rows(
+    entity: Entity, principal: str, grants: Mapping[Privilege, UserGrant | GroupGrant], *, can_change: bool
+) -> list[dict]:
+    """Return the periods of the grants of a holder, each with its privileges and the URL of the form that
+    changes it.
+    """
+    return [
+        {
+            "privileges": ", ".join(privileges),
+            "validity": validity,
+            "url": reverse(
+                "grant",
+                args=[str(entity)],
+                query={"principal": principal, "privilege": privileges, **fields_of_period(validity)},
+            )
+            if can_change
+            else "",
+        }
+        for privileges, validity in privilege_periods(grants)
+    ]
 
 
 def _group_text(privilege: Privilege, groups: Sequence[str]) -> str:
-    return f"{privilege} held through {', '.join(f'group:{name}' for name in groups)}" if groups else f"{privilege} not held"
+    return (
+        f"{privilege} held through {', '.join(f'group:{name}' for name in groups)}"
+        if groups
+        else f"{privilege} not held"
+    )
 
 
 def group_privileges(entity: Entity, user_ids: Iterable[int]) -> dict[int, dict[Privilege, list[str]]]:
@@ -107,13 +146,18 @@ def group_privileges(entity: Entity, user_ids: Iterable[int]) -> dict[int, dict[
     members = {"group__memberships__user__in": list(user_ids), **in_force("group__memberships__")}
     rows = GroupGrant.objects.filter(content_object=entity, **members, **in_force()).order_by("group__name")
     privileges: dict[int, dict[Privilege, list[str]]] = {}
-    for user_id, permission_id, group_name in rows.values_list("group__memberships__user", "permission_id", "group__name"):
+    for user_id, permission_id, group_name in rows.values_list(
+        "group__memberships__user", "permission_id", "group__name"
+    ):
         privileges.setdefault(user_id, {}).setdefault(privilege_of(permission_id), []).append(group_name)
     return privileges
 
 
 def held_privileges(principal: User | Group, entity_ids: Iterable[int]) -> dict[int, HeldPrivileges]:
-    """Return the privileges of the principal on each entity that are in force. Runs two queries for a user, one for a group."""
+    """Return the privileges of the principal on each entity that are in force.
+
+    Runs two queries for a user, one for a group.
+    """
     ids = list(entity_ids)
     model, column = GRANT_TABLES["user" if isinstance(principal, User) else "group"]
     rows = model.objects.filter(**{column: principal.pk, "content_object__in": ids}, **in_force())
@@ -121,13 +165,18 @@ def held_privileges(principal: User | Group, entity_ids: Iterable[int]) -> dict[
     for entity_id, permission_id in rows.values_list("content_object_id", "permission_id"):
         direct.setdefault(entity_id, set()).add(privilege_of(permission_id))
     groups = _privileges_through_groups(principal, ids) if isinstance(principal, User) else {}
-    return {entity_id: HeldPrivileges(frozenset(direct.get(entity_id, ())), groups.get(entity_id, {})) for entity_id in ids}
+    return {
+        entity_id: HeldPrivileges(frozenset(direct.get(entity_id, ())), groups.get(entity_id, {}))
+        for entity_id in ids
+    }
 
 
 def _privileges_through_groups(user: User, entity_ids: list[int]) -> dict[int, dict[Privilege, list[str]]]:
     privileges: dict[int, dict[Privilege, list[str]]] = {}
     of_user = {"group__memberships__user": user, **in_force("group__memberships__"), **in_force()}
     rows = GroupGrant.objects.filter(content_object__in=entity_ids, **of_user).order_by("group__name")
-    for entity_id, permission_id, group_name in rows.values_list("content_object_id", "permission_id", "group__name"):
+    for entity_id, permission_id, group_name in rows.values_list(
+        "content_object_id", "permission_id", "group__name"
+    ):
         privileges.setdefault(entity_id, {}).setdefault(privilege_of(permission_id), []).append(group_name)
     return privileges

@@ -1,4 +1,7 @@
-"""Render pages. Each URL returns the whole page; for htmx, only the section with the id in the HX-Target header."""
+"""Render pages.
+
+Each URL returns the whole page; for htmx, only the section with the id in the HX-Target header.
+"""
 
 from collections.abc import Mapping
 from urllib.parse import urlsplit, urlunsplit
@@ -28,7 +31,9 @@ def requested_section(request: HttpRequest) -> str:
 
 def show_outcome(request: HttpRequest, outcome: Outcome) -> None:
     """Let the next page show the result of a change: as a success, or as information if nothing changed."""
-    messages.add_message(request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}.")
+    messages.add_message(
+        request, messages.SUCCESS if outcome.has_changed else messages.INFO, f"{outcome.sentence}."
+    )
 
 
 def see_other(url: str) -> HttpResponseRedirect:
@@ -44,4 +49,8 @@ def referring_page(request: HttpRequest) -> str:
         referrer = urlsplit(request.headers.get("Referer", ""))
     except ValueError:
         return ""
-    return urlunsplit(("", "", referrer.path, referrer.query, "")) if referrer.netloc == request.get_host() else ""
+    return (
+        urlunsplit(("", "", referrer.path, referrer.query, ""))
+        if referrer.netloc == request.get_host()
+        else ""
+    )

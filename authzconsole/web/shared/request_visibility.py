@@ -13,7 +13,10 @@ LIST = ("list",)
 
 
 def visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
-    """Return the visibility through `list` or `get`. Runs at most four queries, and a fifth for the counts."""
+    """Return the visibility through `list` or `get`.
+
+    Runs at most four queries, and a fifth for the counts.
+    """
     cache = request.__dict__.setdefault("visibility_by_entity", {})
     key = entity.pk, generation.name
     if key not in cache:
@@ -22,7 +25,9 @@ def visibility_inside(request: HttpRequest, entity: Entity, generation: Generati
 
 
 def list_visibility_inside(request: HttpRequest, entity: Entity, generation: Generation) -> Visibility:
-    """Return the visibility through `list` alone; the cached `visibility_inside` if both are the same in this generation."""
+    """Return the visibility through `list` alone; the cached `visibility_inside` if both are the same in this
+    generation.
+    """
     if is_same_visibility(generation, LIST, VISIBILITY_OPERATIONS):
         return visibility_inside(request, entity, generation)
     return visibility_of(request.user, generation, inside=entity, operations=LIST)

@@ -40,5 +40,7 @@ def estimated_rows(rows: QuerySet) -> RowEstimate:
 
 def _statistics_estimate(model: type[Model]) -> int:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [model._meta.db_table])
+        cursor.execute(
+            "SELECT reltuples::bigint FROM pg_class WHERE oid = %s::regclass", [model._meta.db_table]
+        )
         return cursor.fetchone()[0]

@@ -10,7 +10,12 @@ from entities.vocabulary import Privilege
 from grants.effects.strandings import Strandings
 from grants.errors import PrincipalError
 from grants.principal_rows import principals_by_name
-from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, AdministratorLoss, loss_if_member_removed, loss_if_revoked
+from grants.principals.administrator_loss import (
+    MAX_ADMIN_GRANTS_READ,
+    AdministratorLoss,
+    loss_if_member_removed,
+    loss_if_revoked,
+)
 
 MAX_ROWS = 5
 
@@ -43,7 +48,8 @@ class StrandingWarning:
 def stranding_warning(loss: AdministratorLoss, *, principal: str = "") -> StrandingWarning:
     """Return the warning for a loss of administrators.
 
-    principal: the user or group that would be removed (`user:NAME` or `group:NAME`), if the change removes one.
+    principal: the user or group that would be removed (`user:NAME` or `group:NAME`), if the change removes
+    one.
     """
     rows = [(address_link_to(row.entity), row.admin_count) for row in loss.first_entities[:MAX_ROWS]]
     more_url = principal_url("person-off-board", principal) if principal else ""
@@ -57,8 +63,12 @@ def warning_of_strandings(strandings: Strandings, max_rows: int = MAX_ROWS) -> S
     return StrandingWarning(strandings.without_admin_count, strandings.one_admin_count, rows)
 
 
-def revocation_warning(principal: str, address: Address, privileges: Collection[str]) -> StrandingWarning | None:
-    """Return the warning for revoking these privileges; None if ADMIN is not among them or the entity is not registered."""
+def revocation_warning(
+    principal: str, address: Address, privileges: Collection[str]
+) -> StrandingWarning | None:
+    """Return the warning for revoking these privileges; None if ADMIN is not among them or the entity is not
+    registered.
+    """
     principals = _principal_rows(principal) if Privilege.ADMIN in privileges else []
     entity = entity_at(address) if principals else None
     return stranding_warning(loss_if_revoked(principals[0], entity)) if entity is not None else None

@@ -13,7 +13,9 @@ class Command(ConsoleCommand):
 
     def handle(self, **options):
         if not settings.JOURNAL_ANCHOR:
-            raise CommandError("JOURNAL_ANCHOR names no place, such as file:/var/log/authzconsole.anchor or syslog:")
+            raise CommandError(
+                "JOURNAL_ANCHOR names no place, such as file:/var/log/authzconsole.anchor or syslog:"
+            )
         try:
             revision = anchor_journal()
         except AnchorError as error:

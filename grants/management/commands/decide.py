@@ -24,7 +24,9 @@ class Command(ConsoleCommand):
     help = "Answer AuthZEN evaluation requests: read one JSON object per line, write one answer per line in the same order."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", nargs="?", default="-", help="a file of requests, or - for standard input")
+        parser.add_argument(
+            "file", nargs="?", default="-", help="a file of requests, or - for standard input"
+        )
 
     def handle(self, *, file, **options):
         try:
@@ -89,7 +91,10 @@ def answers_in_order(bodies: list, generation: str) -> list[dict]:
             questions = [_question(bodies[position], of_revision) for position in group]
             group_answers = list(answer_batch(questions))
         if revision is not None:
-            group_answers = [answer | {"context": {**answer.get("context", {}), "as_of": revision}} for answer in group_answers]
+            group_answers = [
+                answer | {"context": {**answer.get("context", {}), "as_of": revision}}
+                for answer in group_answers
+            ]
         answers.update(zip(group, group_answers, strict=True))
     return [answers[position] for position in range(len(bodies))]
 

@@ -13,7 +13,9 @@ class Command(ConsoleCommand):
     help = "Write entities, users, groups and grants as a tenant document (JSON Lines)."
 
     def add_arguments(self, parser):
-        parser.add_argument("file", metavar="FILE", nargs="?", help="the file to write; - or none writes to standard output")
+        parser.add_argument(
+            "file", metavar="FILE", nargs="?", help="the file to write; - or none writes to standard output"
+        )
 
     def handle(self, *, file, **options):
         if file in (None, "-"):

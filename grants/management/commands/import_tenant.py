@@ -24,7 +24,9 @@ class Command(ConsoleCommand):
 
     def handle(self, *, file, dry_run, second_person, **options):
         reason = "" if file == "-" else f"import of {clip(Path(file).name)}"
-        author = Author("import_tenant", reason=reason if dry_run else reason_with_second_person(reason, second_person))
+        author = Author(
+            "import_tenant", reason=reason if dry_run else reason_with_second_person(reason, second_person)
+        )
         with _open_input(file) as stream:
             try:
                 report = import_tenant(stream=stream, author=author, dry_run=dry_run)

@@ -11,8 +11,10 @@ from grants.usage.import_records import import_usage
 
 
 class Command(ConsoleCommand):
-    help = ("Load records of use (JSON Lines with user, entity, day or at, and count): all lines, or none if a line is invalid. "
-            "Access reviews show the last use.")
+    help = (
+        "Load records of use (JSON Lines with user, entity, day or at, and count): all lines, or none if a line is invalid. "
+        "Access reviews show the last use."
+    )
 
     def add_arguments(self, parser):
         parser.add_argument("file", metavar="FILE", help="the file, or - for standard input")

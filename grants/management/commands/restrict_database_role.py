@@ -21,11 +21,17 @@ RIGHTS = (
 
 
 class Command(ConsoleCommand):
-    help = ("Give a PostgreSQL role the rights that the console needs while it runs. The role can add journal lines, but not "
-            "change or delete them. Run this as the owner of the tables, again after each migration.")
+    help = (
+        "Give a PostgreSQL role the rights that the console needs while it runs. The role can add journal lines, but not "
+        "change or delete them. Run this as the owner of the tables, again after each migration."
+    )
 
     def add_arguments(self, parser):
-        parser.add_argument("role", metavar="ROLE", help="the role; it is created without the right to sign in if it is missing")
+        parser.add_argument(
+            "role",
+            metavar="ROLE",
+            help="the role; it is created without the right to sign in if it is missing",
+        )
 
     def handle(self, *, role, **options):
         if connection.vendor != "postgresql":
@@ -33,10 +39,14 @@ class Command(ConsoleCommand):
         name, database = map(connection.ops.quote_name, (role, connection.settings_dict["NAME"]))
         try:
             with transaction.atomic(), connection.cursor() as cursor:
-                cursor.execute("SELECT rolsuper, rolname = current_user FROM pg_roles WHERE rolname = %s", [role])
+                cursor.execute(
+                    "SELECT rolsuper, rolname = current_user FROM pg_roles WHERE rolname = %s", [role]
+                )
                 row = cursor.fetchone()
                 if row and any(row):
-                    raise CommandError(f"{role} is a superuser or owns the tables: choose a role with fewer rights")
+                    raise CommandError(
+                        f"{role} is a superuser or owns the tables: choose a role with fewer rights"
+                    )
                 for statement in (*(() if row else (CREATE,)), *RIGHTS):
                     cursor.execute(statement.format(role=name, database=database))
                 # without the right to grant it, the statement above only causes a warning
@@ -46,7 +56,9 @@ class Command(ConsoleCommand):
             raise CommandError(f"the rights of {role} could not be set: {error}") from None
         self.stdout.write(f"{role} can add journal lines, but not change or delete them.")
         if not has_temporary:
-            self.stderr.write(f"{role} cannot create temporary views, which questions about the past need. As the owner of the "
-                              f"database, execute: GRANT TEMPORARY ON DATABASE {database} TO {name}")
+            self.stderr.write(
+                f"{role} cannot create temporary views, which questions about the past need. As the owner of the "
+                f"database, execute: GRANT TEMPORARY ON DATABASE {database} TO {name}"
+            )
         if not row:
             self.stdout.write(f"Allow it to sign in with: ALTER ROLE {name} LOGIN PASSWORD '...'")

@@ -9,11 +9,15 @@ from grants.verification.seal import seal_journal
 
 
 class Command(ConsoleCommand):
-    help = ("Sign the journal with the first key of JOURNAL_KEYS after its key was lost, which ends the read-only state. The new "
-            "line covers the hashes of all earlier lines as they are now: compare them with an anchor or a backup first.")
+    help = (
+        "Sign the journal with the first key of JOURNAL_KEYS after its key was lost, which ends the read-only state. The new "
+        "line covers the hashes of all earlier lines as they are now: compare them with an anchor or a backup first."
+    )
 
     def add_arguments(self, parser):
-        parser.add_argument("--reason", required=True, help="why the journal is sealed; stored in the journal")
+        parser.add_argument(
+            "--reason", required=True, help="why the journal is sealed; stored in the journal"
+        )
 
     def handle(self, *, reason, **options):
         try:

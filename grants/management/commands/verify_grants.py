@@ -12,6 +12,8 @@ class Command(ConsoleCommand):
     def handle(self, **options):
         misplaced = first_misplaced_grant()
         if misplaced is not None:
-            raise CommandError(f"grant {misplaced.pk} on {misplaced.content_object} is not stored with the containers and "
-                               f"the kind of its entity: revoke it and grant it again")
+            raise CommandError(
+                f"grant {misplaced.pk} on {misplaced.content_object} is not stored with the containers and "
+                f"the kind of its entity: revoke it and grant it again"
+            )
         self.stdout.write("Every grant is stored with the containers and the kind of its entity.")

@@ -13,8 +13,10 @@ from grants.principal_rows import principals_by_name
 
 
 class Command(AccessCommand):
-    help = ("List what a principal can do: one JSON object per line for each live entity and each operation that is permitted, "
-            "sorted.")
+    help = (
+        "List what a principal can do: one JSON object per line for each live entity and each operation that is permitted, "
+        "sorted."
+    )
 
     def add_arguments(self, parser):
         parser.add_argument("principal", help="a principal, written user:NAME or group:NAME")

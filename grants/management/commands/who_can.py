@@ -17,12 +17,16 @@ PATHS_PER_WRITE = 1_000
 
 
 class Command(AccessCommand):
-    help = ("List who can access an entity: one JSON object per line for each active user and each operation that is permitted, "
-            "with the grants by which it is permitted, sorted.")
+    help = (
+        "List who can access an entity: one JSON object per line for each active user and each operation that is permitted, "
+        "with the grants by which it is permitted, sorted."
+    )
 
     def add_arguments(self, parser):
         parser.add_argument("entity", help="an address, such as dataset:sales.orders")
-        parser.add_argument("--operation", help="only this operation, or this privilege on exactly the entity")
+        parser.add_argument(
+            "--operation", help="only this operation, or this privilege on exactly the entity"
+        )
         super().add_arguments(parser)
 
     def write_lines(self, *, generation, revision, entity, operation, **options):

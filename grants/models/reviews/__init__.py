@@ -16,5 +16,18 @@ from grants.models.reviews.items import Answer, ItemSource, Removal, ReviewItem
 from grants.models.reviews.people import UserManagerLink
 from grants.models.reviews.usage import UsageDay
 
-__all__ = ["Answer", "Campaign", "CampaignState", "ItemSource", "Recurrence", "Removal", "ReviewItem", "ReviewPlan",
-           "ReviewShare", "ReviewerRule", "UnansweredRule", "UsageDay", "UserManagerLink"]
+__all__ = [
+    "Answer",
+    "Campaign",
+    "CampaignState",
+    "ItemSource",
+    "Recurrence",
+    "Removal",
+    "ReviewItem",
+    "ReviewPlan",
+    "ReviewShare",
+    "ReviewerRule",
+    "UnansweredRule",
+    "UsageDay",
+    "UserManagerLink",
+]

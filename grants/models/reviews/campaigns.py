@@ -48,26 +48,31 @@ class Recurrence(models.TextChoices):
 class Campaign(models.Model):
     """A review of grants and memberships. Changed only by `grants.reviews`.
 
-    scope: see `grants.reviews.scope`. reviewer_group: only of the rule `group`. escalation_group: empty means administrators.
-    reminder_days: days between reminders; 0 means none. escalation_days: days before the deadline at which open items are
-    escalated; 0 means never. base_revision: the revision from which the items were read. checked_revision: the revision up to
-    which the items contain what was removed; 0 before the first check.
+    scope: see `grants.reviews.scope`. reviewer_group: only of the rule `group`. escalation_group: empty means
+    administrators.
+    reminder_days: days between reminders; 0 means none. escalation_days: days before the deadline at which
+    open items are escalated; 0 means never. base_revision: the revision from which the items were read.
+    checked_revision: the revision up to which the items contain what was removed; 0 before the first check.
     previous: the campaign before this one in a recurrence. next_created: whether the next campaign exists.
     sent_at, heartbeat_at, attempt: of the task that prepares or finishes the campaign.
     path, sha256: the evidence bundle below SNAPSHOT_URI; empty before it is written.
-    creator_ids: the keys of the accounts of the person who created it, or the first campaign of the recurrence; maker_ids: of the
-    persons who decided that access ends (grants.changes.persons).
+    creator_ids: the keys of the accounts of the person who created it, or the first campaign of the
+    recurrence; maker_ids: of the persons who decided that access ends (grants.changes.persons).
     """
 
     title = models.CharField(max_length=200)
     description = models.TextField(blank=True, default="")
     scope = models.JSONField(default=dict)
-    reviewer_rule = models.CharField(max_length=14, choices=ReviewerRule.choices, default=ReviewerRule.ADMINISTRATORS)
+    reviewer_rule = models.CharField(
+        max_length=14, choices=ReviewerRule.choices, default=ReviewerRule.ADMINISTRATORS
+    )
     reviewer_group = models.CharField(max_length=150, blank=True, default="")
     escalation_group = models.CharField(max_length=150, blank=True, default="")
     deadline = models.DateTimeField()
     unanswered = models.CharField(max_length=6, choices=UnansweredRule.choices, default=UnansweredRule.LIST)
-    recurrence = models.CharField(max_length=2, choices=Recurrence.choices, default=Recurrence.NEVER, blank=True)
+    recurrence = models.CharField(
+        max_length=2, choices=Recurrence.choices, default=Recurrence.NEVER, blank=True
+    )
     reminder_days = models.PositiveSmallIntegerField(default=7)
     escalation_days = models.PositiveSmallIntegerField(default=0)
     state = models.CharField(max_length=9, choices=CampaignState.choices, default=CampaignState.PREPARING)
@@ -110,7 +115,8 @@ class Campaign(models.Model):
 
 
 class ReviewShare(models.Model):
-    """The share of one reviewer: the counts of its items and answers. reviewer: null for the items that administrators review.
+    """The share of one reviewer: the counts of its items and answers. reviewer: null for the items that
+    administrators review.
 
     INVARIANT: the counts equal those of the items (grants.reviews.shares).
     removed_count: the items without an answer that need none any more.
@@ -128,7 +134,9 @@ class ReviewShare(models.Model):
         default_permissions = ()
         constraints = [
             models.UniqueConstraint(fields=["campaign", "reviewer"], name="review_share_once"),
-            models.UniqueConstraint(fields=["campaign"], condition=Q(reviewer__isnull=True), name="review_share_unassigned"),
+            models.UniqueConstraint(
+                fields=["campaign"], condition=Q(reviewer__isnull=True), name="review_share_unassigned"
+            ),
         ]
 
     @property

@@ -35,24 +35,28 @@ class Removal(models.TextChoices):
 class ReviewItem(models.Model):
     """One direct grant or membership with its evidence, reviewer and answer.
 
-    grant_id: the primary key of the reviewed row; never used again, so it also identifies the row in other campaigns.
-    principal_id, principal_name: the user or group that holds the grant, or the user of the membership. group_name: only for
-    memberships. kind, key, namespace (its key), entity_id, permission: null or empty for memberships.
-    The columns from granted_at to previous_answer are the evidence when the campaign was prepared:
+    grant_id: the primary key of the reviewed row; never used again, so it also identifies the row in other
+    campaigns.
+    principal_id, principal_name: the user or group that holds the grant, or the user of the membership.
+    group_name: only for memberships. kind, key, namespace (its key), entity_id, permission: null or empty for
+    memberships. The columns from granted_at to previous_answer are the evidence when the campaign was
+    prepared:
 
     - redundant_through: a group that gives the user the same privilege on the same entity.
-    - admins_left: the number of active administrators that revoking would leave on a live entity, if fewer than two; of a
-      membership, the lowest number among the entities of the group.
-    - peers, peer_holders, peer_group: the number of other active members of one of the user's groups, and how many of them
-      hold the same directly. It is the group with the highest share of holders.
+    - admins_left: the number of active administrators that revoking would leave on a live entity, if fewer
+      than two; of a membership, the lowest number among the entities of the group.
+    - peers, peer_holders, peer_group: the number of other active members of one of the user's groups, and how
+      many of them hold the same directly. It is the group with the highest share of holders.
     - reach: the number of active members of a group, or the number of grants of a membership's group.
     - last_used_on: the last day on which the user, or a member of the group, used the entity.
     - last_reviewed_at, previous_answer: of the last campaign with an answer for the same row.
     - is_new: the previous campaign of the recurrence did not contain the row.
     - is_ended: the period of the row was over, so it gave no access.
 
-    removed: what happened to the reviewed row since the items were prepared, when it was last checked (grants.reviews.removals).
-    reviewer: null for administrators. The account may have been removed since. escalated: the item went to the escalation.
+    removed: what happened to the reviewed row since the items were prepared, when it was last checked
+    (grants.reviews.removals).
+    reviewer: null for administrators. The account may have been removed since. escalated: the item went to
+    the escalation.
     answered_by: the name of the account. new_until: only of the answer `shorten`.
     """
 
@@ -84,8 +88,9 @@ class ReviewItem(models.Model):
     is_new = models.BooleanField(default=False)
     is_ended = models.BooleanField(default=False)
     removed = models.CharField(max_length=14, choices=Removal.choices, blank=True, default="", db_default="")
-    reviewer = models.ForeignKey("grants.User", models.DO_NOTHING, null=True, related_name="+", db_index=False,
-                                 db_constraint=False)
+    reviewer = models.ForeignKey(
+        "grants.User", models.DO_NOTHING, null=True, related_name="+", db_index=False, db_constraint=False
+    )
     escalated = models.BooleanField(default=False)
     answer = models.CharField(max_length=7, choices=Answer.choices, blank=True, default="")
     comment = models.TextField(blank=True, default="")
@@ -95,23 +100,36 @@ class ReviewItem(models.Model):
 
     class Meta:
         default_permissions = ()
-        constraints = [models.UniqueConstraint(fields=["campaign", "source", "grant_id"], name="review_item_once")]
+        constraints = [
+            models.UniqueConstraint(fields=["campaign", "source", "grant_id"], name="review_item_once")
+        ]
         indexes = [
             models.Index(fields=["campaign", "reviewer", "answer", "id"], name="review_item_reviewer"),
             models.Index(fields=["campaign", "answer", "id"], name="review_item_answer"),
             models.Index(fields=["campaign", "principal_name", "id"], name="review_item_principal"),
             models.Index(fields=["campaign", "namespace", "kind", "id"], name="review_item_namespace"),
             models.Index(fields=["source", "grant_id"], name="review_item_row", condition=~Q(answer="")),
-            models.Index(fields=["campaign", "id"], name="review_item_strands", condition=Q(admins_left__isnull=False)),
-            models.Index(fields=["campaign", "id"], name="review_item_redundant", condition=~Q(redundant_through="")),
+            models.Index(
+                fields=["campaign", "id"], name="review_item_strands", condition=Q(admins_left__isnull=False)
+            ),
+            models.Index(
+                fields=["campaign", "id"], name="review_item_redundant", condition=~Q(redundant_through="")
+            ),
             models.Index(fields=["campaign", "id"], name="review_item_new", condition=Q(is_new=True)),
             models.Index(fields=["campaign", "id"], name="review_item_ended", condition=Q(is_ended=True)),
-            models.Index(fields=["campaign", "id"], name="review_item_escalated", condition=Q(escalated=True)),
+            models.Index(
+                fields=["campaign", "id"], name="review_item_escalated", condition=Q(escalated=True)
+            ),
             models.Index(fields=["campaign", "id"], name="review_item_removed", condition=~Q(removed="")),
-            models.Index(fields=["campaign", "id"], name="review_item_open", condition=Q(answer="", removed="")),
-            models.Index(fields=["campaign", "group_name", "id"], name="review_item_group", condition=~Q(group_name="")),
-            # The items of a source, and often those of a kind, follow each other, so their first one may be far behind.
-            # PostgreSQL does not know this. Only this index contains the sort key, so it reads no other one from the beginning.
+            models.Index(
+                fields=["campaign", "id"], name="review_item_open", condition=Q(answer="", removed="")
+            ),
+            models.Index(
+                fields=["campaign", "group_name", "id"], name="review_item_group", condition=~Q(group_name="")
+            ),
+            # The items of a source, and often those of a kind, follow each other, so their first one may be
+            # far behind. PostgreSQL does not know this. Only this index contains the sort key, so it reads no
+            # other one from the beginning.
             models.Index(F("campaign"), F("source"), Abs("id"), name="review_item_source"),
             models.Index(fields=["campaign", "kind", "id"], name="review_item_kind"),
         ]
@@ -122,7 +140,9 @@ class ReviewItem(models.Model):
 
     @property
     def removal(self) -> Removal:
-        """What happened to the reviewed row: now if `grants.reviews.removals` has loaded this, otherwise as stored."""
+        """What happened to the reviewed row: now if `grants.reviews.removals` has loaded this, otherwise as
+        stored.
+        """
         return Removal(getattr(self, "current_removal", self.removed))
 
     @property

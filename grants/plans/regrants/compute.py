@@ -1,15 +1,16 @@
 """Compute regrants: the grants after which users may do in generation H what they may do in generation G.
 
-A permission is one operation on one live entity for one active user. Only operations with a rule in both generations count. A
-grant has a side effect if it permits something in H that is permitted neither in G, nor in H without the plan. `narrowest` uses
-only grants without side effects:
+A permission is one operation on one live entity for one active user. Only operations with a rule in both
+generations count. A grant has a side effect if it permits something in H that is permitted neither in G, nor
+in H without the plan. `narrowest` uses only grants without side effects:
 
 1. Find the grants that could help: those that the requirements of lost permissions name.
-2. Remove those that have a side effect alone, and for each user those that have one together. As no requirement has a negation,
-   all subsets of the remaining grants are free of side effects.
+2. Remove those that have a side effect alone, and for each user those that have one together. As no
+   requirement has a negation, all subsets of the remaining grants are free of side effects.
 3. Choose the fewest of the remaining grants that keep everything that all of them together would keep.
 
-`fewest` chooses among all grants. Every decision is evaluated again with the chosen grants to count the result.
+`fewest` chooses among all grants. Every decision is evaluated again with the chosen grants to count the
+result.
 """
 
 from collections import defaultdict
@@ -25,7 +26,16 @@ from grants.effects.kind_rules import dependent_kinds, rules_by_kind
 from grants.effects.masks import bits_of, users_meeting
 from grants.effects.nodes import Node
 from grants.plans.minimal_grants import NewGrants, fewest_grants
-from grants.plans.regrants.stages import ExtraGrants, GrantKey, Stage, StageSource, Subjects, load_subjects, pk_at, stages
+from grants.plans.regrants.stages import (
+    ExtraGrants,
+    GrantKey,
+    Stage,
+    StageSource,
+    Subjects,
+    load_subjects,
+    pk_at,
+    stages,
+)
 from grants.plans.regrants.user_cover import StageFacts, denials_of, grants_on, grants_without_side_effects
 from grants.policies.explain import MissingGrant, grant_order
 from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, Scope, leaves
@@ -65,10 +75,12 @@ class Regrants:
 
     grants: (user, address, privilege). only_way: the number of grants without an alternative.
     is_smallest: whether it is proven that fewer grants are not enough.
-    kept, kept_not: permissions of the generation before that are, or are not, permitted afterwards with the plan.
+    kept, kept_not: permissions of the generation before that are, or are not, permitted afterwards with the
+    plan.
     lost: those that are not permitted afterwards without the plan.
     kept_not_in: `kept_not` by the name of the namespace; empty for what is outside of namespaces.
-    given, taken: permissions that activating the generation after gives to and takes from all users, without the plan.
+    given, taken: permissions that activating the generation after gives to and takes from all users, without
+    the plan.
     given_with_plan, taken_with_plan: the same after the plan was applied.
     """
 
@@ -89,42 +101,77 @@ class Regrants:
     @property
     def activation(self) -> dict[str, int]:
         """What the activation itself changes, for the recipe of a plan."""
-        return {"given": self.given, "taken": self.taken, "given_with_plan": self.given_with_plan,
-                "taken_with_plan": self.taken_with_plan}
+        return {
+            "given": self.given,
+            "taken": self.taken,
+            "given_with_plan": self.given_with_plan,
+            "taken_with_plan": self.taken_with_plan,
+        }
 
     @property
     def counts(self) -> dict[str, int]:
-        return {"kept": self.kept, "kept_not": self.kept_not, "beyond_gained": self.beyond_gained,
-                "beyond_lost": self.beyond_lost}
+        return {
+            "kept": self.kept,
+            "kept_not": self.kept_not,
+            "beyond_gained": self.beyond_gained,
+            "beyond_lost": self.beyond_lost,
+        }
 
 
-def count_regrants(before: Generation, after: Generation, grants: list[tuple[str, Address, Privilege]], *,
-                   scope: RegrantScope | None = None) -> Regrants:
-    """Return the effect of these grants, in the form of the result of `compute_regrants`. Reads the tenant once."""
+def count_regrants(
+    before: Generation,
+    after: Generation,
+    grants: list[tuple[str, Address, Privilege]],
+    *,
+    scope: RegrantScope | None = None,
+) -> Regrants:
+    """Return the effect of these grants, in the form of the result of `compute_regrants`.
+
+    Reads the tenant once.
+    """
     scope, subjects = scope or RegrantScope(), load_subjects()
     result = Regrants(grants)
-    count_effect(result, subjects, rule_pairs(before, after), users_in_scope(subjects, scope), scope.namespace)
+    count_effect(
+        result, subjects, rule_pairs(before, after), users_in_scope(subjects, scope), scope.namespace
+    )
     return result
 
 
 def users_in_scope(subjects: Subjects, scope: RegrantScope) -> int:
     """Return the mask of the users whose permissions are kept."""
-    return sum(1 << bit for bit, name in enumerate(subjects.names) if scope.users is None or name in scope.users)
+    return sum(
+        1 << bit for bit, name in enumerate(subjects.names) if scope.users is None or name in scope.users
+    )
 
 
-def compute_regrants(before: Generation, after: Generation, *, prefer: Prefer = Prefer.NARROWEST,
-                     scope: RegrantScope | None = None, max_grants: int) -> Regrants:
-    """Return the grants that keep, in `after`, the permissions of `before`, with their effect on all active users.
+def compute_regrants(
+    before: Generation,
+    after: Generation,
+    *,
+    prefer: Prefer = Prefer.NARROWEST,
+    scope: RegrantScope | None = None,
+    max_grants: int,
+) -> Regrants:
+    """Return the grants that keep, in `after`, the permissions of `before`, with their effect on all active
+    users.
 
-    Reads the tenant two or three times, with three queries for each namespace; memory is that of the largest namespace.
-    Raise PlanError if more than `max_grants` grants are needed.
+    Reads the tenant two or three times, with three queries for each namespace; memory is that of the largest
+    namespace. Raise PlanError if more than `max_grants` grants are needed.
     """
     return _Planner(before, after, prefer, scope or RegrantScope(), max_grants).regrants()
 
 
 class _Planner:
-    def __init__(self, before: Generation, after: Generation, prefer: Prefer, scope: RegrantScope, max_grants: int):
-        self.before, self.after, self.prefer, self.scope, self.max_grants = before, after, prefer, scope, max_grants
+    def __init__(
+        self, before: Generation, after: Generation, prefer: Prefer, scope: RegrantScope, max_grants: int
+    ):
+        self.before, self.after, self.prefer, self.scope, self.max_grants = (
+            before,
+            after,
+            prefer,
+            scope,
+            max_grants,
+        )
         self.pairs = rule_pairs(before, after)
         self.after_rules = rules_by_kind(after, (before,))
         self.subjects: Subjects = load_subjects()
@@ -145,7 +192,8 @@ class _Planner:
     def _admissible_on_instance(self) -> dict[int, int]:
         """Return, by number of the privilege, the users that may get it on the instance.
 
-        A grant on the instance counts in all namespaces, so this reads all of them, unless no requirement refers to the instance.
+        A grant on the instance counts in all namespaces, so this reads all of them, unless no requirement
+        refers to the instance.
         """
         kinds = dependent_kinds("instance", self.after_rules.values())
         if not kinds:
@@ -153,14 +201,20 @@ class _Planner:
         wanted, bad = dict.fromkeys(range(len(ANY)), 0), dict.fromkeys(range(len(ANY)), 0)
         for stage in stages(self.subjects):
             stored = ExtraGrants(stage, {})
-            extras = {number: ExtraGrants(stage, {(stage.instance, number): stage.everyone}) for number in wanted}
+            extras = {
+                number: ExtraGrants(stage, {(stage.instance, number): stage.everyone}) for number in wanted
+            }
             for node in stage.live:
                 for pair in self.pairs[node.kind] if node.kind in kinds else ():
                     permitted = users_meeting(pair.before, StageSource(stage, node, stored))
                     now = users_meeting(pair.after, StageSource(stage, node, stored))
                     for number in _numbers_at(pair.after, stage, node, stage.instance):
                         wanted[number] |= permitted & ~now
-                        bad[number] |= users_meeting(pair.after, StageSource(stage, node, extras[number])) & ~permitted & ~now
+                        bad[number] |= (
+                            users_meeting(pair.after, StageSource(stage, node, extras[number]))
+                            & ~permitted
+                            & ~now
+                        )
         if self.prefer == Prefer.FEWEST:
             return wanted
         return {number: mask & ~bad[number] & self.subjects.everyone for number, mask in wanted.items()}
@@ -190,8 +244,14 @@ class _Planner:
         for bit, questions in sorted(wanted.items()):
             self._choose_for_user(stage, bit, questions, by_user[bit], side_effects.get(bit, []))
 
-    def _choose_for_user(self, stage: Stage, bit: int, questions: list[Question], allowed: set[MissingGrant],
-                         side_effects: list[Question]) -> None:
+    def _choose_for_user(
+        self,
+        stage: Stage,
+        bit: int,
+        questions: list[Question],
+        allowed: set[MissingGrant],
+        side_effects: list[Question],
+    ) -> None:
         facts, chosen = StageFacts(stage, 1 << bit), NewGrants()
         outside = self._outside[bit]
         for grant in outside:
@@ -199,7 +259,9 @@ class _Planner:
         if side_effects:
             allowed = grants_without_side_effects(allowed - outside, questions, side_effects, facts, outside)
         denials = denials_of(questions, facts, None if self.prefer == Prefer.FEWEST else allowed | outside)
-        minimal = fewest_grants(denials, chosen, max_grants=self.max_grants, grant_count=len(self.result.grants))
+        minimal = fewest_grants(
+            denials, chosen, max_grants=self.max_grants, grant_count=len(self.result.grants)
+        )
         name = self.subjects.names[bit]
         self.result.grants += [(name, *grant) for grant in minimal.grants]
         self.result.only_way += minimal.only_way
@@ -212,7 +274,11 @@ class _Planner:
         for node in stage.live:
             source = StageSource(stage, node, stored)
             for pair in self.pairs[node.kind]:
-                mask = users_meeting(pair.before, source) & ~users_meeting(pair.after, source) & self.wanted_users
+                mask = (
+                    users_meeting(pair.before, source)
+                    & ~users_meeting(pair.after, source)
+                    & self.wanted_users
+                )
                 if mask:
                     needs.append((node, pair, mask))
         return needs
@@ -237,27 +303,41 @@ class _Planner:
                         for inner in stage.live_inside(node, kind):
                             candidates[inner.pk, NUMBERS[privilege]] |= mask
         # who holds a privilege needs no grant of it
-        return {(pk, number): missing for (pk, number), mask in candidates.items()
-                if (missing := mask & ~stage.holders(pk)[number])}
+        return {
+            (pk, number): missing
+            for (pk, number), mask in candidates.items()
+            if (missing := mask & ~stage.holders(pk)[number])
+        }
 
     def _single_side_effects(self, stage: Stage, candidates: Mapping[GrantKey, int]) -> dict[GrantKey, int]:
         """Return, by candidate, the users for which it alone has a side effect."""
         bad: dict[GrantKey, int] = defaultdict(int)
         stored, inside = ExtraGrants(stage, {}), _inside_candidates(stage, candidates)
-        of_containers = {key: ExtraGrants(stage, {key: mask}) for key, mask in candidates.items()
-                         if key[0] in stage.nodes and stage.nodes[key[0]].kind in CONTAINER_KINDS}
+        of_containers = {
+            key: ExtraGrants(stage, {key: mask})
+            for key, mask in candidates.items()
+            if key[0] in stage.nodes and stage.nodes[key[0]].kind in CONTAINER_KINDS
+        }
         for node in stage.live:
             base = StageSource(stage, node, stored)
-            near = {pk for pk in (node.pk, node.parent, node.application, node.namespace)
-                    if pk is not None and pk != stage.instance}
-            extras = {key: of_containers.get(key) or ExtraGrants(stage, {key: candidates[key]}) for pk in near
-                      for number in range(len(ANY)) if (key := (pk, number)) in candidates}
+            near = {
+                pk
+                for pk in (node.pk, node.parent, node.application, node.namespace)
+                if pk is not None and pk != stage.instance
+            }
+            extras = {
+                key: of_containers.get(key) or ExtraGrants(stage, {key: candidates[key]})
+                for pk in near
+                for number in range(len(ANY))
+                if (key := (pk, number)) in candidates
+            }
             for pair in self.pairs[node.kind] if extras or node.pk in inside else ():
                 permitted = users_meeting(pair.before, base) | users_meeting(pair.after, base)
                 for key, extra in extras.items():
                     bad[key] |= users_meeting(pair.after, StageSource(stage, node, extra)) & ~permitted
                 if node.pk in inside:
-                    # any grant inside counts in the same way; those that complete a rule over all live entities follow later
+                    # any grant inside counts in the same way; those that complete a rule over all live
+                    # entities follow later
                     users = ExtraGrants(stage, {})
                     users.inside[node.pk] = _union(candidates[key] for key in inside[node.pk])
                     gained = users_meeting(pair.after, StageSource(stage, node, users)) & ~permitted
@@ -271,7 +351,11 @@ class _Planner:
         for node in stage.live:
             base, with_all = StageSource(stage, node, stored), StageSource(stage, node, extra)
             for pair in self.pairs[node.kind]:
-                mask = users_meeting(pair.after, with_all) & ~users_meeting(pair.before, base) & ~users_meeting(pair.after, base)
+                mask = (
+                    users_meeting(pair.after, with_all)
+                    & ~users_meeting(pair.before, base)
+                    & ~users_meeting(pair.after, base)
+                )
                 for bit in bits_of(mask):
                     questions[bit].append(self._question(bit, node, pair))
         return questions
@@ -280,12 +364,17 @@ class _Planner:
         return Question("user", self.subjects.names[bit], pair.operations[0], node.address, self.after.name)
 
 
-def count_effect(result: Regrants, subjects: Subjects, pairs: Mapping[str, list[RulePair]], wanted_users: int,
-                 namespace: str = "") -> None:
+def count_effect(
+    result: Regrants,
+    subjects: Subjects,
+    pairs: Mapping[str, list[RulePair]],
+    wanted_users: int,
+    namespace: str = "",
+) -> None:
     """Evaluate all decisions with the grants of `result`, and set its counts.
 
-    wanted_users, namespace: count kept and lost permissions only of these users, and only in this namespace (empty for all). Side
-    effects and what the activation changes are counted everywhere.
+    wanted_users, namespace: count kept and lost permissions only of these users, and only in this namespace
+    (empty for all). Side effects and what the activation changes are counted everywhere.
     """
     by_namespace = masks_by_namespace(result.grants, subjects)
     for stage in stages(subjects):
@@ -317,7 +406,9 @@ def rule_pairs(before: Generation, after: Generation) -> dict[str, list[RulePair
         operations: dict[tuple[Expression, Expression], list[str]] = {}
         for operation in KINDS[kind].operations:
             policies = [generation.policy(kind, operation) for generation in (before, after)]
-            requirements = [policy.requirement for policy in policies if policy and policy.requirement is not None]
+            requirements = [
+                policy.requirement for policy in policies if policy and policy.requirement is not None
+            ]
             if len(requirements) == 2:
                 operations.setdefault((requirements[0], requirements[1]), []).append(operation)
         pairs[kind] = [RulePair(*key, tuple(names)) for key, names in operations.items()]
@@ -325,7 +416,9 @@ def rule_pairs(before: Generation, after: Generation) -> dict[str, list[RulePair
 
 
 def masks_by_namespace(grants: Iterable[tuple[str, Address, Privilege]], subjects: Subjects) -> GrantMasks:
-    """Return the masks of the users with each grant, by the name of the namespace; empty for grants outside of namespaces."""
+    """Return the masks of the users with each grant, by the name of the namespace; empty for grants outside
+    of namespaces.
+    """
     masks: GrantMasks = defaultdict(lambda: defaultdict(int))
     bits = {name: 1 << bit for bit, name in enumerate(subjects.names)}
     for user, address, privilege in grants:
@@ -336,10 +429,16 @@ def masks_by_namespace(grants: Iterable[tuple[str, Address, Privilege]], subject
 
 def masks_in_stage(by_namespace: GrantMasks, stage: Stage) -> dict[GrantKey, int]:
     """Return the masks of the grants that count in a stage: those in it, and those on the instance."""
-    masks = {(stage.by_address[address].pk, NUMBERS[privilege]): mask
-             for (address, privilege), mask in by_namespace[stage.namespace].items() if address in stage.by_address}
-    return masks | {(stage.instance, NUMBERS[privilege]): mask for (address, privilege), mask in by_namespace[""].items()
-                    if address == instance_address()}
+    masks = {
+        (stage.by_address[address].pk, NUMBERS[privilege]): mask
+        for (address, privilege), mask in by_namespace[stage.namespace].items()
+        if address in stage.by_address
+    }
+    return masks | {
+        (stage.instance, NUMBERS[privilege]): mask
+        for (address, privilege), mask in by_namespace[""].items()
+        if address == instance_address()
+    }
 
 
 def pairs_of(stage: Stage, pairs: Mapping[str, list[RulePair]]) -> Iterator[tuple[Node, RulePair]]:
@@ -350,8 +449,12 @@ def pairs_of(stage: Stage, pairs: Mapping[str, list[RulePair]]) -> Iterator[tupl
 
 def _numbers_at(requirement: Expression, stage: Stage, node: Node, pk: int) -> set[int]:
     """Return the numbers of the privileges that a requirement asks for on the entity with this primary key."""
-    return {NUMBERS[privilege] for leaf in leaves(requirement) if isinstance(leaf, Has) and leaf.scope != Scope.SELF
-            and pk_at(stage, node, leaf.scope) == pk for privilege in leaf.privileges}
+    return {
+        NUMBERS[privilege]
+        for leaf in leaves(requirement)
+        if isinstance(leaf, Has) and leaf.scope != Scope.SELF and pk_at(stage, node, leaf.scope) == pk
+        for privilege in leaf.privileges
+    }
 
 
 def _inside_candidates(stage: Stage, candidates: Mapping[GrantKey, int]) -> dict[int, list[GrantKey]]:

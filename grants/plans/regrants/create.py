@@ -11,22 +11,51 @@ MAX_NAMESPACES = 100
 
 
 def kept_not_recipe(regrants: Regrants) -> dict:
-    """Return the member of a recipe that names the namespaces with permissions that are not kept; none if these are too many."""
-    return {"kept_not_in": sorted(regrants.kept_not_in)} if len(regrants.kept_not_in) <= MAX_NAMESPACES else {}
+    """Return the member of a recipe that names the namespaces with permissions that are not kept; none if
+    these are too many.
+    """
+    return (
+        {"kept_not_in": sorted(regrants.kept_not_in)} if len(regrants.kept_not_in) <= MAX_NAMESPACES else {}
+    )
 
 
-def create_plan_of_regrants(*, author: Author, before: Generation, after: Generation, prefer: Prefer = Prefer.NARROWEST,
-                            scope: RegrantScope | None = None) -> tuple[Plan | None, Regrants]:
-    """Create the plan, computed from the current data. Return it with its effect; None if no grant is needed or possible."""
+def create_plan_of_regrants(
+    *,
+    author: Author,
+    before: Generation,
+    after: Generation,
+    prefer: Prefer = Prefer.NARROWEST,
+    scope: RegrantScope | None = None,
+) -> tuple[Plan | None, Regrants]:
+    """Create the plan, computed from the current data.
+
+    Return it with its effect; None if no grant is needed or possible.
+    """
     revision = current_revision()
     regrants = compute_regrants(before, after, prefer=prefer, scope=scope, max_grants=MAX_PLAN_ITEMS)
     if not regrants.grants:
         return None, regrants
-    changes: list[PlanChange] = [("grant", f"user:{user}", address, privilege) for user, address, privilege in regrants.grants]
-    plan = create_plan(author=author, draft=PlanDraft(
-        title=f"Keep current permissions, from {before.name} to {after.name}", origin=PlanOrigin.POLICY_IMPACT, changes=changes,
-        base_revision=revision, breadth=PlanBreadth.NAMESPACES,
-        recipe={"generation": before.name, "to_generation": after.name, "prefer": str(prefer), **regrants.counts,
-                **kept_not_recipe(regrants), "activation": regrants.activation, "only_way": regrants.only_way,
-                "is_smallest": regrants.is_smallest}))
+    changes: list[PlanChange] = [
+        ("grant", f"user:{user}", address, privilege) for user, address, privilege in regrants.grants
+    ]
+    plan = create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"Keep current permissions, from {before.name} to {after.name}",
+            origin=PlanOrigin.POLICY_IMPACT,
+            changes=changes,
+            base_revision=revision,
+            breadth=PlanBreadth.NAMESPACES,
+            recipe={
+                "generation": before.name,
+                "to_generation": after.name,
+                "prefer": str(prefer),
+                **regrants.counts,
+                **kept_not_recipe(regrants),
+                "activation": regrants.activation,
+                "only_way": regrants.only_way,
+                "is_smallest": regrants.is_smallest,
+            },
+        ),
+    )
     return plan, regrants

@@ -51,28 +51,43 @@ class SideEffect(NamedTuple):
 
 
 def kept_not_of_plan(plan: Plan, first_row: int = 0) -> Iterator[KeptNot]:
-    """Yield what a proposed plan of regrants does not keep, from row number `first_row`; nothing for other plans.
+    """Yield what a proposed plan of regrants does not keep, from row number `first_row`; nothing for other
+    plans.
 
     See `kept_not_rows`. Its grants are kept in memory.
     """
     recipe = plan.recipe
     if plan.origin != PlanOrigin.POLICY_IMPACT or not plan.is_proposed:
         return
-    grants = [(item.principal_name, item.address, item.privilege)
-              for item in plan.items.filter(verb=PlanVerb.GRANT).order_by("position").iterator(chunk_size=2_000)]
+    grants = [
+        (item.principal_name, item.address, item.privilege)
+        for item in plan.items.filter(verb=PlanVerb.GRANT).order_by("position").iterator(chunk_size=2_000)
+    ]
     scope = regrant_scope(*(recipe.get(name, "") for name in ("user", "group", "namespace")))
     yield from kept_not_rows(
-        generation_by_name(recipe["generation"]), generation_by_name(recipe["to_generation"]), grants,
-        scope=scope, namespaces=recipe.get("kept_not_in"), first_row=first_row)
+        generation_by_name(recipe["generation"]),
+        generation_by_name(recipe["to_generation"]),
+        grants,
+        scope=scope,
+        namespaces=recipe.get("kept_not_in"),
+        first_row=first_row,
+    )
 
 
-def kept_not_rows(before: Generation, after: Generation, grants: Iterable[tuple[str, Address, Privilege]], *, scope: RegrantScope,
-                  namespaces: Collection[str] | None = None, first_row: int = 0) -> Iterator[KeptNot]:
+def kept_not_rows(
+    before: Generation,
+    after: Generation,
+    grants: Iterable[tuple[str, Address, Privilege]],
+    *,
+    scope: RegrantScope,
+    namespaces: Collection[str] | None = None,
+    first_row: int = 0,
+) -> Iterator[KeptNot]:
     """Yield the permissions of `before` that are not permitted in `after` with these grants.
 
-    Sorted by namespace, kind, key, operation and user. namespaces: the only ones with such permissions, if they are known; the
-    empty name stands for what is outside of namespaces.
-    Runs three queries for each namespace; memory is that of the largest namespace.
+    Sorted by namespace, kind, key, operation and user. namespaces: the only ones with such permissions, if
+    they are known; the empty name stands for what is outside of namespaces. Runs three queries for each
+    namespace; memory is that of the largest namespace.
     """
     subjects, pairs = load_subjects(), rule_pairs(before, after)
     wanted, masks = users_in_scope(subjects, scope), masks_by_namespace(grants, subjects)
@@ -89,8 +104,12 @@ def kept_not_rows(before: Generation, after: Generation, grants: Iterable[tuple[
                     first_row -= count
                     continue
                 for bit in bits_of(lost)[first_row:]:
-                    yield KeptNot(subjects.names[bit], str(node.address), operation,
-                                  reasons.reason(bit, subjects.names[bit], node, pair))
+                    yield KeptNot(
+                        subjects.names[bit],
+                        str(node.address),
+                        operation,
+                        reasons.reason(bit, subjects.names[bit], node, pair),
+                    )
                 first_row = 0
 
 
@@ -118,11 +137,17 @@ class _Reasons:
         best = min(shortest, key=lambda way: self._side_effects(bit, way, is_joint=False)[0])
         count, text = self._side_effects(bit, best, is_joint=False)
         if count:
-            start = "Every way to keep it gives more: " if len(ways) > 1 else "The only way to keep it gives more: "
+            start = (
+                "Every way to keep it gives more: "
+                if len(ways) > 1
+                else "The only way to keep it gives more: "
+            )
             return f"{start}{_grants_in_words(best)} would also give {text}."
         count, text = self._side_effects(bit, best, is_joint=True)
         if count:
-            return f"{_grants_in_words(best)}, together with other grants of the plan, would also give {text}."
+            return (
+                f"{_grants_in_words(best)}, together with other grants of the plan, would also give {text}."
+            )
         if any(address.kind == "instance" for address, _ in best):
             return f"{_grants_in_words(best)} would also give more in other namespaces."
         return f"Left out by the search for grants that give nothing else; {_grants_in_words(best)} would keep it."
@@ -131,7 +156,9 @@ class _Reasons:
         """Return how many permissions the grants would give the user beyond the purpose, and these as text."""
         key = bit, way, is_joint
         if key not in self._texts:
-            effects = [effect for effect in self._effects_of(way, is_joint=is_joint) if effect.users >> bit & 1]
+            effects = [
+                effect for effect in self._effects_of(way, is_joint=is_joint) if effect.users >> bit & 1
+            ]
             count = sum(len(effect.operations) for effect in effects)
             text = f"{effects[0].operations[0]} on {effects[0].address}" if effects else ""
             more = f" and {count - 1:,} more permission{'' if count == 2 else 's'}" if count > 1 else ""
@@ -139,12 +166,16 @@ class _Reasons:
         return self._texts[key]
 
     def _effects_of(self, way: frozenset[MissingGrant], *, is_joint: bool) -> list[SideEffect]:
-        """Return the side effects of these grants for every user. is_joint: together with the grants of the plan."""
+        """Return the side effects of these grants for every user. is_joint: together with the grants of the
+        plan.
+        """
         key = way, is_joint
         if key not in self._effects:
             masks: dict[GrantKey, int] = dict(self.extra.masks) if is_joint else {}
             pks = {self._pk(address) for address, _ in way}
-            masks |= {(self._pk(address), NUMBERS[privilege]): self.stage.everyone for address, privilege in way}
+            masks |= {
+                (self._pk(address), NUMBERS[privilege]): self.stage.everyone for address, privilege in way
+            }
             stored, extra, effects = ExtraGrants(self.stage, {}), ExtraGrants(self.stage, masks), []
             for node in self._near(pks):
                 base, source = StageSource(self.stage, node, stored), StageSource(self.stage, node, extra)
@@ -169,7 +200,11 @@ class _Reasons:
             return self.stage.live
         if all(node.kind not in CONTAINER_KINDS for node in nodes):
             return [node for pk in around if (node := self.stage.nodes[pk]).state == State.LIVE]
-        return [node for node in self.stage.live if node.pk in around or {node.parent, *self.stage.containers(node)} & pks]
+        return [
+            node
+            for node in self.stage.live
+            if node.pk in around or {node.parent, *self.stage.containers(node)} & pks
+        ]
 
 
 def _grants_in_words(way: Collection[MissingGrant]) -> str:

@@ -8,7 +8,8 @@ from grants.plans.regrants.compute import RegrantScope
 
 
 def regrant_scope(user: str = "", group: str = "", namespace: str = "") -> RegrantScope:
-    """Return the scope of one user, of the members of one group, and of one namespace. Empty names do not limit it.
+    """Return the scope of one user, of the members of one group, and of one namespace. Empty names do not
+    limit it.
 
     Raise PlanError if the user or the group does not exist.
     """

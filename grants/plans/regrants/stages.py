@@ -1,4 +1,6 @@
-"""Read a tenant namespace by namespace: its entities, and the holders of each privilege as masks of all active users."""
+"""Read a tenant namespace by namespace: its entities, and the holders of each privilege as masks of all
+active users.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -41,7 +43,9 @@ def load_subjects() -> Subjects:
     users = list(User.objects.active_principals().order_by("username").values_list("pk", "username"))
     users.sort(key=lambda user: user[1])
     bits: dict[tuple[str, int], int] = {("user", pk): 1 << number for number, (pk, _) in enumerate(users)}
-    for user, group in effective_memberships().values_list("user_id", "group_id").iterator(chunk_size=ROWS_PER_READ):
+    for user, group in (
+        effective_memberships().values_list("user_id", "group_id").iterator(chunk_size=ROWS_PER_READ)
+    ):
         bits["group", group] = bits.get(("group", group), 0) | bits["user", user]
     return Subjects(tuple(name for _, name in users), bits)
 
@@ -50,7 +54,8 @@ def load_subjects() -> Subjects:
 class Stage:
     """One namespace with its content, or everything outside of namespaces.
 
-    held: the holders by entity; entities without grants are absent. inside: the users with a grant on or inside each container.
+    held: the holders by entity; entities without grants are absent. inside: the users with a grant on or
+    inside each container.
     instance: the primary key of the instance. instance_held: its holders.
     """
 
@@ -84,7 +89,11 @@ class Stage:
     def live_inside(self, container: Node, kind: str | None) -> Iterator[Node]:
         """Yield the live entities inside a container, without the container."""
         for node in self.live:
-            if node.pk != container.pk and kind in (None, node.kind) and container.pk in (node.namespace, node.application):
+            if (
+                node.pk != container.pk
+                and kind in (None, node.kind)
+                and container.pk in (node.namespace, node.application)
+            ):
                 yield node
 
 
@@ -111,15 +120,29 @@ def stages(subjects: Subjects, only: Collection[str] | None = None) -> Iterator[
         yield _load_stage(subjects, pk, name, outside.instance, outside.instance_held)
 
 
-def _load_stage(subjects: Subjects, namespace: int | None, name: str, instance: int,
-                instance_held: tuple[int, ...] | list[int]) -> Stage:
+def _load_stage(
+    subjects: Subjects,
+    namespace: int | None,
+    name: str,
+    instance: int,
+    instance_held: tuple[int, ...] | list[int],
+) -> Stage:
     where = {"namespace__isnull": True} if namespace is None else {"namespace_id": namespace}
-    rows = Entity.objects.filter(**where).order_by().values_list(*NODE_COLUMNS).iterator(chunk_size=ROWS_PER_READ)
+    rows = (
+        Entity.objects.filter(**where)
+        .order_by()
+        .values_list(*NODE_COLUMNS)
+        .iterator(chunk_size=ROWS_PER_READ)
+    )
     nodes = {row[0]: Node(*row) for row in rows}
     numbers = {pk: NUMBERS[privilege] for privilege, pk in permission_ids().items()}
     held: dict[int, list[int]] = {}
     for principal_type, (model, column) in GRANT_TABLES.items():
-        grants = model.objects.filter(**where, **in_force()).order_by().values_list("content_object_id", "permission_id", column)
+        grants = (
+            model.objects.filter(**where, **in_force())
+            .order_by()
+            .values_list("content_object_id", "permission_id", column)
+        )
         for pk, permission, principal in grants.iterator(chunk_size=ROWS_PER_READ):
             if bits := subjects.bits.get((principal_type, principal)):
                 masks = held.get(pk)
@@ -130,7 +153,9 @@ def _load_stage(subjects: Subjects, namespace: int | None, name: str, instance: 
 
 
 class ExtraGrants:
-    """Grants that are not stored: the users that get each one. inside: the users with such a grant on or inside a container."""
+    """Grants that are not stored: the users that get each one. inside: the users with such a grant on or
+    inside a container.
+    """
 
     def __init__(self, stage: Stage, masks: Mapping[GrantKey, int]):
         self.masks = masks

@@ -24,7 +24,9 @@ class StageFacts:
     stage: Stage
     mask: int
     is_subject_known: bool = True
-    _missing: dict[tuple[Address, Privilege, str | None], EntitiesWithoutPrivilege] = field(default_factory=dict)
+    _missing: dict[tuple[Address, Privilege, str | None], EntitiesWithoutPrivilege] = field(
+        default_factory=dict
+    )
 
     def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
         node = self.stage.by_address.get(address)
@@ -42,12 +44,16 @@ class StageFacts:
         """Return None, because a stage does not contain single grants."""
         return None
 
-    def entities_without_privilege(self, address: Address, privilege: Privilege, kind: str | None) -> EntitiesWithoutPrivilege:
+    def entities_without_privilege(
+        self, address: Address, privilege: Privilege, kind: str | None
+    ) -> EntitiesWithoutPrivilege:
         key = address, privilege, kind
         if key not in self._missing:
             inside = list(self.stage.live_inside(self.stage.by_address[address], kind))
             number = NUMBERS[privilege]
-            missing = tuple(node.address for node in inside if not self.stage.holders(node.pk)[number] & self.mask)
+            missing = tuple(
+                node.address for node in inside if not self.stage.holders(node.pk)[number] & self.mask
+            )
             self._missing[key] = EntitiesWithoutPrivilege(not missing, len(inside), missing)
         return self._missing[key]
 
@@ -59,8 +65,12 @@ class _FactsWithGrantInside(StageFacts):
         return True
 
 
-def denials_of(questions: Iterable[Question], facts: StageFacts, allowed: set[MissingGrant] | None) -> Iterator[Denial]:
-    """Yield the questions with the sets of grants that would permit them. allowed: the only grants to use; None for all."""
+def denials_of(
+    questions: Iterable[Question], facts: StageFacts, allowed: set[MissingGrant] | None
+) -> Iterator[Denial]:
+    """Yield the questions with the sets of grants that would permit them. allowed: the only grants to use;
+    None for all.
+    """
     for question in questions:
         requirement = question.policy.requirement
         alternatives = minimal_grant_sets(requirement, question, facts)
@@ -80,23 +90,38 @@ def _alternatives_inside(question: Question, facts: StageFacts, allowed: set[Mis
     inside = min((grant for grant in allowed if target in grant[0].ancestors), key=grant_order, default=None)
     if inside is None:
         return []
-    sets = minimal_grant_sets(question.policy.requirement, question, _FactsWithGrantInside(facts.stage, facts.mask))
+    sets = minimal_grant_sets(
+        question.policy.requirement, question, _FactsWithGrantInside(facts.stage, facts.mask)
+    )
     return [frozenset((*grants, inside)) for grants in sets if grants <= allowed]
 
 
-def grants_without_side_effects(allowed: set[MissingGrant], wanted: list[Question], side_effects: list[Question],
-                                facts: StageFacts, fixed: Iterable[MissingGrant] = ()) -> set[MissingGrant]:
-    """Return a subset of `allowed` that permits none of the side effects, and as many of the wanted questions as possible.
+def grants_without_side_effects(
+    allowed: set[MissingGrant],
+    wanted: list[Question],
+    side_effects: list[Question],
+    facts: StageFacts,
+    fixed: Iterable[MissingGrant] = (),
+) -> set[MissingGrant]:
+    """Return a subset of `allowed` that permits none of the side effects, and as many of the wanted questions
+    as possible.
 
-    Every single grant is free of side effects, so only grants together can have one. At least one of those that meet a side
-    effect must be left out; the search tries each of them, up to MAX_SEARCH_STEPS. fixed: grants that the user gets in any case.
+    Every single grant is free of side effects, so only grants together can have one. At least one of those
+    that meet a side effect must be left out; the search tries each of them, up to MAX_SEARCH_STEPS. fixed:
+    grants that the user gets in any case.
     """
     return _Search(allowed, wanted, side_effects, facts, fixed).best_grants()
 
 
 class _Search:
-    def __init__(self, allowed: set[MissingGrant], wanted: list[Question], side_effects: list[Question], facts: StageFacts,
-                 fixed: Iterable[MissingGrant]):
+    def __init__(
+        self,
+        allowed: set[MissingGrant],
+        wanted: list[Question],
+        side_effects: list[Question],
+        facts: StageFacts,
+        fixed: Iterable[MissingGrant],
+    ):
         self._wanted = [Denial(question, facts, []) for question in wanted]
         self._side_effects = [Denial(question, facts, []) for question in side_effects]
         self._current, self._removed = NewGrants(), set[MissingGrant]()
@@ -115,7 +140,10 @@ class _Search:
             return
         side_effect = next((denial for denial in self._side_effects if self._current.permits(denial)), None)
         if side_effect is None:
-            self._best, self._best_count = {grant for grant in self._allowed if grant not in self._removed}, kept
+            self._best, self._best_count = (
+                {grant for grant in self._allowed if grant not in self._removed},
+                kept,
+            )
             return
         options = []
         for grant in self._allowed:
@@ -155,7 +183,11 @@ def _can_meet(grant: MissingGrant, question: Question) -> bool:
                 if question.target in (address, *address.ancestors):
                     return True
             case HasOnAllLive(required, kind):
-                if privilege == required and question.target in address.ancestors and kind in (None, address.kind):
+                if (
+                    privilege == required
+                    and question.target in address.ancestors
+                    and kind in (None, address.kind)
+                ):
                     return True
     return False
 

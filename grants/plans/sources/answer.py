@@ -48,12 +48,12 @@ class Alternative(NamedTuple):
 
 
 def create_plan_from_answer(*, author: Author, question: Question, way: str = "") -> Plan:
-    """Create a plan of grants that permit a denied question: by default, those that give the fewest other permissions.
+    """Create a plan of grants that permit a denied question: by default, those that give the fewest other
+    permissions.
 
-    way: the `words` of the alternative to use. Alternatives are compared if they are short; otherwise the plan has the fewest
-    grants. `recipe` lists the alternatives.
-    Raise PlanError if no grants would permit it, if more than MAX_PLAN_ITEMS grants are missing, or if `way` is not an
-    alternative.
+    way: the `words` of the alternative to use. Alternatives are compared if they are short; otherwise the
+    plan has the fewest grants. `recipe` lists the alternatives. Raise PlanError if no grants would permit it,
+    if more than MAX_PLAN_ITEMS grants are missing, or if `way` is not an alternative.
     """
     # read before the missing grants, so that a change in between makes the plan stale
     revision = current_revision()
@@ -63,22 +63,43 @@ def create_plan_from_answer(*, author: Author, question: Question, way: str = ""
         if not chosen:
             raise PlanError(f"{way} does not permit this any more: choose again")
         alternatives = [*chosen, *(alternative for alternative in alternatives if alternative.words != way)]
-    missing = alternatives[0].grants if alternatives else missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
-    recipe = {"subject": question.principal, "operation": question.operation, "entity": str(question.target),
-              "generation": question.generation}
+    missing = (
+        alternatives[0].grants if alternatives else missing_grants_of(question, max_grants=MAX_PLAN_ITEMS)
+    )
+    recipe = {
+        "subject": question.principal,
+        "operation": question.operation,
+        "entity": str(question.target),
+        "generation": question.generation,
+    }
     if len(alternatives) > 1:
-        recipe |= {"note": _note(alternatives), "alternatives": [
-            {"grants": [f"{privilege} {address}" for address, privilege in alternative.grants], "beyond": alternative.beyond}
-            for alternative in alternatives]}
-    return create_plan(author=author, draft=PlanDraft(
-        title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
-        origin=PlanOrigin.CHANGE_SET, base_revision=revision, recipe=recipe,
-        changes=changes_from_grants(question.principal, missing),
-        empty_message="nothing is missing that a grant could give"))
+        recipe |= {
+            "note": _note(alternatives),
+            "alternatives": [
+                {
+                    "grants": [f"{privilege} {address}" for address, privilege in alternative.grants],
+                    "beyond": alternative.beyond,
+                }
+                for alternative in alternatives
+            ],
+        }
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"Let {question.principal} {question.operation} {question.target} ({question.generation})",
+            origin=PlanOrigin.CHANGE_SET,
+            base_revision=revision,
+            recipe=recipe,
+            changes=changes_from_grants(question.principal, missing),
+            empty_message="nothing is missing that a grant could give",
+        ),
+    )
 
 
 def alternatives_of(question: Question) -> list[Alternative]:
-    """Return the ways to permit a denied question, the narrowest first; an empty list if they are too long to be compared."""
+    """Return the ways to permit a denied question, the narrowest first; an empty list if they are too long to
+    be compared.
+    """
     summary = check_summary(question, max_listed=1)
     total = len(summary.missing_grants or ()) + summary.unlisted_count
     requirement = question.policy.requirement if question.policy else None
@@ -90,15 +111,21 @@ def alternatives_of(question: Question) -> list[Alternative]:
         return []
     try:
         # explained facts list every missing grant
-        alternatives = [_alternative(question, tuple(sorted(cast(GrantsOnly, grants), key=grant_order))) for grants in sets]
+        alternatives = [
+            _alternative(question, tuple(sorted(cast(GrantsOnly, grants), key=grant_order)))
+            for grants in sets
+        ]
     except EffectTooLarge:
         return []
-    return sorted(alternatives, key=lambda way: (way.beyond, len(way.grants), [grant_order(grant) for grant in way.grants]))
+    return sorted(
+        alternatives,
+        key=lambda way: (way.beyond, len(way.grants), [grant_order(grant) for grant in way.grants]),
+    )
 
 
 def ways_of(question: Question) -> list[Alternative]:
-    """Return the alternatives, or only the fewest grants if there are no alternatives. Return an empty list if no grant is
-    missing, or if no grant would permit it.
+    """Return the alternatives, or only the fewest grants if there are no alternatives. Return an empty list
+    if no grant is missing, or if no grant would permit it.
 
     Raise PlanError if more than MAX_PLAN_ITEMS grants are missing.
     """
@@ -117,14 +144,20 @@ def _alternative(question: Question, grants: tuple[MissingGrant, ...]) -> Altern
     user = question.subject if question.subject_type == "user" else ""
     purpose = AnswerQuestion(user, question.operation, question.known_target)
     changes = [GrantChange(question.principal, address, privilege) for address, privilege in grants]
-    return Alternative(effect_of(changes, generation_by_name(question.generation), purpose).tally.gained_beyond, grants)
+    return Alternative(
+        effect_of(changes, generation_by_name(question.generation), purpose).tally.gained_beyond, grants
+    )
 
 
 def _note(alternatives: list[Alternative]) -> str:
     """Return the alternatives side by side as text."""
     chosen, *others = alternatives
-    ways = "; ".join(f"{way.words} ({len(way.grants):,} in all, {way.beyond:,} beyond)" if len(way.grants) > 1
-                     else f"{way.words} ({way.beyond:,} beyond)" for way in others[:4])
+    ways = "; ".join(
+        f"{way.words} ({len(way.grants):,} in all, {way.beyond:,} beyond)"
+        if len(way.grants) > 1
+        else f"{way.words} ({way.beyond:,} beyond)"
+        for way in others[:4]
+    )
     is_narrowest = all((chosen.beyond or 0) <= (way.beyond or 0) for way in others)
     fewest = ", the fewest of all ways" if is_narrowest else ""
     return f"This plan gives {chosen.beyond:,} permissions beyond its purpose{fewest}. Other ways: {ways}."

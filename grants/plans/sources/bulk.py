@@ -1,7 +1,8 @@
-"""Create plans for many entities, which grant or revoke the same privileges for the same principals on each entity.
+"""Create plans for many entities, which grant or revoke the same privileges for the same principals on each
+entity.
 
-Grants that exist already, and revocations of grants that do not exist, are skipped and do not count against the limit. The plan
-watches its principals, so it becomes stale when a skipped grant changes.
+Grants that exist already, and revocations of grants that do not exist, are skipped and do not count against
+the limit. The plan watches its principals, so it becomes stale when a skipped grant changes.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -39,7 +40,8 @@ _PREPOSITIONS = {PlanVerb.GRANT: "to", PlanVerb.REVOKE: "from"}
 
 @dataclass(frozen=True, slots=True)
 class BulkChange:
-    """The change on each entity: grant each of these privileges to, or revoke it from, each of these principals.
+    """The change on each entity: grant each of these privileges to, or revoke it from, each of these
+    principals.
 
     validity: the period of the grants.
     """
@@ -58,20 +60,28 @@ class BulkChange:
 
     @property
     def recipe(self) -> dict:
-        return {"verb": self.verb.value, "principals": list(self.principals), "privileges": list(map(str, self.privileges)),
-                **{name: format_time(time) for name, time in self.validity._asdict().items() if time is not None}}
+        return {
+            "verb": self.verb.value,
+            "principals": list(self.principals),
+            "privileges": list(map(str, self.privileges)),
+            **{name: format_time(time) for name, time in self.validity._asdict().items() if time is not None},
+        }
 
     @property
     def existing_condition(self) -> Q:
-        """The condition on stored grants that exist as the change wants them: for a grant, with the same period."""
+        """The condition on stored grants that exist as the change wants them: for a grant, with the same
+        period.
+        """
         return Q(**self.validity._asdict()) if self.verb == PlanVerb.GRANT else Q()
 
 
-def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Iterable[str],
-                      validity: Validity | None = None) -> BulkChange:
+def parse_bulk_change(
+    *, verb: str, principals: Iterable[str], privileges: Iterable[str], validity: Validity | None = None
+) -> BulkChange:
     """Validate the input and remove repeated principals and privileges.
 
-    validity: the period of the grants. Raise PlanError, PrincipalError, ValidityError or VocabularyError if the input is invalid.
+    validity: the period of the grants. Raise PlanError, PrincipalError, ValidityError or VocabularyError if
+    the input is invalid.
     """
     validity = validity if validity is not None and verb == PlanVerb.GRANT else Validity()
     validity.check_not_over()
@@ -81,45 +91,77 @@ def parse_bulk_change(*, verb: str, principals: Iterable[str], privileges: Itera
     if not principals:
         raise PlanError("no principal is named: write user:NAME or group:NAME")
     if len(principals) > MAX_PRINCIPALS:
-        raise PlanError(f"{len(principals):,} principals are named, and {MAX_PRINCIPALS} are allowed: put them into a group, "
-                        f"and name the group")
+        raise PlanError(
+            f"{len(principals):,} principals are named, and {MAX_PRINCIPALS} are allowed: put them into a group, "
+            f"and name the group"
+        )
     selected = set(map(privilege_by_name, privileges))
     if not selected:
         raise PlanError(f"no privilege is selected: select at least one of {', '.join(Privilege)}")
-    return BulkChange(PlanVerb(verb), principals, tuple(privilege for privilege in Privilege if privilege in selected), validity)
+    return BulkChange(
+        PlanVerb(verb),
+        principals,
+        tuple(privilege for privilege in Privilege if privilege in selected),
+        validity,
+    )
 
 
 def kinds_inside(container_kind: str) -> list[str]:
-    """Return the kinds of entities that can be inside such a container, at any depth, in the order of the vocabulary."""
+    """Return the kinds of entities that can be inside such a container, at any depth, in the order of the
+    vocabulary.
+    """
     return [kind for kind in KINDS if container_kind in ancestor_kinds(kind)]
 
 
-def create_subtree_plan(*, author: Author, change: BulkChange, within: Address, kinds: Collection[str] | None = None,
-                        includes_container: bool = True, renewal_of: Plan | None = None) -> Plan:
-    """Create a plan for the entities inside a container, at every depth: live ones, and to revoke also planned and deleted ones.
+def create_subtree_plan(
+    *,
+    author: Author,
+    change: BulkChange,
+    within: Address,
+    kinds: Collection[str] | None = None,
+    includes_container: bool = True,
+    renewal_of: Plan | None = None,
+) -> Plan:
+    """Create a plan for the entities inside a container, at every depth: live ones, and to revoke also
+    planned and deleted ones.
 
-    kinds: include only entities of these kinds; all kinds by default. includes_container: also include the container itself.
-    Runs the statements of `create_plan` and one more query for each principal. Raise PlanError if the plan cannot be created.
+    kinds: include only entities of these kinds; all kinds by default. includes_container: also include the
+    container itself. Runs the statements of `create_plan` and one more query for each principal. Raise
+    PlanError if the plan cannot be created.
     """
     revision = current_revision()
     _check_principals(change)
     kinds = _validated_kinds(within, kinds, includes_container)
     container = entity_at(within)
     if container is None:
-        raise PlanError(f"{within} is not registered here: name a registered container, or correct the address")
+        raise PlanError(
+            f"{within} is not registered here: name a registered container, or correct the address"
+        )
     entities = changed_entities_of(container, kinds, change.verb, includes_container=includes_container)
     where = _subtree_text(within, kinds, includes_container)
-    return create_plan(author=author, draft=PlanDraft(
-        title=f"{change} {where}", origin=PlanOrigin.SUBTREE, base_revision=revision, breadth=PlanBreadth.NAMESPACES,
-        watches=change.principals, changes=_plan_changes(change, entities), renewal_of=renewal_of,
-        recipe=change.recipe | {"within": str(within), "kinds": kinds, "itself": includes_container},
-        empty_message=_empty_message(change, where)))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"{change} {where}",
+            origin=PlanOrigin.SUBTREE,
+            base_revision=revision,
+            breadth=PlanBreadth.NAMESPACES,
+            watches=change.principals,
+            changes=_plan_changes(change, entities),
+            renewal_of=renewal_of,
+            recipe=change.recipe | {"within": str(within), "kinds": kinds, "itself": includes_container},
+            empty_message=_empty_message(change, where),
+        ),
+    )
 
 
-def changed_entities_of(container: Entity, kinds: Collection[str], verb: str, *, includes_container: bool) -> QuerySet[Entity]:
+def changed_entities_of(
+    container: Entity, kinds: Collection[str], verb: str, *, includes_container: bool
+) -> QuerySet[Entity]:
     """Return the entities of these kinds inside a container, and optionally the container itself.
 
-    Grants are for live entities only. Revocations are for entities in every state, so that no leftover or planned grant remains.
+    Grants are for live entities only. Revocations are for entities in every state, so that no leftover or
+    planned grant remains.
     """
     is_container, entities = Q(pk=container.pk), subtree_of(container)
     if verb != PlanVerb.REVOKE:
@@ -130,7 +172,8 @@ def changed_entities_of(container: Entity, kinds: Collection[str], verb: str, *,
 
 
 def existing_grant_count(change: BulkChange, entities: QuerySet[Entity], *, max_counted: int) -> int:
-    """Return how many of the grants that a change names exist; at most `max_counted` for each type of principal.
+    """Return how many of the grants that a change names exist; at most `max_counted` for each type of
+    principal.
 
     Runs one query for each type of principal.
     """
@@ -138,28 +181,47 @@ def existing_grant_count(change: BulkChange, entities: QuerySet[Entity], *, max_
     names: dict[str, list[str]] = {}
     for type_, name in map(parse_principal, change.principals):
         names.setdefault(type_, []).append(name)
-    return sum(GRANT_TABLES[type_][0].objects.filter(
-        change.existing_condition, **{f"{NAME_COLUMNS[type_]}__in": of_type}, permission_id__in=permissions,
-        content_object__in=entities.order_by().values("pk"))[:max_counted].count() for type_, of_type in names.items())
+    return sum(
+        GRANT_TABLES[type_][0]
+        .objects.filter(
+            change.existing_condition,
+            **{f"{NAME_COLUMNS[type_]}__in": of_type},
+            permission_id__in=permissions,
+            content_object__in=entities.order_by().values("pk"),
+        )[:max_counted]
+        .count()
+        for type_, of_type in names.items()
+    )
 
 
 def create_selection_plan(*, author: Author, change: BulkChange, addresses: Iterable[Address]) -> Plan:
-    """Create a plan for the live entities with these addresses. Raise PlanError for more than MAX_SELECTED, or for none."""
+    """Create a plan for the live entities with these addresses.
+
+    Raise PlanError for more than MAX_SELECTED, or for none.
+    """
     revision, addresses = current_revision(), list(dict.fromkeys(addresses))
     _check_principals(change)
     if not addresses:
         raise PlanError("no entity is selected: select at least one")
     if len(addresses) > MAX_SELECTED:
-        raise PlanError(f"{len(addresses):,} entities are selected, and {MAX_SELECTED:,} are allowed: select fewer, or "
-                        f"everything inside a container")
+        raise PlanError(
+            f"{len(addresses):,} entities are selected, and {MAX_SELECTED:,} are allowed: select fewer, or "
+            f"everything inside a container"
+        )
     return _create_plan_for(author, change, _live_entities(addresses), revision, len(addresses))
 
 
 def renew_subtree(author: Author, plan: Plan) -> Plan:
     """Create the plan again for the entities that are inside the container now."""
     recipe = plan.recipe
-    return create_subtree_plan(author=author, change=_stored_change(plan), within=parse_address(recipe["within"]),
-                               kinds=recipe["kinds"], includes_container=recipe["itself"], renewal_of=plan)
+    return create_subtree_plan(
+        author=author,
+        change=_stored_change(plan),
+        within=parse_address(recipe["within"]),
+        kinds=recipe["kinds"],
+        includes_container=recipe["itself"],
+        renewal_of=plan,
+    )
 
 
 def renew_selection(author: Author, plan: Plan) -> Plan:
@@ -173,17 +235,36 @@ def renew_selection(author: Author, plan: Plan) -> Plan:
 
 def _stored_change(plan: Plan) -> BulkChange:
     recipe = plan.recipe
-    return parse_bulk_change(verb=recipe["verb"], principals=recipe["principals"], privileges=recipe["privileges"],
-                             validity=Validity.parse(*map(recipe.get, VALIDITY_COLUMNS)))
+    return parse_bulk_change(
+        verb=recipe["verb"],
+        principals=recipe["principals"],
+        privileges=recipe["privileges"],
+        validity=Validity.parse(*map(recipe.get, VALIDITY_COLUMNS)),
+    )
 
 
-def _create_plan_for(author: Author, change: BulkChange, entities: QuerySet[Entity], revision: int, total: int,
-                     renewal_of: Plan | None = None) -> Plan:
+def _create_plan_for(
+    author: Author,
+    change: BulkChange,
+    entities: QuerySet[Entity],
+    revision: int,
+    total: int,
+    renewal_of: Plan | None = None,
+) -> Plan:
     where = f"on {total:,} selected {'entity' if total == 1 else 'entities'}"
-    return create_plan(author=author, draft=PlanDraft(
-        title=f"{change} {where}", origin=PlanOrigin.SELECTION, base_revision=revision, watches=change.principals,
-        recipe=change.recipe, changes=_plan_changes(change, entities), renewal_of=renewal_of,
-        empty_message=_empty_message(change, where)))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"{change} {where}",
+            origin=PlanOrigin.SELECTION,
+            base_revision=revision,
+            watches=change.principals,
+            recipe=change.recipe,
+            changes=_plan_changes(change, entities),
+            renewal_of=renewal_of,
+            empty_message=_empty_message(change, where),
+        ),
+    )
 
 
 def _empty_message(change: BulkChange, where: str) -> str:
@@ -192,22 +273,30 @@ def _empty_message(change: BulkChange, where: str) -> str:
 
 
 def _check_principals(change: BulkChange) -> None:
-    # Check this first: an unknown principal has no grants, so every grant would seem new and every revocation unnecessary.
+    # Check this first: an unknown principal has no grants, so every grant would seem new and every revocation
+    # unnecessary.
     if unknown := sorted(set(change.principals) - principals_by_name(change.principals).keys()):
         names, verb, pronoun = ("name", "does", "it") if len(unknown) == 1 else ("names", "do", "them")
         raise PlanError(f"{', '.join(unknown)} {verb} not exist: add {pronoun} first, or correct the {names}")
 
 
 def _validated_kinds(within: Address, kinds: Collection[str] | None, includes_container: bool) -> list[str]:
-    """Return the selected kinds in the order of the vocabulary. Raise PlanError if they are not possible inside `within`."""
+    """Return the selected kinds in the order of the vocabulary.
+
+    Raise PlanError if they are not possible inside `within`.
+    """
     if within.kind not in CONTAINER_KINDS:
         raise PlanError(f"{within} is not a container: name the instance, a namespace or an application")
     possible = kinds_inside(within.kind)
     if wrong := [kind for kind in kinds or () if kind not in possible]:
-        raise PlanError(f"{within} cannot contain entities of kind {wrong[0]}; it can contain {', '.join(possible)}")
+        raise PlanError(
+            f"{within} cannot contain entities of kind {wrong[0]}; it can contain {', '.join(possible)}"
+        )
     selected = possible if kinds is None else [kind for kind in possible if kind in kinds]
     if not selected and not includes_container:
-        raise PlanError(f"no kind is selected: select at least one of {', '.join(possible)}, or {within} itself")
+        raise PlanError(
+            f"no kind is selected: select at least one of {', '.join(possible)}, or {within} itself"
+        )
     return selected
 
 
@@ -226,38 +315,59 @@ def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
     for address in addresses:
         if address not in entities or not entities[address].is_live:
             state = entities[address].state if address in entities else "not registered"
-            raise PlanError(f"{address} is {state}, and only live entities can be changed together: deselect it")
+            raise PlanError(
+                f"{address} is {state}, and only live entities can be changed together: deselect it"
+            )
     return Entity.objects.filter(pk__in=[entity.pk for entity in entities.values()])
 
 
 def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[PlanChange]:
-    """Yield the changes that have an effect, sorted by principal and address. Runs one query for each principal."""
+    """Yield the changes that have an effect, sorted by principal and address.
+
+    Runs one query for each principal.
+    """
     grants = _new_grants if change.verb == PlanVerb.GRANT else _existing_grants
     for principal in change.principals:
         for address, privilege in grants(principal, change, entities):
             yield change.verb.value, principal, address, privilege, change.validity
 
 
-def _new_grants(principal: str, change: BulkChange, entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
+def _new_grants(
+    principal: str, change: BulkChange, entities: QuerySet[Entity]
+) -> Iterator[tuple[Address, Privilege]]:
     """Yield the privileges that the principal does not hold yet, or holds for another period."""
     kind, name = parse_principal(principal)
     privileges = change.privileges
-    grants = GRANT_TABLES[kind][0].objects.filter(change.existing_condition, **{NAME_COLUMNS[kind]: name},
-                                                  content_object_id=OuterRef("pk"))
-    columns = {f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege])) for privilege in privileges}
+    grants = GRANT_TABLES[kind][0].objects.filter(
+        change.existing_condition, **{NAME_COLUMNS[kind]: name}, content_object_id=OuterRef("pk")
+    )
+    columns = {
+        f"holds_{privilege}": Exists(grants.filter(permission_id=permission_ids()[privilege]))
+        for privilege in privileges
+    }
     rows = sorted_by_address(entities.annotate(**columns).exclude(**dict.fromkeys(columns, True)))
-    for entity_kind, key, *holds in rows.values_list("kind", "key", *columns).iterator(chunk_size=ROWS_PER_READ):
+    for entity_kind, key, *holds in rows.values_list("kind", "key", *columns).iterator(
+        chunk_size=ROWS_PER_READ
+    ):
         address = Address(entity_kind, key)
-        yield from ((address, privilege) for privilege, is_held in zip(privileges, holds, strict=True) if not is_held)
+        yield from (
+            (address, privilege) for privilege, is_held in zip(privileges, holds, strict=True) if not is_held
+        )
 
 
-def _existing_grants(principal: str, change: BulkChange, entities: QuerySet[Entity]) -> Iterator[tuple[Address, Privilege]]:
+def _existing_grants(
+    principal: str, change: BulkChange, entities: QuerySet[Entity]
+) -> Iterator[tuple[Address, Privilege]]:
     """Yield the privileges that the principal holds."""
     kind, name = parse_principal(principal)
     # start from the grants of the principal, which are far fewer than the entities
     grants = GRANT_TABLES[kind][0].objects.filter(
-        **{NAME_COLUMNS[kind]: name}, permission_id__in=[permission_ids()[privilege] for privilege in change.privileges],
-        content_object__in=entities.order_by().values("pk"))
+        **{NAME_COLUMNS[kind]: name},
+        permission_id__in=[permission_ids()[privilege] for privilege in change.privileges],
+        content_object__in=entities.order_by().values("pk"),
+    )
     columns = ("content_object__kind", "content_object__key", "permission_id")
-    for entity_kind, key, permission in grants.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ):
+    for entity_kind, key, permission in (
+        grants.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
+    ):
         yield Address(entity_kind, key), privilege_of(permission)

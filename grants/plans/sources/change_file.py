@@ -1,7 +1,8 @@
 """Read a file of changes: CSV with a header, or JSON Lines, in UTF-8, one change per line.
 
-The first character determines the format. All bad lines are counted, and the first hundred are reported in full. A repeated
-change counts once. Granting and revoking the same privilege, and granting it for two periods, is a fault.
+The first character determines the format. All bad lines are counted, and the first hundred are reported in
+full. A repeated change counts once. Granting and revoking the same privilege, and granting it for two
+periods, is a fault.
 """
 
 import csv
@@ -28,12 +29,12 @@ COLUMNS = ("verb", "principal", "entity", "privilege")
 OPTIONAL_COLUMNS = VALIDITY_COLUMNS
 SAMPLES = {
     "csv": "verb,principal,entity,privilege\n"
-           "grant,user:sofia.lindqvist,dataset:sales.orders,READ\n"
-           "grant,user:sofia.lindqvist,dataset:sales.orders,WRITE\n"
-           "revoke,group:contractors,namespace:sales,ADMIN\n",
+    "grant,user:sofia.lindqvist,dataset:sales.orders,READ\n"
+    "grant,user:sofia.lindqvist,dataset:sales.orders,WRITE\n"
+    "revoke,group:contractors,namespace:sales,ADMIN\n",
     "jsonl": '{"verb":"grant","principal":"user:sofia.lindqvist","entity":"dataset:sales.orders","privilege":"READ"}\n'
-             '{"verb":"grant","principal":"user:sofia.lindqvist","entity":"dataset:sales.orders","privilege":"WRITE"}\n'
-             '{"verb":"revoke","principal":"group:contractors","entity":"namespace:sales","privilege":"ADMIN"}\n',
+    '{"verb":"grant","principal":"user:sofia.lindqvist","entity":"dataset:sales.orders","privilege":"WRITE"}\n'
+    '{"verb":"revoke","principal":"group:contractors","entity":"namespace:sales","privilege":"ADMIN"}\n',
 }
 _BOM = b"\xef\xbb\xbf"
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
@@ -48,16 +49,18 @@ class BadChangeFile(GrantError):
 
     def __init__(self, faults: list[Fault], bad_lines: int):
         self.faults, self.bad_lines = faults, bad_lines
-        super().__init__(f"{bad_lines:,} bad {'line' if bad_lines == 1 else 'lines'}, so no plan was created; the first is "
-                         f"{faults[0]}")
+        super().__init__(
+            f"{bad_lines:,} bad {'line' if bad_lines == 1 else 'lines'}, so no plan was created; the first is "
+            f"{faults[0]}"
+        )
 
 
 @dataclass(slots=True)
 class ChangeFile:
     """The content of a file.
 
-    changes: (verb, line number) by item. items_by_key: the same items. repeated: the numbers of the lines that repeat an earlier
-    line.
+    changes: (verb, line number) by item. items_by_key: the same items. repeated: the numbers of the lines
+    that repeat an earlier line.
     """
 
     changes: dict[ChangeItem, tuple[str, int]] = field(default_factory=dict)
@@ -69,7 +72,10 @@ class ChangeFile:
         """Return a sentence about the repeated lines; empty if there are none."""
         if not self.repeated:
             return ""
-        total, lines = len(self.repeated), ", ".join(f"{line:,}" for line in self.repeated[:_MAX_SHOWN_REPEATS])
+        total, lines = (
+            len(self.repeated),
+            ", ".join(f"{line:,}" for line in self.repeated[:_MAX_SHOWN_REPEATS]),
+        )
         more = f" and {total - _MAX_SHOWN_REPEATS:,} more" if total > _MAX_SHOWN_REPEATS else ""
         if total == 1:
             return f"1 line repeats an earlier line of the file and is skipped: line {lines}."
@@ -77,17 +83,20 @@ class ChangeFile:
 
 
 def read_change_file(raw: bytes) -> ChangeFile:
-    """Parse a file. Raise BadChangeFile if lines are bad, PlanError if the file is too large or contains no changes.
+    """Parse a file. Raise BadChangeFile if lines are bad, PlanError if the file is too large or contains no
+    changes.
 
-    Runs two queries for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which has at most
-    MAX_FILE_BYTES.
+    Runs two queries for every `bulk_rows.ROWS_PER_STATEMENT` principals. Memory grows with the file, which
+    has at most MAX_FILE_BYTES.
     """
     if len(raw) > MAX_FILE_BYTES:
         raise PlanError(file_too_large_message(len(raw)))
     text = _decode(raw.removeprefix(_BOM))
     if not text.strip():
-        raise PlanError(f"the file is empty: it must contain changes, as CSV with the header {','.join(COLUMNS)}, "
-                        "or as JSON Lines")
+        raise PlanError(
+            f"the file is empty: it must contain changes, as CSV with the header {','.join(COLUMNS)}, "
+            "or as JSON Lines"
+        )
     first_character = text.lstrip()[0]
     if first_character == "[":
         raise PlanError("the file is a JSON list: write one JSON object per line, without a list around them")
@@ -102,8 +111,10 @@ def read_change_file(raw: bytes) -> ChangeFile:
 
 
 def file_too_large_message(size_bytes: int) -> str:
-    return (f"the file has {size_bytes / 1024 / 1024:,.1f} MB, and {MAX_FILE_BYTES // 1024 // 1024} MB are allowed: split it, "
-            f"and create a plan from each part")
+    return (
+        f"the file has {size_bytes / 1024 / 1024:,.1f} MB, and {MAX_FILE_BYTES // 1024 // 1024} MB are allowed: split it, "
+        f"and create a plan from each part"
+    )
 
 
 def _raise_faults(faults: Faults, unknown: list[Fault]) -> None:
@@ -160,12 +171,21 @@ def _csv_rows(text: str, faults: Faults) -> Iterator[tuple[int, dict, ReportFaul
     for number, row in rows:
         fault = partial(faults.add, number)
         if len(row) != len(columns):
-            fault("", f"it has {len(row):,} {'value' if len(row) == 1 else 'values'}, but the header has {len(columns)}: put "
-                      f"values with a comma into double quotes")
+            fault(
+                "",
+                f"it has {len(row):,} {'value' if len(row) == 1 else 'values'}, but the header has {len(columns)}: put "
+                f"values with a comma into double quotes",
+            )
         else:
             # only the name of a principal may start or end with a space
-            yield number, {name: value if name == "principal" else value.strip()
-                           for name, value in zip(columns, row, strict=True)}, fault
+            yield (
+                number,
+                {
+                    name: value if name == "principal" else value.strip()
+                    for name, value in zip(columns, row, strict=True)
+                },
+                fault,
+            )
 
 
 def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
@@ -186,8 +206,10 @@ def _csv_lines(text: str, faults: Faults) -> Iterator[tuple[int, list[str]]]:
 
 def _header_fault(columns: list[str]) -> str:
     """Return the fault of the header; empty if it is correct."""
-    expected = (f"the first line must be the header {','.join(COLUMNS)}, in any order; {' and '.join(OPTIONAL_COLUMNS)} can be "
-                f"added")
+    expected = (
+        f"the first line must be the header {','.join(COLUMNS)}, in any order; {' and '.join(OPTIONAL_COLUMNS)} can be "
+        f"added"
+    )
     if len(columns) == 1 and any(mark in columns[0] for mark in ";\t"):
         return f"{expected}, its columns separated by commas and not by semicolons or tabs"
     if missing := [name for name in COLUMNS if name not in columns]:
@@ -201,22 +223,32 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
     """Add the change of one line to the file, or report its faults."""
     members = MemberReader(body, report_fault)
     members.allow_only(*COLUMNS, *OPTIONAL_COLUMNS)
-    verb, principal = members.choice("verb", tuple(verb.value for verb in GRANT_VERBS)), members.principal("principal")
+    verb, principal = (
+        members.choice("verb", tuple(verb.value for verb in GRANT_VERBS)),
+        members.principal("principal"),
+    )
     address, privilege = members.address("entity"), members.choice("privilege", tuple(map(str, Privilege)))
     validity = members.validity(has_to_last=verb == PlanVerb.GRANT)
     if None in (verb, principal, address, privilege, validity):
         return
     if validity.is_limited and verb != PlanVerb.GRANT:
-        report_fault(next(name for name, time in validity._asdict().items() if time), "only a grant has a period")
+        report_fault(
+            next(name for name, time in validity._asdict().items() if time), "only a grant has a period"
+        )
         return
     item = ChangeItem(":".join(principal), parse_address(address), Privilege[privilege], validity)
     earlier = file.items_by_key.setdefault(item.key, item)
     earlier_verb, earlier_line = file.changes.setdefault(earlier, (verb, number))
     if earlier_verb != verb:
-        report_fault("verb", f"it says {verb}, and line {earlier_line:,} says {earlier_verb}, of the same principal, entity and "
-                             f"privilege: keep one of the two")
+        report_fault(
+            "verb",
+            f"it says {verb}, and line {earlier_line:,} says {earlier_verb}, of the same principal, entity and "
+            f"privilege: keep one of the two",
+        )
     elif earlier.validity != validity:
-        report_fault("valid_until", f"line {earlier_line:,} grants the same for another period: keep one of the two")
+        report_fault(
+            "valid_until", f"line {earlier_line:,} grants the same for another period: keep one of the two"
+        )
     elif earlier_line != number:
         file.repeated.append(number)
 
@@ -224,5 +256,8 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
 def _unknown_principals(file: ChangeFile) -> list[Fault]:
     """Return a fault for each change of a principal that does not exist."""
     known = principals_by_name({item.principal for item in file.changes}).keys()
-    return [Fault(line, "principal", f"{clip(item.principal)} does not exist: add it first, or correct the name")
-            for item, (_, line) in file.changes.items() if item.principal not in known]
+    return [
+        Fault(line, "principal", f"{clip(item.principal)} does not exist: add it first, or correct the name")
+        for item, (_, line) in file.changes.items()
+        if item.principal not in known
+    ]

@@ -14,37 +14,67 @@ from grants.principals.renaming import names_since
 ITEMS_PER_READ = 2_000
 
 
-def create_plan_from_changes(*, author: Author, grant: Iterable[GrantSpec] = (), revoke: Iterable[GrantSpec] = (),
-                             join: Iterable[MembershipItem] = (), leave: Iterable[MembershipItem] = (),
-                             activate: Iterable[str] = (), deactivate: Iterable[str] = (),
-                             title: str = "", base_revision: int | None = None) -> Plan:
+def create_plan_from_changes(
+    *,
+    author: Author,
+    grant: Iterable[GrantSpec] = (),
+    revoke: Iterable[GrantSpec] = (),
+    join: Iterable[MembershipItem] = (),
+    leave: Iterable[MembershipItem] = (),
+    activate: Iterable[str] = (),
+    deactivate: Iterable[str] = (),
+    title: str = "",
+    base_revision: int | None = None,
+) -> Plan:
     """Create a plan of these changes.
 
     activate, deactivate: names of users.
-    base_revision: the revision of the data from which the caller selected the items; the current revision by default. Raise
-    ChangeRefused if items are invalid, PlanError if there are no items.
+    base_revision: the revision of the data from which the caller selected the items; the current revision by
+    default. Raise ChangeRefused if items are invalid, PlanError if there are no items.
     """
     now = current_revision()
     grants, _ = validated_items({"grant": list(grant), "revoke": list(revoke)})
     memberships, _ = validated_memberships({"join": list(join), "leave": list(leave)})
     users = _validated_users({"activate": list(activate), "deactivate": list(deactivate)})
     changes: list[PlanChange] = [(verb, *item) for verb, items in grants.items() for item in items]
-    changes += [(verb, *item.principals, None, item.validity) for verb, members in memberships.items() for item in members]
+    changes += [
+        (verb, *item.principals, None, item.validity)
+        for verb, members in memberships.items()
+        for item in members
+    ]
     changes += [(verb, f"user:{name}", None, None) for verb, names in users.items() for name in names]
-    return create_plan(author=author, draft=PlanDraft(
-        title=title or _title(changes), origin=PlanOrigin.CHANGE_SET, changes=changes,
-        base_revision=now if base_revision is None else min(base_revision, now),
-        empty_message=f"the plan is empty: put items into `grant`, `revoke`, "
-                      f"{', '.join(f'`{verb}`' for verb in (*MEMBERSHIP_VERBS, *ACTIVATION_VERBS))}"))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=title or _title(changes),
+            origin=PlanOrigin.CHANGE_SET,
+            changes=changes,
+            base_revision=now if base_revision is None else min(base_revision, now),
+            empty_message=f"the plan is empty: put items into `grant`, `revoke`, "
+            f"{', '.join(f'`{verb}`' for verb in (*MEMBERSHIP_VERBS, *ACTIVATION_VERBS))}",
+        ),
+    )
 
 
 def renew(author: Author, plan: Plan) -> Plan:
-    """Create a plan with the same items for the current data. Inverse plans and plans from files are renewed in the same way."""
+    """Create a plan with the same items for the current data.
+
+    Inverse plans and plans from files are renewed in the same way.
+    """
     items = plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ)
     current_name = names_since(plan.base_revision)
-    return create_plan(author=author, draft=PlanDraft(
-        title=plan.title, origin=plan.origin, recipe=plan.recipe, base_revision=current_revision(), inverse_of=plan.inverse_of,
-        renewal_of=plan, changes=(with_names(change_of_item(item), current_name) for item in items)))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=plan.title,
+            origin=plan.origin,
+            recipe=plan.recipe,
+            base_revision=current_revision(),
+            inverse_of=plan.inverse_of,
+            renewal_of=plan,
+            changes=(with_names(change_of_item(item), current_name) for item in items),
+        ),
+    )
 
 
 def with_names(change: PlanChange, current_name: Callable[[str], str]) -> PlanChange:

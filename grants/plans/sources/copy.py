@@ -17,12 +17,15 @@ from grants.principal_rows import principals_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 
-def create_plan_from_copy(*, author: Author, source: str, target: str, within: Address | None = None,
-                          renewal_of: Plan | None = None) -> Plan:
-    """Create a plan that grants `target` the direct grants of `source` that `target` does not hold directly, with their periods.
+def create_plan_from_copy(
+    *, author: Author, source: str, target: str, within: Address | None = None, renewal_of: Plan | None = None
+) -> Plan:
+    """Create a plan that grants `target` the direct grants of `source` that `target` does not hold directly,
+    with their periods.
 
     Expired grants are not copied, and do not count as held.
-    within: a namespace or an application, to copy only the grants on and inside it. Raise PlanError if there is nothing to copy.
+    within: a namespace or an application, to copy only the grants on and inside it. Raise PlanError if there
+    is nothing to copy.
     """
     source, target = format_principal(source), format_principal(target)
     revision, known = current_revision(), principals_by_name([source, target])
@@ -33,30 +36,49 @@ def create_plan_from_copy(*, author: Author, source: str, target: str, within: A
         raise PlanError(f"{source} is both source and target: name two different principals")
     where = f" in {within}" if within else ""
     changes = ((PlanVerb.GRANT.value, target, *grant) for grant in _grants_to_copy(source, target, within))
-    return create_plan(author=author, draft=PlanDraft(
-        title=f"Copy the grants of {source} to {target}{where}", origin=PlanOrigin.COPY, base_revision=revision,
-        watches=[source, target], changes=changes, renewal_of=renewal_of,
-        recipe={"source": source, "target": target, "within": str(within or "")},
-        empty_message=f"there is nothing to copy: {target} holds every direct grant of {source}{where}"))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"Copy the grants of {source} to {target}{where}",
+            origin=PlanOrigin.COPY,
+            base_revision=revision,
+            watches=[source, target],
+            changes=changes,
+            renewal_of=renewal_of,
+            recipe={"source": source, "target": target, "within": str(within or "")},
+            empty_message=f"there is nothing to copy: {target} holds every direct grant of {source}{where}",
+        ),
+    )
 
 
 def renew(author: Author, plan: Plan) -> Plan:
     """Copy the current grants of the same source to the same target."""
     recipe = plan.recipe
     within = parse_address(recipe["within"]) if recipe["within"] else None
-    return create_plan_from_copy(author=author, source=recipe["source"], target=recipe["target"], within=within, renewal_of=plan)
+    return create_plan_from_copy(
+        author=author, source=recipe["source"], target=recipe["target"], within=within, renewal_of=plan
+    )
 
 
-def _grants_to_copy(source: str, target: str, within: Address | None) -> Iterator[tuple[Address, Privilege, Validity]]:
-    """Yield the direct grants of `source` that `target` does not hold directly, by address. Runs one query."""
+def _grants_to_copy(
+    source: str, target: str, within: Address | None
+) -> Iterator[tuple[Address, Privilege, Validity]]:
+    """Yield the direct grants of `source` that `target` does not hold directly, by address.
+
+    Runs one query.
+    """
     source_kind, source_name = parse_principal(source)
     target_kind, target_name = parse_principal(target)
     is_current = not_over_condition(timezone.now())
     target_grants = GRANT_TABLES[target_kind][0].objects.filter(
-        is_current, **{NAME_COLUMNS[target_kind]: target_name},
-        content_object_id=OuterRef("content_object_id"), permission_id=OuterRef("permission_id"))
+        is_current,
+        **{NAME_COLUMNS[target_kind]: target_name},
+        content_object_id=OuterRef("content_object_id"),
+        permission_id=OuterRef("permission_id"),
+    )
     grants = GRANT_TABLES[source_kind][0].objects.filter(
-        is_current, ~Exists(target_grants), **{NAME_COLUMNS[source_kind]: source_name})
+        is_current, ~Exists(target_grants), **{NAME_COLUMNS[source_kind]: source_name}
+    )
     if within is not None:
         if within.kind not in ("namespace", "application"):
             raise PlanError(f"{within} is neither a namespace nor an application: name one of those, or none")

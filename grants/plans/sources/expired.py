@@ -21,22 +21,29 @@ CONTAINERS = ("namespace", "application")
 class PeriodScope:
     """A part of all grants and memberships.
 
-    principal: only grants and memberships of this user or group. within: only grants on this address, and inside it if it is
-    a namespace or an application; no memberships.
+    principal: only grants and memberships of this user or group. within: only grants on this address, and
+    inside it if it is a namespace or an application; no memberships.
     """
 
     principal: str = ""
     within: Address | None = None
 
     def __str__(self) -> str:
-        return "".join(f" {word} {part}" for word, part in (("of", self.principal), ("on", self.within)) if part)
+        return "".join(
+            f" {word} {part}" for word, part in (("of", self.principal), ("on", self.within)) if part
+        )
 
     def rows(self, condition: Q) -> dict[str, QuerySet]:
-        """Return the matching grants of users and of groups, and the memberships, by `user`, `group` and `member`."""
+        """Return the matching grants of users and of groups, and the memberships, by `user`, `group` and
+        `member`.
+        """
         kind, name = parse_principal(self.principal) if self.principal else ("", "")
         is_listed = condition & self._place()
-        tables = {type_: model.objects.filter(is_listed, **({NAME_COLUMNS[type_]: name} if kind else {}))
-                  for type_, (model, _) in GRANT_TABLES.items() if kind in ("", type_)}
+        tables = {
+            type_: model.objects.filter(is_listed, **({NAME_COLUMNS[type_]: name} if kind else {}))
+            for type_, (model, _) in GRANT_TABLES.items()
+            if kind in ("", type_)
+        }
         if self.within is None:
             members = {"user": {"user__username": name}, "group": {"group__name": name}}.get(kind, {})
             tables["member"] = Membership.objects.filter(condition, **members)
@@ -48,20 +55,31 @@ class PeriodScope:
         is_at = Q(content_object__kind=self.within.kind, content_object__key=self.within.key)
         if self.within.kind not in CONTAINERS:
             return is_at
-        return is_at | Q(**{f"{self.within.kind}__kind": self.within.kind, f"{self.within.kind}__key": self.within.key})
+        return is_at | Q(
+            **{f"{self.within.kind}__kind": self.within.kind, f"{self.within.kind}__key": self.within.key}
+        )
 
 
-def create_expired_plan(*, author: Author, scope: PeriodScope | None = None, renewal_of: Plan | None = None) -> Plan:
+def create_expired_plan(
+    *, author: Author, scope: PeriodScope | None = None, renewal_of: Plan | None = None
+) -> Plan:
     """Create a plan that revokes what has expired. Raise PlanError if there is nothing, or too much.
 
     Runs the statements of `create_plan` and at most three others.
     """
     scope = scope or PeriodScope()
-    return create_plan(author=author, draft=PlanDraft(
-        title=f"Revoke expired grants and memberships{scope}", origin=PlanOrigin.EXPIRED, base_revision=current_revision(),
-        changes=_changes(scope, timezone.now()), renewal_of=renewal_of,
-        recipe={"principal": scope.principal, "within": str(scope.within or "")},
-        empty_message=f"there is nothing to revoke: no grant or membership{scope} has expired"))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"Revoke expired grants and memberships{scope}",
+            origin=PlanOrigin.EXPIRED,
+            base_revision=current_revision(),
+            changes=_changes(scope, timezone.now()),
+            renewal_of=renewal_of,
+            recipe={"principal": scope.principal, "within": str(scope.within or "")},
+            empty_message=f"there is nothing to revoke: no grant or membership{scope} has expired",
+        ),
+    )
 
 
 def renew(author: Author, plan: Plan) -> Plan:
@@ -75,9 +93,13 @@ def _changes(scope: PeriodScope, now: datetime) -> Iterator[PlanChange]:
     for type_, rows in scope.rows(Q(valid_until__lte=now)).items():
         if type_ == "member":
             columns: tuple[str, ...] = ("user__username", "group__name")
-            for user, group in rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ):
+            for user, group in (
+                rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
+            ):
                 yield PlanVerb.LEAVE.value, f"user:{user}", f"group:{group}", None
             continue
         columns = (NAME_COLUMNS[type_], "content_object__kind", "content_object__key", "permission_id")
-        for name, kind, key, permission in rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ):
+        for name, kind, key, permission in (
+            rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
+        ):
             yield PlanVerb.REVOKE.value, f"{type_}:{name}", Address(kind, key), privilege_of(permission)

@@ -10,16 +10,25 @@ from grants.plans.sources.change_file import ChangeFile, read_change_file
 def create_plan_from_file(*, author: Author, raw: bytes, name: str = "", title: str = "") -> Plan:
     """Create a plan of the changes in a file.
 
-    raw: the content, in the format of `change_file`. name: the file name, if there is one. Raise BadChangeFile if lines are bad,
-    PlanError if the file is too large or contains no changes.
+    raw: the content, in the format of `change_file`. name: the file name, if there is one. Raise
+    BadChangeFile if lines are bad, PlanError if the file is too large or contains no changes.
     """
     revision, file = current_revision(), read_change_file(raw)
     if len(file.changes) > MAX_PLAN_ITEMS:
-        raise PlanError(f"the file contains {len(file.changes):,} changes, and {MAX_PLAN_ITEMS:,} are allowed in a plan: "
-                        f"split it, and create a plan from each part")
-    return create_plan(author=author, draft=PlanDraft(
-        title=title or _title(file, name), origin=PlanOrigin.FILE, base_revision=revision,
-        recipe={"file": name, "note": file.note}, changes=((verb, *item) for item, (verb, _) in file.changes.items())))
+        raise PlanError(
+            f"the file contains {len(file.changes):,} changes, and {MAX_PLAN_ITEMS:,} are allowed in a plan: "
+            f"split it, and create a plan from each part"
+        )
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=title or _title(file, name),
+            origin=PlanOrigin.FILE,
+            base_revision=revision,
+            recipe={"file": name, "note": file.note},
+            changes=((verb, *item) for item, (verb, _) in file.changes.items()),
+        ),
+    )
 
 
 def _title(file: ChangeFile, name: str) -> str:

@@ -1,4 +1,5 @@
-"""Create plans that give a user the access of a colleague: memberships and direct grants, all of them or chosen items.
+"""Create plans that give a user the access of a colleague: memberships and direct grants, all of them or
+chosen items.
 
 With removals, the two users have the same groups and direct grants afterwards.
 """
@@ -22,8 +23,8 @@ from grants.validity import VALIDITY_COLUMNS, Validity
 
 
 class AccessDifference(NamedTuple):
-    """A change that makes the access of the target more like that of the colleague. group: written `group:NAME`, for
-    memberships only.
+    """A change that makes the access of the target more like that of the colleague. group: written
+    `group:NAME`, for memberships only.
 
     validity: the period that the colleague has.
     """
@@ -36,13 +37,17 @@ class AccessDifference(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The written form in forms and recipes, such as `join group:analysts` or `grant READ dataset:sales.orders`."""
+        """The written form in forms and recipes, such as `join group:analysts` or `grant READ
+        dataset:sales.orders`.
+        """
         return " ".join(filter(None, (self.verb.value, self.group, self.privilege, str(self.address or ""))))
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSelection:
-    """The differences to make. keys: those of `AccessDifference.key`, or None for all. removes: include removals."""
+    """The differences to make. keys: those of `AccessDifference.key`, or None for all. removes: include
+    removals.
+    """
 
     keys: frozenset[str] | None = None
     removes: bool = False
@@ -60,19 +65,37 @@ def differences(source: User, target: User) -> Iterator[AccessDifference]:
     is_current = not_over_condition(timezone.now())
     for verb, holder, other in ((PlanVerb.JOIN, source, target), (PlanVerb.LEAVE, target, source)):
         current = memberships().filter(is_current)
-        rows = current.filter(user=holder).exclude(group__in=current.filter(user=other).values("group")).order_by("group__name")
+        rows = (
+            current.filter(user=holder)
+            .exclude(group__in=current.filter(user=other).values("group"))
+            .order_by("group__name")
+        )
         for name, *period in rows.values_list("group__name", *VALIDITY_COLUMNS):
             yield AccessDifference(verb, group=f"group:{name}", validity=_period_to_give(verb, period))
     for verb, holder, other in ((PlanVerb.GRANT, source, target), (PlanVerb.REVOKE, target, source)):
         columns = ("content_object__kind", "content_object__key", "permission_id")
-        rows = _grants_only_of(holder, other, is_current).order_by(*columns).values_list(*columns, *VALIDITY_COLUMNS)
+        rows = (
+            _grants_only_of(holder, other, is_current)
+            .order_by(*columns)
+            .values_list(*columns, *VALIDITY_COLUMNS)
+        )
         for kind, key, permission, *period in rows.iterator():
-            yield AccessDifference(verb, address=Address(kind, key), privilege=privilege_of(permission),
-                             validity=_period_to_give(verb, period))
+            yield AccessDifference(
+                verb,
+                address=Address(kind, key),
+                privilege=privilege_of(permission),
+                validity=_period_to_give(verb, period),
+            )
 
 
-def create_like_plan(*, author: Author, source: str, target: str, selection: DifferenceSelection,
-                     renewal_of: Plan | None = None) -> Plan:
+def create_like_plan(
+    *,
+    author: Author,
+    source: str,
+    target: str,
+    selection: DifferenceSelection,
+    renewal_of: Plan | None = None,
+) -> Plan:
     """Create a plan that gives the user `target` what the user `source` has.
 
     Runs the statements of `create_plan`, and six others.
@@ -86,23 +109,43 @@ def create_like_plan(*, author: Author, source: str, target: str, selection: Dif
         raise PlanError(f"user:{source} is both users: name two different users")
     from_user, to_user = users[source], users[target]
     assert from_user is not None and to_user is not None
-    changes = (_change(difference, f"user:{target}")
-               for difference in differences(from_user, to_user) if selection.has(difference))
+    changes = (
+        _change(difference, f"user:{target}")
+        for difference in differences(from_user, to_user)
+        if selection.has(difference)
+    )
     verb = f"Make user:{target} like" if selection.removes else f"Give user:{target} access like"
-    return create_plan(author=author, draft=PlanDraft(
-        title=f"{verb} user:{source}", origin=PlanOrigin.LIKE, base_revision=revision,
-        watches=[f"user:{source}", f"user:{target}"], changes=changes, renewal_of=renewal_of,
-        recipe={"source": source, "target": target, "remove": selection.removes,
-                "items": None if selection.keys is None else sorted(selection.keys)},
-        empty_message=f"nothing is selected, or user:{target} has all groups and direct grants of user:{source} already"))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"{verb} user:{source}",
+            origin=PlanOrigin.LIKE,
+            base_revision=revision,
+            watches=[f"user:{source}", f"user:{target}"],
+            changes=changes,
+            renewal_of=renewal_of,
+            recipe={
+                "source": source,
+                "target": target,
+                "remove": selection.removes,
+                "items": None if selection.keys is None else sorted(selection.keys),
+            },
+            empty_message=f"nothing is selected, or user:{target} has all groups and direct grants of user:{source} already",
+        ),
+    )
 
 
 def renew(author: Author, plan: Plan) -> Plan:
     """Create the plan again with the same items, as far as the users still differ in them."""
     recipe = plan.recipe
     keys = None if recipe["items"] is None else frozenset(recipe["items"])
-    return create_like_plan(author=author, source=recipe["source"], target=recipe["target"],
-                            selection=DifferenceSelection(keys, recipe["remove"]), renewal_of=plan)
+    return create_like_plan(
+        author=author,
+        source=recipe["source"],
+        target=recipe["target"],
+        selection=DifferenceSelection(keys, recipe["remove"]),
+        renewal_of=plan,
+    )
 
 
 def _change(difference: AccessDifference, target: str) -> PlanChange:
@@ -117,6 +160,10 @@ def _period_to_give(verb: PlanVerb, period: Sequence) -> Validity:
 
 
 def _grants_only_of(holder: User, other: User, is_current: Q) -> QuerySet[UserGrant]:
-    same = UserGrant.objects.filter(is_current, user=other, content_object_id=OuterRef("content_object_id"),
-                                    permission_id=OuterRef("permission_id"))
+    same = UserGrant.objects.filter(
+        is_current,
+        user=other,
+        content_object_id=OuterRef("content_object_id"),
+        permission_id=OuterRef("permission_id"),
+    )
     return UserGrant.objects.filter(is_current, ~Exists(same), user=holder)

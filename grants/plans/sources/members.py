@@ -54,14 +54,18 @@ class MembersChange:
     @property
     def changes(self) -> list[MembershipChange]:
         """The changes, for the evaluation of their effect."""
-        return [*(MembershipChange(item.user, item.group, True, item.validity) for item in self.join),
-                *(MembershipChange(item.user, item.group, False) for item in self.leave)]
+        return [
+            *(MembershipChange(item.user, item.group, True, item.validity) for item in self.join),
+            *(MembershipChange(item.user, item.group, False) for item in self.leave),
+        ]
 
     @property
     def title(self) -> str:
         """A title such as `Add 40 members to and remove 2 from group:analysts`."""
-        parts = [f"add {quantity(len(self.join), 'member', 'members')} to" if self.join else "",
-                 f"remove {quantity(len(self.leave), 'member', 'members')} from" if self.leave else ""]
+        parts = [
+            f"add {quantity(len(self.join), 'member', 'members')} to" if self.join else "",
+            f"remove {quantity(len(self.leave), 'member', 'members')} from" if self.leave else "",
+        ]
         text = " and ".join(filter(None, parts))
         return f"{text[:1].upper()}{text[1:]} group:{self.group}"
 
@@ -69,57 +73,86 @@ class MembersChange:
 def read_names(raw: bytes) -> list[str]:
     """Return the users that a text names, one per line, each once.
 
-    Empty lines, spaces around a name and the prefix `user:` are ignored. Raise PlanError if the text is not UTF-8, is empty or
-    has more than MAX_NAMES names, BadNames if lines do not name a user. Runs one query.
+    Empty lines, spaces around a name and the prefix `user:` are ignored. Raise PlanError if the text is not
+    UTF-8, is empty or has more than MAX_NAMES names, BadNames if lines do not name a user. Runs one query.
     """
     try:
         lines = _LINE_END.split(raw.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise PlanError("the list is not UTF-8 text: save it as UTF-8 and choose it again") from None
-    named = [(number, name) for number, line in enumerate(lines, 1) if (name := line.strip().removeprefix("user:"))]
+    named = [
+        (number, name) for number, line in enumerate(lines, 1) if (name := line.strip().removeprefix("user:"))
+    ]
     if not named:
         raise PlanError("there are no names: choose a file, or paste the names, one per line")
     if len(named) > MAX_NAMES:
-        raise PlanError(f"the list contains {len(named):,} names, and {MAX_NAMES:,} are allowed: split it, and create a plan "
-                        "from each part")
+        raise PlanError(
+            f"the list contains {len(named):,} names, and {MAX_NAMES:,} are allowed: split it, and create a plan "
+            "from each part"
+        )
     faults = [NameFault(number, name, fault) for number, name in named if (fault := name_fault(name))]
     invalid = {fault.name for fault in faults}
     names = list(dict.fromkeys(name for _, name in named if name not in invalid))
     known = set(User.objects.filter(username__among=names).values_list("username", flat=True))
-    faults += [NameFault(number, name, "does not exist: add the user first, or correct the name")
-               for number, name in named if name not in invalid and name not in known]
+    faults += [
+        NameFault(number, name, "does not exist: add the user first, or correct the name")
+        for number, name in named
+        if name not in invalid and name not in known
+    ]
     if faults:
         raise BadNames(sorted(faults, key=lambda fault: fault.line))
     return names
 
 
-def members_change(group: Group, verb: str, names: Collection[str], validity: Validity = NO_LIMITS) -> MembersChange:
+def members_change(
+    group: Group, verb: str, names: Collection[str], validity: Validity = NO_LIMITS
+) -> MembersChange:
     """Return what adding, removing or replacing the members changes. Runs one query.
 
-    validity: of new memberships; existing members keep theirs. Raise PlanError if too many members would be removed.
+    validity: of new memberships; existing members keep theirs. Raise PlanError if too many members would be
+    removed.
     """
     stored = memberships().filter(group=group)
     if verb != "replace":
         stored = stored.filter(user__username__among=list(names))
     members = set(stored.order_by().values_list("user__username", flat=True)[: 2 * MAX_NAMES + 1])
     if len(members) > 2 * MAX_NAMES:
-        raise PlanError(f"group:{group.name} has more than {2 * MAX_NAMES:,} members: remove members by name instead")
+        raise PlanError(
+            f"group:{group.name} has more than {2 * MAX_NAMES:,} members: remove members by name instead"
+        )
     named = set(names)
     joining = named - members if verb != "remove" else set()
     leaving = {"add": set(), "remove": named & members, "replace": members - named}[verb]
     kept = len(named) - len(joining) - (len(leaving) if verb == "remove" else 0)
-    return MembersChange(group.name, tuple(MembershipItem(name, group.name, validity) for name in sorted(joining)),
-                         tuple(MembershipItem(name, group.name) for name in sorted(leaving)), kept)
+    return MembersChange(
+        group.name,
+        tuple(MembershipItem(name, group.name, validity) for name in sorted(joining)),
+        tuple(MembershipItem(name, group.name) for name in sorted(leaving)),
+        kept,
+    )
 
 
-def create_members_plan(*, author: Author, group: Group, verb: str, names: Collection[str],
-                        validity: Validity = NO_LIMITS) -> Plan:
-    """Create a plan that adds, removes or replaces members. Raise PlanError if this changes nothing, ValidityError."""
+def create_members_plan(
+    *, author: Author, group: Group, verb: str, names: Collection[str], validity: Validity = NO_LIMITS
+) -> Plan:
+    """Create a plan that adds, removes or replaces members.
+
+    Raise PlanError if this changes nothing, ValidityError.
+    """
     revision = current_revision()
     validity.check_not_over()
     change = members_change(group, verb, names, validity)
-    return create_plan(author=author, draft=PlanDraft(
-        title=change.title, origin=PlanOrigin.MEMBERS, base_revision=revision,
-        changes=((item_verb, *item.principals, None, item.validity) for item_verb, items in (
-            (PlanVerb.JOIN, change.join), (PlanVerb.LEAVE, change.leave)) for item in items),
-        empty_message=f"this changes no member of group:{group.name}"))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=change.title,
+            origin=PlanOrigin.MEMBERS,
+            base_revision=revision,
+            changes=(
+                (item_verb, *item.principals, None, item.validity)
+                for item_verb, items in ((PlanVerb.JOIN, change.join), (PlanVerb.LEAVE, change.leave))
+                for item in items
+            ),
+            empty_message=f"this changes no member of group:{group.name}",
+        ),
+    )

@@ -1,8 +1,9 @@
-"""Create plans that off-board a user: hand over entities, revoke all grants, leave all groups and deactivate the user.
+"""Create plans that off-board a user: hand over entities, revoke all grants, leave all groups and deactivate
+the user.
 
-Grants on planned and deleted addresses are revoked too. An entity is handed over with all privileges that the user holds on it
-directly, with their periods, and with ADMIN if it would be stranded otherwise. Expired grants and grants on deleted addresses are
-not handed over.
+Grants on planned and deleted addresses are revoked too. An entity is handed over with all privileges that the
+user holds on it directly, with their periods, and with ADMIN if it would be stranded otherwise. Expired
+grants and grants on deleted addresses are not handed over.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -32,8 +33,9 @@ MAX_NAMED = 3
 class OffBoarding:
     """The choices of a checklist.
 
-    entity_heirs: by address, the principals that receive the entity. namespace_heirs: by address of a namespace, those that
-    receive the other entities on and inside it. stranded_heirs: those that receive all other entities that would be stranded.
+    entity_heirs: by address, the principals that receive the entity. namespace_heirs: by address of a
+    namespace, those that receive the other entities on and inside it. stranded_heirs: those that receive all
+    other entities that would be stranded.
     accepts_no_administrator: create the plan also if it leaves live entities without an active administrator.
     """
 
@@ -54,11 +56,14 @@ class OffBoarding:
     @property
     def recipe(self) -> dict:
         return {
-            "user": self.user, "deactivate": self.deactivates, "leave_groups": self.leaves_groups,
+            "user": self.user,
+            "deactivate": self.deactivates,
+            "leave_groups": self.leaves_groups,
             "revoke_grants": self.revokes_grants,
             "entity_heirs": {name: list(heirs) for name, heirs in self.entity_heirs.items()},
             "namespace_heirs": {name: list(heirs) for name, heirs in self.namespace_heirs.items()},
-            "stranded_heirs": list(self.stranded_heirs), "accept_no_administrator": self.accepts_no_administrator,
+            "stranded_heirs": list(self.stranded_heirs),
+            "accept_no_administrator": self.accepts_no_administrator,
         }
 
 
@@ -66,8 +71,8 @@ class OffBoarding:
 class HeldEntity:
     """An entity on which the user holds privileges directly, or that would be stranded.
 
-    privileges: with the periods of their grants. admin_count: the number of remaining administrators if it would be stranded;
-    otherwise None.
+    privileges: with the periods of their grants. admin_count: the number of remaining administrators if it
+    would be stranded; otherwise None.
     """
 
     entity: Entity
@@ -90,7 +95,8 @@ def create_off_boarding_plan(*, author: Author, choices: OffBoarding, renewal_of
     """Create the plan of a checklist.
 
     It is stale after every change of the user. Runs the statements of `create_plan`, and about ten others.
-    Raise PlanError if the choices are invalid, if nothing would change, or if an entity would have no administrator.
+    Raise PlanError if the choices are invalid, if nothing would change, or if an entity would have no
+    administrator.
     """
     revision = current_revision()
     user = User.objects.filter(username=choices.user).first()
@@ -98,10 +104,19 @@ def create_off_boarding_plan(*, author: Author, choices: OffBoarding, renewal_of
         raise PlanError(f"user:{choices.user} does not exist: correct the name")
     _check_heirs(user, choices)
     with transaction.atomic():
-        plan = create_plan(author=author, draft=PlanDraft(
-            title=f"Off-board {user}", origin=PlanOrigin.OFF_BOARDING, base_revision=revision, watches=[str(user)],
-            changes=_changes(user, choices), renewal_of=renewal_of, recipe=choices.recipe | {"note": _note(choices)},
-            empty_message=f"there is nothing to do: {user} is inactive, and has no grants and no groups"))
+        plan = create_plan(
+            author=author,
+            draft=PlanDraft(
+                title=f"Off-board {user}",
+                origin=PlanOrigin.OFF_BOARDING,
+                base_revision=revision,
+                watches=[str(user)],
+                changes=_changes(user, choices),
+                renewal_of=renewal_of,
+                recipe=choices.recipe | {"note": _note(choices)},
+                empty_message=f"there is nothing to do: {user} is inactive, and has no grants and no groups",
+            ),
+        )
         if plan.effect["stranded_none"] and not choices.accepts_no_administrator:
             raise PlanError(_no_administrator_text(plan))
     return plan
@@ -110,25 +125,49 @@ def create_off_boarding_plan(*, author: Author, choices: OffBoarding, renewal_of
 def renew(author: Author, plan: Plan) -> Plan:
     """Create the plan again with the same choices for the current grants and groups."""
     recipe = plan.recipe
-    return create_off_boarding_plan(author=author, renewal_of=plan, choices=OffBoarding(
-        recipe["user"], recipe["deactivate"], recipe["leave_groups"], recipe["revoke_grants"], recipe["entity_heirs"],
-        recipe["namespace_heirs"], recipe["stranded_heirs"], recipe["accept_no_administrator"]))
+    return create_off_boarding_plan(
+        author=author,
+        renewal_of=plan,
+        choices=OffBoarding(
+            recipe["user"],
+            recipe["deactivate"],
+            recipe["leave_groups"],
+            recipe["revoke_grants"],
+            recipe["entity_heirs"],
+            recipe["namespace_heirs"],
+            recipe["stranded_heirs"],
+            recipe["accept_no_administrator"],
+        ),
+    )
 
 
 def held_entities(user: User) -> list[HeldEntity]:
     """Return the entities that the user could hand over, first those that would be stranded, by address.
 
-    Reads at most MAX_PLAN_ITEMS grants. Deleted addresses and expired grants are left out. Runs at most nine queries.
+    Reads at most MAX_PLAN_ITEMS grants. Deleted addresses and expired grants are left out. Runs at most nine
+    queries.
     """
     stranded = stranded_if_removed(user, MAX_PLAN_ITEMS)
     privileges: dict[int, dict[Privilege, Validity]] = {}
-    grants = UserGrant.objects.filter(not_over_condition(timezone.now()), user=user).exclude(content_object__state=State.DELETED)
+    grants = UserGrant.objects.filter(not_over_condition(timezone.now()), user=user).exclude(
+        content_object__state=State.DELETED
+    )
     columns = ("content_object_id", "permission_id", *VALIDITY_COLUMNS)
     for pk, permission, *period in grants.order_by("permission_id").values_list(*columns)[:MAX_PLAN_ITEMS]:
         privileges.setdefault(pk, {})[privilege_of(permission)] = Validity(*period)
     rows = Entity.objects.select_related("namespace").filter(pk__among={*stranded, *privileges})
-    held = [HeldEntity(entity, {privilege: privileges[entity.pk][privilege] for privilege in Privilege
-                                if privilege in privileges.get(entity.pk, {})}, stranded.get(entity.pk)) for entity in rows]
+    held = [
+        HeldEntity(
+            entity,
+            {
+                privilege: privileges[entity.pk][privilege]
+                for privilege in Privilege
+                if privilege in privileges.get(entity.pk, {})
+            },
+            stranded.get(entity.pk),
+        )
+        for entity in rows
+    ]
     kinds = list(KINDS)
     return sorted(held, key=lambda row: (not row.is_stranded, kinds.index(row.entity.kind), row.entity.key))
 
@@ -149,7 +188,10 @@ def _changes(user: User, choices: OffBoarding) -> Iterator[PlanChange]:
 
 
 def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[PlanChange]:
-    """Yield the grants to the heirs. No period of a grant that an heir holds already gets shorter. Runs at most two queries."""
+    """Yield the grants to the heirs.
+
+    No period of a grant that an heir holds already gets shorter. Runs at most two queries.
+    """
     rows = [(row, heirs) for row in held if (heirs := _heirs_of(row, choices))]
     known = _grants_of_heirs(choices.heirs, [row.entity.pk for row, _ in rows])
     for row, heirs in rows:
@@ -161,7 +203,9 @@ def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[Pla
                     yield PlanVerb.GRANT.value, heir, row.entity.address, privilege, given
 
 
-def _grants_of_heirs(heirs: Collection[str], entity_ids: list[int]) -> dict[tuple[str, int, Privilege], Validity]:
+def _grants_of_heirs(
+    heirs: Collection[str], entity_ids: list[int]
+) -> dict[tuple[str, int, Privilege], Validity]:
     """Return the periods of the direct grants that have not ended, by principal, entity and privilege."""
     known: dict[tuple[str, int, Privilege], Validity] = {}
     for type_, (model, _) in GRANT_TABLES.items():
@@ -169,9 +213,14 @@ def _grants_of_heirs(heirs: Collection[str], entity_ids: list[int]) -> dict[tupl
         if not names:
             continue
         column = NAME_COLUMNS[type_]
-        grants = model.objects.filter(not_over_condition(timezone.now()), content_object__pk__among=entity_ids,
-                                      **{f"{column}__in": names}).order_by()
-        for name, pk, permission, *period in grants.values_list(column, "content_object_id", "permission_id", *VALIDITY_COLUMNS):
+        grants = model.objects.filter(
+            not_over_condition(timezone.now()),
+            content_object__pk__among=entity_ids,
+            **{f"{column}__in": names},
+        ).order_by()
+        for name, pk, permission, *period in grants.values_list(
+            column, "content_object_id", "permission_id", *VALIDITY_COLUMNS
+        ):
             known[f"{type_}:{name}", pk, privilege_of(permission)] = Validity(*period)
     return known
 
@@ -185,14 +234,18 @@ def _both(first: Validity, second: Validity) -> Validity:
 
 def _heirs_of(row: HeldEntity, choices: OffBoarding) -> list[str]:
     namespace = row.entity.namespace
-    heirs = choices.entity_heirs.get(str(row.entity)) or (
-        choices.namespace_heirs.get(str(namespace)) if namespace is not None else None) or (
-        choices.stranded_heirs if row.is_stranded else ())
+    heirs = (
+        choices.entity_heirs.get(str(row.entity))
+        or (choices.namespace_heirs.get(str(namespace)) if namespace is not None else None)
+        or (choices.stranded_heirs if row.is_stranded else ())
+    )
     return list(dict.fromkeys(map(format_principal, heirs)))
 
 
 def _check_heirs(user: User, choices: OffBoarding) -> None:
-    """Raise PlanError if an heir does not exist, is inactive or is the user, or if an address is not one of the user's."""
+    """Raise PlanError if an heir does not exist, is inactive or is the user, or if an address is not one of
+    the user's.
+    """
     principals = principals_by_name(choices.heirs)
     for heir in sorted(choices.heirs):
         principal = principals.get(heir)

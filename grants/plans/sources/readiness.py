@@ -12,8 +12,15 @@ from grants.principal_names import format_principal, parse_principal
 from grants.querysets import groups_of
 
 
-def create_readiness_plan(*, author: Author, namespace: Address, user: str, generation: Generation | str | None = None,
-                          principal: str = "", renewal_of: Plan | None = None) -> Plan:
+def create_readiness_plan(
+    *,
+    author: Author,
+    namespace: Address,
+    user: str,
+    generation: Generation | str | None = None,
+    principal: str = "",
+    renewal_of: Plan | None = None,
+) -> Plan:
     """Create a plan of the fewest grants that let `user` delete `namespace`.
 
     principal: the principal that receives the grants: the user by default, or a group of the user.
@@ -26,26 +33,49 @@ def create_readiness_plan(*, author: Author, namespace: Address, user: str, gene
     _check_receiver(receiver, deleter)
     through = "" if receiver == str(deleter) else f" through {receiver}"
     missing = missing_grants_to_delete(namespace, deleter, rules)
-    return create_plan(author=author, draft=PlanDraft(
-        title=f"Let {deleter} delete {namespace}{through} ({rules.name})", origin=PlanOrigin.READINESS, base_revision=revision,
-        breadth=PlanBreadth.NAMESPACES, watches=[str(deleter)], renewal_of=renewal_of,
-        changes=changes_from_grants(receiver, missing),
-        recipe={"namespace": str(namespace), "user": user, "generation": rules.name, "principal": receiver},
-        empty_message=f"nothing is missing: {deleter} can already delete {namespace} (generation `{rules.name}`)"))
+    return create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=f"Let {deleter} delete {namespace}{through} ({rules.name})",
+            origin=PlanOrigin.READINESS,
+            base_revision=revision,
+            breadth=PlanBreadth.NAMESPACES,
+            watches=[str(deleter)],
+            renewal_of=renewal_of,
+            changes=changes_from_grants(receiver, missing),
+            recipe={
+                "namespace": str(namespace),
+                "user": user,
+                "generation": rules.name,
+                "principal": receiver,
+            },
+            empty_message=f"nothing is missing: {deleter} can already delete {namespace} (generation `{rules.name}`)",
+        ),
+    )
 
 
 def renew(author: Author, plan: Plan) -> Plan:
     """Create a plan with the grants that the same user is missing now."""
     recipe = plan.recipe
-    return create_readiness_plan(author=author, namespace=parse_address(recipe["namespace"]), user=recipe["user"],
-                                 renewal_of=plan, generation=recipe["generation"], principal=recipe["principal"])
+    return create_readiness_plan(
+        author=author,
+        namespace=parse_address(recipe["namespace"]),
+        user=recipe["user"],
+        renewal_of=plan,
+        generation=recipe["generation"],
+        principal=recipe["principal"],
+    )
 
 
 def _check_receiver(receiver: str, deleter: User) -> None:
     """Raise PlanError if grants to the receiver would not be effective for the user."""
     kind, name = parse_principal(receiver)
     if kind == "user" and receiver != str(deleter):
-        raise PlanError(f"grants to {receiver} give {deleter} nothing: name {deleter} or one of the user's groups")
+        raise PlanError(
+            f"grants to {receiver} give {deleter} nothing: name {deleter} or one of the user's groups"
+        )
     if kind == "group" and not groups_of(deleter).filter(name=name).exists():
-        raise PlanError(f"{deleter} is not in {receiver}, so grants to it give {deleter} nothing: name {deleter} or one of "
-                        f"the user's groups")
+        raise PlanError(
+            f"{deleter} is not in {receiver}, so grants to it give {deleter} nothing: name {deleter} or one of "
+            f"the user's groups"
+        )

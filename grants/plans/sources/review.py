@@ -16,10 +16,21 @@ _ENDING = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.JOIN: PlanVerb.LEAVE}
 
 
 def renew(author: Author, plan: Plan) -> Plan:
-    """Create a plan with the same items for the current data. Access with a shorter end that has passed is revoked."""
-    renewed = create_plan(author=author, draft=PlanDraft(
-        title=plan.title, origin=plan.origin, recipe=plan.recipe, base_revision=current_revision(), renewal_of=plan,
-        changes=_changes(plan)))
+    """Create a plan with the same items for the current data.
+
+    Access with a shorter end that has passed is revoked.
+    """
+    renewed = create_plan(
+        author=author,
+        draft=PlanDraft(
+            title=plan.title,
+            origin=plan.origin,
+            recipe=plan.recipe,
+            base_revision=current_revision(),
+            renewal_of=plan,
+            changes=_changes(plan),
+        ),
+    )
     for link in ReviewPlan.objects.filter(plan=plan):
         ReviewPlan.objects.create(campaign_id=link.campaign_id, plan=renewed)
     return renewed

@@ -7,7 +7,9 @@ from grants.policies.catalogue.final import FINAL
 from grants.policies.catalogue.proposed import PROPOSED
 from grants.policies.policy import Generation
 
-GENERATIONS: dict[str, Generation] = {generation.name: generation for generation in (CORE, EXISTING, PROPOSED, FINAL)}
+GENERATIONS: dict[str, Generation] = {
+    generation.name: generation for generation in (CORE, EXISTING, PROPOSED, FINAL)
+}
 
 
 class UnknownGeneration(ValueError):
@@ -18,4 +20,6 @@ def generation_by_name(name: object) -> Generation:
     """Return the generation of exactly that name. Raise UnknownGeneration if there is none."""
     if isinstance(name, str) and name in GENERATIONS:
         return GENERATIONS[name]
-    raise UnknownGeneration(f"`{clip(name)}` is not a generation of rules; the generations are {', '.join(GENERATIONS)}")
+    raise UnknownGeneration(
+        f"`{clip(name)}` is not a generation of rules; the generations are {', '.join(GENERATIONS)}"
+    )

@@ -35,21 +35,32 @@ def finish_change_run(run: AnalysisRun, changes: Iterable[SingleChange]) -> Stor
         effect = preview_changes(changes, GENERATIONS[run.options["generation"]]).effect
     stored = _finish_run(run, effect, "")
     strandings = effect.strandings
-    run.summary["strandings"] = {"without_admin": strandings.without_admin_count, "one_admin": strandings.one_admin_count,
-                                 "entities": [[str(row.address), row.admin_count] for row in strandings.entities]}
+    run.summary["strandings"] = {
+        "without_admin": strandings.without_admin_count,
+        "one_admin": strandings.one_admin_count,
+        "entities": [[str(row.address), row.admin_count] for row in strandings.entities],
+    }
     run.save()
     return stored
 
 
 def _finish_run(run: AnalysisRun, effect: Effect, valid_until: str) -> StoredEffect:
     folder = f"effect-{run.pk}"
-    times = [_figures(one, table, folder) for one, table in zip(effect.times or [effect], PLAN_EFFECT_TABLES, strict=False)]
+    times = [
+        _figures(one, table, folder)
+        for one, table in zip(effect.times or [effect], PLAN_EFFECT_TABLES, strict=False)
+    ]
     main = next((figures for figures in times if any(figures["tally"])), times[0])
     run.state, run.revision, run.result_folder = RunState.DONE, current_revision(), folder
     run.summary = main | {
-        "generation": effect.generation, "digest": effect.digest, "times": times if effect.times else [],
-        "other_beginnings": effect.other_beginnings, "last_beginning": format_time(effect.last_beginning),
-        "detail_rows": effect.tally.total, "tables_left_out": {}, "valid_until": valid_until,
+        "generation": effect.generation,
+        "digest": effect.digest,
+        "times": times if effect.times else [],
+        "other_beginnings": effect.other_beginnings,
+        "last_beginning": format_time(effect.last_beginning),
+        "detail_rows": effect.tally.total,
+        "tables_left_out": {},
+        "valid_until": valid_until,
     }
     run.save()
     return StoredEffect(run)
@@ -59,9 +70,13 @@ def _figures(effect: Effect, table: Table, folder: str) -> dict:
     """Write the rows at one time, and return the figures."""
     _write_rows(sorted(effect.rows()), table, folder)
     return {
-        "table": table.name, "at": format_time(effect.at), "tally": list(effect.tally),
-        "people": [[name, list(tally)] for name, tally in effect.people], "people_count": effect.people_count,
-        "entities": [[str(address), list(tally)] for address, tally in effect.entities], "entity_count": effect.entity_count,
+        "table": table.name,
+        "at": format_time(effect.at),
+        "tally": list(effect.tally),
+        "people": [[name, list(tally)] for name, tally in effect.people],
+        "people_count": effect.people_count,
+        "entities": [[str(address), list(tally)] for address, tally in effect.entities],
+        "entity_count": effect.entity_count,
         "operations": [[*key, list(tally)] for *key, tally in effect.operations],
     }
 

@@ -37,8 +37,14 @@ ALL_ROWS = 100_000
 ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
 # (number of the tenant, generation, purpose); see `random_changes` for the types of the changes of a number
 CASES = [
-    (23, "existing", "changes"), (24, "proposed", "changes"), (21, "core", "keep"), (35, "proposed", "keep"),
-    (29, "final", "question"), (23, "final", "request"), (41, "final", "readiness"), (35, "existing", "changes"),
+    (23, "existing", "changes"),
+    (24, "proposed", "changes"),
+    (21, "core", "keep"),
+    (35, "proposed", "keep"),
+    (29, "final", "question"),
+    (23, "final", "request"),
+    (41, "final", "readiness"),
+    (35, "existing", "changes"),
 ]
 # the case that is evaluated with the settings of a large tenant; those with periods
 LARGE = CASES[-1]
@@ -70,22 +76,38 @@ def plan_of(changes):
     for change in changes:
         match change:
             case GrantChange(principal, address, privilege, is_grant):
-                grants[is_grant].append((principal, address, privilege, *([change.validity] if is_grant else [])))
+                grants[is_grant].append(
+                    (principal, address, privilege, *([change.validity] if is_grant else []))
+                )
             case MembershipChange(user, group, is_join):
                 members[is_join].append(MembershipItem(user, group, change.validity))
             case ActivationChange(user, is_active):
                 users[is_active].append(user)
-    return create_plan_from_changes(author=COMMAND, grant=grants[True], revoke=grants[False], join=members[True],
-                                    leave=members[False], activate=users[True], deactivate=users[False])
+    return create_plan_from_changes(
+        author=COMMAND,
+        grant=grants[True],
+        revoke=grants[False],
+        join=members[True],
+        leave=members[False],
+        activate=users[True],
+        deactivate=users[False],
+    )
 
 
 def with_periods(changes, dice):
-    """Let additions begin at one of five times, so that the effect at most of these times differs from the current one."""
+    """Let additions begin at one of five times, so that the effect at most of these times differs from the
+    current one.
+    """
     start = timezone.now().replace(microsecond=0)
     beginnings = [None, *(start + timedelta(hours=hours) for hours in (12, 36, 100, 200, 300))]
     result = []
     for number, change in enumerate(dice.sample(changes, len(changes))):
-        if isinstance(change, GrantChange) and change.is_grant or isinstance(change, MembershipChange) and change.is_join:
+        if (
+            isinstance(change, GrantChange)
+            and change.is_grant
+            or isinstance(change, MembershipChange)
+            and change.is_join
+        ):
             beginning = beginnings[number % len(beginnings)]
             end = (beginning or start) + timedelta(hours=90) if dice.random() < 0.3 else None
             change = replace(change, validity=Validity(beginning, end))
@@ -101,9 +123,14 @@ def set_purpose(plan, purpose, dice, tenant):
     operations = [(dice.choice(KINDS[address.kind].operations), str(address)) for address in wanted]
     recipes = {
         "keep": (PlanOrigin.POLICY_IMPACT, {"generation": dice.choice(list(GENERATIONS))}),
-        "question": (PlanOrigin.CHANGE_SET, {"subject": f"user:{user}", **dict(zip(("operation", "entity"), operations[0],
-                                                                                   strict=True))}),
-        "request": (PlanOrigin.REQUEST, {"subject": user, "wanted": [*operations, (str(dice.choice(ANY)), str(wanted[-1]))]}),
+        "question": (
+            PlanOrigin.CHANGE_SET,
+            {"subject": f"user:{user}", **dict(zip(("operation", "entity"), operations[0], strict=True))},
+        ),
+        "request": (
+            PlanOrigin.REQUEST,
+            {"subject": user, "wanted": [*operations, (str(dice.choice(ANY)), str(wanted[-1]))]},
+        ),
         "readiness": (PlanOrigin.READINESS, {"user": user, "namespace": "namespace:ns0"}),
     }
     if purpose in recipes:
@@ -114,10 +141,19 @@ def set_purpose(plan, purpose, dice, tenant):
 def computed_effect(plan, generation, max_rows=ALL_ROWS):
     """Return the effect that a run computes, without the worker."""
     folder = f"effect-{plan.pk}-{generation}"
-    report = compute_effect(PlanSource(plan.pk, generation), folder=folder, max_rows=max_rows, progress=NoProgress())
-    return StoredEffect(AnalysisRun.objects.create(
-        analysis="plan-effect", state=RunState.DONE, revision=report.revision, summary=report.summary, result_folder=folder,
-        options={"plan": str(plan.pk), "generation": generation}))
+    report = compute_effect(
+        PlanSource(plan.pk, generation), folder=folder, max_rows=max_rows, progress=NoProgress()
+    )
+    return StoredEffect(
+        AnalysisRun.objects.create(
+            analysis="plan-effect",
+            state=RunState.DONE,
+            revision=report.revision,
+            summary=report.summary,
+            result_folder=folder,
+            options={"plan": str(plan.pk), "generation": generation},
+        )
+    )
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -132,9 +168,13 @@ def test_spark_computes_the_effect_that_the_evaluator_of_small_plans_computes(mo
     set_purpose(plan, purpose, dice, tenant)
     expected, effect = plan_effect(plan, generation), computed_effect(plan, generation)
     assert expected.has_effect and len(expected.times) == (MAX_TIMES if case in TIMED else 0)
-    assert (effect.other_beginnings, effect.last_beginning) == (expected.other_beginnings, expected.last_beginning)
-    assert effect.max_gained_beyond == expected.max_gained_beyond and [one.at for one in effect.times[1:]] == [
-        one.at for one in expected.times[1:]]
+    assert (effect.other_beginnings, effect.last_beginning) == (
+        expected.other_beginnings,
+        expected.last_beginning,
+    )
+    assert effect.max_gained_beyond == expected.max_gained_beyond and [
+        one.at for one in effect.times[1:]
+    ] == [one.at for one in expected.times[1:]]
     for one, expected_one in zip([effect, *effect.times], [expected, *expected.times], strict=True):
         check_agreement(one, expected_one)
 
@@ -142,21 +182,30 @@ def test_spark_computes_the_effect_that_the_evaluator_of_small_plans_computes(mo
 def check_agreement(effect, expected):
     """Compare the members and the rows of the effect at one time."""
     assert (effect.tally, effect.people, effect.people_count) == (
-        expected.tally, expected.people[:MAX_TOP], expected.people_count)
+        expected.tally,
+        expected.people[:MAX_TOP],
+        expected.people_count,
+    )
     assert effect.operations == expected.operations
     assert (effect.entities, effect.entity_count) == (expected.entities[:MAX_TOP], expected.entity_count)
     rows = sorted(expected.rows())
     assert list(effect.rows()) == rows and effect.row_count() == len(rows)
     assert list(effect.rows(first_row=2)) == rows[2:1002]
     where = RowFilter(change="gained", purpose="beyond", user="a")
-    assert list(effect.rows(where)) == sorted(expected.rows(where)) and effect.row_count(where) == expected.row_count(where)
+    assert list(effect.rows(where)) == sorted(expected.rows(where)) and effect.row_count(
+        where
+    ) == expected.row_count(where)
 
 
 def test_more_rows_than_the_console_keeps_are_counted_but_not_written():
     create_sample_tenant()
     plan = create_plan_from_changes(author=SETUP, grant=[("user:out", SALES, "ADMIN")])
     effect = computed_effect(plan, "existing", max_rows=3)
-    assert effect.tally == plan_effect(plan, "existing").tally and not effect.has_rows and effect.row_count() == 0
+    assert (
+        effect.tally == plan_effect(plan, "existing").tally
+        and not effect.has_rows
+        and effect.row_count() == 0
+    )
     with pytest.raises(Exception, match="the rows are not listed"):
         result_page(effect.run)
 
@@ -165,13 +214,17 @@ def test_the_worker_executes_the_run_and_signs_its_report(settings):
     settings.EFFECT_MAX_GRANTS = -1
     create_sample_tenant()
     plan = create_plan_from_changes(author=SETUP, grant=[("user:out", ORDERS, "READ")])
-    run = AnalysisRun.objects.create(analysis="plan-effect", options={"plan": str(plan.pk), "generation": "final"})
+    run = AnalysisRun.objects.create(
+        analysis="plan-effect", options={"plan": str(plan.pk), "generation": "final"}
+    )
     execute_run(run_id=run.pk)
     run.refresh_from_db()
     assert run.state == RunState.DONE, run.error
     assert run.manifest_hash and len(list(StoredEffect(run).rows())) == run.summary["detail_rows"] > 4
     Plan.objects.update(state="discarded")
-    other = AnalysisRun.objects.create(analysis="plan-effect", options={"plan": str(plan.pk), "generation": "core"})
+    other = AnalysisRun.objects.create(
+        analysis="plan-effect", options={"plan": str(plan.pk), "generation": "core"}
+    )
     execute_run(run_id=other.pk)
     other.refresh_from_db()
     assert other.state == RunState.FAILED and "was applied or discarded" in other.error

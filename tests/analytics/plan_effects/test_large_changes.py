@@ -1,5 +1,5 @@
-"""The effect of a single change above the limits: requested from a run, shown in the form and on its page, and checked when the
-change is made.
+"""The effect of a single change above the limits: requested from a run, shown in the form and on its page,
+and checked when the change is made.
 
 `tests.analytics.plan_effects.test_single_changes` tests the computation.
 """
@@ -28,7 +28,9 @@ from tests.web.conftest import htmx as htmx
 pytestmark = pytest.mark.django_db
 
 SALES = parse_address("namespace:sales")
-QUERY = urlencode({"change": json.dumps(["delete", "namespace:sales"], separators=(",", ":")), "generation": "final"})
+QUERY = urlencode(
+    {"change": json.dumps(["delete", "namespace:sales"], separators=(",", ":")), "generation": "final"}
+)
 PAGE, FORM_PART, RUN = f"/effect?{QUERY}", f"/effect/form?{QUERY}", f"/effect/run?{QUERY}"
 FORM = "/lifecycle/delete/namespace:sales"
 
@@ -47,23 +49,46 @@ def finished_run():
 def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse, sent_tasks, htmx):
     client = browse("ada")
     page = page_html(client.get(FORM))
-    assert "The effect is not known: the change reaches more than 1 entities." in page and "Compute the effect" in page
+    assert (
+        "The effect is not known: the change reaches more than 1 entities." in page
+        and "Compute the effect" in page
+    )
     started = client.post(f"{RUN}&forecast=1", {"change": "a field of the form"}, headers=htmx("x"))
     part = page_html(started)
     run = AnalysisRun.objects.get()
-    assert f"Spark computes the effect in run {run.pk}" in part and 'hx-trigger="every 2s"' in part and "<html" not in part
-    assert run.options == {"changes": '["delete","namespace:sales"]', "generation": "final", "active": "final"}
+    assert (
+        f"Spark computes the effect in run {run.pk}" in part
+        and 'hx-trigger="every 2s"' in part
+        and "<html" not in part
+    )
+    assert run.options == {
+        "changes": '["delete","namespace:sales"]',
+        "generation": "final",
+        "active": "final",
+    }
     assert JournalLine.objects.latest("pk").action == "run-start"
     client.post(RUN)
     assert AnalysisRun.objects.count() == 1
     AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=2, tasks_total=5)
-    assert "2 of 5 tasks" in page_html(client.get(FORM_PART)) and 'hx-trigger="every 2s"' in page_html(client.get(FORM))
+    assert "2 of 5 tasks" in page_html(client.get(FORM_PART)) and 'hx-trigger="every 2s"' in page_html(
+        client.get(FORM)
+    )
     effect = finished_run()
     part, page = page_html(client.get(FORM_PART)), page_html(client.get(FORM))
     sentence = f"Takes {effect.tally.total} permissions."
-    assert sentence in part and sentence in page and 'hx-trigger="every 2s"' not in part and f"Computed by run {run.pk}" in page
-    assert f'Delete namespace<span class="effect-numbers">: {effect.tally.total} permissions lost</span>' in page
-    assert f'<span hx-swap-oob="innerHTML:.effect-numbers">: {effect.tally.total} permissions lost</span>' in part
+    assert (
+        sentence in part
+        and sentence in page
+        and 'hx-trigger="every 2s"' not in part
+        and f"Computed by run {run.pk}" in page
+    )
+    assert (
+        f'Delete namespace<span class="effect-numbers">: {effect.tally.total} permissions lost</span>' in page
+    )
+    assert (
+        f'<span hx-swap-oob="innerHTML:.effect-numbers">: {effect.tally.total} permissions lost</span>'
+        in part
+    )
     assert f"All {effect.tally.total} changed permissions" in page
 
 
@@ -72,9 +97,17 @@ def test_without_scripts_the_form_leads_to_the_page_that_shows_the_progress(brow
     started = client.post(RUN, {"form_version": "1"})
     assert started.status_code == 303 and started["Location"] == PAGE
     page = page_html(client.get(PAGE))
-    assert "Spark computes the effect in run" in page and "Update the progress" in page and "Cancel computation" in page
-    cancelled = client.post("/effect/run/cancel", {"change": '["delete","namespace:sales"]', "generation": "final"}, follow=True)
-    assert "The computation was cancelled" in page_html(cancelled) and "Compute the effect" in page_html(cancelled)
+    assert (
+        "Spark computes the effect in run" in page
+        and "Update the progress" in page
+        and "Cancel computation" in page
+    )
+    cancelled = client.post(
+        "/effect/run/cancel", {"change": '["delete","namespace:sales"]', "generation": "final"}, follow=True
+    )
+    assert "The computation was cancelled" in page_html(cancelled) and "Compute the effect" in page_html(
+        cancelled
+    )
     again = client.post(f"/effect/run/cancel?{QUERY}", follow=True)
     assert "The effect is not being computed" in page_html(again)
 
@@ -88,7 +121,10 @@ def test_the_page_lists_the_result_of_the_run(browse, sent_tasks):
     assert client.get(f"{PAGE}&effect_user=ned").context["permissions"]["page"].total < effect.tally.total
     rows = b"".join(client.get(section["downloads"][1][1]).streaming_content).splitlines()
     assert len(rows) == effect.tally.total
-    assert client.get(f"/effect?{QUERY.replace('final', 'existing')}").context["permissions"].get("effect") is None
+    assert (
+        client.get(f"/effect?{QUERY.replace('final', 'existing')}").context["permissions"].get("effect")
+        is None
+    )
 
 
 def test_the_change_is_made_only_with_the_effect_that_was_shown(browse, sent_tasks):
@@ -104,7 +140,9 @@ def test_the_change_is_made_only_with_the_effect_that_was_shown(browse, sent_tas
     assert shown["effect"].startswith("run-")
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
     outdated = client.post(FORM, form | shown)
-    assert outdated.status_code == 409 and "Data has changed since the effect was computed" in page_html(outdated)
+    assert outdated.status_code == 409 and "Data has changed since the effect was computed" in page_html(
+        outdated
+    )
     client.post(RUN)
     assert AnalysisRun.objects.count() == 2
     finished_run()
@@ -126,20 +164,44 @@ def test_rest_requests_the_run_and_then_returns_the_effect(browse, sent_tasks):
     client, url, body = browse("ada"), "/api/v1/effects", {"changes": [["delete", "namespace:sales"]]}
     started = client.post(url, body, content_type="application/json")
     run = AnalysisRun.objects.get()
-    assert started.status_code == 202 and started.json() == {"state": "computing", "run": f"/api/v1/runs/{run.pk}"}
-    assert client.post(url, body, content_type="application/json").status_code == 202 and AnalysisRun.objects.count() == 1
+    assert started.status_code == 202 and started.json() == {
+        "state": "computing",
+        "run": f"/api/v1/runs/{run.pk}",
+    }
+    assert (
+        client.post(url, body, content_type="application/json").status_code == 202
+        and AnalysisRun.objects.count() == 1
+    )
     expected = finished_run()
     effect = client.post(url, body, content_type="application/json").json()
     assert effect["for"]["lost"] == expected.tally.lost_for and effect["digest"] == expected.digest
     unknown = client.post(url, {"changes": [["delete", "nothing"]]}, content_type="application/json")
     assert unknown.status_code == 400 and "`changes`" in unknown.json()["detail"]
-    assert client.post(url, {"changes": [["leave", "grp", "operators"]]}, content_type="application/json").status_code == 202
+    assert (
+        client.post(
+            url, {"changes": [["leave", "grp", "operators"]]}, content_type="application/json"
+        ).status_code
+        == 202
+    )
 
 
-def test_who_may_make_the_change_may_request_the_run_and_who_sees_everything_reads_it(browse, sent_tasks, cast):
-    statuses = {name: [browse(name).post(RUN).status_code, browse(name).post(f"/effect/run/cancel?{QUERY}").status_code,
-                       browse(name).get(FORM_PART).status_code] for name in ("ada", "aud", "ned", "dee")}
-    assert statuses == {"ada": [303, 303, 200], "aud": [403, 403, 200], "ned": [404, 404, 404], "dee": [404, 404, 404]}
+def test_who_may_make_the_change_may_request_the_run_and_who_sees_everything_reads_it(
+    browse, sent_tasks, cast
+):
+    statuses = {
+        name: [
+            browse(name).post(RUN).status_code,
+            browse(name).post(f"/effect/run/cancel?{QUERY}").status_code,
+            browse(name).get(FORM_PART).status_code,
+        ]
+        for name in ("ada", "aud", "ned", "dee")
+    }
+    assert statuses == {
+        "ada": [303, 303, 200],
+        "aud": [403, 403, 200],
+        "ned": [404, 404, 404],
+        "dee": [404, 404, 404],
+    }
     assert AnalysisRun.objects.count() == 1
     part = page_html(browse("aud").get(FORM_PART))
     assert "The computation was cancelled" in part and "Compute the effect" not in part
@@ -162,7 +224,9 @@ def test_another_generation_is_evaluated_alone(browse, sent_tasks):
 
 
 @pytest.mark.parametrize(("url", "max_queries"), [(FORM, 31), (PAGE, 32), (FORM_PART, 32)])
-def test_the_number_of_queries_is_limited(browse, sent_tasks, django_assert_max_num_queries, url, max_queries):
+def test_the_number_of_queries_is_limited(
+    browse, sent_tasks, django_assert_max_num_queries, url, max_queries
+):
     client = browse("ada")
     client.post(RUN)
     finished_run()

@@ -1,4 +1,5 @@
-"""The effect of a plan above the limits: requested from a run, shown on its page and over REST, and checked when it is applied.
+"""The effect of a plan above the limits: requested from a run, shown on its page and over REST, and checked
+when it is applied.
 
 `test_agreement` tests the computation.
 """
@@ -42,7 +43,9 @@ def large_plan(cast, settings):
     return plan
 
 
-def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(large_plan, browse, sent_tasks, htmx):
+def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
+    large_plan, browse, sent_tasks, htmx
+):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
     page = page_html(client.get(url))
     assert "because the change reaches more than -1 grants" in page and "Compute the effect" in page
@@ -54,19 +57,30 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(large_
     assert AnalysisRun.objects.count() == 1 and JournalLine.objects.latest("pk").action == "run-start"
     AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=2, tasks_total=5)
     section = page_html(client.get(f"{url}?generation=final", headers=htmx("permissions")))
-    assert "2 of 5 tasks" in section and 'hx-trigger="every 2s"' in section and "Compute the effect" not in section
+    assert (
+        "2 of 5 tasks" in section
+        and 'hx-trigger="every 2s"' in section
+        and "Compute the effect" not in section
+    )
     assert f"/analyses/{run.pk}/" not in page_html(client.get("/analyses/"))
     finish_effect_run(run, large_plan)
     page = client.get(url)
     text = page_html(page)
-    assert f"Computed by run {run.pk}" in text and "1 permission" not in page.context["to_confirm"]["confirmation"]
+    assert (
+        f"Computed by run {run.pk}" in text
+        and "1 permission" not in page.context["to_confirm"]["confirmation"]
+    )
     assert page.context["to_confirm"]["digest"].startswith("run-") and "Also give 4 permissions" in text
     assert [row["row"].operation for row in page.context["permissions"]["page"].rows] == [
-        row.operation for row in sorted(StoredEffect(latest_plan_run(large_plan, "final")).rows())]
+        row.operation for row in sorted(StoredEffect(latest_plan_run(large_plan, "final")).rows())
+    ]
     assert page.context["permissions"]["page"].total > 4
     section = client.get(f"{url}?effect_purpose=beyond").context["permissions"]
     # the report has only the totals of all changes, and the page says so
-    assert section["sentence"] == f"Without the filters, as in the tables below: {effect_sentence(section['effect']).lower()}"
+    assert (
+        section["sentence"]
+        == f"Without the filters, as in the tables below: {effect_sentence(section['effect']).lower()}"
+    )
     filtered = section["page"]
     assert filtered.total == 4 and not any(row["row"].intended for row in filtered.rows)
 
@@ -76,7 +90,9 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
     assert "not being computed" in page_html(client.post(f"{url}effect/cancel", follow=True))
     client.post(f"{url}effect", {"generation": "final"})
     AnalysisRun.objects.update(state=RunState.RUNNING)
-    assert "Cancel computation" in page_html(client.get(url)) and "Cancel computation" not in page_html(browse("aud").get(url))
+    assert "Cancel computation" in page_html(client.get(url)) and "Cancel computation" not in page_html(
+        browse("aud").get(url)
+    )
     assert [browse(name).post(f"{url}effect/cancel").status_code for name in ("aud", "ned")] == [403, 404]
     assert latest_plan_run(large_plan, "final").cancel_requested_at is None
     assert "Cancelling" in page_html(client.post(f"{url}effect/cancel", {"generation": "final"}, follow=True))
@@ -104,14 +120,21 @@ def test_the_plan_is_applied_only_with_the_effect_that_was_shown(large_plan, bro
     fresh = client.get(url).context
     if fresh["stale"]:
         return
-    client.post(f"{url}apply", {"reason": "because", "effect": fresh["to_confirm"]["digest"], "beyond": "yes"})
+    client.post(
+        f"{url}apply", {"reason": "because", "effect": fresh["to_confirm"]["digest"], "beyond": "yes"}
+    )
     plan = Plan.objects.get(pk=large_plan.pk)
     assert plan.state == "applied" and plan.effect["permissions"]["beyond"]["gained"] == 4
 
 
 def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings, browse, sent_tasks):
-    plan = create_plan_from_changes(author=SETUP, grant=[
-        ("user:out", ORDERS, "READ"), ("user:out", parse_address("dataset:hr.salaries"), "READ", Validity.parse(LATER))])
+    plan = create_plan_from_changes(
+        author=SETUP,
+        grant=[
+            ("user:out", ORDERS, "READ"),
+            ("user:out", parse_address("dataset:hr.salaries"), "READ", Validity.parse(LATER)),
+        ],
+    )
     expected = plan_effect(plan, "final")
     settings.EFFECT_MAX_GRANTS = -1
     client, url = browse("ada"), f"/api/v1/plans/{plan.pk}/effect"
@@ -121,7 +144,9 @@ def test_the_page_rest_and_downloads_have_the_effect_at_each_time(cast, settings
     assert [one["for"] for one in effect["times"]] == [one.summary["for"] for one in expected.times]
     assert effect["times"][1]["at"] == LATER and effect["for"] == expected.summary["for"]
     later = client.get(url, {"at": LATER}).json()
-    assert (later["for"], later["times"]) == (effect["times"][1]["for"], []) and later["digest"] != effect["digest"]
+    assert (later["for"], later["times"]) == (effect["times"][1]["for"], []) and later["digest"] != effect[
+        "digest"
+    ]
     assert "the run evaluated it at" in client.get(url, {"at": "2127-01-01T00:00:00Z"}).json()["detail"]
     section = client.get(f"/plans/{plan.pk}/?effect_at={LATER}").context["permissions"]
     assert [time["is_shown"] for time in section["times"]] == [False, True]
@@ -156,7 +181,9 @@ def test_rest_answers_202_until_the_effect_is_computed(large_plan, browse, sent_
     assert client.get(url).status_code == 202 and client.get(location).json()["state"] == "waiting"
     finish_effect_run(run, large_plan)
     effect = client.get(url).json()
-    assert effect["beyond"] == {"gained": 4, "lost": 0} and [user["user"] for user in effect["users"]] == ["out"]
+    assert effect["beyond"] == {"gained": 4, "lost": 0} and [user["user"] for user in effect["users"]] == [
+        "out"
+    ]
     rows = b"".join(client.get(f"{url}/rows.jsonl").streaming_content).decode().splitlines()
     keys = [(row["user"], row["entity"], row["operation"]) for row in map(json.loads, rows)]
     assert keys == sorted(keys) and len(keys) == effect["for"]["gained"] + 4

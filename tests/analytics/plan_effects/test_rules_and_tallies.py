@@ -32,7 +32,9 @@ def test_every_changed_answer_belongs_to_exactly_one_rule(generation, states, re
     facts = np.random.default_rng(1).integers(0, 2**64, (len(rules.facts), 20), np.uint64)
     changes = {}
     for rule in rule_set.rules:
-        before, after = (evaluate_requirement(requirement, facts) for requirement in (rule.before, rule.after))
+        before, after = (
+            evaluate_requirement(requirement, facts) for requirement in (rule.before, rule.after)
+        )
         changes.setdefault((rule.kind, rule.operation), {})[rule.is_intended] = before, after
     for of_operation in changes.values():
         (first, between), (also_between, last) = of_operation[True], of_operation[False]

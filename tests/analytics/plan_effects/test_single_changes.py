@@ -28,40 +28,72 @@ def computed(changes, generation, active):
     """Return the effect that a run computes, without the worker."""
     texts = tuple(map(change_as_text, changes))
     folder = f"effect-{AnalysisRun.objects.count()}"
-    report = compute_effect(SingleChangesSource(texts, generation, active), folder=folder, max_rows=ALL_ROWS,
-                            progress=NoProgress())
-    return StoredEffect(AnalysisRun.objects.create(
-        analysis="change-effect", state=RunState.DONE, revision=report.revision, summary=report.summary, result_folder=folder))
+    report = compute_effect(
+        SingleChangesSource(texts, generation, active),
+        folder=folder,
+        max_rows=ALL_ROWS,
+        progress=NoProgress(),
+    )
+    return StoredEffect(
+        AnalysisRun.objects.create(
+            analysis="change-effect",
+            state=RunState.DONE,
+            revision=report.revision,
+            summary=report.summary,
+            result_folder=folder,
+        )
+    )
 
 
 def some_changes(tenant, *, has_known_changes):
-    """Return the deletion of a container and further changes. has_known_changes: whether users become active or inactive."""
+    """Return the deletion of a container and further changes. has_known_changes: whether users become active
+    or inactive.
+    """
     live = sorted((address for address, state in tenant.entities.items() if state == State.LIVE), key=str)
     namespace = next(address for address in live if address.kind == "namespace")
-    active, groups = sorted(user for user, status in tenant.users.items() if status == (True, True)), sorted(tenant.groups)
+    active, groups = (
+        sorted(user for user, status in tenant.users.items() if status == (True, True)),
+        sorted(tenant.groups),
+    )
     if not has_known_changes:
         return [Deletion(namespace), Removal(f"group:{groups[0]}")]
-    application = next(address for address in live if address.kind == "application" and address.namespace != namespace)
-    deleted = next(address for address, state in sorted(tenant.entities.items(), key=str)
-                   if address.kind in ("dataset", "stream") and state == State.DELETED and address.namespace != namespace)
+    application = next(
+        address for address in live if address.kind == "application" and address.namespace != namespace
+    )
+    deleted = next(
+        address
+        for address, state in sorted(tenant.entities.items(), key=str)
+        if address.kind in ("dataset", "stream") and state == State.DELETED and address.namespace != namespace
+    )
     others = sorted(tenant.users.keys() - {active[1]})
-    return [Deletion(application), Registration(deleted, f"user:{active[0]}"), MembershipChange(active[0], groups[-1]),
-            Registration(parse_address(f"dataset:{application.namespace.key}.quite-new")), Removal(f"user:{active[1]}"),
-            *(ActivationChange(user, True) for user in others)]
+    return [
+        Deletion(application),
+        Registration(deleted, f"user:{active[0]}"),
+        MembershipChange(active[0], groups[-1]),
+        Registration(parse_address(f"dataset:{application.namespace.key}.quite-new")),
+        Removal(f"user:{active[1]}"),
+        *(ActivationChange(user, True) for user in others),
+    ]
 
 
-@pytest.mark.parametrize(("number", "active", "generation"), [
-    (17, "existing", "final"), (44, "existing", "final"), (22, "core", "core")])
+@pytest.mark.parametrize(
+    ("number", "active", "generation"),
+    [(17, "existing", "final"), (44, "existing", "final"), (22, "core", "core")],
+)
 def test_spark_computes_the_effect_that_the_evaluator_of_small_changes_computes(
-        settings, monkeypatch, number, active, generation):
+    settings, monkeypatch, number, active, generation
+):
     settings.DEFAULT_GENERATION = active
     if number == 17:
         # evaluate only the affected namespaces, as on a large tenant
         monkeypatch.setattr(spark_tables, "SMALL_SNAPSHOT_BYTES", 0)
     tenant = random_tenant(number)
     store_tenant(tenant)
-    changes = [GenerationChange(GENERATIONS["existing"])] if active == "core" else some_changes(
-        tenant, has_known_changes=number != 17)
+    changes = (
+        [GenerationChange(GENERATIONS["existing"])]
+        if active == "core"
+        else some_changes(tenant, has_known_changes=number != 17)
+    )
     expected = preview_changes(changes, GENERATIONS[generation])
     effect = computed(changes, generation, active)
     assert expected.effect.has_effect

@@ -16,10 +16,19 @@ from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
 
-BEFORE = [("eng", "ada", 3, 1, 2, False), ("eng", "bob", 3, 3, 0, True), ("hr", "ada", 1, 1, 0, True),
-          ("hr", "cy", 1, 0, 1, False)]
-AFTER = [("eng", "ada", 4, 4, 0, True), ("eng", "bob", 3, 3, 0, True), ("hr", "ada", 1, 1, 0, True),
-         ("hr", "dee", 1, 0, 1, False), ("it", "ada", 9, 0, 9, False)]
+BEFORE = [
+    ("eng", "ada", 3, 1, 2, False),
+    ("eng", "bob", 3, 3, 0, True),
+    ("hr", "ada", 1, 1, 0, True),
+    ("hr", "cy", 1, 0, 1, False),
+]
+AFTER = [
+    ("eng", "ada", 4, 4, 0, True),
+    ("eng", "bob", 3, 3, 0, True),
+    ("hr", "ada", 1, 1, 0, True),
+    ("hr", "dee", 1, 0, 1, False),
+    ("it", "ada", 9, 0, 9, False),
+]
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +50,11 @@ def test_rows_are_added_removed_and_changed_by_key_and_counted(storage):
     assert compare(run) == {"run": earlier.pk, "revision": 5, "added": 2, "removed": 1, "changed": 1}
     page = result_page(run, "changes")
     assert [(row["namespace"], row["user"], row["change"]) for row in page.rows] == [
-        ("eng", "ada", "changed"), ("hr", "cy", "removed"), ("hr", "dee", "added"), ("it", "ada", "added")]
+        ("eng", "ada", "changed"),
+        ("hr", "cy", "removed"),
+        ("hr", "dee", "added"),
+        ("it", "ada", "added"),
+    ]
     changed, removed, added, _ = page.rows
     assert (changed["missing_before"], changed["missing_after"]) == (2, 0)
     assert (changed["ready_before"], changed["ready_after"]) == (False, True)
@@ -53,7 +66,12 @@ def test_changes_are_paged_and_filtered_like_any_table(storage):
     create_report(storage, {"rows": BEFORE})
     run = create_report(storage, {"rows": AFTER})
     compare(run)
-    assert result_page(run, "changes", where=ResultFilter(equal={"change": "added"}, containing={"user": "AD"})).total_rows == 1
+    assert (
+        result_page(
+            run, "changes", where=ResultFilter(equal={"change": "added"}, containing={"user": "AD"})
+        ).total_rows
+        == 1
+    )
     page = result_page(run, "changes", first_row=1, max_rows=2)
     assert page.total_rows == 4 and [row["user"] for row in page.rows] == ["cy", "dee"]
 
@@ -61,8 +79,9 @@ def test_changes_are_paged_and_filtered_like_any_table(storage):
 def test_the_same_report_twice_has_no_changes(storage):
     create_report(storage, {"rows": AFTER})
     run = create_report(storage, {"rows": AFTER})
-    assert {name: count for name, count in compare(run).items() if name in ("added", "removed", "changed")} == {
-        "added": 0, "removed": 0, "changed": 0}
+    assert {
+        name: count for name, count in compare(run).items() if name in ("added", "removed", "changed")
+    } == {"added": 0, "removed": 0, "changed": 0}
     assert result_page(run, "changes").total_rows == 0
 
 
@@ -80,7 +99,11 @@ def test_a_report_is_compared_with_the_newest_kept_report_with_the_same_options(
     AnalysisRun.objects.create(analysis="delete-readiness", options=expected.options, state=RunState.FAILED)
     run = create_report(storage, {"rows": AFTER})
     create_report(storage, {"rows": BEFORE})
-    assert previous_report(run) == expected and previous_report(expected) is None and previous_report(removed) == expected
+    assert (
+        previous_report(run) == expected
+        and previous_report(expected) is None
+        and previous_report(removed) == expected
+    )
 
 
 def test_the_first_report_has_no_comparison(storage):
@@ -96,9 +119,14 @@ def test_a_failed_comparison_says_so_and_does_not_affect_the_new_report(storage,
     damage(storage / earlier.result_folder / "rows" / "part-0.parquet")
     run = create_report(storage, {"rows": AFTER})
     assert compare(run) is None and len(result_page(run).rows) == len(AFTER)
-    assert run.summary["comparison_fault"]["run"] == earlier.pk and not (storage / run.result_folder / "changes").exists()
+    assert (
+        run.summary["comparison_fault"]["run"] == earlier.pk
+        and not (storage / run.result_folder / "changes").exists()
+    )
     reason = "the report's files are "
-    with pytest.raises(TableLeftOut, match=f"the comparison of run {run.pk} with run {earlier.pk} failed: {reason}"):
+    with pytest.raises(
+        TableLeftOut, match=f"the comparison of run {run.pk} with run {earlier.pk} failed: {reason}"
+    ):
         result_page(run, "changes")
     run.summary |= dict.fromkeys(analysis_by_name(run.analysis).figures, 0)
     run.save()
@@ -115,7 +143,9 @@ def test_a_comparison_that_cannot_be_written_names_the_folder(storage):
     run = create_report(storage, {"rows": AFTER})
     (storage / run.result_folder / "changes").write_text("in the way")
     assert compare(run) is None
-    assert run.summary["comparison_fault"]["reason"].startswith(f"The folder of snapshots and results, {storage}, cannot be")
+    assert run.summary["comparison_fault"]["reason"].startswith(
+        f"The folder of snapshots and results, {storage}, cannot be"
+    )
 
 
 def test_ending_the_run_ends_the_comparison(storage):
@@ -133,12 +163,15 @@ def rows_of_users(numbers, *, missing=0):
     return [("sales", f"user {number:05}", 9, 9 - missing, missing, not missing) for number in numbers]
 
 
-@pytest.mark.parametrize(("before", "after", "counts"), [
-    (range(0, 3_000, 2), range(0, 3_000, 3), {"added": 500, "removed": 1_000, "changed": 0}),
-    (range(3_000), range(1_000), {"added": 0, "removed": 2_000, "changed": 0}),
-    (range(2_000, 3_000), range(1_000), {"added": 1_000, "removed": 1_000, "changed": 0}),
-    ([], range(3_000), {"added": 3_000, "removed": 0, "changed": 0}),
-])
+@pytest.mark.parametrize(
+    ("before", "after", "counts"),
+    [
+        (range(0, 3_000, 2), range(0, 3_000, 3), {"added": 500, "removed": 1_000, "changed": 0}),
+        (range(3_000), range(1_000), {"added": 0, "removed": 2_000, "changed": 0}),
+        (range(2_000, 3_000), range(1_000), {"added": 1_000, "removed": 1_000, "changed": 0}),
+        ([], range(3_000), {"added": 3_000, "removed": 0, "changed": 0}),
+    ],
+)
 def test_a_comparison_keeps_few_rows_of_both_tables_in_memory(storage, monkeypatch, before, after, counts):
     monkeypatch.setattr("analytics.results.compare.ROWS_PER_STEP", 100)
     monkeypatch.setattr("analytics.results.read.STREAM_BATCH_ROWS", 70)
@@ -185,8 +218,10 @@ def test_a_report_that_is_not_sorted_is_not_compared(storage, monkeypatch, caplo
 def test_the_changes_of_every_analysis_can_be_computed(storage, name):
     analysis = analysis_by_name(name)
     row = tuple({"long": 1, "string": "x", "boolean": True}[column.type] for column in analysis.rows.columns)
-    other = tuple(f"{value}y" if column.name == analysis.rows.key[0] else value
-                  for value, column in zip(row, analysis.rows.columns, strict=True))
+    other = tuple(
+        f"{value}y" if column.name == analysis.rows.key[0] else value
+        for value, column in zip(row, analysis.rows.columns, strict=True)
+    )
     options = dict.fromkeys(analysis.options, "final")
     create_report(storage, {"rows": [row]}, analysis=name, options=options)
     run = create_report(storage, {"rows": [other]}, analysis=name, options=options)

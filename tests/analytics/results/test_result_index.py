@@ -1,4 +1,6 @@
-"""Reading a page of a report with thousands of files opens only the index and the files with the rows of the page."""
+"""Reading a page of a report with thousands of files opens only the index and the files with the rows of the
+page.
+"""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,14 +49,25 @@ class RecordingFileSystem(FileSystemHandler):
     def _refuse(self, *_):
         raise NotImplementedError
 
-    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = move = _refuse
+    copy_file = create_dir = delete_dir = delete_dir_contents = delete_file = delete_root_dir_contents = (
+        move
+    ) = _refuse
     open_append_stream = _refuse
 
 
 def rows_of(number):
     """Return the rows of one file: each file has one user, and the names ascend with the file number."""
-    return [{"namespace": f"ns{number:05}", "user": f"user {row:02}", "required": number, "held": row, "missing": number - row,
-             "ready": False} for row in range(ROWS_PER_FILE)]
+    return [
+        {
+            "namespace": f"ns{number:05}",
+            "user": f"user {row:02}",
+            "required": number,
+            "held": row,
+            "missing": number - row,
+            "ready": False,
+        }
+        for row in range(ROWS_PER_FILE)
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +77,11 @@ def storage(tmp_path_factory):
     folder.mkdir(parents=True)
     schema = arrow_schema(READINESS)
     for number in range(FILES):
-        pq.write_table(pa.Table.from_pylist(rows_of(number), schema), folder / f"part-{number:05}.parquet", compression="none")
+        pq.write_table(
+            pa.Table.from_pylist(rows_of(number), schema),
+            folder / f"part-{number:05}.parquet",
+            compression="none",
+        )
     return folder.parents[1]
 
 
@@ -74,7 +91,9 @@ def opened_names(storage, settings, monkeypatch):
     settings.SNAPSHOT_URI = str(storage)
     handler = RecordingFileSystem()
     for module in ("read", "files"):
-        monkeypatch.setattr(f"analytics.results.{module}.storage_root", lambda: (PyFileSystem(handler), str(storage)))
+        monkeypatch.setattr(
+            f"analytics.results.{module}.storage_root", lambda: (PyFileSystem(handler), str(storage))
+        )
     return handler.opened
 
 
@@ -94,8 +113,11 @@ def index(storage, opened_names):
 @pytest.mark.parametrize("first_row", [0, 55, 150_000, FILES * ROWS_PER_FILE - 50, FILES * ROWS_PER_FILE])
 def test_a_page_opens_at_most_three_files(run, index, opened_names, first_row):
     page = result_page(run, first_row=first_row)
-    expected = [row for number in range(first_row // ROWS_PER_FILE, min(FILES, first_row // ROWS_PER_FILE + 2))
-                for row in rows_of(number)]
+    expected = [
+        row
+        for number in range(first_row // ROWS_PER_FILE, min(FILES, first_row // ROWS_PER_FILE + 2))
+        for row in rows_of(number)
+    ]
     assert page.rows == expected[first_row % ROWS_PER_FILE :][:50]
     assert page.total_rows == FILES * ROWS_PER_FILE
     assert INDEX_NAME in opened_names and len(opened_names) <= 3
@@ -109,8 +131,14 @@ def test_a_page_of_one_namespace_opens_at_most_three_files(run, index, opened_na
 
 def test_rows_of_some_namespaces_are_read_from_their_files_only(run, index, opened_names):
     two_namespaces = ResultFilter(among={"namespace": ["ns00007", "ns01234"]})
-    assert row_counts(run, "rows", by="namespace", where=two_namespaces) == {"ns00007": ROWS_PER_FILE, "ns01234": ROWS_PER_FILE}
-    assert sum(batch.num_rows for batch in result_batches(READINESS, "results", where=two_namespaces)) == 2 * ROWS_PER_FILE
+    assert row_counts(run, "rows", by="namespace", where=two_namespaces) == {
+        "ns00007": ROWS_PER_FILE,
+        "ns01234": ROWS_PER_FILE,
+    }
+    assert (
+        sum(batch.num_rows for batch in result_batches(READINESS, "results", where=two_namespaces))
+        == 2 * ROWS_PER_FILE
+    )
     assert set(opened_names) == {INDEX_NAME, "part-00007.parquet", "part-01234.parquet"}
 
 
@@ -123,7 +151,9 @@ def test_a_namespace_in_no_file_has_no_rows(run, index, opened_names):
 def test_a_report_without_an_index_gives_the_same_page(run, opened_names):
     page = result_page(run, first_row=150_000)
     assert page.rows == rows_of(2_500)[:50] and page.total_rows == FILES * ROWS_PER_FILE
-    assert INDEX_NAME not in opened_names and set(opened_names) == {f"part-{number:05}.parquet" for number in range(FILES)}
+    assert INDEX_NAME not in opened_names and set(opened_names) == {
+        f"part-{number:05}.parquet" for number in range(FILES)
+    }
 
 
 def test_the_index_can_be_written_and_read(tmp_path):
@@ -134,4 +164,6 @@ def test_the_index_can_be_written_and_read(tmp_path):
 
 def test_a_file_with_an_unknown_range_can_contain_any_value():
     assert IndexedFile("f", 3).may_contain(["x"]) and not IndexedFile("f", 0).may_contain(["x"])
-    assert IndexedFile("f", 3, "b", "d").may_contain(["a", "c"]) and not IndexedFile("f", 3, "b", "d").may_contain(["a", "e"])
+    assert IndexedFile("f", 3, "b", "d").may_contain(["a", "c"]) and not IndexedFile(
+        "f", 3, "b", "d"
+    ).may_contain(["a", "e"])

@@ -33,7 +33,9 @@ def run(settings, tmp_path):
     folder = tmp_path / "results" / "rows"
     folder.mkdir(parents=True)
     for number, part in enumerate((ROWS[:1], ROWS[1:])):
-        pq.write_table(pa.Table.from_pylist(part, arrow_schema(READINESS)), folder / f"part-{number:05}.parquet")
+        pq.write_table(
+            pa.Table.from_pylist(part, arrow_schema(READINESS)), folder / f"part-{number:05}.parquet"
+        )
     (folder / "_SUCCESS").touch()
     return AnalysisRun(pk=1, analysis="delete-readiness", state=RunState.DONE, result_folder="results")
 
@@ -58,12 +60,20 @@ def test_a_page_can_begin_and_end_in_any_file_and_row_group(first_row, max_rows,
 
 def test_any_column_sorts_in_both_directions_and_the_key_breaks_ties(run):
     assert users(result_page(run, sort="missing")) == [users_of(1), users_of(3), users_of(0), users_of(2)]
-    assert users(result_page(run, sort="missing", descending=True)) == [users_of(2), users_of(0), users_of(1), users_of(3)]
+    assert users(result_page(run, sort="missing", descending=True)) == [
+        users_of(2),
+        users_of(0),
+        users_of(1),
+        users_of(3),
+    ]
 
 
 def test_rows_are_counted_by_the_values_of_a_column(run):
     assert row_counts(run, "rows", by="user") == {"Zoe": 1, "ada, the first": 2, 'q"o': 1}
-    assert row_counts(run, "rows", by="namespace", where=ResultFilter(equal={"ready": True})) == {"eng": 1, "sales": 1}
+    assert row_counts(run, "rows", by="namespace", where=ResultFilter(equal={"ready": True})) == {
+        "eng": 1,
+        "sales": 1,
+    }
     assert row_counts(run, "rows", by="namespace", where=ResultFilter(among={"namespace": ["hr"]})) == {}
     with pytest.raises(AnalysisError, match="missing"):
         row_counts(run, "rows", by="missing")
@@ -80,10 +90,16 @@ def test_filters_narrow_rows_and_count(run):
     assert result_page(run, where=ResultFilter(containing={"user": "%"})).total_rows == 0
 
 
-@pytest.mark.parametrize("query", [
-    {"sort": "name"}, {"sort": 'user" --'}, {"where": ResultFilter(equal={"x": 1})},
-    {"where": ResultFilter(containing={"missing": "1"})}, {"table_name": "nothing"},
-])
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"sort": "name"},
+        {"sort": 'user" --'},
+        {"where": ResultFilter(equal={"x": 1})},
+        {"where": ResultFilter(containing={"missing": "1"})},
+        {"table_name": "nothing"},
+    ],
+)
 def test_an_unknown_column_or_table_is_refused_by_name(run, query):
     with pytest.raises(AnalysisError, match="the possible columns are|its tables are"):
         result_page(run, **query)
@@ -114,7 +130,9 @@ DAMAGES = {
 def test_a_damaged_file_raises_an_error_with_a_remedy(run, tmp_path, damage):
     path = tmp_path / "results" / "rows" / "part-00001.parquet"
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
-    with pytest.raises(StorageError, match=r"damaged or unavailable \(.+\); run the analysis again$") as raised:
+    with pytest.raises(
+        StorageError, match=r"damaged or unavailable \(.+\); run the analysis again$"
+    ) as raised:
         result_page(run)
     assert "\n" not in str(raised.value)
     with pytest.raises(StorageError, match="run the analysis again"):
@@ -143,7 +161,9 @@ def test_a_line_break_in_a_value_stays_in_its_field(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     rows = [ROWS[0] | {"user": name} for name in ("a\rb", "a\nb", "a\r\nb")]
     (tmp_path / "r" / "rows").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, arrow_schema(READINESS)), tmp_path / "r" / "rows" / "part-0.parquet")
+    pq.write_table(
+        pa.Table.from_pylist(rows, arrow_schema(READINESS)), tmp_path / "r" / "rows" / "part-0.parquet"
+    )
     export_table(READINESS, "r", tmp_path / "out.csv")
     with (tmp_path / "out.csv").open(newline="") as file:
         assert [row["user"] for row in csv.DictReader(file)] == ["a\rb", "a\nb", "a\r\nb"]
@@ -196,17 +216,22 @@ def test_a_failed_export_keeps_the_existing_file(run, tmp_path, monkeypatch):
 def test_a_table_without_rows_is_exported_as_a_header(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     (tmp_path / "r" / "namespaces").mkdir(parents=True)
-    pq.write_table(arrow_schema(READINESS_NAMESPACES).empty_table(), tmp_path / "r" / "namespaces" / "part-0.parquet")
+    pq.write_table(
+        arrow_schema(READINESS_NAMESPACES).empty_table(), tmp_path / "r" / "namespaces" / "part-0.parquet"
+    )
     assert export_table(READINESS_NAMESPACES, "r", tmp_path / "out.csv") == 0
     assert (tmp_path / "out.csv").read_text() == ",".join(READINESS_NAMESPACES.column_names) + "\n"
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("out.xls", "it must be one of .csv, .parquet, .jsonl"),
-    ("out", "it must be one of .csv, .parquet, .jsonl"),
-    ("absent/out.csv", "there is no folder"),
-    ("folder.csv", "is a folder"),
-])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("out.xls", "it must be one of .csv, .parquet, .jsonl"),
+        ("out", "it must be one of .csv, .parquet, .jsonl"),
+        ("absent/out.csv", "there is no folder"),
+        ("folder.csv", "is a folder"),
+    ],
+)
 def test_an_unwritable_file_is_refused_before_the_computation(tmp_path, name, message):
     (tmp_path / "folder.csv").mkdir()
     with pytest.raises(AnalysisError, match=message):

@@ -40,8 +40,12 @@ def days_ago(days):
 
 def test_the_latest_reports_with_the_same_options_are_kept_and_others_marked_removed(storage):
     runs = [create_report(storage, ROWS) for _ in range(4)]
-    other_runs = [create_report(storage, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)]
-    failed = AnalysisRun.objects.create(analysis="delete-readiness", options=runs[0].options, state=RunState.FAILED)
+    other_runs = [
+        create_report(storage, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)
+    ]
+    failed = AnalysisRun.objects.create(
+        analysis="delete-readiness", options=runs[0].options, state=RunState.FAILED
+    )
     clean_results()
     assert kept_runs() == [*runs[2:], *other_runs, failed]
     with pytest.raises(ResultsGone, match=f"run {runs[0].pk} was removed on"):
@@ -50,8 +54,13 @@ def test_the_latest_reports_with_the_same_options_are_kept_and_others_marked_rem
 
 def test_old_reports_are_removed_except_the_latest(storage, settings):
     old = [create_report(storage, ROWS, finished_at=days_ago(40)) for _ in range(2)]
-    only_report = create_report(storage, {"rows": [("ada", "dataset", "eng", 4)]}, analysis="visibility",
-                                options={"generation": "final"}, finished_at=days_ago(400))
+    only_report = create_report(
+        storage,
+        {"rows": [("ada", "dataset", "eng", 4)]},
+        analysis="visibility",
+        options={"generation": "final"},
+        finished_at=days_ago(400),
+    )
     settings.RESULTS_KEPT_DAYS = 0
     clean_results()
     assert kept_runs() == [*old, only_report]
@@ -77,7 +86,9 @@ def test_files_are_deleted_after_their_readers_had_time_to_finish(storage):
     marked_at = timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1)
     AnalysisRun.objects.filter(pk=runs[0].pk).update(results_removed_at=marked_at)
     clean_results()
-    assert not (storage / runs[0].result_folder).exists() and all((storage / run.result_folder).is_dir() for run in runs[1:])
+    assert not (storage / runs[0].result_folder).exists() and all(
+        (storage / run.result_folder).is_dir() for run in runs[1:]
+    )
     assert AnalysisRun.objects.get(pk=runs[0].pk).result_folder == ""
     assert AnalysisRun.objects.get(pk=runs[0].pk).summary == runs[0].summary
 
@@ -97,15 +108,26 @@ def test_folders_of_killed_processes_are_removed_after_a_period_without_changes(
     old = ABANDONED_AFTER.total_seconds() / 3_600 + 1
     run = AnalysisRun.objects.create(analysis="visibility", state=RunState.RUNNING, attempt=2, claim="c")
     done = AnalysisRun.objects.create(analysis="visibility", state=RunState.DONE, attempt=1)
-    AnalysisRun.objects.filter(pk=done.pk).update(result_folder=f"results/{storage_identity()}/run-{done.pk}-1")
-    needed = [create_folder(storage, f"run-{run.pk}-2", hours_old=old), create_folder(storage, f"run-{done.pk}-1", hours_old=old),
-            create_folder(storage, "command-abc", hours_old=1), create_folder(storage, "run-98765-1", hours_old=1)]
-    abandoned = [create_folder(storage, f"run-{run.pk}-1", hours_old=old), create_folder(storage, "command-def", hours_old=old),
-          create_folder(storage, "run-98765-2", hours_old=old)]
+    AnalysisRun.objects.filter(pk=done.pk).update(
+        result_folder=f"results/{storage_identity()}/run-{done.pk}-1"
+    )
+    needed = [
+        create_folder(storage, f"run-{run.pk}-2", hours_old=old),
+        create_folder(storage, f"run-{done.pk}-1", hours_old=old),
+        create_folder(storage, "command-abc", hours_old=1),
+        create_folder(storage, "run-98765-1", hours_old=1),
+    ]
+    abandoned = [
+        create_folder(storage, f"run-{run.pk}-1", hours_old=old),
+        create_folder(storage, "command-def", hours_old=old),
+        create_folder(storage, "run-98765-2", hours_old=old),
+    ]
     other_database = storage / "results" / "another-database" / "run-1-1"
     other_database.mkdir(parents=True)
     clean_results()
-    assert all(path.is_dir() for path in [*needed, other_database]) and not any(path.exists() for path in abandoned)
+    assert all(path.is_dir() for path in [*needed, other_database]) and not any(
+        path.exists() for path in abandoned
+    )
 
 
 def test_an_unreachable_storage_is_logged_and_does_not_raise(storage, settings, caplog):
@@ -125,7 +147,8 @@ def test_cleaning_takes_a_fixed_number_of_queries(storage, django_assert_max_num
 
 def mark_removed(run):
     AnalysisRun.objects.filter(pk=run.pk).update(
-        results_removed_at=timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1))
+        results_removed_at=timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1)
+    )
 
 
 def move_report(storage, run, folder):
@@ -142,10 +165,14 @@ def test_a_copied_database_reads_and_keeps_the_reports_of_the_original_console(s
     out = io.StringIO()
     call_command("new_storage_identity", reason="copied for tests", stdout=out)
     assert storage_identity() != original and out.getvalue() == (
-        f"The storage identity is {storage_identity()} instead of {original}.\n")
+        f"The storage identity is {storage_identity()} instead of {original}.\n"
+    )
     line = JournalLine.objects.latest("revision")
     assert (line.action, line.detail, line.reason) == (
-        "storage-identity", f"{original} to {storage_identity()}", "copied for tests")
+        "storage-identity",
+        f"{original} to {storage_identity()}",
+        "copied for tests",
+    )
     assert first_relevant_line_since(0) is None
     assert result_page(run).total_rows == 1
     mark_removed(run)
@@ -155,7 +182,9 @@ def test_a_copied_database_reads_and_keeps_the_reports_of_the_original_console(s
 
 
 @pytest.mark.parametrize("is_private", [False, True])
-def test_a_report_of_version_1_stays_readable_and_is_deleted_only_from_a_private_storage(storage, settings, is_private):
+def test_a_report_of_version_1_stays_readable_and_is_deleted_only_from_a_private_storage(
+    storage, settings, is_private
+):
     settings.STATE_DIR = storage.parent if is_private else storage / "state"
     run = create_report(storage, ROWS)
     move_report(storage, run, f"results/{former_identity()}/run-{run.pk}-1")
@@ -167,10 +196,15 @@ def test_a_report_of_version_1_stays_readable_and_is_deleted_only_from_a_private
 
 
 @pytest.mark.parametrize("is_private", [False, True])
-def test_snapshots_and_abandoned_folders_of_version_1_are_deleted_only_from_a_private_storage(storage, settings, is_private):
+def test_snapshots_and_abandoned_folders_of_version_1_are_deleted_only_from_a_private_storage(
+    storage, settings, is_private
+):
     settings.STATE_DIR = storage.parent if is_private else storage / "state"
     old = time.time() - 2 * ABANDONED_AFTER.total_seconds()
-    folders = [storage / former_identity() / "revision=1" / "users", storage / "results" / former_identity() / "run-9-1"]
+    folders = [
+        storage / former_identity() / "revision=1" / "users",
+        storage / "results" / former_identity() / "run-9-1",
+    ]
     for folder in folders:
         folder.mkdir(parents=True)
         (folder / "part-0.parquet").write_bytes(b"")

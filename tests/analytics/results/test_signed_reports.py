@@ -92,21 +92,28 @@ def test_an_unchanged_report_is_read(report, reader):
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("attack", [add_row, change_a_byte])
-def test_a_changed_file_is_refused_whether_or_not_it_was_read_before(report, folder, reader, attack, is_known):
+def test_a_changed_file_is_refused_whether_or_not_it_was_read_before(
+    report, folder, reader, attack, is_known
+):
     if is_known:
         READERS[reader](report)
     attack(folder)
-    with pytest.raises(ReportChanged, match="the report was changed outside the console .*rows/part-0.parquet has"):
+    with pytest.raises(
+        ReportChanged, match="the report was changed outside the console .*rows/part-0.parquet has"
+    ):
         READERS[reader](report)
 
 
-@pytest.mark.parametrize(("attack", "fault"), [
-    (lambda folder: (folder / "rows" / "_index").write_bytes(b"nothing"), "rows/_index has 7 bytes"),
-    (lambda folder: (folder / "rows" / "_index").unlink(), "rows/_index is missing"),
-    (lambda folder: (folder / "rows" / "part-0.parquet").unlink(), "rows/part-0.parquet is missing"),
-    (lambda folder: (folder / MANIFEST_NAME).unlink(), "its manifest is missing"),
-    (lambda folder: (folder / MANIFEST_NAME).write_bytes(b"{}\n{}"), "its manifest was replaced"),
-])
+@pytest.mark.parametrize(
+    ("attack", "fault"),
+    [
+        (lambda folder: (folder / "rows" / "_index").write_bytes(b"nothing"), "rows/_index has 7 bytes"),
+        (lambda folder: (folder / "rows" / "_index").unlink(), "rows/_index is missing"),
+        (lambda folder: (folder / "rows" / "part-0.parquet").unlink(), "rows/part-0.parquet is missing"),
+        (lambda folder: (folder / MANIFEST_NAME).unlink(), "its manifest is missing"),
+        (lambda folder: (folder / MANIFEST_NAME).write_bytes(b"{}\n{}"), "its manifest was replaced"),
+    ],
+)
 def test_a_missing_or_replaced_file_is_refused(report, folder, attack, fault):
     attack(folder)
     with pytest.raises(ReportChanged, match=fault):
@@ -125,8 +132,11 @@ def test_a_manifest_without_a_valid_signature_is_refused(report, folder):
     add_row(folder)
     old = load_manifest(report).files["rows/part-0.parquet"]
     changed = folder / "rows" / "part-0.parquet"
-    forged = (path.read_bytes().replace(old.sha256.encode(), file_hash(storage_root()[0], str(changed)).encode())
-              .replace(f'"bytes":{old.bytes}'.encode(), f'"bytes":{changed.stat().st_size}'.encode()))
+    forged = (
+        path.read_bytes()
+        .replace(old.sha256.encode(), file_hash(storage_root()[0], str(changed)).encode())
+        .replace(f'"bytes":{old.bytes}'.encode(), f'"bytes":{changed.stat().st_size}'.encode())
+    )
     path.write_bytes(forged)
     report.manifest_hash = hashlib.sha256(forged).hexdigest()
     with pytest.raises(ReportChanged, match="the signature with the key .* does not match"):
@@ -136,7 +146,11 @@ def test_a_manifest_without_a_valid_signature_is_refused(report, folder):
 def test_the_report_of_another_run_is_refused(report, folder, storage):
     other = create_report(storage, {"rows": [FORGED]}, revision=3)
     sign_report(other)
-    report.result_folder, report.options, report.manifest_hash = other.result_folder, {"generation": "core"}, other.manifest_hash
+    report.result_folder, report.options, report.manifest_hash = (
+        other.result_folder,
+        {"generation": "core"},
+        other.manifest_hash,
+    )
     with pytest.raises(ReportChanged, match="its files belong to another run"):
         result_page(report)
 
@@ -157,7 +171,9 @@ def test_deleted_results_are_gone_and_not_changed(report, folder):
 
 def test_each_file_is_hashed_once(report, monkeypatch):
     hashed, hash_file = [], manifest.file_hash
-    monkeypatch.setattr(manifest, "file_hash", lambda filesystem, path: hashed.append(path) or hash_file(filesystem, path))
+    monkeypatch.setattr(
+        manifest, "file_hash", lambda filesystem, path: hashed.append(path) or hash_file(filesystem, path)
+    )
     for reader in (*READERS.values(), *READERS.values()):
         reader(report)
     assert sorted(path.rpartition("/")[2] for path in hashed) == ["_index", "part-0.parquet"]
@@ -197,9 +213,13 @@ def test_a_run_signs_its_report_and_old_reports_are_marked(replace_computation, 
     execution.execute_run(run_id=run.pk)
     run.refresh_from_db()
     assert load_manifest(run).files == {} and client.get(f"/api/v1/runs/{run.pk}").json()["signed"] is True
-    unsigned = create_report(storage, {"kinds": [], "rows": []}, analysis="stranded", options={"generation": FINAL["generation"]})
+    unsigned = create_report(
+        storage, {"kinds": [], "rows": []}, analysis="stranded", options={"generation": FINAL["generation"]}
+    )
     assert client.get(f"/api/v1/runs/{unsigned.pk}").json()["signed"] is False
-    assert "Not signed: the console would not notice" in client.get(f"/analyses/{unsigned.pk}/").content.decode()
+    assert (
+        "Not signed: the console would not notice" in client.get(f"/analyses/{unsigned.pk}/").content.decode()
+    )
 
 
 def test_without_a_journal_key_a_report_is_not_signed(replace_computation, settings):
@@ -221,12 +241,20 @@ def test_a_cancelled_run_is_not_signed(report, storage):
 
 def test_a_changed_report_makes_no_plan(storage, client):
     create_sample_tenant()
-    run = create_report(storage, {"rows": [], "operations": [], "detail": []}, analysis="policy-impact", summary={},
-                        revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
+    run = create_report(
+        storage,
+        {"rows": [], "operations": [], "detail": []},
+        analysis="policy-impact",
+        summary={},
+        revision=current_revision(),
+        options={"generation": "existing", "to_generation": "final"},
+    )
     sign_report(run)
     schema = arrow_schema(IMPACT_DETAIL)
     forged = dict(zip(schema.names, ("ned", "securekey:sales.signing", "delete", True, False), strict=True))
-    pq.write_table(pa.Table.from_pylist([forged], schema), storage / run.result_folder / "detail" / "part-0.parquet")
+    pq.write_table(
+        pa.Table.from_pylist([forged], schema), storage / run.result_folder / "detail" / "part-0.parquet"
+    )
     response = client.post("/api/v1/plans/policy-impact", {"run": run.pk}, content_type="application/json")
     assert response.status_code == 409 and "was changed outside the console" in response.json()["detail"]
     page = client.post(f"/plans/policy-impact/{run.pk}", {}, follow=True).content.decode()
@@ -239,7 +267,9 @@ def test_the_files_of_another_file_system_are_verified_too(report, folder):
     with files.open_output_stream("bucket/rows/part-0.parquet") as file:
         file.write(b"content")
     expected = ReportFile(7, hashlib.sha256(b"content").hexdigest())
-    ReportManifest("bucket", {"rows/part-0.parquet": expected}).check_files(files, ["bucket/rows/part-0.parquet"])
+    ReportManifest("bucket", {"rows/part-0.parquet": expected}).check_files(
+        files, ["bucket/rows/part-0.parquet"]
+    )
     with files.open_output_stream("bucket/rows/part-0.parquet") as file:
         file.write(b"changed")
     other = ReportManifest("bucket", {"rows/part-0.parquet": ReportFile(7, "0" * 64)})

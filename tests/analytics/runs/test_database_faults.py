@@ -18,8 +18,12 @@ from tests.support.runs import create_running_run, create_waiting_run, reload_ru
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
 
-only_sqlite = pytest.mark.skipif(connection.vendor != "sqlite", reason="SQLite has a lock for the whole database")
-only_postgresql = pytest.mark.skipif(connection.vendor != "postgresql", reason="the other database has no connections to lose")
+only_sqlite = pytest.mark.skipif(
+    connection.vendor != "sqlite", reason="SQLite has a lock for the whole database"
+)
+only_postgresql = pytest.mark.skipif(
+    connection.vendor != "postgresql", reason="the other database has no connections to lose"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -61,12 +65,16 @@ def sqlite_lock(seconds):
 
 @contextmanager
 def ended_connections(every_seconds):
-    """End all other connections to the database again and again, and yield a list with their number each time."""
+    """End all other connections to the database again and again, and yield a list with their number each
+    time.
+    """
     is_over, ended = threading.Event(), []
 
     def end_connections():
-        statement = ("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                     "WHERE datname = current_database() AND pid <> pg_backend_pid()")
+        statement = (
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
         while not is_over.wait(every_seconds):
             with connections["default"].cursor() as cursor:
                 cursor.execute(statement)
@@ -93,6 +101,7 @@ def wait_until(condition):
 @only_sqlite
 def test_a_run_finishes_at_its_first_attempt_while_sqlite_is_locked(replace_computation, sent_tasks):
     """Every write meets the lock: the claim, the stages, the heartbeats and the end."""
+
     def work_under_locks(progress):
         with sqlite_lock(0.5):
             progress.begin_stage(RunStage.WRITING)
@@ -125,7 +134,10 @@ def test_a_run_finishes_at_its_first_attempt_while_postgresql_ends_connections(r
 @only_postgresql
 def test_connections_to_a_server_that_disappeared_are_noticed():
     options = connection.get_connection_params()
-    assert options["tcp_user_timeout"] == 60_000 and options["keepalives_idle"] + 3 * options["keepalives_interval"] <= 60
+    assert (
+        options["tcp_user_timeout"] == 60_000
+        and options["keepalives_idle"] + 3 * options["keepalives_interval"] <= 60
+    )
 
 
 @only_postgresql
@@ -135,8 +147,10 @@ def test_the_watch_connects_again_and_notices_a_cancellation(replace_computation
         # now the watch has a connection that it can lose
         wait_until(lambda: reload_run(run).heartbeat_at > first)
         with connections["default"].cursor() as cursor:
-            cursor.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-                           "WHERE datname = current_database() AND pid <> pg_backend_pid()")
+            cursor.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
         last = reload_run(run).heartbeat_at
         wait_until(lambda: reload_run(run).heartbeat_at > last)
         services.cancel_run(run=run)
@@ -171,7 +185,10 @@ def test_the_time_limit_ends_a_run_that_waits_for_the_database(replace_computati
 
 @only_sqlite
 def test_the_sweep_after_a_lock_leaves_a_living_run_to_its_process(settings, sent_tasks, monkeypatch):
-    """All heartbeats are old after the lock. The sweep that waited for it gives living processes time for the next one."""
+    """All heartbeats are old after the lock.
+
+    The sweep that waited for it gives living processes time for the next one.
+    """
     old = timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS + 1)
     living, dead = create_running_run(claim="living"), create_running_run(claim="dead", heartbeat_at=old)
     monkeypatch.setitem(connection.settings_dict["OPTIONS"], "timeout", 30)

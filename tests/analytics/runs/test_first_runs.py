@@ -32,7 +32,9 @@ def new_console(settings, monkeypatch):
 def test_each_analysis_is_requested_once():
     assert [run.analysis for run in request_first_runs()] == list(ANALYSES)
     assert request_first_runs() == []
-    assert not AnalysisRun.objects.exclude(state=RunState.WAITING, requested_by=None, is_scheduled=False).exists()
+    assert not AnalysisRun.objects.exclude(
+        state=RunState.WAITING, requested_by=None, is_scheduled=False
+    ).exists()
 
 
 def test_an_analysis_that_was_requested_before_is_left_out():
@@ -57,7 +59,9 @@ def test_finding_nothing_to_do_takes_one_query(django_assert_num_queries):
         request_first_runs()
 
 
-@pytest.mark.parametrize(("active", "other"), [*pairwise(GENERATIONS), tuple(reversed(list(GENERATIONS)[-2:]))])
+@pytest.mark.parametrize(
+    ("active", "other"), [*pairwise(GENERATIONS), tuple(reversed(list(GENERATIONS)[-2:]))]
+)
 def test_the_active_generation_is_compared_with_the_next_one(active, other):
     activate_generation(author=SETUP, name=active)
     assert default_options(IMPACT) == {"to_generation": other}

@@ -8,8 +8,13 @@ from django.conf import settings
 from authzconsole.celery import app
 from authzconsole.ops import ROOT
 
-LONG_TASKS = {"analytics.run_execute", "authzconsole.evidence_write", "authzconsole.journal_verify",
-              "authzconsole.review_prepare", "authzconsole.review_finish"}
+LONG_TASKS = {
+    "analytics.run_execute",
+    "authzconsole.evidence_write",
+    "authzconsole.journal_verify",
+    "authzconsole.review_prepare",
+    "authzconsole.review_finish",
+}
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +33,11 @@ def test_only_runs_and_other_long_tasks_use_the_queue_of_the_runs():
     app.loader.import_default_modules()
     own_tasks = [name for name in app.tasks if not name.startswith("celery.")]
     assert {name: queue_of(name) for name in own_tasks} == {
-        name: settings.RUN_QUEUE if name in LONG_TASKS else settings.LIGHT_QUEUE for name in own_tasks}
-    assert "analytics.runs_sweep" in own_tasks and queue_of("authzconsole.a_future_task") == settings.LIGHT_QUEUE
+        name: settings.RUN_QUEUE if name in LONG_TASKS else settings.LIGHT_QUEUE for name in own_tasks
+    }
+    assert (
+        "analytics.runs_sweep" in own_tasks and queue_of("authzconsole.a_future_task") == settings.LIGHT_QUEUE
+    )
 
 
 def test_each_queue_has_a_worker_in_the_console(programs):

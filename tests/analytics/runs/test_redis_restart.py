@@ -9,7 +9,12 @@ from tests.analytics.runs.test_worker import request, wait_for_run
 from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.workers import run_celery_worker, run_redis
 
-pytestmark = [pytest.mark.worker, pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.worker,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
 
 
 def test_a_redis_restart_loses_no_run_and_executes_none_twice(settings, tmp_path, monkeypatch):

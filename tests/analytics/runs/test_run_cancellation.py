@@ -90,12 +90,16 @@ def test_a_run_that_exceeds_its_time_is_stopped_and_fails_with_a_message(replace
     run = create_waiting_run()
     execution.execute_run(run_id=run.pk)
     assert (reload_run(run).state, reload_run(run).error) == (
-        RunState.FAILED, "The run took longer than 0 s and was stopped. Set RUN_TIMEOUT_SECONDS to allow more time.")
+        RunState.FAILED,
+        "The run took longer than 0 s and was stopped. Set RUN_TIMEOUT_SECONDS to allow more time.",
+    )
 
 
 def test_on_a_cluster_the_timeout_message_names_the_master(settings):
     settings.SPARK_MASTER = "spark://far:7077"
-    assert recovery.timeout_message().endswith("SPARK_MASTER is spark://far:7077: check whether it has free workers.")
+    assert recovery.timeout_message().endswith(
+        "SPARK_MASTER is spark://far:7077: check whether it has free workers."
+    )
 
 
 def test_the_watch_updates_the_heartbeat_and_knows_why_the_run_ends():
@@ -121,7 +125,9 @@ def test_a_query_of_duckdb_is_interrupted(replace_computation, monkeypatch, sett
         if ending == "cancellation":
             services.cancel_run(run=run)
         with translate_read_errors(), interruptible_database({}) as database:
-            database.execute("SELECT count(*) FROM range(1000000000000) AS rows(number) WHERE number % 7 = 3").fetchall()
+            database.execute(
+                "SELECT count(*) FROM range(1000000000000) AS rows(number) WHERE number % 7 = 3"
+            ).fetchall()
 
     replace_computation(query_for_hours)
     run = create_waiting_run()
@@ -132,6 +138,7 @@ def test_a_query_of_duckdb_is_interrupted(replace_computation, monkeypatch, sett
 
 def test_a_run_that_is_cancelled_during_the_comparison_has_no_report(replace_computation, monkeypatch):
     """A failed comparison alone does not end a run, but the interrupted query of a cancelled run does."""
+
     def interrupt_comparison(run, folder, *, check):
         services.cancel_run(run=run)
         for _ in range(200):

@@ -57,12 +57,18 @@ def test_the_error_of_a_failed_run_is_one_sentence_without_a_traceback(replace_c
     assert run.error == "ValueError: the thing broke (see the worker's log for details)"
 
 
-@pytest.mark.parametrize(("error", "message"), [
-    (OSError(28, "No space left on device"), "is full: free some space, or point SNAPSHOT_URI"),
-    (OSError(30, "Read-only file system"), "is read-only, or point SNAPSHOT_URI"),
-    (RuntimeError("java.lang.OutOfMemoryError: Java heap space"), "ran out of memory with SPARK_DRIVER_MEMORY"),
-    (RuntimeError("java.io.IOException: No space left on device"), "is full: free some space"),
-])
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(28, "No space left on device"), "is full: free some space, or point SNAPSHOT_URI"),
+        (OSError(30, "Read-only file system"), "is read-only, or point SNAPSHOT_URI"),
+        (
+            RuntimeError("java.lang.OutOfMemoryError: Java heap space"),
+            "ran out of memory with SPARK_DRIVER_MEMORY",
+        ),
+        (RuntimeError("java.io.IOException: No space left on device"), "is full: free some space"),
+    ],
+)
 def test_the_message_of_a_common_failure_says_what_to_do(replace_computation, error, message):
     def fail(progress):
         raise error

@@ -25,8 +25,11 @@ def confirm_at_once(monkeypatch):
 @pytest.fixture
 def silent_run(settings):
     """Create a running run whose heartbeat is too old."""
+
     def create(**fields):
-        return create_running_run(heartbeat_at=timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS + 1), **fields)
+        return create_running_run(
+            heartbeat_at=timezone.now() - timedelta(seconds=settings.RUN_LOST_AFTER_SECONDS + 1), **fields
+        )
 
     return create
 
@@ -34,16 +37,27 @@ def silent_run(settings):
 def ended_process():
     """Return the identity of a process that has ended."""
     code = "import sys; sys.path.insert(0, '.'); from analytics.runs.processes import this_process; print(this_process())"
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.strip()
 
 
 def test_a_run_whose_process_on_this_machine_has_ended_is_requeued_at_once(sent_tasks):
-    runs = {"ended": create_running_run(process=ended_process()), "alive": create_running_run(process=this_process()),
-            "unknown": create_running_run(), "other machine": create_running_run(process="another-boot/4026531836/1/1"),
-            "unreadable": create_running_run(process="x")}
+    runs = {
+        "ended": create_running_run(process=ended_process()),
+        "alive": create_running_run(process=this_process()),
+        "unknown": create_running_run(),
+        "other machine": create_running_run(process="another-boot/4026531836/1/1"),
+        "unreadable": create_running_run(process="x"),
+    }
     recovery.sweep_runs()
     assert {name: str(reload_run(run).state) for name, run in runs.items()} == {
-        "ended": "waiting", "alive": "running", "unknown": "running", "other machine": "running", "unreadable": "running"}
+        "ended": "waiting",
+        "alive": "running",
+        "unknown": "running",
+        "other machine": "running",
+        "unreadable": "running",
+    }
     assert sent_tasks == [("analytics.run_execute", runs["ended"].pk)]
 
 
@@ -75,7 +89,9 @@ def test_a_run_with_a_recent_heartbeat_is_left_alone(sent_tasks):
 def test_a_run_fails_with_the_reason_after_three_silent_attempts(silent_run, sent_tasks):
     run = silent_run(attempt=3)
     recovery.sweep_runs()
-    assert reload_run(run).state == RunState.FAILED and "ended during the run, 3 times" in reload_run(run).error
+    assert (
+        reload_run(run).state == RunState.FAILED and "ended during the run, 3 times" in reload_run(run).error
+    )
 
 
 def test_a_silent_run_with_a_requested_cancellation_is_cancelled(silent_run, sent_tasks):
@@ -110,7 +126,9 @@ def test_a_run_that_was_sent_before_the_clock_was_set_back_is_sent_again(sent_ta
     assert len(sent_tasks) == 1
 
 
-def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(replace_computation, monkeypatch, settings):
+def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(
+    replace_computation, monkeypatch, settings
+):
     def fail(progress):
         raise ConnectionRefusedError
 
@@ -125,7 +143,9 @@ def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(replace_com
     assert "Java process ended during the run, 3 times" in reload_run(run).error
 
 
-def test_a_run_whose_java_process_is_killed_at_the_start_is_tried_again_and_then_fails(replace_computation, settings):
+def test_a_run_whose_java_process_is_killed_at_the_start_is_tried_again_and_then_fails(
+    replace_computation, settings
+):
     def fail(progress):
         raise SparkKilled("killed")
 
@@ -136,11 +156,15 @@ def test_a_run_whose_java_process_is_killed_at_the_start_is_tried_again_and_then
         execution.execute_run(run_id=run.pk)
         assert reload_run(run).attempt == attempt
     assert reload_run(run).state == RunState.FAILED
-    assert "Java process ended while Spark started, 3 times in a row; the usual reason is that the machine ran out of memory" in (
-        reload_run(run).error)
+    assert (
+        "Java process ended while Spark started, 3 times in a row; the usual reason is that the machine ran out of memory"
+        in (reload_run(run).error)
+    )
 
 
-def test_a_run_whose_java_process_ends_at_once_is_tried_again_and_then_fails_with_its_message(replace_computation, settings):
+def test_a_run_whose_java_process_ends_at_once_is_tried_again_and_then_fails_with_its_message(
+    replace_computation, settings
+):
     def fail(progress):
         raise SparkExited("Java ended at once")
 
@@ -163,13 +187,23 @@ def test_a_run_that_cannot_start_spark_for_another_reason_is_not_tried_again(rep
     assert (reload_run(run).state, reload_run(run).attempt) == (RunState.FAILED, 1)
 
 
-@pytest.mark.parametrize(("master", "remedy"), [
-    ("local[*]", "allow fewer parallel tasks with SPARK_MASTER (local[1]; now local[*]), lower SPARK_DRIVER_MEMORY (now 2g)"),
-    ("yarn", "Raise spark.executor.memoryOverhead"),
-])
-def test_a_run_whose_python_worker_dies_is_tried_again_and_then_fails(replace_computation, settings, master, remedy):
+@pytest.mark.parametrize(
+    ("master", "remedy"),
+    [
+        (
+            "local[*]",
+            "allow fewer parallel tasks with SPARK_MASTER (local[1]; now local[*]), lower SPARK_DRIVER_MEMORY (now 2g)",
+        ),
+        ("yarn", "Raise spark.executor.memoryOverhead"),
+    ],
+)
+def test_a_run_whose_python_worker_dies_is_tried_again_and_then_fails(
+    replace_computation, settings, master, remedy
+):
     def fail(progress):
-        raise RuntimeError("Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)")
+        raise RuntimeError(
+            "Job aborted: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)"
+        )
 
     replace_computation(fail)
     settings.SPARK_MASTER = master

@@ -31,19 +31,42 @@ def test_a_request_is_sent_when_its_transaction_commits(sent_tasks):
 def test_a_request_stores_every_option_with_its_default(sent_tasks):
     ada = User.objects.create(username="ada")
     Entity.objects.create(kind="namespace", key="sales")
-    run = services.request_run(analysis="delete-readiness", options={"namespace": "namespace:sales"}, requested_by=ada)
+    run = services.request_run(
+        analysis="delete-readiness", options={"namespace": "namespace:sales"}, requested_by=ada
+    )
     assert run.options == {"generation": "final", "namespace": "sales"} and run.requested_by == ada
 
 
-@pytest.mark.parametrize(("analysis", "options", "message"), [
-    ("nothing", {}, "`nothing` is not an analysis; the analyses are delete-readiness"),
-    ("delete-readiness", {"generation": "newest"}, "`newest` is not a generation of rules; the generations are core, existing"),
-    ("delete-readiness", {"to_generation": "core"}, "takes no to_generation; it takes generation, namespace"),
-    ("delete-readiness", {"namespace": "sales.orders"}, "contains a character"),
-    ("delete-readiness", {"namespace": "absent"}, "namespace:absent is not registered; the live namespaces are sales"),
-    ("delete-readiness", {"namespace": "old"}, "namespace:old is deleted, not live; the live namespaces are sales"),
-])
-def test_an_invalid_request_is_refused_with_the_valid_choices_and_nothing_is_stored(sent_tasks, analysis, options, message):
+@pytest.mark.parametrize(
+    ("analysis", "options", "message"),
+    [
+        ("nothing", {}, "`nothing` is not an analysis; the analyses are delete-readiness"),
+        (
+            "delete-readiness",
+            {"generation": "newest"},
+            "`newest` is not a generation of rules; the generations are core, existing",
+        ),
+        (
+            "delete-readiness",
+            {"to_generation": "core"},
+            "takes no to_generation; it takes generation, namespace",
+        ),
+        ("delete-readiness", {"namespace": "sales.orders"}, "contains a character"),
+        (
+            "delete-readiness",
+            {"namespace": "absent"},
+            "namespace:absent is not registered; the live namespaces are sales",
+        ),
+        (
+            "delete-readiness",
+            {"namespace": "old"},
+            "namespace:old is deleted, not live; the live namespaces are sales",
+        ),
+    ],
+)
+def test_an_invalid_request_is_refused_with_the_valid_choices_and_nothing_is_stored(
+    sent_tasks, analysis, options, message
+):
     Entity.objects.create(kind="namespace", key="sales")
     Entity.objects.create(kind="namespace", key="old", state=State.DELETED)
     with pytest.raises(AnalysisError) as raised:
@@ -85,7 +108,9 @@ def test_a_request_without_redis_is_stored_within_two_seconds(settings):
 
 def test_the_latest_run_of_a_namespace_may_be_a_run_over_all_namespaces():
     def create_report(namespace):
-        return AnalysisRun.objects.create(analysis="delete-readiness", options={"namespace": namespace}, state=RunState.DONE)
+        return AnalysisRun.objects.create(
+            analysis="delete-readiness", options={"namespace": namespace}, state=RunState.DONE
+        )
 
     all_namespaces, sales, eng = create_report(""), create_report("sales"), create_report("eng")
     create_waiting_run()

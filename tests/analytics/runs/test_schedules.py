@@ -1,4 +1,6 @@
-"""Schedules: off by default, one run per scheduled time, however many messages arrive, and the table of the scheduler."""
+"""Schedules: off by default, one run per scheduled time, however many messages arrive, and the table of the
+scheduler.
+"""
 
 import threading
 from datetime import UTC, datetime, time, timedelta
@@ -24,8 +26,19 @@ from tests.support.cast import SETUP, create_sample_users
 pytestmark = pytest.mark.django_db(transaction=True)
 
 READINESS = "delete-readiness"
-FIXED_ENTRIES = {"access_requests_sweep", "evidence_sweep", "history_catch_up", "journal_verify", "period_lines",
-                 "reviews_sweep", "runs_sweep", "results_clean", "security_events_clean", "sessions_clean", "webhooks_dispatch"}
+FIXED_ENTRIES = {
+    "access_requests_sweep",
+    "evidence_sweep",
+    "history_catch_up",
+    "journal_verify",
+    "period_lines",
+    "reviews_sweep",
+    "runs_sweep",
+    "results_clean",
+    "security_events_clean",
+    "sessions_clean",
+    "webhooks_dispatch",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -33,7 +46,9 @@ def sent_tasks(monkeypatch):
     """Return the list of tasks sent to the worker."""
     tasks = []
     monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
-    monkeypatch.setattr(celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args)))
+    monkeypatch.setattr(
+        celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args))
+    )
     return tasks
 
 
@@ -49,7 +64,8 @@ def move_back_one_day(analysis=READINESS):
 
 def test_every_schedule_is_off_by_default():
     assert [(schedule.analysis, schedule.is_on, schedule.at) for schedule in schedules.all_schedules()] == [
-        (name, False, time(2, 30)) for name in ANALYSES]
+        (name, False, time(2, 30)) for name in ANALYSES
+    ]
     assert schedules.request_scheduled_run(analysis=READINESS) is None and not AnalysisRun.objects.exists()
 
 
@@ -63,7 +79,11 @@ def test_repeated_messages_create_one_run_per_scheduled_time(sent_tasks):
     switch(generation="core")
     move_back_one_day()
     run = schedules.request_scheduled_run(analysis=READINESS)
-    assert (run.is_scheduled, run.requested_by, run.options) == (True, None, {"generation": "core", "namespace": ""})
+    assert (run.is_scheduled, run.requested_by, run.options) == (
+        True,
+        None,
+        {"generation": "core", "namespace": ""},
+    )
     assert schedules.request_scheduled_run(analysis=READINESS) is None
     assert sent_tasks == [("analytics.run_execute", run.pk)]
 
@@ -120,31 +140,44 @@ def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
     move_back_one_day()
     run = schedules.request_scheduled_run(analysis=READINESS)
     assert run.state == RunState.FAILED and run.is_scheduled
-    assert run.error.startswith("The scheduled run could not be started: namespace:sales is deleted, not live")
+    assert run.error.startswith(
+        "The scheduled run could not be started: namespace:sales is deleted, not live"
+    )
 
 
-@pytest.mark.parametrize(("analysis", "options", "message"), [
-    ("nothing", {}, "`nothing` is not an analysis"), ("visibility", {"namespace": "sales"}, "takes no namespace"),
-    ("policy-impact", {}, "to_generation"), (READINESS, {"namespace": "absent"}, "is not registered"),
-])
+@pytest.mark.parametrize(
+    ("analysis", "options", "message"),
+    [
+        ("nothing", {}, "`nothing` is not an analysis"),
+        ("visibility", {"namespace": "sales"}, "takes no namespace"),
+        ("policy-impact", {}, "to_generation"),
+        (READINESS, {"namespace": "absent"}, "is not registered"),
+    ],
+)
 def test_a_schedule_with_invalid_options_is_refused(analysis, options, message):
     with pytest.raises(AnalysisError, match=message):
         switch(analysis=analysis, **options)
-    assert not Schedule.objects.exists() and not PeriodicTask.objects.exists() and not JournalLine.objects.exists()
+    assert (
+        not Schedule.objects.exists()
+        and not PeriodicTask.objects.exists()
+        and not JournalLine.objects.exists()
+    )
 
 
 def test_schedule_changes_are_journaled_and_repetitions_are_not():
     ada = create_sample_users()["ada"]
     author = Author("ada", reason="for Monday", user_id=ada.pk)
     assert switch(generation="core", author=author).sentence == (
-        "delete-readiness runs nightly at 02:30 UTC, generation core")
+        "delete-readiness runs nightly at 02:30 UTC, generation core"
+    )
     assert not switch(generation="core", author=author).has_changed
     switch(at=time(23, 5), author=author)
     assert switch(False, at=time(23, 5), author=author).sentence == "delete-readiness is not scheduled"
     assert [(line.action, line.actor, line.detail, line.reason) for line in JournalLine.objects.all()] == [
         ("schedule-on", "ada", "delete-readiness, nightly at 02:30 UTC, generation core", "for Monday"),
         ("schedule-change", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday"),
-        ("schedule-off", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday")]
+        ("schedule-off", "ada", "delete-readiness, nightly at 23:05 UTC", "for Monday"),
+    ]
 
 
 def test_a_scheduled_run_has_a_journal_line_by_a_reserved_author():
@@ -199,7 +232,9 @@ def test_the_scheduler_recovers_after_its_table_was_emptied():
 
 def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
     scheduler()
-    monkeypatch.setitem(app.conf.beat_schedule, "runs_sweep", app.conf.beat_schedule["runs_sweep"] | {"schedule": 7.0})
+    monkeypatch.setitem(
+        app.conf.beat_schedule, "runs_sweep", app.conf.beat_schedule["runs_sweep"] | {"schedule": 7.0}
+    )
     assert scheduler().schedule["runs_sweep"].schedule.run_every == timedelta(seconds=7)
 
 

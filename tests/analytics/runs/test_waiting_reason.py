@@ -1,4 +1,7 @@
-"""The reason why a waiting run does not run yet: Redis, the worker, or another run. It never contains the Redis password."""
+"""The reason why a waiting run does not run yet: Redis, the worker, or another run.
+
+It never contains the Redis password.
+"""
 
 import pytest
 import redis
@@ -20,11 +23,21 @@ def test_the_reason_names_the_address_of_a_missing_redis_without_the_password(se
     assert f"Redis does not answer at redis://127.0.0.1:{port}/0" in reason and "opensesame" not in reason
 
 
-@pytest.mark.parametrize("url", [
-    "redis://:opensesame@127.0.0.1:1/0", "redis://name:opensesame@127.0.0.1:1", "redis://127.0.0.1:1/0?password=opensesame",
-    "redis://127.0.0.1:1/0?password=a@opensesame", "redis://:geh#opensesame@127.0.0.1:1/0", "redis://:1#opensesame@127.0.0.1:1/0",
-    "redis://:a/opensesame@127.0.0.1:1/0", "redis://:a?opensesame@127.0.0.1:1/0", "rediss://:opensesame@[::1]:1/0", "redis://opensesame#@x:1",
-])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://:opensesame@127.0.0.1:1/0",
+        "redis://name:opensesame@127.0.0.1:1",
+        "redis://127.0.0.1:1/0?password=opensesame",
+        "redis://127.0.0.1:1/0?password=a@opensesame",
+        "redis://:geh#opensesame@127.0.0.1:1/0",
+        "redis://:1#opensesame@127.0.0.1:1/0",
+        "redis://:a/opensesame@127.0.0.1:1/0",
+        "redis://:a?opensesame@127.0.0.1:1/0",
+        "rediss://:opensesame@[::1]:1/0",
+        "redis://opensesame#@x:1",
+    ],
+)
 def test_the_reason_does_not_contain_the_password_of_any_form_of_redis_url(settings, url):
     settings.REDIS_URL = url
     reason = run_waiting_reason(create_waiting_run())

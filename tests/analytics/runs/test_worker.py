@@ -23,7 +23,12 @@ from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.runs import create_running_run, reload_run
 from tests.support.workers import descendants
 
-pytestmark = [pytest.mark.worker, pytest.mark.spark, pytest.mark.slow, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.worker,
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.django_db(transaction=True),
+]
 
 PATIENCE_SECONDS = 240
 
@@ -34,7 +39,9 @@ def console(worker_console):
 
 
 def request():
-    return services.request_run(analysis="delete-readiness", options={"generation": "final"}, requested_by=None)
+    return services.request_run(
+        analysis="delete-readiness", options={"generation": "final"}, requested_by=None
+    )
 
 
 def wait_until(condition, what):
@@ -48,8 +55,12 @@ def wait_until(condition, what):
 def wait_for_run(run, *states, stage=None, attempt=None):
     def expected_run():
         current = AnalysisRun.objects.get(pk=run.pk)
-        assert current.state in (*states, RunState.WAITING, RunState.RUNNING), f"{current} is {current.state}: {current.error}"
-        is_expected = current.state in states and stage in (None, current.stage) and attempt in (None, current.attempt)
+        assert current.state in (*states, RunState.WAITING, RunState.RUNNING), (
+            f"{current} is {current.state}: {current.error}"
+        )
+        is_expected = (
+            current.state in states and stage in (None, current.stage) and attempt in (None, current.attempt)
+        )
         return current if is_expected else None
 
     return wait_until(expected_run, f"{run} in {states}, stage {stage}")
@@ -125,14 +136,26 @@ def test_a_run_reports_the_changes_since_the_previous_run(worker):
     first = wait_for_run(request(), RunState.DONE)
     assert "changes" not in first.summary
     same = wait_for_run(request(), RunState.DONE)
-    assert same.summary["changes"] == {"run": first.pk, "revision": first.revision, "added": 0, "removed": 0, "changed": 0}
+    assert same.summary["changes"] == {
+        "run": first.pk,
+        "revision": first.revision,
+        "added": 0,
+        "removed": 0,
+        "changed": 0,
+    }
     row = result_page(same, where=ResultFilter(equal={"ready": False}), max_rows=1).rows[0]
-    missing = result_page(same, "detail", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]}))
-    change_grants(author=SETUP, grant=[(f"user:{row['user']}", parse_address(pair["entity"]), "ADMIN") for pair in missing.rows])
+    missing = result_page(
+        same, "detail", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]})
+    )
+    change_grants(
+        author=SETUP,
+        grant=[(f"user:{row['user']}", parse_address(pair["entity"]), "ADMIN") for pair in missing.rows],
+    )
     third = wait_for_run(request(), RunState.DONE)
     assert third.summary["changes"]["changed"] >= 1 and third.summary["changes"]["run"] == same.pk
-    (changed,) = result_page(third, "changes", where=ResultFilter(
-        equal={"namespace": row["namespace"], "user": row["user"]})).rows
+    (changed,) = result_page(
+        third, "changes", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]})
+    ).rows
     assert (changed["ready_before"], changed["ready_after"], changed["missing_after"]) == (False, True, 0)
 
 
@@ -142,7 +165,9 @@ def test_the_sweep_does_not_wait_for_the_run_of_the_only_worker(worker):
     os.kill(java, signal.SIGSTOP)
     try:
         busy = wait_for_run(request(), RunState.RUNNING)
-        lost = create_running_run(process=f"{this_process().rpartition('/')[0]}/0", cancel_requested_at=timezone.now())
+        lost = create_running_run(
+            process=f"{this_process().rpartition('/')[0]}/0", cancel_requested_at=timezone.now()
+        )
         wait_until(lambda: reload_run(lost).state == RunState.CANCELLED, "the sweep has found the lost run")
         assert reload_run(busy).state == RunState.RUNNING
     finally:

@@ -7,20 +7,36 @@ from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, USERS
 
 @pytest.fixture(params=["small", "large"])
 def build_input(spark, request):
-    """Return a function that builds an AnalysisInput, for a tenant that is processed as a small or as a large one.
+    """Return a function that builds an AnalysisInput, for a tenant that is processed as a small or as a large
+    one.
 
-    entities: (id, kind, key, namespace_id, state). admin, other: (principal type, principal id, entity id) of grants of ADMIN,
-    and of grants of another privilege.
+    entities: (id, kind, key, namespace_id, state). admin, other: (principal type, principal id, entity id) of
+    grants of ADMIN, and of grants of another privilege.
     """
 
-    def build(*, entities=(), users=(), groups=(), memberships=(), admin=(), other=(), generation="final", namespace=""):
+    def build(
+        *,
+        entities=(),
+        users=(),
+        groups=(),
+        memberships=(),
+        admin=(),
+        other=(),
+        generation="final",
+        namespace="",
+    ):
         def frame(table, rows):
             return spark.createDataFrame(list(rows), schema_of(table))
 
         grants = [(*grant, "ADMIN", "") for grant in admin] + [(*grant, "READ", "") for grant in other]
         tables = Tables(
-            entities=frame(ENTITIES, [(pk, kind, key, None, namespace_id, None, state)
-                                      for pk, kind, key, namespace_id, state in entities]),
+            entities=frame(
+                ENTITIES,
+                [
+                    (pk, kind, key, None, namespace_id, None, state)
+                    for pk, kind, key, namespace_id, state in entities
+                ],
+            ),
             users=frame(USERS, users),
             groups=frame(GROUPS, groups),
             memberships=frame(MEMBERSHIPS, memberships),

@@ -1,8 +1,9 @@
-"""Run every analysis with SPARK_MASTER, write each table as JSON Lines, and print a description of the Python workers.
+"""Run every analysis with SPARK_MASTER, write each table as JSON Lines, and print a description of the Python
+workers.
 
-Run as `python -m tests.analytics.spark.run_analyses FOLDER SIZE [SIZE]` in a separate process, because a process has only one
-Spark session. SIZE is `small` or `large`: the tenant is processed as a small or as a large one. The tables of each size are
-written to the folder of that name in FOLDER.
+Run as `python -m tests.analytics.spark.run_analyses FOLDER SIZE [SIZE]` in a separate process, because a
+process has only one Spark session. SIZE is `small` or `large`: the tenant is processed as a small or as a
+large one. The tables of each size are written to the folder of that name in FOLDER.
 """
 
 import json
@@ -31,7 +32,9 @@ class NoProgress:
 
 
 def describe_worker(_):
-    """Return (folder, packages of the console that can be imported, whether there are Django settings) of a Python worker."""
+    """Return (folder, packages of the console that can be imported, whether there are Django settings) of a
+    Python worker.
+    """
     # long enough for every executor to get a task
     time.sleep(1)
     packages = tuple(name for name in ("entities", "grants", "analytics", "authzconsole") if find_spec(name))
@@ -47,8 +50,16 @@ def write_tables(folder: Path, results_folder: str) -> None:
     folder.mkdir()
     for name, analysis in ANALYSES.items():
         report_folder = f"{results_folder}/{name}"
-        options = validated_options(analysis, {option: OPTIONS[option] for option in analysis.options if option in OPTIONS})
-        compute_report(analysis=analysis, options=options, folder=report_folder, max_detail_rows=None, progress=NoProgress())
+        options = validated_options(
+            analysis, {option: OPTIONS[option] for option in analysis.options if option in OPTIONS}
+        )
+        compute_report(
+            analysis=analysis,
+            options=options,
+            folder=report_folder,
+            max_detail_rows=None,
+            progress=NoProgress(),
+        )
         for output in analysis.written_outputs:
             export_table(output.table, report_folder, folder / f"{name}.{output.table.name}.jsonl")
 
@@ -65,7 +76,9 @@ def main(folder: Path, sizes: list[str]) -> None:
         for size in sizes:
             spark_tables.SMALL_SNAPSHOT_BYTES = max_small_bytes[size]
             write_tables(folder / size, f"results/{folder.name}/{size}")
-        context = spark_session(master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY).sparkContext
+        context = spark_session(
+            master=settings.SPARK_MASTER, memory=settings.SPARK_DRIVER_MEMORY
+        ).sparkContext
         workers = context.parallelize(range(4), 4).map(describe_worker).collect()
     finally:
         stop_spark()

@@ -13,8 +13,10 @@ pytestmark = pytest.mark.spark
 
 ADDRESSES = 3_000
 ROWS = {
-    "entities": [(n, "dataset", f"sales.d{n}", None, None, None, ("live", "planned", "deleted")[n % 3])
-                 for n in range(ADDRESSES)],
+    "entities": [
+        (n, "dataset", f"sales.d{n}", None, None, None, ("live", "planned", "deleted")[n % 3])
+        for n in range(ADDRESSES)
+    ],
     "users": [(1, "ada")],
     "groups": [(1, "analysts")],
     "memberships": [(1, 1)],
@@ -24,21 +26,30 @@ ROWS = {
 
 @pytest.fixture(scope="module")
 def analysis_input(spark, tmp_path_factory):
-    """Return a snapshot in files, so that Spark knows the size of every table and that it is small enough to be broadcast."""
+    """Return a snapshot in files, so that Spark knows the size of every table and that it is small enough to
+    be broadcast.
+    """
     folder = tmp_path_factory.mktemp("snapshot")
     for table in SNAPSHOT_TABLES:
-        write_table(spark.createDataFrame(ROWS[table.name], schema_of(table)), table, f"{folder}/{table.name}")
+        write_table(
+            spark.createDataFrame(ROWS[table.name], schema_of(table)), table, f"{folder}/{table.name}"
+        )
     return AnalysisInput(read_snapshot(spark, f"file://{folder}"), "final")
 
 
 def executed_plan(frame):
-    """Return the physical plan of a collected frame. Adaptive execution chooses the type of a join only at run time."""
+    """Return the physical plan of a collected frame.
+
+    Adaptive execution chooses the type of a join only at run time.
+    """
     frame.collect()
     return frame._jdf.queryExecution().executedPlan().toString()
 
 
 def broadcast_inputs(plan):
-    """Return the text below each BroadcastExchange in the final plan: its input, down to the files that are read."""
+    """Return the text below each BroadcastExchange in the final plan: its input, down to the files that are
+    read.
+    """
     lines, inputs = plan.split("== Initial Plan ==")[0].splitlines(), []
     for number, line in enumerate(lines):
         if "BroadcastExchange" in line:
@@ -53,8 +64,11 @@ def broadcast_inputs(plan):
     return inputs
 
 
-@pytest.mark.parametrize("build", [ghost_grants.rows, stranded.rows, stranded.kinds],
-                         ids=lambda build: f"{build.__module__}.{build.__name__}")
+@pytest.mark.parametrize(
+    "build",
+    [ghost_grants.rows, stranded.rows, stranded.kinds],
+    ids=lambda build: f"{build.__module__}.{build.__name__}",
+)
 def test_entities_and_grants_are_never_broadcast(spark, analysis_input, build):
     assert spark.conf.get("spark.sql.autoBroadcastJoinThreshold") == "10485760b"
     plan = executed_plan(build(analysis_input))

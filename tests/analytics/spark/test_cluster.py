@@ -1,4 +1,6 @@
-"""The analyses on a standalone Spark cluster with authentication: a master and two workers on the loopback interface."""
+"""The analyses on a standalone Spark cluster with authentication: a master and two workers on the loopback
+interface.
+"""
 
 import json
 import os
@@ -53,14 +55,20 @@ def spark_daemon(folder, name, *arguments):
     """
     daemon_folder = folder / name
     daemon_folder.mkdir()
-    environment = {variable: os.environ[variable] for variable in ("PATH", "JAVA_HOME", "HOME") if variable in os.environ}
-    environment |= FAST_COMPILER | {"SPARK_DAEMON_MEMORY": "256m", "SPARK_LOCAL_IP": "127.0.0.1",
-                                    "SPARK_LOCAL_DIRS": str(daemon_folder)}
+    environment = {
+        variable: os.environ[variable] for variable in ("PATH", "JAVA_HOME", "HOME") if variable in os.environ
+    }
+    environment |= FAST_COMPILER | {
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(daemon_folder),
+    }
     write_properties(properties := daemon_folder / "spark.properties", AUTHENTICATION)
     command = [SPARK_CLASS, *arguments, "--properties-file", properties]
     with (daemon_folder / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=daemon_folder, env=environment, stdout=log, stderr=log,
-                                   start_new_session=True)
+        process = subprocess.Popen(
+            command, cwd=daemon_folder, env=environment, stdout=log, stderr=log, start_new_session=True
+        )
     try:
         yield daemon_folder / "log"
     finally:
@@ -105,12 +113,41 @@ def cluster(tmp_path):
     port, deploy = free_port(), "org.apache.spark.deploy"
     address = f"spark://127.0.0.1:{port}"
     with ExitStack() as daemons:
-        log = daemons.enter_context(spark_daemon(
-            tmp_path, "master", f"{deploy}.master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", "0"))
+        log = daemons.enter_context(
+            spark_daemon(
+                tmp_path,
+                "master",
+                f"{deploy}.master.Master",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                str(port),
+                "--webui-port",
+                "0",
+            )
+        )
         wait_for_log("New state: ALIVE", log)
-        workers = [daemons.enter_context(spark_daemon(
-            tmp_path, name, f"{deploy}.worker.Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1",
-            "--memory", "1g", "--work-dir", str(tmp_path / name), address)) for name in ("worker-1", "worker-2")]
+        workers = [
+            daemons.enter_context(
+                spark_daemon(
+                    tmp_path,
+                    name,
+                    f"{deploy}.worker.Worker",
+                    "--host",
+                    "127.0.0.1",
+                    "--webui-port",
+                    "0",
+                    "--cores",
+                    "1",
+                    "--memory",
+                    "1g",
+                    "--work-dir",
+                    str(tmp_path / name),
+                    address,
+                )
+            )
+            for name in ("worker-1", "worker-2")
+        ]
         for log in workers:
             wait_for_log("Successfully registered with master", log)
         yield address, [log.parent for log in workers]
@@ -123,15 +160,30 @@ def read_tables(folder):
 
 def run_on_cluster(master, folder, *sizes):
     """Return (for each size the tables of all analyses by file name, the descriptions of the Python workers)."""
-    environment = os.environ | FAST_COMPILER | {
-        "DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings", "SPARK_MASTER": master,
-        "SPARK_CONF": json.dumps(CLUSTER), "SPARK_DRIVER_MEMORY": "1g", "SNAPSHOT_URI": settings.SNAPSHOT_URI,
-    }
+    environment = (
+        os.environ
+        | FAST_COMPILER
+        | {
+            "DATABASE_URL": database_url(),
+            "DJANGO_SETTINGS_MODULE": "tests.settings",
+            "SPARK_MASTER": master,
+            "SPARK_CONF": json.dumps(CLUSTER),
+            "SPARK_DRIVER_MEMORY": "1g",
+            "SNAPSHOT_URI": settings.SNAPSHOT_URI,
+        }
+    )
     folder.mkdir()
     command = [sys.executable, "-m", "tests.analytics.spark.run_analyses", str(folder), *sizes]
     # a new session, so that its Java process can be killed with it
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                               start_new_session=True)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     try:
         output, errors = process.communicate(timeout=400)
     except BaseException:
@@ -142,7 +194,9 @@ def run_on_cluster(master, folder, *sizes):
     return [read_tables(folder / size) for size in sizes], json.loads(output.splitlines()[-1])
 
 
-def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_console(spark, cluster, storage_folder, tmp_path):
+def test_analyses_give_the_same_tables_on_a_cluster_without_the_code_of_the_console(
+    spark, cluster, storage_folder, tmp_path
+):
     address, worker_folders = cluster
     call_command("import_tenant", str(ROOT / "authzconsole/demo/tenant.jsonl"), verbosity=0)
     # the session of the tests is local

@@ -30,8 +30,10 @@ from analytics.tables import ENTITIES, GRANTS, GROUPS, IMPACT, MEMBERSHIPS, USER
 
 PARTITIONS, BLOCKS, BLOCK_ENTITIES, USER_COUNT, KIND_COUNT = 8, 40, 50, 2_000, 5
 # An entity of any kind is visible with a privilege on the entity itself.
-SELF_RULES = CompiledRules(tuple(CompiledRule(kind, ("any", ()), ("held", (0,))) for kind in range(KIND_COUNT)),
-                           (CompiledFact("self", 1, frozenset(range(KIND_COUNT))),))
+SELF_RULES = CompiledRules(
+    tuple(CompiledRule(kind, ("any", ()), ("held", (0,))) for kind in range(KIND_COUNT)),
+    (CompiledFact("self", 1, frozenset(range(KIND_COUNT))),),
+)
 
 
 def huge_namespace_batches(dice):
@@ -44,16 +46,33 @@ def huge_namespace_batches(dice):
     user_grants = dice.integers(0, len(entities), 500)
     granted = np.concatenate([np.arange(len(entities)), user_grants])
     is_group_grant = np.arange(len(granted)) < len(entities)
-    grants = {"subtree": np.ones(len(granted)), "block": block[granted], "kind": kind[granted], "entity": entities[granted],
-              "application": np.full(len(granted), NONE), "principal_type": np.where(is_group_grant, GROUP, USER),
-              "principal": np.where(is_group_grant, 1, dice.integers(0, USER_COUNT, len(granted))),
-              "privilege": np.zeros(len(granted))}
+    grants = {
+        "subtree": np.ones(len(granted)),
+        "block": block[granted],
+        "kind": kind[granted],
+        "entity": entities[granted],
+        "application": np.full(len(granted), NONE),
+        "principal_type": np.where(is_group_grant, GROUP, USER),
+        "principal": np.where(is_group_grant, 1, dice.integers(0, USER_COUNT, len(granted))),
+        "privilege": np.zeros(len(granted)),
+    }
     for partition in range(PARTITIONS):
         in_partition = block[granted] % PARTITIONS == partition
         columns = {name: column[in_partition] for name, column in grants.items()}
-        yield encode_batch(TenantRows(*(
-            rows_from_columns(row_type, [columns] if row_type is GrantRows else [])
-            for row_type in (TargetRows, GrantRows, ContainerGrantRows, DescendantGrantRows, PrecomputedFactRows))))
+        yield encode_batch(
+            TenantRows(
+                *(
+                    rows_from_columns(row_type, [columns] if row_type is GrantRows else [])
+                    for row_type in (
+                        TargetRows,
+                        GrantRows,
+                        ContainerGrantRows,
+                        DescendantGrantRows,
+                        PrecomputedFactRows,
+                    )
+                )
+            )
+        )
 
 
 def test_partial_counts_are_combined_before_the_exchange(monkeypatch):
@@ -62,13 +81,18 @@ def test_partial_counts_are_combined_before_the_exchange(monkeypatch):
     directory = Directory.build(
         pa.table({"id": users, "name": [f"user {user:05}" for user in users]}),
         pa.table({"user_id": users, "group_id": np.ones(USER_COUNT, np.int64)}),
-        pa.table({"id": [1], "name": ["huge"], "required": [0]}))
+        pa.table({"id": [1], "name": ["huge"], "required": [0]}),
+    )
     broadcast, order = LocalBroadcast(directory.to_dict()), tuple(range(KIND_COUNT))
     part_count = entry.user_part_count(200, USER_COUNT)
     assert part_count == USER_COUNT // entry.MIN_USERS_PER_PART
     pack = pack_counts(SELF_RULES, order, part_count, broadcast, by_namespace=True)
-    packed = [batch for rows in huge_namespace_batches(np.random.default_rng(5)) for batch in pack(iter([rows]))]
-    packed_counts = sum(len(unpack_numbers(value.as_py())) for batch in packed for value in batch.column("gained"))
+    packed = [
+        batch for rows in huge_namespace_batches(np.random.default_rng(5)) for batch in pack(iter([rows]))
+    ]
+    packed_counts = sum(
+        len(unpack_numbers(value.as_py())) for batch in packed for value in batch.column("gained")
+    )
     columns = (("user", "user"), ("rule", tuple("01234")), ("visible", "gained"))
     merge = merge_counts(order, part_count, columns, broadcast, by_namespace=True)
     result = pa.Table.from_batches(list(merge(iter(packed))))
@@ -79,7 +103,9 @@ def test_partial_counts_are_combined_before_the_exchange(monkeypatch):
 
 @pytest.fixture
 def split_tenant(spark, monkeypatch):
-    """Return the tables of a tenant with an application that has more programs than a block; `encode` encodes it."""
+    """Return the tables of a tenant with an application that has more programs than a block; `encode` encodes
+    it.
+    """
     monkeypatch.setattr(layout, "UNIT_ENTITIES", 100)
     monkeypatch.setattr(encode, "_SAMPLED_ENTITIES", 100)
 
@@ -87,13 +113,26 @@ def split_tenant(spark, monkeypatch):
         return spark.createDataFrame(list(rows), schema_of(table))
 
     programs = range(10, 510)
-    grants = [("user", 1, 3, "ADMIN", ""), ("group", 1, 20, "READ", ""), ("user", 2, 2, "ADMIN", ""), ("user", 3, 1, "ADMIN", ""),
-              *(("group", 1, program, "EXECUTE", "") for program in programs if program % 3 == 0)]
+    grants = [
+        ("user", 1, 3, "ADMIN", ""),
+        ("group", 1, 20, "READ", ""),
+        ("user", 2, 2, "ADMIN", ""),
+        ("user", 3, 1, "ADMIN", ""),
+        *(("group", 1, program, "EXECUTE", "") for program in programs if program % 3 == 0),
+    ]
     return Tables(
-        entities=frame(ENTITIES, [
-            (1, "instance", "cdap", None, None, None, "live"), (2, "namespace", "huge", 1, 2, None, "live"),
-            (3, "application", "huge.app", 2, 2, 3, "live"),
-            *((program, "program", f"huge.app.spark.p{program}", 3, 2, 3, "live") for program in programs)]),
+        entities=frame(
+            ENTITIES,
+            [
+                (1, "instance", "cdap", None, None, None, "live"),
+                (2, "namespace", "huge", 1, 2, None, "live"),
+                (3, "application", "huge.app", 2, 2, 3, "live"),
+                *(
+                    (program, "program", f"huge.app.spark.p{program}", 3, 2, 3, "live")
+                    for program in programs
+                ),
+            ],
+        ),
         users=frame(USERS, [(number, f"user {number:03}") for number in range(1, 41)]),
         groups=frame(GROUPS, [(1, "all")]),
         memberships=frame(MEMBERSHIPS, [(number, 1) for number in range(4, 41)]),
@@ -115,12 +154,20 @@ def test_an_application_larger_than_a_block_is_split(split_tenant, set_partition
     encoded = encode.encode(encode.Evaluation(split_tenant, visibility_rules("final"))).toArrow()
     blocks = encoded.filter(np.asarray(encoded["entity"]) >= 10)["block"].to_pylist()
     assert len(set(blocks)) == 6 and max(map(blocks.count, set(blocks))) < 100
-    table = evaluate_rules(split_tenant, visibility_rules("final"), ChangeCounts(VISIBILITY, gained_column="visible"))
+    table = evaluate_rules(
+        split_tenant, visibility_rules("final"), ChangeCounts(VISIBILITY, gained_column="visible")
+    )
     visible = {(row["user"], row["kind"]): row["visible"] for row in table.frame.collect()}
     granted_programs = sum(1 for program in range(10, 510) if program % 3 == 0 or program == 20)
     assert visible[("user 004", "program")] == granted_programs
-    # a grant inside the application makes the application visible, although the granted entity is in another block
-    assert visible[("user 004", "application")] == visible[("user 004", "namespace")] == visible[("user 001", "application")] == 1
+    # a grant inside the application makes the application visible, although the granted entity is in another
+    # block
+    assert (
+        visible[("user 004", "application")]
+        == visible[("user 004", "namespace")]
+        == visible[("user 001", "application")]
+        == 1
+    )
     assert ("user 003", "namespace") not in visible
 
 
@@ -132,7 +179,8 @@ def test_a_grant_on_a_split_application_counts_for_all_of_its_programs(split_ten
     for rule_set in (impact_rules("existing", "final"), impact_rules("core", "proposed")):
         split_rows, small_rows = (
             sorted(evaluate_rules(tables, rule_set, ChangeCounts(IMPACT, by_namespace=False)).frame.collect())
-            for tables in (split_tenant, small))
+            for tables in (split_tenant, small)
+        )
         assert split_rows == small_rows != []
 
 
@@ -152,10 +200,13 @@ def test_nothing_that_grows_with_the_entities_or_grants_is_broadcast(split_tenan
     spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
     try:
         for namespaces in (None, LiveNamespaces("huge")):
-            encoded = encode.encode(encode.Evaluation(split_tenant, visibility_rules("final"), namespaces=namespaces))
+            encoded = encode.encode(
+                encode.Evaluation(split_tenant, visibility_rules("final"), namespaces=namespaces)
+            )
             plan = encoded._jdf.queryExecution().executedPlan().toString()
             broadcasts = [line for line in plan.splitlines() if "BroadcastExchange" in line]
-            # for each input of the union: the large subtrees, the large applications, and the selected namespace
+            # for each input of the union: the large subtrees, the large applications, and the selected
+            # namespace
             assert len(broadcasts) <= (5 if namespaces is None else 10)
     finally:
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")

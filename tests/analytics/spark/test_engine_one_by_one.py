@@ -1,4 +1,6 @@
-"""The engine gives the same answers as a reference that evaluates users and entities one by one, on random tenants."""
+"""The engine gives the same answers as a reference that evaluates users and entities one by one, on random
+tenants.
+"""
 
 import random
 from itertools import product
@@ -40,7 +42,8 @@ INSTANCE = 1
 
 
 class Tenant:
-    """A random tenant: subtrees of targets, users, groups and grants; `holds` tests a fact without the engine.
+    """A random tenant: subtrees of targets, users, groups and grants; `holds` tests a fact without the
+    engine.
 
     Subtrees, and applications in them, are split into blocks at random, as if they were too large for a unit.
     """
@@ -57,15 +60,23 @@ class Tenant:
             self._add_subtree(subtree, first_entity)
             first_entity = max([first_entity, *self.targets]) + 3
         entities = [*self.targets, INSTANCE]
-        principals = [*((USER, user) for user in self.users), (USER, 78), *((GROUP, group) for group in self.groups)]
+        principals = [
+            *((USER, user) for user in self.users),
+            (USER, 78),
+            *((GROUP, group) for group in self.groups),
+        ]
         # (principal, privilege, entity)
-        self.grants = [(dice.choice(principals), dice.choice(PRIVILEGES), dice.choice(entities)) for _ in range(60)]
+        self.grants = [
+            (dice.choice(principals), dice.choice(PRIVILEGES), dice.choice(entities)) for _ in range(60)
+        ]
         granted_entities = sorted({entity for *_, entity in self.grants} - {INSTANCE})
         # half of the granted entities have no target row
         self.listed_by_grants = set(dice.sample(granted_entities, len(granted_entities) // 2))
         # (principal, fact, entity)
-        self.precomputed = [(dice.choice([*principals, (EVERYONE, NONE)]), dice.randrange(4), dice.choice(entities))
-                            for _ in range(6)]
+        self.precomputed = [
+            (dice.choice([*principals, (EVERYONE, NONE)]), dice.randrange(4), dice.choice(entities))
+            for _ in range(6)
+        ]
 
     def _add_subtree(self, subtree, first_entity):
         dice, block_count = self.dice, self.dice.randint(1, 3) if subtree != NONE else 1
@@ -85,52 +96,118 @@ class Tenant:
 
     def rows(self, listed_by_grants):
         """Return the rows that Spark would send, as (row type, columns)."""
-        rows = [(TargetRows, {"subtree": subtree, "block": block, "kind": kind, "entity": entity, "application": application})
-                for entity, (kind, subtree, block, application) in self.targets.items() if entity not in listed_by_grants]
+        rows = [
+            (
+                TargetRows,
+                {
+                    "subtree": subtree,
+                    "block": block,
+                    "kind": kind,
+                    "entity": entity,
+                    "application": application,
+                },
+            )
+            for entity, (kind, subtree, block, application) in self.targets.items()
+            if entity not in listed_by_grants
+        ]
         for grant in self.grants:
             if grant[2] != INSTANCE:
                 rows += self._grant_rows(*grant, listed_by_grants)
-        rows += [(PrecomputedFactRows, {
-            "subtree": self.targets[entity][1], "block": self.targets[entity][2], "entity": entity,
-            "principal_type": principal_type, "principal": principal, "fact": fact})
-            for (principal_type, principal), fact, entity in self.precomputed if entity != INSTANCE]
+        rows += [
+            (
+                PrecomputedFactRows,
+                {
+                    "subtree": self.targets[entity][1],
+                    "block": self.targets[entity][2],
+                    "entity": entity,
+                    "principal_type": principal_type,
+                    "principal": principal,
+                    "fact": fact,
+                },
+            )
+            for (principal_type, principal), fact, entity in self.precomputed
+            if entity != INSTANCE
+        ]
         self.dice.shuffle(rows)
         return rows
 
     def _grant_rows(self, principal, privilege, entity, listed_by_grants):
         kind, subtree, block, application = self.targets[entity]
-        common = {"subtree": subtree, "principal_type": principal[0], "principal": principal[1], "privilege": privilege}
-        rows = [(GrantRows, common | {"block": block, "kind": kind if entity in listed_by_grants else NONE, "entity": entity,
-                                      "application": application})]
+        common = {
+            "subtree": subtree,
+            "principal_type": principal[0],
+            "principal": principal[1],
+            "privilege": privilege,
+        }
+        rows = [
+            (
+                GrantRows,
+                common
+                | {
+                    "block": block,
+                    "kind": kind if entity in listed_by_grants else NONE,
+                    "entity": entity,
+                    "application": application,
+                },
+            )
+        ]
         blocks = self.blocks[subtree] if len(self.blocks[subtree]) > 1 else []
         other_blocks = [other for other in blocks if other != block]
         rows += [(DescendantGrantRows, common | {"block": other, "container": subtree}) for other in blocks]
         if entity == subtree:
-            rows += [(ContainerGrantRows, common | {"block": other, "scope": IN_NAMESPACE, "container": subtree})
-                     for other in other_blocks]
+            rows += [
+                (ContainerGrantRows, common | {"block": other, "scope": IN_NAMESPACE, "container": subtree})
+                for other in other_blocks
+            ]
         if application in self.split_applications:
             application_block = self.targets[application][2]
-            rows.append((DescendantGrantRows, common | {"block": application_block, "container": application}))
+            rows.append(
+                (DescendantGrantRows, common | {"block": application_block, "container": application})
+            )
         if application in self.split_applications and entity == application:
-            rows += [(ContainerGrantRows, common | {"block": other, "scope": IN_APPLICATION, "container": application})
-                     for other in other_blocks]
+            rows += [
+                (
+                    ContainerGrantRows,
+                    common | {"block": other, "scope": IN_APPLICATION, "container": application},
+                )
+                for other in other_blocks
+            ]
         return rows
 
     def directory(self, *, only=None):
-        """Return the directory of all namespaces, or of those with the ids `only`. Names have the order of ids."""
+        """Return the directory of all namespaces, or of those with the ids `only`.
+
+        Names have the order of ids.
+        """
         users, namespaces = names_of(self)
-        namespaces = namespaces if only is None else {NONE: "", **{subtree: namespaces[subtree] for subtree in only}}
+        namespaces = (
+            namespaces if only is None else {NONE: "", **{subtree: namespaces[subtree] for subtree in only}}
+        )
         directory = Directory.build(
             pa.table({"id": list(self.users), "name": [users[rank] for rank in self.users.values()]}),
-            pa.table({"user_id": [user for members in self.groups.values() for user in members],
-                      "group_id": [group for group, members in self.groups.items() for _ in members]}),
-            pa.table({"id": list(namespaces)[1:], "name": list(namespaces.values())[1:],
-                      "required": [9] * (len(namespaces) - 1)}),
-            is_restricted=only is not None)
-        instance_grants = [(*principal, privilege) for principal, privilege, entity in self.grants if entity == INSTANCE]
+            pa.table(
+                {
+                    "user_id": [user for members in self.groups.values() for user in members],
+                    "group_id": [group for group, members in self.groups.items() for _ in members],
+                }
+            ),
+            pa.table(
+                {
+                    "id": list(namespaces)[1:],
+                    "name": list(namespaces.values())[1:],
+                    "required": [9] * (len(namespaces) - 1),
+                }
+            ),
+            is_restricted=only is not None,
+        )
+        instance_grants = [
+            (*principal, privilege) for principal, privilege, entity in self.grants if entity == INSTANCE
+        ]
         if not instance_grants:
             return directory
-        return directory.with_instance_grants(*(np.array(column, np.int64) for column in zip(*instance_grants, strict=True)))
+        return directory.with_instance_grants(
+            *(np.array(column, np.int64) for column in zip(*instance_grants, strict=True))
+        )
 
     @property
     def broadcast(self):
@@ -138,14 +215,21 @@ class Tenant:
 
     def holds(self, user, number, fact, entity):
         """Return whether the user holds the fact with this number on the entity."""
-        principals = {(USER, user), (EVERYONE, NONE),
-                      *((GROUP, group) for group, members in self.groups.items() if user in members)}
+        principals = {
+            (USER, user),
+            (EVERYONE, NONE),
+            *((GROUP, group) for group, members in self.groups.items() if user in members),
+        }
         if fact.form == "precomputed":
-            return any((principal in principals) and (number, entity) == (known_fact, known_entity)
-                       for principal, known_fact, known_entity in self.precomputed)
+            return any(
+                (principal in principals) and (number, entity) == (known_fact, known_entity)
+                for principal, known_fact, known_entity in self.precomputed
+            )
         counting = self._counting_entities(fact.form, entity)
-        return any(principal in principals and fact.privileges >> privilege & 1 and granted in counting
-                   for principal, privilege, granted in self.grants)
+        return any(
+            principal in principals and fact.privileges >> privilege & 1 and granted in counting
+            for principal, privilege, granted in self.grants
+        )
 
     def _counting_entities(self, form, entity):
         """Return the entities on which a grant counts for the entity."""
@@ -161,16 +245,25 @@ class Tenant:
                 return {INSTANCE}
             case "below":
                 # only for containers
-                return {other for other, (_, other_subtree, _, other_application) in self.targets.items()
-                        if kind != DATASET and entity in (other_subtree, other_application)}
+                return {
+                    other
+                    for other, (_, other_subtree, _, other_application) in self.targets.items()
+                    if kind != DATASET and entity in (other_subtree, other_application)
+                }
             case "anywhere":
-                return {other for other, (_, other_subtree, *_) in self.targets.items() if other_subtree == subtree}
+                return {
+                    other
+                    for other, (_, other_subtree, *_) in self.targets.items()
+                    if other_subtree == subtree
+                }
 
 
 def names_of(tenant):
     """Return (user names by rank, namespace names by id)."""
-    return ({rank: f"user {rank:02}" for rank in tenant.users.values()},
-            {subtree: f"ns{subtree}" if subtree != NONE else "" for subtree in tenant.blocks})
+    return (
+        {rank: f"user {rank:02}" for rank in tenant.users.values()},
+        {subtree: f"ns{subtree}" if subtree != NONE else "" for subtree in tenant.blocks},
+    )
 
 
 def batches(tenant, *, with_names=False):
@@ -184,15 +277,27 @@ def batches(tenant, *, with_names=False):
 
 
 def random_rules(dice):
-    facts = tuple((dice.choice(FORMS), sum(1 << privilege for privilege in dice.sample(PRIVILEGES, dice.randint(1, 3))))
-                  for _ in range(4))
-    rules = tuple(CompiledRule(dice.choice(sorted(KINDS)), random_requirement(dice), random_requirement(dice)) for _ in range(6))
-    return CompiledRules(rules, tuple(CompiledFact(form, privileges, _kinds(rules, number))
-                                      for number, (form, privileges) in enumerate(facts)))
+    facts = tuple(
+        (dice.choice(FORMS), sum(1 << privilege for privilege in dice.sample(PRIVILEGES, dice.randint(1, 3))))
+        for _ in range(4)
+    )
+    rules = tuple(
+        CompiledRule(dice.choice(sorted(KINDS)), random_requirement(dice), random_requirement(dice))
+        for _ in range(6)
+    )
+    return CompiledRules(
+        rules,
+        tuple(
+            CompiledFact(form, privileges, _kinds(rules, number))
+            for number, (form, privileges) in enumerate(facts)
+        ),
+    )
 
 
 def _kinds(rules, number):
-    return frozenset(rule.kind for rule in rules if number in fact_numbers(rule.before) | fact_numbers(rule.after))
+    return frozenset(
+        rule.kind for rule in rules if number in fact_numbers(rule.before) | fact_numbers(rule.after)
+    )
 
 
 def random_requirement(dice, depth=2):
@@ -210,7 +315,10 @@ def is_met(requirement, holds):
 
 
 def reference_changes(tenant, rules):
-    """Return {(user, rule): {entity: the answer after}} of every answer that changes. The user 0 holds nothing."""
+    """Return {(user, rule): {entity: the answer after}} of every answer that changes.
+
+    The user 0 holds nothing.
+    """
     changes = {}
     for user, (number, rule), entity in product([0, *tenant.users], enumerate(rules.rules), tenant.targets):
         if tenant.targets[entity][0] != rule.kind:
@@ -227,8 +335,11 @@ def reference_changes(tenant, rules):
 
 def reference_count(tenant, changes, user, rule, subtree):
     """Return [gained, lost]. subtree: None for all."""
-    answers = [after for entity, after in changes.get((user, rule), {}).items()
-               if subtree in (None, tenant.targets[entity][1])]
+    answers = [
+        after
+        for entity, after in changes.get((user, rule), {}).items()
+        if subtree in (None, tenant.targets[entity][1])
+    ]
     return np.array([sum(answers), len(answers) - sum(answers)])
 
 
@@ -252,10 +363,18 @@ def tenant_rules_changes(request):
     return tenant, rules, reference_changes(tenant, rules)
 
 
-@pytest.fixture(params=[(1, 1, 1, 0), (4_000, 100, 50, 0), (400, 100, 50, 10**6),
-                        (evaluate.CHUNK_BYTES, layout.UNIT_ENTITIES, merge.MAX_SORTED_COUNTS, merge.MAX_TABLE_CELLS)])
+@pytest.fixture(
+    params=[
+        (1, 1, 1, 0),
+        (4_000, 100, 50, 0),
+        (400, 100, 50, 10**6),
+        (evaluate.CHUNK_BYTES, layout.UNIT_ENTITIES, merge.MAX_SORTED_COUNTS, merge.MAX_TABLE_CELLS),
+    ]
+)
 def sizes(request, monkeypatch):
-    """Set the sizes of chunks of users, of units, of the counts that are sorted at once, and of the table for the merge."""
+    """Set the sizes of chunks of users, of units, of the counts that are sorted at once, and of the table for
+    the merge.
+    """
     chunk_bytes, unit_entities, sorted_counts, table_cells = request.param
     monkeypatch.setattr(evaluate, "CHUNK_BYTES", chunk_bytes)
     monkeypatch.setattr(merge, "CHUNK_BYTES", chunk_bytes)
@@ -279,35 +398,59 @@ def test_counts_equal_the_reference(tenant_rules_changes, sizes):
 
 @pytest.mark.parametrize("by_namespace", [False, True])
 @pytest.mark.parametrize("part_count", [1, 3])
-def test_packed_and_merged_counts_are_sorted_and_complete(tenant_rules_changes, sizes, by_namespace, part_count, monkeypatch):
+def test_packed_and_merged_counts_are_sorted_and_complete(
+    tenant_rules_changes, sizes, by_namespace, part_count, monkeypatch
+):
     monkeypatch.setattr(pack, "MAX_BUFFERED_COUNTS", 20)
     tenant, rules, changes = tenant_rules_changes
     order = tuple(random.Random(3).sample(range(len(rules.rules)), len(rules.rules)))
-    columns = (("user", "user"), ("rule", tuple(map(str, range(len(rules.rules))))), ("namespace", "namespace"),
-               ("gained", "gained"), ("lost", "lost"))
-    packed = list(pack_counts(rules, order, part_count, tenant.broadcast, by_namespace=by_namespace)(batches(tenant)))
-    rows = merge_parts(merge_counts(order, part_count, columns, tenant.broadcast, by_namespace=by_namespace), packed, part_count)
+    columns = (
+        ("user", "user"),
+        ("rule", tuple(map(str, range(len(rules.rules))))),
+        ("namespace", "namespace"),
+        ("gained", "gained"),
+        ("lost", "lost"),
+    )
+    packed = list(
+        pack_counts(rules, order, part_count, tenant.broadcast, by_namespace=by_namespace)(batches(tenant))
+    )
+    rows = merge_parts(
+        merge_counts(order, part_count, columns, tenant.broadcast, by_namespace=by_namespace),
+        packed,
+        part_count,
+    )
     users, namespaces = names_of(tenant)
     keys = [(row["user"], order[int(row["rule"])], row["namespace"]) for row in rows]
     assert keys == sorted(set(keys))
-    assert {(row["user"], int(row["rule"]), row["namespace"]): (row["gained"], row["lost"]) for row in rows} == {
+    assert {
+        (row["user"], int(row["rule"]), row["namespace"]): (row["gained"], row["lost"]) for row in rows
+    } == {
         (users[rank], rule, namespaces[NONE if subtree is None else subtree]): tuple(counts)
-        for user, rank in tenant.users.items() for rule in range(len(rules.rules))
+        for user, rank in tenant.users.items()
+        for rule in range(len(rules.rules))
         for subtree in (tenant.blocks if by_namespace else [None])
-        if any(counts := reference_count(tenant, changes, user, rule, subtree))}
+        if any(counts := reference_count(tenant, changes, user, rule, subtree))
+    }
 
 
 @pytest.mark.parametrize("part_count", [1, 2])
-def test_holders_are_added_up_by_namespace_and_candidate_rules_add_nothing(tenant_rules_changes, sizes, part_count):
+def test_holders_are_added_up_by_namespace_and_candidate_rules_add_nothing(
+    tenant_rules_changes, sizes, part_count
+):
     tenant, rules, changes = tenant_rules_changes
     candidate_rules = frozenset({1, 4})
     users, namespaces = names_of(tenant)
     packed = list(pack_holders(rules, candidate_rules, part_count, tenant.broadcast)(batches(tenant)))
     table = merge_parts(merge_holders(tenant.broadcast), packed, part_count)
-    assert all(row["missing"] == row["required"] - row["held"] and row["ready"] == (row["missing"] == 0) for row in table)
+    assert all(
+        row["missing"] == row["required"] - row["held"] and row["ready"] == (row["missing"] == 0)
+        for row in table
+    )
     expected = {}
     for user, subtree, rule in product(tenant.users, tenant.blocks, range(len(rules.rules))):
-        counts = reference_count(tenant, changes, user, rule, subtree) - reference_count(tenant, changes, 0, rule, subtree)
+        counts = reference_count(tenant, changes, user, rule, subtree) - reference_count(
+            tenant, changes, 0, rule, subtree
+        )
         if any(counts):
             key = namespaces[subtree], users[tenant.users[user]], 0 if subtree == NONE else 9
             expected[key] = expected.get(key, 0) + (0 if rule in candidate_rules else counts[0])
@@ -319,10 +462,15 @@ def test_holders_are_added_up_by_namespace_and_candidate_rules_add_nothing(tenan
 
 
 def found_pairs(tenant, rules, broadcast, *, all_users):
-    """Return {(user, rule, entity): the answer after} of the rows of a detail table. Each pair must occur once."""
+    """Return {(user, rule, entity): the answer after} of the rows of a detail table.
+
+    Each pair must occur once.
+    """
     columns = ("user", "entity", "operation", "after")
     rule_texts = tuple(f"{rule:02}" for rule in range(len(rules.rules)))
-    pack, merge = pair_table_stages(rules, rule_texts, all_users, columns, PairOrder.one_part(has_namespace=False), broadcast)
+    pack, merge = pair_table_stages(
+        rules, rule_texts, all_users, columns, PairOrder.one_part(has_namespace=False), broadcast
+    )
     rows = rows_of(merge(pack(batches(tenant, with_names=True))))
     pairs = {(row["user"], int(row["operation"]), int(row["entity"][1:])): row["after"] for row in rows}
     assert len(pairs) == len(rows)
@@ -335,14 +483,22 @@ def test_pairs_equal_the_reference(tenant_rules_changes, sizes, all_users):
     tenant, rules, changes = tenant_rules_changes
     users, _ = names_of(tenant)
     pairs = found_pairs(tenant, rules, tenant.broadcast, all_users=all_users)
-    expected = {(users[tenant.users[user]], rule, entity): after
-                for (user, rule), answers in changes.items() if user for entity, after in answers.items()}
+    expected = {
+        (users[tenant.users[user]], rule, entity): after
+        for (user, rule), answers in changes.items()
+        if user
+        for entity, after in answers.items()
+    }
     if all_users:
         assert pairs == expected
     else:
         # A user who holds nothing in a unit has no pairs there. A user who holds something has all pairs.
         assert pairs.items() <= expected.items()
-        pairs_from_grants = {(user, rule, entity) for user, rule, entity in expected if entity not in changes.get((0, rule), {})}
+        pairs_from_grants = {
+            (user, rule, entity)
+            for user, rule, entity in expected
+            if entity not in changes.get((0, rule), {})
+        }
         assert pairs_from_grants <= pairs.keys()
 
 
@@ -351,16 +507,26 @@ def test_pairs_of_selected_namespaces_equal_the_reference(tenant_rules_changes, 
     users, _ = names_of(tenant)
     broadcast = LocalBroadcast(tenant.directory(only=[91]).to_dict())
     assert found_pairs(tenant, rules, broadcast, all_users=True) == {
-        (users[tenant.users[user]], rule, entity): after for (user, rule), answers in changes.items() if user
-        for entity, after in answers.items() if tenant.targets[entity][1] == 91}
+        (users[tenant.users[user]], rule, entity): after
+        for (user, rule), answers in changes.items()
+        if user
+        for entity, after in answers.items()
+        if tenant.targets[entity][1] == 91
+    }
 
 
 def test_an_empty_partition_yields_nothing():
     rules = CompiledRules((CompiledRule(DATASET, ("any", ()), ("all", ())),), ())
     broadcast = Tenant(random.Random(1)).broadcast
-    pair_stages = pair_table_stages(rules, ("o",), True, ("user", "entity"), PairOrder.one_part(has_namespace=False), broadcast)
-    for function in (count_changes(rules, broadcast), pack_counts(rules, (0,), 2, broadcast, by_namespace=True),
-                     pack_holders(rules, frozenset(), 2, broadcast), *pair_stages):
+    pair_stages = pair_table_stages(
+        rules, ("o",), True, ("user", "entity"), PairOrder.one_part(has_namespace=False), broadcast
+    )
+    for function in (
+        count_changes(rules, broadcast),
+        pack_counts(rules, (0,), 2, broadcast, by_namespace=True),
+        pack_holders(rules, frozenset(), 2, broadcast),
+        *pair_stages,
+    ):
         assert list(function(iter([]))) == []
 
 

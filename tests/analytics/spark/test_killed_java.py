@@ -10,7 +10,8 @@ from analytics.spark.java_process import LaunchedJava
 from analytics.spark.session import SparkKilled
 from authzconsole.ops import ROOT
 
-# Run in a separate process, because the session of the tests is already connected. `before`: kill Java before it answers PySpark.
+# Run in a separate process, because the session of the tests is already connected. `before`: kill Java before
+# it answers PySpark.
 SCRIPT = """
 import os, signal, sys, threading, time
 from pyspark import SparkContext, java_gateway
@@ -43,24 +44,34 @@ assert java_gateway.Popen is launch
 @pytest.mark.spark
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_killed_java_process_is_recognized(when):
-    completed = subprocess.run([sys.executable, "-c", SCRIPT, when], cwd=ROOT, capture_output=True, text=True, timeout=90)
+    completed = subprocess.run(
+        [sys.executable, "-c", SCRIPT, when], cwd=ROOT, capture_output=True, text=True, timeout=90
+    )
     assert completed.stdout.strip() == "killed", completed.stderr[-3_000:]
 
 
 @pytest.mark.spark
 def test_a_script_that_ends_before_java_starts_may_be_tried_again():
     # as if the program that builds the command of Java had been killed
-    script = ("from pyspark import java_gateway; popen = java_gateway.Popen\n"
-              "java_gateway.Popen = lambda command, **options: popen(['sh', '-c', 'exit 1'], **options)\n"
-              "from analytics.spark.session import SparkExited, SparkKilled, spark_session\n"
-              "try: spark_session(master='local[1]', memory='512m')\n"
-              "except SparkExited as error: print(type(error).__name__, error)")
-    completed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=90)
-    assert completed.stdout.startswith("SparkExited Spark did not start with SPARK_MASTER local[1]: its Java"), completed.stderr
+    script = (
+        "from pyspark import java_gateway; popen = java_gateway.Popen\n"
+        "java_gateway.Popen = lambda command, **options: popen(['sh', '-c', 'exit 1'], **options)\n"
+        "from analytics.spark.session import SparkExited, SparkKilled, spark_session\n"
+        "try: spark_session(master='local[1]', memory='512m')\n"
+        "except SparkExited as error: print(type(error).__name__, error)"
+    )
+    completed = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=90
+    )
+    assert completed.stdout.startswith(
+        "SparkExited Spark did not start with SPARK_MASTER local[1]: its Java"
+    ), completed.stderr
 
 
-@pytest.mark.parametrize(("command", "was_killed"), [
-    ("kill -9 $$", True), ("exit 137", True), ("exit 1", False), ("exit 0", False)])
+@pytest.mark.parametrize(
+    ("command", "was_killed"),
+    [("kill -9 $$", True), ("exit 137", True), ("exit 1", False), ("exit 0", False)],
+)
 def test_only_a_signal_counts_as_killed(command, was_killed):
     java = LaunchedJava()
     assert not java.was_killed()
@@ -69,4 +80,6 @@ def test_only_a_signal_counts_as_killed(command, was_killed):
 
 
 def test_a_command_names_the_reason_too():
-    assert failure_message(SparkKilled("killed")).startswith("Spark's Java process ended while Spark started; the usual reason")
+    assert failure_message(SparkKilled("killed")).startswith(
+        "Spark's Java process ended while Spark started; the usual reason"
+    )

@@ -9,7 +9,11 @@ from analytics.models import RunState
 from analytics.runs import execution
 from tests.support.runs import create_waiting_run, reload_run
 
-pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.usefixtures("storage_folder"),
+]
 
 
 def test_a_run_whose_python_worker_is_killed_is_tried_again(spark, replace_computation):

@@ -1,4 +1,6 @@
-"""Detail tables: the workers find each pair once, parts have about the same size, and rows have the order of the key."""
+"""Detail tables: the workers find each pair once, parts have about the same size, and rows have the order of
+the key.
+"""
 
 import random
 
@@ -17,17 +19,36 @@ USERS, NAMESPACES = 40, 6
 
 
 def skewed_tenant(build_input):
-    """Return the input for a tenant where some users see much, most see little, and one namespace is by far the largest."""
+    """Return the input for a tenant where some users see much, most see little, and one namespace is by far
+    the largest.
+    """
     entities = [(1, "instance", "cdap", None, "live")]
     entities += [(10 + n, "namespace", f"ns{n}", 10 + n, "live") for n in range(NAMESPACES)]
-    entities += [(100 + n, "dataset", f"ns{n % NAMESPACES if n % 4 else 0}.d{n}", 10 + (n % NAMESPACES if n % 4 else 0), "live")
-                 for n in range(200)]
+    entities += [
+        (
+            100 + n,
+            "dataset",
+            f"ns{n % NAMESPACES if n % 4 else 0}.d{n}",
+            10 + (n % NAMESPACES if n % 4 else 0),
+            "live",
+        )
+        for n in range(200)
+    ]
     users = [(n, f"user{n:02}") for n in range(1, USERS + 1)]
     dice = random.Random(5)
-    admin = [("user", user, 100 + dice.randrange(200)) for user in range(1, USERS + 1) for _ in range(1 + 60 // user)]
+    admin = [
+        ("user", user, 100 + dice.randrange(200))
+        for user in range(1, USERS + 1)
+        for _ in range(1 + 60 // user)
+    ]
     admin += [("group", 1, 100 + n) for n in range(0, 200, 7)]
-    return build_input(entities=entities, users=users, groups=[(1, "all")],
-                       memberships=[(user, 1) for user in range(1, USERS, 2)], admin=sorted(set(admin)))
+    return build_input(
+        entities=entities,
+        users=users,
+        groups=[(1, "all")],
+        memberships=[(user, 1) for user in range(1, USERS, 2)],
+        admin=sorted(set(admin)),
+    )
 
 
 class RowCounters:
@@ -37,7 +58,9 @@ class RowCounters:
     """
 
     def __init__(self, spark):
-        self.tenant_rows, self.packed_pairs, self.result_rows = (spark.sparkContext.accumulator(0) for _ in range(3))
+        self.tenant_rows, self.packed_pairs, self.result_rows = (
+            spark.sparkContext.accumulator(0) for _ in range(3)
+        )
 
     def count_rows(self, stages):
         """Return the stages with counters."""
@@ -69,9 +92,13 @@ class RowCounters:
         return stages_with_counters
 
 
-@pytest.mark.parametrize(("analysis", "table", "detail_table", "pair_column"), [
-    (visibility, VISIBILITY, VISIBILITY_DETAIL, "visible"), (readiness, READINESS, READINESS_DETAIL, "missing"),
-])
+@pytest.mark.parametrize(
+    ("analysis", "table", "detail_table", "pair_column"),
+    [
+        (visibility, VISIBILITY, VISIBILITY_DETAIL, "visible"),
+        (readiness, READINESS, READINESS_DETAIL, "missing"),
+    ],
+)
 @pytest.mark.spark
 def test_the_workers_process_each_row_once_and_the_parts_are_sorted(
     spark, build_input, tmp_path, monkeypatch, analysis, table, detail_table, pair_column
@@ -85,9 +112,18 @@ def test_the_workers_process_each_row_once_and_the_parts_are_sorted(
     expected = analysis_input.earlier["rows"].groupBy().sum(pair_column).first()[0]
     write_table(analysis.detail(analysis_input), detail_table, f"file://{tmp_path}/detail")
     rows = [tuple(row) for row in read_table(spark, detail_table, f"file://{tmp_path}/detail").collect()]
-    assert len(rows) == len(set(rows)) == expected == counters.result_rows.value == counters.packed_pairs.value > 1_000
+    assert (
+        len(rows)
+        == len(set(rows))
+        == expected
+        == counters.result_rows.value
+        == counters.packed_pairs.value
+        > 1_000
+    )
     files = sorted((tmp_path / "detail").glob("part-*.parquet"))
-    rows_by_file = [[tuple(row.values()) for row in pa.parquet.read_table(file).to_pylist()] for file in files]
+    rows_by_file = [
+        [tuple(row.values()) for row in pa.parquet.read_table(file).to_pylist()] for file in files
+    ]
     all_rows = [row for file_rows in rows_by_file for row in file_rows]
     assert all_rows == sorted(all_rows, key=lambda row: [text.encode() for text in row])
     if not analysis_input.tables.is_small:
@@ -100,12 +136,22 @@ def test_ranges_have_about_the_same_weight_for_any_distribution():
     weights = np.array([0, 0, 10, 1_000, 10, 10, 0, 10, 10, 900, 50])
     assert split_evenly(weights, 1, 4).tolist() == [0, 3, 9]
     assert split_evenly(np.array([0, 400, 0]), 100, 4).tolist() == [0, 125, 150, 175]
-    assert split_evenly(np.zeros(5), 1, 3).tolist()[0] == 0 and split_evenly(np.zeros(0), 1, 3).tolist() == [0]
+    assert split_evenly(np.zeros(5), 1, 3).tolist()[0] == 0 and split_evenly(np.zeros(0), 1, 3).tolist() == [
+        0
+    ]
 
 
-@pytest.mark.parametrize(("pairs", "partitions", "parts"), [
-    (0, 8, 1), (99_999, 8, 1), (800_000, 8, 8), (300_000, 8, 3), (141_000_000, 8, 36), (141_000_000, 1_280, 1_280),
-])
+@pytest.mark.parametrize(
+    ("pairs", "partitions", "parts"),
+    [
+        (0, 8, 1),
+        (99_999, 8, 1),
+        (800_000, 8, 8),
+        (300_000, 8, 3),
+        (141_000_000, 8, 36),
+        (141_000_000, 1_280, 1_280),
+    ],
+)
 def test_parts_fit_into_memory_and_keep_every_core_busy(pairs, partitions, parts):
     assert pair_part_count(np.array([pairs]), partitions) == parts
 
@@ -123,17 +169,28 @@ def test_pairs_are_sorted_however_they_are_divided_into_batches(buffer_size):
     """Two workers send pairs of the same and of different entities, in several batches each."""
     dice = np.random.default_rng(3)
     operations, order = ("list", "get", "list"), PairOrder(np.array([0, 4, 20]), has_namespace=False)
-    names_by_worker = [pa.array([f"dataset:sales.d{n * 7 % 40}" for n in range(40)]),
-                       pa.array([f"stream:hr.s{n}" for n in range(40)])]
+    names_by_worker = [
+        pa.array([f"dataset:sales.d{n * 7 % 40}" for n in range(40)]),
+        pa.array([f"stream:hr.s{n}" for n in range(40)]),
+    ]
     expected, packed = [], []
     for names in names_by_worker:
         packer = PairPacker(order)
         for _ in range(5):
             numbers = dice.choice(30 * 40 * 3, 100, replace=False)
-            user_ranks, entities, rules, after = numbers // 120, numbers // 3 % 40, numbers % 3, bool(dice.integers(2))
+            user_ranks, entities, rules, after = (
+                numbers // 120,
+                numbers // 3 % 40,
+                numbers % 3,
+                bool(dice.integers(2)),
+            )
             packer.add(user_ranks, entities, rules, after)
-            expected += [(f"user{rank:02}", names[entity].as_py(), operations[rule], not after, after)
-                         for rank, entity, rule in zip(user_ranks.tolist(), entities.tolist(), rules.tolist(), strict=True)]
+            expected += [
+                (f"user{rank:02}", names[entity].as_py(), operations[rule], not after, after)
+                for rank, entity, rule in zip(
+                    user_ranks.tolist(), entities.tolist(), rules.tolist(), strict=True
+                )
+            ]
             if packer._count >= buffer_size:
                 packed += packer.flush(names)
         packed += packer.flush(names)
@@ -141,6 +198,8 @@ def test_pairs_are_sorted_however_they_are_divided_into_batches(buffer_size):
     rows = []
     for part, first_key in enumerate(order.first_keys.tolist()):
         pairs = SortedPairs([row for row in packed_rows if row["part"] == part], operations)
-        for batch in pairs.batches(("user", "entity", "operation", "before", "after"), first_key, NameDirectory):
+        for batch in pairs.batches(
+            ("user", "entity", "operation", "before", "after"), first_key, NameDirectory
+        ):
             rows += [tuple(row.values()) for row in batch.to_pylist()]
     assert rows == sorted(expected, key=lambda row: (*row[:3], row[4]))

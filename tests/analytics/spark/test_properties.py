@@ -26,7 +26,8 @@ sys.stdin.read()
 """
 
 
-# Ask for an endpoint without the secret of Spark: first a server of the attacker, which requires none, then the driver.
+# Ask for an endpoint without the secret of Spark: first a server of the attacker, which requires none, then
+# the driver.
 ATTACK = """
 import sys
 from py4j.protocol import Py4JJavaError
@@ -49,10 +50,19 @@ for port in (server.address().port(), int(sys.argv[1])):
 
 @pytest.fixture(scope="module")
 def driver(tmp_path_factory):
-    """Start the driver of a local master with the settings of the console. Yield the process and the port of the driver."""
+    """Start the driver of a local master with the settings of the console.
+
+    Yield the process and the port of the driver.
+    """
     environment = os.environ | {"TMPDIR": str(tmp_path_factory.mktemp("driver"))}
-    with subprocess.Popen([sys.executable, "-c", START, SECRET], env=environment, text=True, start_new_session=True,
-                          stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", START, SECRET],
+        env=environment,
+        text=True,
+        start_new_session=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
         yield process, process.stdout.readline().strip()
         process.stdin.close()
         assert process.wait(60) == 0
@@ -60,7 +70,9 @@ def driver(tmp_path_factory):
 
 def test_a_secret_in_the_settings_reaches_spark_but_no_command_line(driver):
     process, _ = driver
-    java = [path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if has_session(path, process.pid)]
+    java = [
+        path.parent.name for path in Path("/proc").glob("[0-9]*/cmdline") if has_session(path, process.pid)
+    ]
     assert java, "Java runs in the session of the process"
     for pid in set(java) - {str(process.pid)}:
         assert b"s3cret" not in Path(f"/proc/{pid}/cmdline").read_bytes()

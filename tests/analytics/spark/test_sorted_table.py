@@ -1,4 +1,6 @@
-"""Tables that Python workers write: complete, sorted and equal to those that Spark writes; no files after a failure."""
+"""Tables that Python workers write: complete, sorted and equal to those that Spark writes; no files after a
+failure.
+"""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,15 +15,21 @@ from analytics.tables import VISIBILITY_NAMESPACES as TABLE
 
 def numbers_table(spark, *, rows=12, fails=False):
     """Return a table of numbers and texts in three partitions. fails: the middle partition raises an error."""
+
     def build_rows(batches):
         for batch in batches:
             numbers = batch.column("id").to_pylist()
             if fails and 5 in numbers:
                 raise RuntimeError("the fifth is missing")
-            yield pa.record_batch({
-                "user": pa.array([f"user {number:02}" for number in numbers]).dictionary_encode(),
-                "namespace": pa.array(["" if number % 2 else "sales" for number in numbers]).dictionary_encode(),
-                "visible": pa.array(numbers, pa.int64())})
+            yield pa.record_batch(
+                {
+                    "user": pa.array([f"user {number:02}" for number in numbers]).dictionary_encode(),
+                    "namespace": pa.array(
+                        ["" if number % 2 else "sales" for number in numbers]
+                    ).dictionary_encode(),
+                    "visible": pa.array(numbers, pa.int64()),
+                }
+            )
 
     return SortedTable(TABLE, spark.range(rows, numPartitions=3), build_rows)
 
@@ -41,7 +49,9 @@ def test_each_partition_is_a_file_and_the_file_names_have_the_order_of_the_parti
 
 def test_the_written_rows_equal_those_of_the_spark_frame(spark, tmp_path):
     write_table(numbers_table(spark), TABLE, str(tmp_path / "table"))
-    assert sorted(read_table(spark, TABLE, str(tmp_path / "table")).collect()) == sorted(numbers_table(spark).frame.collect())
+    assert sorted(read_table(spark, TABLE, str(tmp_path / "table")).collect()) == sorted(
+        numbers_table(spark).frame.collect()
+    )
 
 
 def test_texts_are_stored_as_plain_strings(spark, tmp_path):
@@ -58,10 +68,14 @@ def test_a_table_without_rows_has_one_file_without_rows(spark, tmp_path):
 def test_the_index_describes_the_files(spark, tmp_path):
     write_table(numbers_table(spark), TABLE, str(tmp_path / "table"))
     assert read_file_index(LocalFileSystem(), str(tmp_path / "table")) == [
-        IndexedFile("part-00000.parquet", 4, "user 00", "user 03"), IndexedFile("part-00001.parquet", 4, "user 04", "user 07"),
-        IndexedFile("part-00002.parquet", 4, "user 08", "user 11")]
+        IndexedFile("part-00000.parquet", 4, "user 00", "user 03"),
+        IndexedFile("part-00001.parquet", 4, "user 04", "user 07"),
+        IndexedFile("part-00002.parquet", 4, "user 08", "user 11"),
+    ]
     write_table(numbers_table(spark, rows=0), TABLE, str(tmp_path / "table"))
-    assert read_file_index(LocalFileSystem(), str(tmp_path / "table")) == [IndexedFile("part-00000.parquet", 0)]
+    assert read_file_index(LocalFileSystem(), str(tmp_path / "table")) == [
+        IndexedFile("part-00000.parquet", 0)
+    ]
 
 
 def test_writing_replaces_an_existing_table(spark, tmp_path):
@@ -76,8 +90,14 @@ def test_if_a_partition_fails_the_folder_has_no_readable_file(spark, tmp_path):
     assert read_files(tmp_path / "table") == []
 
 
-@pytest.mark.parametrize(("uri", "shared"), [
-    ("/var/results", True), ("file:///var/results", True), ("s3a://bucket/results", False), ("hdfs://name/results", False),
-])
+@pytest.mark.parametrize(
+    ("uri", "shared"),
+    [
+        ("/var/results", True),
+        ("file:///var/results", True),
+        ("s3a://bucket/results", False),
+        ("hdfs://name/results", False),
+    ],
+)
 def test_only_local_paths_are_shared_with_the_workers(uri, shared):
     assert is_shared(uri) == shared

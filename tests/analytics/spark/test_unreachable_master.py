@@ -41,7 +41,9 @@ print("passed")
 
 
 def test_an_unreachable_or_silent_master_fails_in_time_and_the_next_session_works():
-    completed = subprocess.run([sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=180)
+    completed = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=ROOT, capture_output=True, text=True, timeout=180
+    )
     assert completed.stdout.strip() == "passed", completed.stderr[-3_000:]
 
 

@@ -32,7 +32,14 @@ print("without Django:", *names)
 def test_every_module_can_be_imported_and_every_rule_set_compiled_without_django():
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DJANGO")}
     completed = subprocess.run(
-        [sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+        [sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60
+    )
     assert completed.returncode == 0, completed.stderr[-3_000:]
     imported = set(completed.stdout.split())
-    assert {"engine.rules", "engine.evaluate", "analyses.readiness", "analyses.visibility", "session"} <= imported
+    assert {
+        "engine.rules",
+        "engine.evaluate",
+        "analyses.readiness",
+        "analyses.visibility",
+        "session",
+    } <= imported

@@ -9,15 +9,26 @@ from tests.support.cast import PASSWORD, create_sample_tenant
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
-AUTHENTICATOR = {"protocol": "ctap2", "transport": "internal", "hasResidentKey": True, "hasUserVerification": True,
-                 "isUserVerified": True, "automaticPresenceSimulation": True}
+AUTHENTICATOR = {
+    "protocol": "ctap2",
+    "transport": "internal",
+    "hasResidentKey": True,
+    "hasUserVerification": True,
+    "isUserVerified": True,
+    "automaticPresenceSimulation": True,
+}
 
 
 def add_authenticator(page) -> tuple:
-    """Add a virtual authenticator to the browser page. Return the connection and the id of the authenticator."""
+    """Add a virtual authenticator to the browser page.
+
+    Return the connection and the id of the authenticator.
+    """
     connection = page.context.new_cdp_session(page)
     connection.send("WebAuthn.enable")
-    return connection, connection.send("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})["authenticatorId"]
+    return connection, connection.send("WebAuthn.addVirtualAuthenticator", {"options": AUTHENTICATOR})[
+        "authenticatorId"
+    ]
 
 
 def add_passkey(page, name: str) -> None:
@@ -73,7 +84,9 @@ def test_a_passkey_signs_in_without_a_name_and_a_password(page_of, settings):
     page.get_by_role("link", name="Sign in with a passkey").click()
     page.get_by_role("button", name="Use passkey").click()
     page.wait_for_url("/my-access")
-    assert page.context.cookies() and SecurityEvent.objects.filter(kind="sign-in").latest("pk").account == "ned"
+    assert (
+        page.context.cookies() and SecurityEvent.objects.filter(kind="sign-in").latest("pk").account == "ned"
+    )
     # without the PIN or the fingerprint of its user, the authenticator does not answer
     page.context.clear_cookies()
     connection.send("WebAuthn.setUserVerified", {"authenticatorId": authenticator, "isUserVerified": False})

@@ -19,15 +19,22 @@ def test_a_form_of_the_provider_signs_in(chromium, live_server, settings):
     base = f"{live_server.url}/sign-in/staff"
     context = chromium.new_context(base_url=live_server.url)
     page, faults = context.new_page(), []
-    page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
+    page.on(
+        "console", lambda message: faults.append(message.text) if "Content Security" in message.text else None
+    )
 
     def respond(route):
         request = base64.b64decode(parse_qs(urlsplit(route.request.url).query)["SAMLRequest"][0])
         request_id = ElementTree.fromstring(zlib.decompress(request, -15)).attrib["ID"]
-        xml = answer(request_id, "ned", audience=f"{base}/metadata", recipient=f"{base}/acs", destination=f"{base}/acs")
+        xml = answer(
+            request_id, "ned", audience=f"{base}/metadata", recipient=f"{base}/acs", destination=f"{base}/acs"
+        )
         value = base64.b64encode(xml.encode()).decode()
-        route.fulfill(content_type="text/html", body=f'<form method="post" action="{base}/acs"><input name="SAMLResponse" '
-                                                     f'value="{value}"><button>Answer</button></form>')
+        route.fulfill(
+            content_type="text/html",
+            body=f'<form method="post" action="{base}/acs"><input name="SAMLResponse" '
+            f'value="{value}"><button>Answer</button></form>',
+        )
 
     page.route(f"{SSO_URL}**", respond)
     page.goto("/sign-in?next=/ask")

@@ -1,4 +1,6 @@
-"""An administrator starts a review, its owner answers it with the keyboard, and an auditor verifies the downloaded evidence."""
+"""An administrator starts a review, its owner answers it with the keyboard, and an auditor verifies the
+downloaded evidence.
+"""
 
 import pytest
 from django.core.management import call_command
@@ -10,7 +12,9 @@ from tests.support.cast import create_sample_tenant
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 
-def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(page_of, settings, tmp_path, monkeypatch, capsys):
+def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(
+    page_of, settings, tmp_path, monkeypatch, capsys
+):
     settings.SNAPSHOT_URI = str(tmp_path / "storage")
     monkeypatch.setattr("authzconsole.reviews.execution.send_to_worker", lambda *args: False)
     create_sample_tenant()

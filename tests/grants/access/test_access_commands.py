@@ -22,13 +22,27 @@ ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:
 
 @pytest.fixture(autouse=True)
 def tenant():
-    store_tenant(Tenant(
-        {parse_address("instance:cdap"): State.LIVE, SALES: State.LIVE, ORDERS: State.LIVE,
-         parse_address("dataset:sales.gone"): State.DELETED},
-        {"émile": (True, True), "Zoe": (True, True), "bob": (True, True), "carol": (False, True)},
-        {"staff": ["bob", "carol", "Zoe"], "all": ["bob"]},
-        {("user:bob", ORDERS, READ), ("group:staff", ORDERS, READ), ("group:all", ORDERS, READ), ("user:carol", ORDERS, READ),
-         ("user:émile", ORDERS, WRITE), ("user:émile", parse_address("dataset:sales.gone"), WRITE)}), has_periods=False)
+    store_tenant(
+        Tenant(
+            {
+                parse_address("instance:cdap"): State.LIVE,
+                SALES: State.LIVE,
+                ORDERS: State.LIVE,
+                parse_address("dataset:sales.gone"): State.DELETED,
+            },
+            {"émile": (True, True), "Zoe": (True, True), "bob": (True, True), "carol": (False, True)},
+            {"staff": ["bob", "carol", "Zoe"], "all": ["bob"]},
+            {
+                ("user:bob", ORDERS, READ),
+                ("group:staff", ORDERS, READ),
+                ("group:all", ORDERS, READ),
+                ("user:carol", ORDERS, READ),
+                ("user:émile", ORDERS, WRITE),
+                ("user:émile", parse_address("dataset:sales.gone"), WRITE),
+            },
+        ),
+        has_periods=False,
+    )
 
 
 def lines(*arguments: str) -> list[dict]:
@@ -44,12 +58,24 @@ def test_who_can_lists_users_by_code_points_with_each_way():
     found = lines("who_can", "dataset:sales.orders", "--operation", "read", "--generation", "final")
     assert found == [
         {"user": "Zoe", "operation": "read", "paths": [path("group:staff")]},
-        {"user": "bob", "operation": "read", "paths": [path("group:all"), path("group:staff"), path("user:bob")]}]
+        {
+            "user": "bob",
+            "operation": "read",
+            "paths": [path("group:all"), path("group:staff"), path("user:bob")],
+        },
+    ]
     assert lines("who_can", "dataset:sales.orders", "--operation", "WRITE") == [
-        {"user": "émile", "operation": "WRITE", "paths": [path("user:émile", "WRITE")]}]
-    everything = lines("who_can", "DATASET:sales.orders", "--generation", "final", "--at", "2026-12-01T00:00:00+01:00")
+        {"user": "émile", "operation": "WRITE", "paths": [path("user:émile", "WRITE")]}
+    ]
+    everything = lines(
+        "who_can", "DATASET:sales.orders", "--generation", "final", "--at", "2026-12-01T00:00:00+01:00"
+    )
     assert [row["user"] for row in everything] == sorted(row["user"] for row in everything)
-    assert {(row["user"], row["operation"]) for row in everything} >= {("émile", "get"), ("bob", "read"), ("Zoe", "list")}
+    assert {(row["user"], row["operation"]) for row in everything} >= {
+        ("émile", "get"),
+        ("bob", "read"),
+        ("Zoe", "list"),
+    }
 
 
 def test_what_can_lists_live_entities_only():
@@ -60,18 +86,24 @@ def test_what_can_lists_live_entities_only():
     assert lines("what_can", "user:carol") == []
 
 
-@pytest.mark.parametrize(("arguments", "message"), [
-    (["who_can", "dataset:sales"], "sales"),
-    (["who_can", "dataset:sales.orders", "--operation", "start"], "`start` is not an operation of datasets"),
-    (["who_can", "dataset:sales.orders", "--generation", "next"], "`next` is not a generation"),
-    (["who_can", "dataset:sales.orders", "--at", "2026-12-01T00:00:00"], "has no time zone"),
-    (["who_can", "dataset:sales.orders", "--at", "2026-13-01T00:00:00Z"], "there is no such day"),
-    (["who_can", "dataset:sales.orders", "--as-of", "7"], "revision 7 does not exist"),
-    (["what_can", "user:bob", "--as-of", "yesterday"], "neither a revision"),
-    (["what_can", "bob"], "write user:NAME or group:NAME"),
-    (["what_can", "user:nobody"], "there is no user:nobody"),
-    (["what_can", "user:bob", "--kind", "table"], "`table` is not a kind"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["who_can", "dataset:sales"], "sales"),
+        (
+            ["who_can", "dataset:sales.orders", "--operation", "start"],
+            "`start` is not an operation of datasets",
+        ),
+        (["who_can", "dataset:sales.orders", "--generation", "next"], "`next` is not a generation"),
+        (["who_can", "dataset:sales.orders", "--at", "2026-12-01T00:00:00"], "has no time zone"),
+        (["who_can", "dataset:sales.orders", "--at", "2026-13-01T00:00:00Z"], "there is no such day"),
+        (["who_can", "dataset:sales.orders", "--as-of", "7"], "revision 7 does not exist"),
+        (["what_can", "user:bob", "--as-of", "yesterday"], "neither a revision"),
+        (["what_can", "bob"], "write user:NAME or group:NAME"),
+        (["what_can", "user:nobody"], "there is no user:nobody"),
+        (["what_can", "user:bob", "--kind", "table"], "`table` is not a kind"),
+    ],
+)
 def test_errors_are_named(arguments, message):
     with pytest.raises(CommandError, match=message):
         call_command(*arguments)
@@ -84,7 +116,10 @@ def test_the_commands_list_an_earlier_state():
     change_grants(author=author, grant=[("user:dora", parse_address("dataset:sales.new"), READ)])
     revision = current_revision()
     change_grants(author=author, revoke=[("user:dora", parse_address("dataset:sales.new"), READ)])
-    who, what = ["who_can", "dataset:sales.new", "--operation", "read"], ["what_can", "user:dora", "--kind", "dataset"]
+    who, what = (
+        ["who_can", "dataset:sales.new", "--operation", "read"],
+        ["what_can", "user:dora", "--kind", "dataset"],
+    )
     assert lines(*who) == lines(*what) == []
     path = {"principal": "user:dora", "entity": "dataset:sales.new", "privilege": "READ"}
     assert lines(*who, "--as-of", str(revision)) == [{"user": "dora", "operation": "read", "paths": [path]}]

@@ -62,11 +62,16 @@ def test_the_pages_of_people_have_the_rows_of_the_full_list(tenant, generation):
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
 @pytest.mark.parametrize("max_listed", [20_000, 1])
-def test_people_are_the_same_if_rows_for_several_statements_are_read_once(tenant, generation, max_listed, monkeypatch):
+def test_people_are_the_same_if_rows_for_several_statements_are_read_once(
+    tenant, generation, max_listed, monkeypatch
+):
     monkeypatch.setattr("grants.evaluation.principal_filters.MAX_LISTED", max_listed)
     for address in tenant.entities:
         if address.kind in CONTAINER_KINDS:
-            expected, people = PeopleWithAccess(address, generation), PeopleWithAccess(address, generation, is_summarized=True)
+            expected, people = (
+                PeopleWithAccess(address, generation),
+                PeopleWithAccess(address, generation, is_summarized=True),
+            )
             assert all_people(people, 5) == all_people(expected, 5)
             assert people.counts() == expected.counts()
             assert set(people.groups()) == set(expected.groups())
@@ -78,24 +83,50 @@ def test_the_filters_of_people_are_exact(tenant, generation):
         full = list(all_access(address, generation))
         for operation in KINDS[address.kind].operations[:3]:
             expected = [(one.user, (operation,)) for one in full if operation in one.ways]
-            assert all_people(PeopleWithAccess(address, generation, PeopleFilter(operation=operation)), 3) == expected
+            assert (
+                all_people(PeopleWithAccess(address, generation, PeopleFilter(operation=operation)), 3)
+                == expected
+            )
         for path_kind, prefix in (("direct", "user:"), ("group", "group:")):
-            expected = [(one.user, operations) for one in full if (operations := tuple(
-                operation for operation, ways in one.ways.items() if any(path.principal.startswith(prefix) for path in ways)))]
-            assert all_people(PeopleWithAccess(address, generation, PeopleFilter(path_kind=path_kind)), 3) == expected
+            expected = [
+                (one.user, operations)
+                for one in full
+                if (
+                    operations := tuple(
+                        operation
+                        for operation, ways in one.ways.items()
+                        if any(path.principal.startswith(prefix) for path in ways)
+                    )
+                )
+            ]
+            assert (
+                all_people(PeopleWithAccess(address, generation, PeopleFilter(path_kind=path_kind)), 3)
+                == expected
+            )
         held = [Question("user", one.user, "ADMIN", address, generation.name) for one in full]
-        holders = {q.subject for q, facts in zip(held, gather_facts(held), strict=True) if is_permitted(q, facts)}
+        holders = {
+            q.subject for q, facts in zip(held, gather_facts(held), strict=True) if is_permitted(q, facts)
+        }
         found = all_people(PeopleWithAccess(address, generation, PeopleFilter(privilege="ADMIN")), 3)
         assert {user for user, _ in found} == holders
         for group, members in tenant.groups.items():
-            found = all_people(PeopleWithAccess(address, generation, PeopleFilter(group=group, text="USER")), 3)
+            found = all_people(
+                PeopleWithAccess(address, generation, PeopleFilter(group=group, text="USER")), 3
+            )
             assert {user for user, _ in found} == {one.user for one in full if one.user in members}
         assert not all_people(PeopleWithAccess(address, generation, PeopleFilter(text="nobody")), 3)
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
-@pytest.mark.parametrize("limits", [{}, {"FEW_GRANTS": 0, "FEW_ENTITIES": 2}, {"FEW_GRANTS": 0, "MAX_GRANTS_TO_COUNT": 0,
-                                        "FEW_ENTITIES": 2, "MANY_ENTITIES": 4, "MAX_KEYS": 3}], ids=["few", "some", "many"])
+@pytest.mark.parametrize(
+    "limits",
+    [
+        {},
+        {"FEW_GRANTS": 0, "FEW_ENTITIES": 2},
+        {"FEW_GRANTS": 0, "MAX_GRANTS_TO_COUNT": 0, "FEW_ENTITIES": 2, "MANY_ENTITIES": 4, "MAX_KEYS": 3},
+    ],
+    ids=["few", "some", "many"],
+)
 def test_the_pages_of_entities_have_the_rows_of_the_full_list(tenant, generation, limits, monkeypatch):
     for name, limit in limits.items():
         monkeypatch.setattr(f"grants.access.entity_pages.{name}", limit)
@@ -104,10 +135,15 @@ def test_the_pages_of_entities_have_the_rows_of_the_full_list(tenant, generation
         expected = list(all_permissions(subject_type, subject, generation))
         entities = AccessibleEntities.of(subject_type, subject, generation, kinds=kinds_in_byte_order())
         assert all_entities(entities, 4) == expected
-        counts = {kind: len({entity for entity, _ in expected if entity.startswith(f"{kind}:")}) for kind in KINDS}
+        counts = {
+            kind: len({entity for entity, _ in expected if entity.startswith(f"{kind}:")}) for kind in KINDS
+        }
         assert entities.counts() == {kind: count for kind, count in counts.items() if count}
-        assert entities.is_quickly_counted == ("MAX_GRANTS_TO_COUNT" not in limits or not entities.tables or not any(
-            table.rows().exists() for table in entities.tables))
+        assert entities.is_quickly_counted == (
+            "MAX_GRANTS_TO_COUNT" not in limits
+            or not entities.tables
+            or not any(table.rows().exists() for table in entities.tables)
+        )
 
 
 @pytest.mark.parametrize("generation", GENERATIONS.values(), ids=list(GENERATIONS))
@@ -118,14 +154,20 @@ def test_the_filters_of_entities_are_exact(tenant, generation):
     for user in list(tenant.users)[:4]:
         full = set(all_permissions("user", user, generation))
         assert rows(kind="dataset") == {row for row in full if row[0].startswith("dataset:")}
-        inside = {str(address) for address in tenant.entities if address.namespace == parse_address("namespace:ns0")}
+        inside = {
+            str(address) for address in tenant.entities if address.namespace == parse_address("namespace:ns0")
+        }
         assert rows(namespace="ns0") == {row for row in full if row[0] in inside}
         assert rows(text="STREAM") == {row for row in full if "stream" in row[0].partition(":")[2]}
         assert rows(text="stream:ns1") == {row for row in full if row[0].startswith("stream:ns1")}
-        assert {entity for entity, _ in rows(operation="get")} == {entity for entity, operation in full if operation == "get"}
+        assert {entity for entity, _ in rows(operation="get")} == {
+            entity for entity, operation in full if operation == "get"
+        }
         live = [address for address, state in tenant.entities.items() if state == State.LIVE]
         held = [Question("user", user, Privilege.WRITE, address, generation.name) for address in live]
-        writable = {str(q.target) for q, facts in zip(held, gather_facts(held), strict=True) if is_permitted(q, facts)}
+        writable = {
+            str(q.target) for q, facts in zip(held, gather_facts(held), strict=True) if is_permitted(q, facts)
+        }
         assert rows(privilege="WRITE") == {row for row in full if row[0] in writable}
 
 

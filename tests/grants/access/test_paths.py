@@ -38,12 +38,22 @@ def without(tenant, paths):
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_who_can_lists_what_is_permitted_with_the_grants_without_which_it_is_not(tenant, generation):
     checked = 0
-    for address in [*tenant.entities, parse_address("dataset:ns0.unregistered"), parse_address("namespace:unregistered")]:
+    for address in [
+        *tenant.entities,
+        parse_address("dataset:ns0.unregistered"),
+        parse_address("namespace:unregistered"),
+    ]:
         operations = [*KINDS[address.kind].operations, *map(str, Privilege)]
-        questions = [Question("user", user, operation, address, generation) for user in sorted(tenant.users)
-                     for operation in sorted(operations)]
-        expected = [(q.subject, q.operation) for q, facts in zip(questions, gather_facts(questions), strict=True)
-                    if is_permitted(q, facts)]
+        questions = [
+            Question("user", user, operation, address, generation)
+            for user in sorted(tenant.users)
+            for operation in sorted(operations)
+        ]
+        expected = [
+            (q.subject, q.operation)
+            for q, facts in zip(questions, gather_facts(questions), strict=True)
+            if is_permitted(q, facts)
+        ]
         access = list(all_access(address, GENERATIONS[generation], operations))
         assert [(one.user, operation) for one in access for operation in one.ways] == expected
         for one in access:
@@ -62,10 +72,17 @@ def test_who_can_lists_what_is_permitted_with_the_grants_without_which_it_is_not
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_what_can_lists_what_is_permitted(tenant, generation):
-    live = sorted((str(address), address) for address, state in tenant.entities.items() if state == State.LIVE)
-    for subject_type, subject in [("user", user) for user in tenant.users] + [("group", group) for group in tenant.groups]:
-        questions = [Question(subject_type, subject, operation, address, generation) for _, address in live
-                     for operation in sorted(KINDS[address.kind].operations)]
+    live = sorted(
+        (str(address), address) for address, state in tenant.entities.items() if state == State.LIVE
+    )
+    for subject_type, subject in [("user", user) for user in tenant.users] + [
+        ("group", group) for group in tenant.groups
+    ]:
+        questions = [
+            Question(subject_type, subject, operation, address, generation)
+            for _, address in live
+            for operation in sorted(KINDS[address.kind].operations)
+        ]
         expected = [(str(q.target), q.operation) for q in questions if reference_is_permitted(tenant, q)]
         assert list(all_permissions(subject_type, subject, GENERATIONS[generation])) == expected
         datasets = [row for row in expected if row[0].startswith("dataset:")]
@@ -74,8 +91,12 @@ def test_what_can_lists_what_is_permitted(tenant, generation):
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_ways_of_groups_agree_with_decisions(tenant, generation):
-    questions = [Question("group", group, operation, address, generation) for address in tenant.entities
-                 for operation in KINDS[address.kind].operations for group in [*tenant.groups, "nobody"]]
+    questions = [
+        Question("group", group, operation, address, generation)
+        for address in tenant.entities
+        for operation in KINDS[address.kind].operations
+        for group in [*tenant.groups, "nobody"]
+    ]
     for question, ways in zip(questions, ways_of(questions), strict=True):
         assert (ways is not None) == reference_is_permitted(tenant, question)
         if ways is not None:
@@ -86,8 +107,11 @@ def test_paths_that_are_not_loaded_are_read_when_they_are_needed(tenant):
     for generation in GENERATIONS.values():
         for address in [a for a in tenant.entities if a.kind in ("namespace", "application")]:
             grouped = operations_by_requirement(generation, address.kind)
-            questions = [Question("user", user, same[0], address, generation.name) for user in tenant.users
-                         for same in grouped.values()]
+            questions = [
+                Question("user", user, same[0], address, generation.name)
+                for user in tenant.users
+                for same in grouped.values()
+            ]
             for full, few in zip(ways_of(questions), ways_of(questions, paths_per_holder=1), strict=True):
                 assert (full is None) == (few is None)
                 if full is not None:

@@ -71,6 +71,9 @@ def test_an_author_has_exactly_the_capabilities_of_the_role(role):
             with pytest.raises(NotAdministrator):
                 check_can_manage(author, other)
     User.objects.update(is_active=False)
-    for refused in (lambda: check_capability(author, Capability.READ_ALL), lambda: check_can_manage(author, Role.ADMINISTRATOR)):
+    for refused in (
+        lambda: check_capability(author, Capability.READ_ALL),
+        lambda: check_can_manage(author, Role.ADMINISTRATOR),
+    ):
         with pytest.raises(NotAdministrator):
             refused()

@@ -1,4 +1,6 @@
-"""Delegation: holders of ADMIN change grants on the entity and inside it, within the limits, and never for themselves."""
+"""Delegation: holders of ADMIN change grants on the entity and inside it, within the limits, and never for
+themselves.
+"""
 
 from datetime import timedelta
 
@@ -22,7 +24,9 @@ from tests.support.cast import HR, SALES, SETUP, create_sample_tenant
 pytestmark = pytest.mark.django_db
 
 READ, ADMIN = Privilege.READ, Privilege.ADMIN
-ORDERS, NEW, SALARIES = map(parse_address, ("dataset:sales.orders", "dataset:sales.new", "dataset:hr.salaries"))
+ORDERS, NEW, SALARIES = map(
+    parse_address, ("dataset:sales.orders", "dataset:sales.new", "dataset:hr.salaries")
+)
 
 
 @pytest.fixture
@@ -53,8 +57,17 @@ def test_nobody_is_a_delegate_by_default(cast, settings):
 
 def test_holders_of_admin_are_delegates_on_the_entity_and_inside_it(cast):
     change_grants(author=SETUP, grant=[("group:operators", "application:sales.shop", "ADMIN")])
-    addresses = [parse_address(text) for text in (*SALES, *HR, "dataset:sales.new", "program:sales.shop.service.new",
-                                                  "namespace:new", "instance:cdap")]
+    addresses = [
+        parse_address(text)
+        for text in (
+            *SALES,
+            *HR,
+            "dataset:sales.new",
+            "program:sales.shop.service.new",
+            "namespace:new",
+            "instance:cdap",
+        )
+    ]
     inside_sales = {address for address in addresses if str(address.namespace) == "namespace:sales"}
     shop = {address for address in addresses if str(address.application) == "application:sales.shop"}
     expected = {"ned": inside_sales, "grp": shop}
@@ -98,13 +111,20 @@ def test_only_grants_and_memberships_in_force_on_live_entities_make_a_delegate(e
 
 def test_a_delegate_grants_and_revokes_and_the_journal_says_by_delegation(cast):
     author = author_of(cast["ned"])
-    change_grants(author=author, grant=[("user:out", ORDERS, READ), ("group:operators", NEW, READ)],
-                  revoke=[("user:dee", ORDERS, READ)])
+    change_grants(
+        author=author,
+        grant=[("user:out", ORDERS, READ), ("group:operators", NEW, READ)],
+        revoke=[("user:dee", ORDERS, READ)],
+    )
     assert UserGrant.objects.get(user=cast["out"]).granted_by == cast["ned"]
     assert not UserGrant.objects.filter(user=cast["dee"], content_object__key=ORDERS.key).exists()
     lines = JournalLine.objects.filter(actor="ned").order_by("revision")
     assert [(line.action, line.detail) for line in lines] == [
-        ("revoke", "by delegation"), ("plan", ""), ("grant", "by delegation"), ("grant", "by delegation")]
+        ("revoke", "by delegation"),
+        ("plan", ""),
+        ("grant", "by delegation"),
+        ("grant", "by delegation"),
+    ]
     until = timezone.now().replace(microsecond=0) + timedelta(days=2)
     change_grants(author=author, grant=[("user:out", ORDERS, READ, Validity(None, until))])
     assert "by delegation" in JournalLine.objects.latest("revision").detail
@@ -117,7 +137,9 @@ def test_a_delegate_gives_nothing_to_itself(cast):
         add_member(author=SETUP, user="ned", group=group)
     Membership.objects.filter(group__name="later").update(valid_from=timezone.now() + timedelta(days=1))
     for principal in ("user:ned", "group:operators", "group:later"):
-        assert "to itself" in refusal_message(ned, grant=[("user:out", ORDERS, READ), (principal, ORDERS, READ)])
+        assert "to itself" in refusal_message(
+            ned, grant=[("user:out", ORDERS, READ), (principal, ORDERS, READ)]
+        )
         change_grants(author=SETUP, grant=[(principal, ORDERS, READ)])
         assert change_grants(author=author_of(ned), revoke=[(principal, ORDERS, READ)]).revoked
 
@@ -126,7 +148,9 @@ def test_the_whole_change_set_is_refused_if_one_item_is_outside(cast):
     ned = cast["ned"]
     message = refusal_message(ned, grant=[("user:out", ORDERS, READ), ("user:out", SALARIES, READ)])
     assert "dataset:hr.salaries" in message
-    assert message.replace("salaries", "x") == refusal_message(ned, grant=[("user:nobody", "dataset:hr.x", READ)])
+    assert message.replace("salaries", "x") == refusal_message(
+        ned, grant=[("user:nobody", "dataset:hr.x", READ)]
+    )
     refusal_message(ned, revoke=[("user:dee", ORDERS, READ), ("user:dee", SALARIES, READ)])
     refusal_message(cast["dee"], grant=[("user:out", ORDERS, READ)])
     with pytest.raises(ChangeRefused):
@@ -145,7 +169,9 @@ def test_limits_of_privileges_kinds_and_periods(cast, settings):
     assert "grants on a namespace" in refusal_message(ned, grant=[("user:dee", "namespace:sales", READ)])
     settings.DELEGATION_MAX_DAYS = 10
     for until in (None, now + timedelta(days=11)):
-        assert "within 10 days" in refusal_message(ned, grant=[("user:out", ORDERS, READ, Validity(None, until))])
+        assert "within 10 days" in refusal_message(
+            ned, grant=[("user:out", ORDERS, READ, Validity(None, until))]
+        )
     start = now + timedelta(days=30)
     too_long = Validity(start, start + timedelta(days=11))
     assert "within 10 days" in refusal_message(ned, grant=[("user:out", ORDERS, READ, too_long)])

@@ -32,15 +32,21 @@ def cast(settings):
 
 
 def set_limits(privileges=("READ", "WRITE"), kinds=None, max_days=0, author=None):
-    return set_delegation_limits(author=author or author_with(Role.ADMINISTRATOR), privileges=privileges, kinds=kinds,
-                                 max_days=max_days)
+    return set_delegation_limits(
+        author=author or author_with(Role.ADMINISTRATOR),
+        privileges=privileges,
+        kinds=kinds,
+        max_days=max_days,
+    )
 
 
 def fault_of(user: User, privilege="READ", address=ORDERS, days=5) -> str:
     until = timezone.now().replace(microsecond=0) + timedelta(days=days)
     try:
-        change_grants(author=Author(user.username, user_id=user.pk),
-                      grant=[("user:out", address, privilege, Validity(None, until))])
+        change_grants(
+            author=Author(user.username, user_id=user.pk),
+            grant=[("user:out", address, privilege, Validity(None, until))],
+        )
     except GrantError as error:
         return str(error)
     return ""
@@ -48,7 +54,9 @@ def fault_of(user: User, privilege="READ", address=ORDERS, days=5) -> str:
 
 def test_stored_limits_narrow_those_of_the_settings(cast):
     ned = cast["ned"]
-    assert DelegationLimits.current() == DelegationLimits.from_settings() and not fault_of(ned, "WRITE", days=50)
+    assert DelegationLimits.current() == DelegationLimits.from_settings() and not fault_of(
+        ned, "WRITE", days=50
+    )
     assert set_limits(["READ"], ["dataset", "stream"], 10).has_changed
     assert not set_limits(["READ"], ["stream", "dataset"], 10).has_changed
     ned = User.objects.get(username="ned")
@@ -62,17 +70,30 @@ def test_stored_limits_narrow_those_of_the_settings(cast):
 
 def test_narrower_settings_narrow_stored_limits(cast, settings):
     set_limits(["READ", "WRITE"], ["dataset"], 0)
-    assert DelegationLimits.current() == DelegationLimits(frozenset({"READ", "WRITE"}), frozenset({"dataset"}), 60)
-    settings.DELEGATION_PRIVILEGES, settings.DELEGATION_KINDS, settings.DELEGATION_MAX_DAYS = ["READ"], ["stream"], 5
+    assert DelegationLimits.current() == DelegationLimits(
+        frozenset({"READ", "WRITE"}), frozenset({"dataset"}), 60
+    )
+    settings.DELEGATION_PRIVILEGES, settings.DELEGATION_KINDS, settings.DELEGATION_MAX_DAYS = (
+        ["READ"],
+        ["stream"],
+        5,
+    )
     # no kind is left, which does not mean all kinds
     assert DelegationLimits.current() == DelegationLimits(frozenset({"READ"}), frozenset(), 5)
     assert "can only be changed by administrators" in fault_of(cast["ned"])
 
 
-@pytest.mark.parametrize(("limits", "field"), [
-    ({"privileges": ["READ", "ADMIN"]}, "privileges"), ({"kinds": ["table"]}, "kinds"), ({"kinds": []}, "kinds"),
-    ({"kinds": ["namespace"]}, "kinds"), ({"max_days": 61}, "max_days"), ({"max_days": -1}, "max_days"),
-])
+@pytest.mark.parametrize(
+    ("limits", "field"),
+    [
+        ({"privileges": ["READ", "ADMIN"]}, "privileges"),
+        ({"kinds": ["table"]}, "kinds"),
+        ({"kinds": []}, "kinds"),
+        ({"kinds": ["namespace"]}, "kinds"),
+        ({"max_days": 61}, "max_days"),
+        ({"max_days": -1}, "max_days"),
+    ],
+)
 def test_limits_beyond_the_settings_are_refused(cast, settings, limits, field):
     settings.DELEGATION_KINDS = ["dataset"]
     with pytest.raises(DelegationError) as error:
@@ -92,21 +113,28 @@ def test_only_administrators_set_limits(cast):
 def test_the_journal_has_the_limits_and_shows_a_change_of_the_table(settings):
     set_limits(["READ"], ["stream", "dataset"], 30, author=COMMAND)
     line = JournalLine.objects.latest("revision")
-    assert (line.action, line.detail) == ("delegation-set", "privileges READ; kinds dataset, stream; at most 30 days")
+    assert (line.action, line.detail) == (
+        "delegation-set",
+        "privileges READ; kinds dataset, stream; at most 30 days",
+    )
     assert first_fault() is None
     StoredDelegationLimits.objects.update(max_days=0)
     assert "the limits of delegation" in str(first_fault())
 
 
 def test_an_approver_by_delegation_has_the_limits_of_the_moment(cast):
-    request = create_request(author=Author("out", user_id=cast["out"].pk), draft=RequestDraft(
-        "close", [WantedAccess(ORDERS, "READ")]))
+    request = create_request(
+        author=Author("out", user_id=cast["out"].pk),
+        draft=RequestDraft("close", [WantedAccess(ORDERS, "READ")]),
+    )
     assert list(requests_to_decide(User.objects.get(username="ned"))) == [request]
     set_limits(["READ"], ["stream"], 0)
     assert not requests_to_decide(User.objects.get(username="ned")).exists()
 
 
-def test_limits_take_one_query_for_each_account_and_none_without_delegation(cast, settings, django_assert_num_queries):
+def test_limits_take_one_query_for_each_account_and_none_without_delegation(
+    cast, settings, django_assert_num_queries
+):
     ned = User.objects.get(username="ned")
     with django_assert_num_queries(1):
         assert grantable_privileges(ned) == grantable_privileges(ned)

@@ -1,4 +1,6 @@
-"""With FOUR_EYES, one person cannot make a large or sensitive change alone, whatever account or detour the person uses."""
+"""With FOUR_EYES, one person cannot make a large or sensitive change alone, whatever account or detour the
+person uses.
+"""
 
 from datetime import timedelta
 
@@ -23,7 +25,14 @@ from grants.principals.membership_changes import MembershipItem, change_membersh
 from grants.principals.memberships import change_members
 from grants.principals.removal import remove_group, remove_user
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_member, add_user, remove_member, renew_user_password, set_user_active, set_user_role
+from grants.principals.services import (
+    add_member,
+    add_user,
+    remove_member,
+    renew_user_password,
+    set_user_active,
+    set_user_role,
+)
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
 from grants.validity import Validity
@@ -46,11 +55,14 @@ def cast(settings):
 @pytest.fixture
 def author(cast):
     """Return a function from the name of an account to an author, by session or with a token of this creator."""
+
     def author_of(name, *, token_by="", reason="quarterly close"):
         user = User.objects.get(username=name)
         if not token_by:
             return Author(name, reason=reason, user_id=user.pk)
-        token = create_token(author=author_of(token_by), owner=name, name="t", scopes=["administer"], days=1).token
+        token = create_token(
+            author=author_of(token_by), owner=name, name="t", scopes=["administer"], days=1
+        ).token
         return Author(name, reason=reason, user_id=user.pk, token=token.pk, issuer=token.issued_by)
 
     return author_of
@@ -64,7 +76,10 @@ SENSITIVE = [
     ("grants ADMIN", {"grant": [("user:dee", ORDERS, ADMIN)]}),
     ("protected namespace hr", {"grant": [("user:dee", SALARIES, READ)]}),
     ("concerns the person", {"grant": [("user:ada", ORDERS, READ)]}),
-    ("more than 2 items", {"grant": [("user:out", ORDERS, Privilege(name)) for name in ("READ", "WRITE", "EXECUTE")]}),
+    (
+        "more than 2 items",
+        {"grant": [("user:out", ORDERS, Privilege(name)) for name in ("READ", "WRITE", "EXECUTE")]},
+    ),
 ]
 
 
@@ -111,8 +126,12 @@ def test_membership_of_a_group_with_admin_needs_two_persons(author, cast, servic
     change_grants(author=SETUP, grant=[("group:operators", ORDERS, ADMIN)])
     services = {
         "add_member": lambda: add_member(author=author("ada"), user="dee", group="operators"),
-        "change_memberships": lambda: change_memberships(author=author("ada"), join=[MembershipItem("dee", "operators")]),
-        "change_members": lambda: change_members(author=author("ada"), group="operators", added=[cast["dee"].pk]),
+        "change_memberships": lambda: change_memberships(
+            author=author("ada"), join=[MembershipItem("dee", "operators")]
+        ),
+        "change_members": lambda: change_members(
+            author=author("ada"), group="operators", added=[cast["dee"].pk]
+        ),
     }
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
         services[service]()
@@ -128,7 +147,9 @@ def test_memberships_concern_the_user_and_the_protected_namespaces_of_the_group(
     add_member(author=SETUP, user="dee", group="readers")
     for service in (add_member, remove_member):
         with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
-            service(author=author("ada"), user={add_member: "out", remove_member: "dee"}[service], group="readers")
+            service(
+                author=author("ada"), user={add_member: "out", remove_member: "dee"}[service], group="readers"
+            )
     assert add_member(author=author("ada"), user="dee", group="operators").has_changed
 
 
@@ -143,9 +164,16 @@ def test_activations_lifecycle_changes_and_removals_need_two_persons(author):
     change_grants(author=SETUP, grant=[("user:ina", ORDERS, ADMIN)])
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
         set_user_active(author=author("ada"), name="ina", active=True)
-    assert set_user_active(author=author("ada"), name="dee", active=False).has_changed, "ending access needs one person"
+    assert set_user_active(author=author("ada"), name="dee", active=False).has_changed, (
+        "ending access needs one person"
+    )
     with pytest.raises(SecondPersonRequired, match="grants ADMIN"):
-        register_entity(author=author("ada"), address=parse_address("dataset:sales.new"), creator="user:dee", generation="core")
+        register_entity(
+            author=author("ada"),
+            address=parse_address("dataset:sales.new"),
+            creator="user:dee",
+            generation="core",
+        )
     assert register_entity(author=author("ada"), address=parse_address("dataset:sales.new")).has_changed
     with pytest.raises(SecondPersonRequired, match="more than 2 items"):
         remove_user(author=author("ada"), name="ned", revokes_grants=True)
@@ -158,7 +186,9 @@ def test_a_deletion_that_removes_protected_grants_needs_two_persons(author):
     change_grants(author=SETUP, grant=[("user:dee", SALARIES, READ)])
     with pytest.raises(SecondPersonRequired, match="protected namespace hr"):
         delete_entity(author=author("ada"), address=SALARIES, generation="core")
-    assert delete_entity(author=author("ada"), address=parse_address("dataset:sales.customers"), generation="core").has_changed
+    assert delete_entity(
+        author=author("ada"), address=parse_address("dataset:sales.customers"), generation="core"
+    ).has_changed
 
 
 def test_a_second_account_or_token_of_the_person_is_not_a_second_person(author, settings):
@@ -206,12 +236,19 @@ def test_names_that_differ_in_case_are_different_accounts_and_cannot_be_added(au
         apply_plan(author=author("Ada"), plan_id=plan.pk)
 
 
-@pytest.mark.parametrize("control", [
-    lambda author: renew_user_password(author=author, name="bob"),
-    lambda author: (set_user_role(author=author, name="bob", role=Role.ORDINARY),
-                    set_user_role(author=author, name="bob", role=Role.ADMINISTRATOR)),
-])
-def test_an_account_whose_password_or_role_the_person_set_is_no_second_person_for_a_while(author, settings, control):
+@pytest.mark.parametrize(
+    "control",
+    [
+        lambda author: renew_user_password(author=author, name="bob"),
+        lambda author: (
+            set_user_role(author=author, name="bob", role=Role.ORDINARY),
+            set_user_role(author=author, name="bob", role=Role.ADMINISTRATOR),
+        ),
+    ],
+)
+def test_an_account_whose_password_or_role_the_person_set_is_no_second_person_for_a_while(
+    author, settings, control
+):
     plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
     control(author("ada"))
     with pytest.raises(SecondPersonRequired, match="count as one person until 24 hours after"):
@@ -248,7 +285,9 @@ def test_renewing_and_undoing_do_not_make_a_second_person(author):
 
 @pytest.mark.parametrize("end", ["applied", "discarded"])
 def test_a_plan_that_proposes_nothing_any_more_is_no_plan_of_another_person(author, end):
-    """Otherwise one administrator could renew and apply an old plan of a colleague alone, also one that gives it access."""
+    """Otherwise one administrator could renew and apply an old plan of a colleague alone, also one that gives
+    it access.
+    """
     User.objects.create(username="cat", role=Role.ADMINISTRATOR)
     plan = plan_of(author("ada"), ("user:bob", ORDERS, READ))
     if end == "applied":
@@ -283,7 +322,9 @@ def test_a_person_cannot_approve_their_own_request_with_and_without_four_eyes(is
     check_approval(author("bob"), {cast["ada"].pk, cast["dee"].pk})
 
 
-def test_only_with_four_eyes_an_administrator_cannot_approve_requests_of_accounts_that_it_added(author, settings):
+def test_only_with_four_eyes_an_administrator_cannot_approve_requests_of_accounts_that_it_added(
+    author, settings
+):
     add_user(author=author("ada"), name="new")
     requesters = {User.objects.get(username="new").pk}
     with pytest.raises(SecondPersonRequired):
@@ -294,13 +335,20 @@ def test_only_with_four_eyes_an_administrator_cannot_approve_requests_of_account
 
 @pytest.mark.parametrize("is_on", [True, False])
 def test_a_service_account_is_no_second_person_for_requests(is_on, author, cast, settings):
-    """It is neither for a request that it makes (also after a rename, or without its token), nor for one about its own access."""
+    """It is neither for a request that it makes (also after a rename, or without its token), nor for one
+    about its own access.
+    """
     settings.FOUR_EYES = is_on
     add_user(author=SETUP, name="robot", role=Role.ADMINISTRATOR, is_service=True)
     robot, ada = author("robot", token_by="ada"), author("ada")
     for_dee = RequestDraft("close", [WantedAccess(SALARIES, "READ")], subject=cast["dee"])
-    for_robot = RequestDraft("close", [WantedAccess(SALARIES, "WRITE")], subject=User.objects.get(username="robot"))
-    requests = [create_request(author=robot, draft=for_dee), create_request(author=author("bob"), draft=for_robot)]
+    for_robot = RequestDraft(
+        "close", [WantedAccess(SALARIES, "WRITE")], subject=User.objects.get(username="robot")
+    )
+    requests = [
+        create_request(author=robot, draft=for_dee),
+        create_request(author=author("bob"), draft=for_robot),
+    ]
     with pytest.raises(SecondPersonRequired):
         approve_request(author=ada, request_id=requests[1].pk, approval=Approval({1: ""}))
     ApiToken.objects.update(revoked_at=timezone.now())
@@ -314,9 +362,11 @@ def test_a_service_account_is_no_second_person_for_requests(is_on, author, cast,
 def test_a_reason_is_required_for_changes_of_accounts(author, settings):
     settings.FOUR_EYES, settings.REASON_REQUIRED = False, True
     silent = author("ada", reason=" ")
-    for change in (lambda: change_grants(author=silent, grant=[("user:out", ORDERS, READ)]),
-                   lambda: add_member(author=silent, user="dee", group="operators"),
-                   lambda: change_memberships(author=silent, join=[MembershipItem("dee", "operators")])):
+    for change in (
+        lambda: change_grants(author=silent, grant=[("user:out", ORDERS, READ)]),
+        lambda: add_member(author=silent, user="dee", group="operators"),
+        lambda: change_memberships(author=silent, join=[MembershipItem("dee", "operators")]),
+    ):
         before = database_state()
         with pytest.raises(ReasonMissing, match="the reason is missing"):
             change()

@@ -23,7 +23,13 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf
 from grants.principals.memberships import change_members
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_member, add_user, remove_member, renew_user_password, set_user_active
+from grants.principals.services import (
+    add_member,
+    add_user,
+    remove_member,
+    renew_user_password,
+    set_user_active,
+)
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
 from tests.support.authors import COMMAND, database_state
@@ -43,7 +49,9 @@ def cast(settings):
 
 
 def author(name: str, **fields) -> Author:
-    return Author(name, **{"reason": "quarterly close", "user_id": User.objects.get(username=name).pk} | fields)
+    return Author(
+        name, **{"reason": "quarterly close", "user_id": User.objects.get(username=name).pk} | fields
+    )
 
 
 def grant(name: str, privilege: str = "READ", address=ORDERS, *, by: Author | None = None):
@@ -58,10 +66,13 @@ def test_small_changes_in_a_row_need_a_second_person_above_the_limit():
     for privilege in ("READ", "WRITE", "EXECUTE"):
         grant("out", privilege)
     before = database_state()
-    for change in (lambda: grant("grp", "WRITE"), lambda: add_member(author=author("ada"), user="dee", group="operators"),
-                   lambda: remove_member(author=author("ada"), user="grp", group="operators"),
-                   lambda: set_user_active(author=author("ada"), name="ina", active=True),
-                   lambda: change_grants(author=author("ada"), revoke=[("user:out", ORDERS, "READ")])):
+    for change in (
+        lambda: grant("grp", "WRITE"),
+        lambda: add_member(author=author("ada"), user="dee", group="operators"),
+        lambda: remove_member(author=author("ada"), user="grp", group="operators"),
+        lambda: set_user_active(author=author("ada"), name="ina", active=True),
+        lambda: change_grants(author=author("ada"), revoke=[("user:out", ORDERS, "READ")]),
+    ):
         with pytest.raises(SecondPersonRequired, match=HOUR):
             change()
     assert database_state() == before
@@ -88,9 +99,14 @@ def test_small_plans_count_if_the_same_person_made_them():
 
 def test_approvals_of_requests_do_not_count(cast):
     for privilege in ("READ", "WRITE", "EXECUTE"):
-        request = create_request(author=author("out"), draft=RequestDraft("close", [WantedAccess(ORDERS, privilege)]))
-        approve_request(author=author("ada"), request_id=request.pk,
-                        approval=Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True)))
+        request = create_request(
+            author=author("out"), draft=RequestDraft("close", [WantedAccess(ORDERS, privilege)])
+        )
+        approve_request(
+            author=author("ada"),
+            request_id=request.pk,
+            approval=Approval({1: ""}, confirmation=EffectConfirmation(confirms_beyond=True)),
+        )
     assert recent_change_count({cast["ada"].pk}) == 0 and grant("grp", "WRITE").has_changed
 
 
@@ -116,7 +132,9 @@ def test_other_accounts_tokens_and_names_of_the_person_count(cast):
 
 def test_a_directory_is_not_a_person_and_break_glass_access_is_exempt(cast):
     add_user(author=SETUP, name="directory", is_service=True)
-    token = create_token(author=author("ada"), owner="directory", name="t", scopes=["provision"], days=1).token
+    token = create_token(
+        author=author("ada"), owner="directory", name="t", scopes=["provision"], days=1
+    ).token
     directory = author("directory", token=token.pk, issuer=token.issued_by, is_provisioner=True)
     for name in ("dee", "out", "ned", "ina"):
         change_members(author=directory, group="operators", added=[cast[name].pk])
@@ -147,7 +165,10 @@ def test_another_person_activates_a_proposed_generation(settings):
     with pytest.raises(SecondPersonRequired):
         activate_generation(author=author("rob"), name="existing")
     propose_generation(author=author("ada"), name="existing")
-    assert activate_generation(author=author("rob"), name="existing").has_changed and active_generation().name == "existing"
+    assert (
+        activate_generation(author=author("rob"), name="existing").has_changed
+        and active_generation().name == "existing"
+    )
     with pytest.raises(SecondPersonRequired):
         activate_generation(author=author("ada"), name="final")
     propose_generation(author=author("ada"), name="final")
@@ -166,10 +187,16 @@ def test_a_proposal_is_of_the_rules_that_the_generation_had_then(monkeypatch):
     def redefined(policy):
         return replace(core, policies=MappingProxyType({**core.policies, ("dataset", "write"): policy}))
 
-    monkeypatch.setitem(GENERATIONS, "core", redefined(replace(write, requirement=AllOf((write.requirement, read.requirement)))))
+    monkeypatch.setitem(
+        GENERATIONS,
+        "core",
+        redefined(replace(write, requirement=AllOf((write.requirement, read.requirement)))),
+    )
     with pytest.raises(SecondPersonRequired, match="have changed since ada proposed it"):
         activate_generation(author=author("bob"), name="core")
-    monkeypatch.setitem(GENERATIONS, "core", redefined(replace(write, source=replace(write.source, row="corrected"))))
+    monkeypatch.setitem(
+        GENERATIONS, "core", redefined(replace(write, source=replace(write.source, row="corrected")))
+    )
     assert activate_generation(author=author("bob"), name="core").has_changed
 
 
@@ -191,7 +218,9 @@ def test_a_command_of_one_person_is_exempt_from_the_proposal():
 
 def test_an_import_names_the_second_person(tmp_path, settings, capsys):
     file = tmp_path / "tenant.jsonl"
-    file.write_text('{"type":"grant","principal":"user:out","entity":"dataset:sales.orders","privileges":["ADMIN"]}\n')
+    file.write_text(
+        '{"type":"grant","principal":"user:out","entity":"dataset:sales.orders","privileges":["ADMIN"]}\n'
+    )
     call_command("import_tenant", str(file), "--dry-run")
     before = database_state()
     with pytest.raises(CommandError, match="--second-person NAME"):
@@ -203,6 +232,8 @@ def test_an_import_names_the_second_person(tmp_path, settings, capsys):
     call_command("import_tenant", str(file), "--second-person", "bob")
     assert JournalLine.objects.latest("revision").reason == "import of tenant.jsonl; agreed with bob"
     with pytest.raises(CommandError, match="--second-person NAME"):
-        call_command("plan_readiness", "--namespace", "sales", "--user", "out", "--apply", "--reason", "close")
+        call_command(
+            "plan_readiness", "--namespace", "sales", "--user", "out", "--apply", "--reason", "close"
+        )
     settings.FOUR_EYES = False
     call_command("import_tenant", str(file))

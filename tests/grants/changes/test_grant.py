@@ -13,7 +13,15 @@ from grants.evaluation.engine import check
 from grants.journal import Author, current_revision
 from grants.models import GroupGrant, JournalLine, Role, User, UserGrant
 from grants.policies.question import Question
-from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state, entity_states, lines_after
+from tests.support.authors import (
+    COMMAND,
+    administrator,
+    all_grants,
+    author_with,
+    database_state,
+    entity_states,
+    lines_after,
+)
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
@@ -43,7 +51,12 @@ def test_a_grant_records_author_time_and_reason_and_changes_the_decision(orders)
     grant, line = UserGrant.objects.get(), JournalLine.objects.get()
     assert (grant.granted_by_id, grant.reason, grant.privilege) == (author.user_id, "quarterly close", READ)
     assert abs((grant.granted_at - line.at).total_seconds()) < 5
-    assert (line.revision, line.actor, line.reason, line.request_id) == (1, author.name, "quarterly close", "request-1")
+    assert (line.revision, line.actor, line.reason, line.request_id) == (
+        1,
+        author.name,
+        "quarterly close",
+        "request-1",
+    )
     assert lines_after(0) == [("grant", "user:alice", "dataset:sales.orders", "READ", "")]
     assert outcome.revision == current_revision() == 1
 
@@ -71,19 +84,29 @@ def test_a_member_can_receive_a_privilege_that_its_group_already_has(orders):
 
 
 def test_a_principal_is_given_as_text_or_as_an_instance(orders):
-    for principal, privilege in ((User.objects.get(username="alice"), "READ"), (Group.objects.get(), "WRITE")):
+    for principal, privilege in (
+        (User.objects.get(username="alice"), "READ"),
+        (Group.objects.get(), "WRITE"),
+    ):
         change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
-    assert all_grants() == {("user:alice", "dataset:sales.orders", "READ"), ("group:analysts", "dataset:sales.orders", "WRITE")}
+    assert all_grants() == {
+        ("user:alice", "dataset:sales.orders", "READ"),
+        ("group:analysts", "dataset:sales.orders", "WRITE"),
+    }
 
 
 def test_granting_on_an_unregistered_address_registers_it_and_its_containers_as_planned():
-    outcome = change_grants(author=COMMAND, grant=[("user:alice", parse_address("program:sales.etl.spark.p"), READ)])
+    outcome = change_grants(
+        author=COMMAND, grant=[("user:alice", parse_address("program:sales.etl.spark.p"), READ)]
+    )
     assert (len(outcome.granted), len(outcome.planned)) == (1, 4)
     assert outcome.sentence.startswith("granted 1; 4 addresses are only planned: ")
     assert set(entity_states().values()) == {"planned"}
     addresses = ["instance:cdap", "namespace:sales", "application:sales.etl", "program:sales.etl.spark.p"]
-    assert lines_after(0) == [*(("plan", "", address, "", "") for address in addresses),
-                              ("grant", "user:alice", "program:sales.etl.spark.p", "READ", "")]
+    assert lines_after(0) == [
+        *(("plan", "", address, "", "") for address in addresses),
+        ("grant", "user:alice", "program:sales.etl.spark.p", "READ", ""),
+    ]
 
 
 @pytest.mark.parametrize("state", State.values)
@@ -105,26 +128,41 @@ def test_an_inactive_user_can_receive_grants_but_is_denied_until_active(orders):
 def test_an_account_becomes_a_principal_with_its_first_grant(orders):
     User.objects.create(username="root", is_principal=False)
     change_grants(author=COMMAND, grant=[("user:root", ORDERS, READ)])
-    assert lines_after(0) == [("principal-add", "user:root", "", "", ""),
-                              ("grant", "user:root", "dataset:sales.orders", "READ", "")]
+    assert lines_after(0) == [
+        ("principal-add", "user:root", "", "", ""),
+        ("grant", "user:root", "dataset:sales.orders", "READ", ""),
+    ]
     assert check(Question("user", "root", "read", ORDERS, "final")).is_permitted
 
 
-@pytest.mark.parametrize("principal, privilege, address, message", [
-    ("user:nobody", READ, ORDERS, "user:nobody does not exist: add it first, or correct the name"),
-    ("group:alice", READ, ORDERS, "group:alice does not exist"),
-    ("user:Alice", READ, ORDERS, "user:Alice does not exist"),
-    ("alice", READ, ORDERS, "`alice` is not a principal: write user:NAME or group:NAME"),
-    ("role:alice", READ, ORDERS, "`role:alice` is not a principal"),
-    ("user:", READ, ORDERS, "the name is empty"),
-    ("user:a\0", READ, ORDERS, "holds a control character"),
-    (None, READ, ORDERS, "`None` is not a principal"),
-    ("user:alice", "read", ORDERS, f"`read` is not a privilege; the privileges are {', '.join(Privilege)}"),
-    ("user:alice", "", ORDERS, "`` is not a privilege"),
-    ("user:alice", None, ORDERS, "`None` is not a privilege"),
-    ("user:alice", READ, parse_address("instance:other"), "`instance:other` is not the instance of this console"),
-    ("user:alice", READ, "dataset:sales", "`dataset:sales` lacks a part"),
-])
+@pytest.mark.parametrize(
+    "principal, privilege, address, message",
+    [
+        ("user:nobody", READ, ORDERS, "user:nobody does not exist: add it first, or correct the name"),
+        ("group:alice", READ, ORDERS, "group:alice does not exist"),
+        ("user:Alice", READ, ORDERS, "user:Alice does not exist"),
+        ("alice", READ, ORDERS, "`alice` is not a principal: write user:NAME or group:NAME"),
+        ("role:alice", READ, ORDERS, "`role:alice` is not a principal"),
+        ("user:", READ, ORDERS, "the name is empty"),
+        ("user:a\0", READ, ORDERS, "holds a control character"),
+        (None, READ, ORDERS, "`None` is not a principal"),
+        (
+            "user:alice",
+            "read",
+            ORDERS,
+            f"`read` is not a privilege; the privileges are {', '.join(Privilege)}",
+        ),
+        ("user:alice", "", ORDERS, "`` is not a privilege"),
+        ("user:alice", None, ORDERS, "`None` is not a privilege"),
+        (
+            "user:alice",
+            READ,
+            parse_address("instance:other"),
+            "`instance:other` is not the instance of this console",
+        ),
+        ("user:alice", READ, "dataset:sales", "`dataset:sales` lacks a part"),
+    ],
+)
 def test_an_invalid_grant_is_refused_and_nothing_is_written(orders, principal, privilege, address, message):
     before = database_state()
     with pytest.raises(GrantError, match=message):
@@ -139,11 +177,15 @@ def test_a_reason_that_cannot_be_stored_is_refused(orders, reason):
     assert all_grants() == set()
 
 
-@pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
+@pytest.mark.parametrize(
+    "role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)]
+)
 def test_only_an_active_administrator_can_grant(orders, role, active):
     author = author_with(role, active=active)
     before = database_state()
-    with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator of this console"):
+    with pytest.raises(
+        NotAdministrator, match=f"`{author.name}` is not an active administrator of this console"
+    ):
         change_grants(author=author, grant=[("user:alice", ORDERS, READ)])
     assert database_state() == before
 

@@ -25,9 +25,18 @@ def tenant():
 
 
 def test_grants_saved_by_services_and_by_the_orm_have_the_containers_of_their_entities(tenant):
-    granted = change_grants(author=COMMAND, grant=[
-        ("user:user 0", parse_address(address), Privilege.READ)
-        for address in ("program:new.app.workflow.w", "dataset:new.d", "namespace:other", "kerberosprincipal:x@Y")])
+    granted = change_grants(
+        author=COMMAND,
+        grant=[
+            ("user:user 0", parse_address(address), Privilege.READ)
+            for address in (
+                "program:new.app.workflow.w",
+                "dataset:new.d",
+                "namespace:other",
+                "kerberosprincipal:x@Y",
+            )
+        ],
+    )
     assert granted.has_changed
     assert first_misplaced_grant() is None
     assert UserGrant.objects.get(content_object__key="new.app.workflow.w").application.key == "new.app"
@@ -36,7 +45,10 @@ def test_grants_saved_by_services_and_by_the_orm_have_the_containers_of_their_en
 @pytest.mark.parametrize(("model", "column"), [(UserGrant, "namespace"), (GroupGrant, "application")])
 def test_a_grant_with_wrong_containers_is_reported(tenant, model, column):
     program = parse_address("program:ns0.app0.workflow.w")
-    change_grants(author=COMMAND, grant=[(principal, program, Privilege.READ) for principal in ("user:user 0", "group:group 0")])
+    change_grants(
+        author=COMMAND,
+        grant=[(principal, program, Privilege.READ) for principal in ("user:user 0", "group:group 0")],
+    )
     grant = model.objects.filter(**{f"{column}__isnull": False}).first()
     for wrong in (None, Entity.objects.get(kind="instance")):
         model.objects.filter(pk=grant.pk).update(**{column: wrong})

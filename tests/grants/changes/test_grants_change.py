@@ -29,26 +29,43 @@ def test_a_change_revokes_then_grants_and_reports_the_changes():
     revision = current_revision()
     outcome = change_grants(
         author=COMMAND,
-        grant=[("user:alice", CLICKS, WRITE), ("group:analysts", ORDERS, READ), ("group:analysts", ORDERS, ADMIN)],
+        grant=[
+            ("user:alice", CLICKS, WRITE),
+            ("group:analysts", ORDERS, READ),
+            ("group:analysts", ORDERS, ADMIN),
+        ],
         revoke=[("user:alice", ORDERS, READ), ("user:alice", ORDERS, ADMIN)],
     )
-    assert all_grants() == {("user:alice", "stream:sales.clicks", "WRITE"), ("group:analysts", "dataset:sales.orders", "READ"),
-                      ("group:analysts", "dataset:sales.orders", "ADMIN")}
+    assert all_grants() == {
+        ("user:alice", "stream:sales.clicks", "WRITE"),
+        ("group:analysts", "dataset:sales.orders", "READ"),
+        ("group:analysts", "dataset:sales.orders", "ADMIN"),
+    }
     assert lines_after(revision) == [
         ("revoke", "user:alice", "dataset:sales.orders", "READ", ""),
         ("plan", "", "stream:sales.clicks", "", ""),
         ("grant", "user:alice", "stream:sales.clicks", "WRITE", ""),
         ("grant", "group:analysts", "dataset:sales.orders", "ADMIN", ""),
     ]
-    assert [item.key for item in outcome.granted] == [("user:alice", CLICKS, WRITE), ("group:analysts", ORDERS, ADMIN)]
+    assert [item.key for item in outcome.granted] == [
+        ("user:alice", CLICKS, WRITE),
+        ("group:analysts", ORDERS, ADMIN),
+    ]
     assert [item.key for item in outcome.revoked] == [("user:alice", ORDERS, READ)]
-    assert outcome.unchanged == ("group:analysts already holds READ on dataset:sales.orders: nothing changed",
-                                 "user:alice does not hold ADMIN on dataset:sales.orders: nothing changed")
+    assert outcome.unchanged == (
+        "group:analysts already holds READ on dataset:sales.orders: nothing changed",
+        "user:alice does not hold ADMIN on dataset:sales.orders: nothing changed",
+    )
     assert (outcome.planned, outcome.revision) == ((CLICKS,), revision + 4)
-    assert outcome.sentence == "granted 2, revoked 1, 2 unchanged; 1 address is only planned: stream:sales.clicks"
-    assert outcome.forecast_sentence == ("would grant 2, would revoke 1, 2 would stay as it is; "
-                                         "1 address would be registered as planned: "
-                                         "stream:sales.clicks")
+    assert (
+        outcome.sentence
+        == "granted 2, revoked 1, 2 unchanged; 1 address is only planned: stream:sales.clicks"
+    )
+    assert outcome.forecast_sentence == (
+        "would grant 2, would revoke 1, 2 would stay as it is; "
+        "1 address would be registered as planned: "
+        "stream:sales.clicks"
+    )
 
 
 def test_the_same_change_again_changes_nothing():
@@ -67,7 +84,9 @@ def test_an_empty_change_changes_nothing():
 
 
 def test_any_iterable_will_do():
-    outcome = change_grants(author=COMMAND, grant=((p, CLICKS, READ) for p in ("user:alice", "group:analysts")), revoke=iter(()))
+    outcome = change_grants(
+        author=COMMAND, grant=((p, CLICKS, READ) for p in ("user:alice", "group:analysts")), revoke=iter(())
+    )
     assert len(outcome.granted) == 2
 
 
@@ -76,18 +95,32 @@ def test_every_bad_item_is_named_with_its_place_and_none_is_written():
     with pytest.raises(ChangeRefused) as refused:
         change_grants(
             author=COMMAND,
-            grant=[("user:alice", CLICKS, ADMIN), ("user:nobody", CLICKS, READ), ("user:alice", CLICKS, "OWN"),
-                   ("user:alice", "dataset:", READ), ("user:alice", CLICKS, ADMIN)],
+            grant=[
+                ("user:alice", CLICKS, ADMIN),
+                ("user:nobody", CLICKS, READ),
+                ("user:alice", CLICKS, "OWN"),
+                ("user:alice", "dataset:", READ),
+                ("user:alice", CLICKS, ADMIN),
+            ],
             revoke=[("alice", ORDERS, READ), ("user:alice", CLICKS, ADMIN), ("group:nobody", ORDERS, READ)],
         )
     assert [(index, part) for index, part, _ in refused.value.errors] == [
-        (1, "grant"), (2, "grant"), (3, "grant"), (4, "grant"), (0, "revoke"), (1, "revoke"), (2, "revoke")]
+        (1, "grant"),
+        (2, "grant"),
+        (3, "grant"),
+        (4, "grant"),
+        (0, "revoke"),
+        (1, "revoke"),
+        (2, "revoke"),
+    ]
     messages = str(refused.value).splitlines()
     assert messages[0] == "grant[1]: user:nobody does not exist: add it first, or correct the name"
-    assert messages[3] == ("grant[4]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of "
-                           "the two")
-    assert messages[5] == ("revoke[1]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of "
-                           "the two")
+    assert messages[3] == (
+        "grant[4]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of the two"
+    )
+    assert messages[5] == (
+        "revoke[1]: ADMIN on stream:sales.clicks for user:alice repeats grant[0]: keep one of the two"
+    )
     assert database_state() == before
 
 
@@ -95,7 +128,9 @@ def test_a_change_based_on_an_older_revision_is_refused_with_both_revisions():
     base = current_revision()
     change_grants(author=COMMAND, grant=[("user:alice", ORDERS, ADMIN)], base_revision=base)
     before = database_state()
-    with pytest.raises(StaleBase, match=f"made for revision {base}, but the console is at revision {base + 1}") as stale:
+    with pytest.raises(
+        StaleBase, match=f"made for revision {base}, but the console is at revision {base + 1}"
+    ) as stale:
         change_grants(author=COMMAND, grant=[("user:alice", ORDERS, WRITE)], base_revision=base)
     assert (stale.value.base_revision, stale.value.revision) == (base, base + 1)
     assert database_state() == before
@@ -107,7 +142,9 @@ def test_a_change_that_fails_at_its_end_writes_nothing(monkeypatch):
     before = database_state()
     monkeypatch.setattr("grants.changes.services.append_to_journal", lambda *args, **given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        change_grants(author=COMMAND, grant=[("user:alice", CLICKS, READ)], revoke=[("user:alice", ORDERS, READ)])
+        change_grants(
+            author=COMMAND, grant=[("user:alice", CLICKS, READ)], revoke=[("user:alice", ORDERS, READ)]
+        )
     assert database_state() == before
 
 
@@ -119,7 +156,12 @@ def test_the_number_of_statements_does_not_grow_with_the_items():
     change_grants(author=COMMAND, grant=[("user:alice", address, ADMIN) for address in addresses])
 
     def items(people):
-        return [(f"{kind}:{name}", address, READ) for name in people for kind in ("user", "group") for address in addresses]
+        return [
+            (f"{kind}:{name}", address, READ)
+            for name in people
+            for kind in ("user", "group")
+            for address in addresses
+        ]
 
     def statements(**change):
         with CaptureQueriesContext(connection) as captured:

@@ -1,4 +1,6 @@
-"""Test the journal lines about periods that began or ended: one each, in bounded transactions, also if the clock is set back."""
+"""Test the journal lines about periods that began or ended: one each, in bounded transactions, also if the
+clock is set back.
+"""
 
 import io
 from datetime import UTC, datetime, timedelta
@@ -42,7 +44,10 @@ def clock(monkeypatch):
 
 
 def give(valid_from=None, valid_until=None, privileges=(Privilege.READ,)):
-    change_grants(author=AUTHOR, grant=[("user:ann", ORDERS, name, Validity(valid_from, valid_until)) for name in privileges])
+    change_grants(
+        author=AUTHOR,
+        grant=[("user:ann", ORDERS, name, Validity(valid_from, valid_until)) for name in privileges],
+    )
     return current_revision()
 
 
@@ -56,9 +61,14 @@ def test_each_period_that_begins_or_ends_has_one_line(clock):
     write_lines_of_periods()
     assert write_period_lines() == 0
     period = f"valid {format_time(BEGIN)}/{format_time(END)}"
-    assert lines_after(revision) == [("begin", *READ, period), ("expire", *READ, period),
-                                     ("expire", "user:ann", "", "", f"valid ../{format_time(END)}; {GROUP}")]
-    assert set(JournalLine.objects.filter(revision__gt=revision).values_list("actor", flat=True)) == {"periods"}
+    assert lines_after(revision) == [
+        ("begin", *READ, period),
+        ("expire", *READ, period),
+        ("expire", "user:ann", "", "", f"valid ../{format_time(END)}; {GROUP}"),
+    ]
+    assert set(JournalLine.objects.filter(revision__gt=revision).values_list("actor", flat=True)) == {
+        "periods"
+    }
     # nothing is deleted, and neither the verification nor the history sees a change
     assert UserGrant.objects.exists() and Membership.objects.exists()
     call_command("verify_journal", stdout=io.StringIO())
@@ -98,7 +108,9 @@ def test_a_clock_that_is_set_back_repeats_no_line_and_gives_none_an_earlier_time
     give(None, later)
     clock["now"] = later
     assert write_period_lines() == 1
-    times = list(JournalLine.objects.filter(revision__gt=revision).order_by("revision").values_list("at", flat=True))
+    times = list(
+        JournalLine.objects.filter(revision__gt=revision).order_by("revision").values_list("at", flat=True)
+    )
     assert times == sorted(times) and times[0] >= END
 
 

@@ -1,4 +1,6 @@
-"""Test periods of grants and memberships in change sets, plans and tenant documents, and that the journal replays them."""
+"""Test periods of grants and memberships in change sets, plans and tenant documents, and that the journal
+replays them.
+"""
 
 import io
 import json
@@ -51,11 +53,15 @@ OVER, NO_LIMITS = Validity(None, NOW - timedelta(days=1)), Validity()
 
 @pytest.fixture(autouse=True)
 def tenant():
-    import_lines(entity("namespace:sales"), entity(str(ORDERS)), user("ann"), user("bob"), group("staff", "bob"))
+    import_lines(
+        entity("namespace:sales"), entity(str(ORDERS)), user("ann"), user("bob"), group("staff", "bob")
+    )
 
 
 def give(validity: Validity = NO_LIMITS, principal: str = "user:ann", reason: str = "close"):
-    return change_grants(author=Author("a command", reason=reason), grant=[(principal, ORDERS, Privilege.READ, validity)])
+    return change_grants(
+        author=Author("a command", reason=reason), grant=[(principal, ORDERS, Privilege.READ, validity)]
+    )
 
 
 def stored_validity(principal: str = "ann") -> Validity:
@@ -75,7 +81,10 @@ def assert_journal_agrees() -> None:
 
 
 def make_over() -> None:
-    """Let the grants that have an end expire, as if time had passed. The journal does not match the tables after that."""
+    """Let the grants that have an end expire, as if time had passed.
+
+    The journal does not match the tables after that.
+    """
     UserGrant.objects.filter(valid_until__isnull=False).update(valid_until=OVER.valid_until)
 
 
@@ -93,9 +102,15 @@ def test_a_grant_gets_another_period_with_one_line_that_names_both():
     outcome = give(UNTIL_SOON)
     assert (outcome.has_changed, current_revision()) == (False, before)
     outcome = give(BETWEEN, reason="")
-    assert (outcome.sentence, len(outcome.changed), current_revision()) == ("changed the period of 1", 1, before + 1)
+    assert (outcome.sentence, len(outcome.changed), current_revision()) == (
+        "changed the period of 1",
+        1,
+        before + 1,
+    )
     line = last_line("grant")
-    assert line.detail == f"valid {format_time(SOON)}/{format_time(LATER)}; before valid ../{format_time(SOON)}"
+    assert (
+        line.detail == f"valid {format_time(SOON)}/{format_time(LATER)}; before valid ../{format_time(SOON)}"
+    )
     # without a new reason, the grant keeps its reason
     assert (line.reason, UserGrant.objects.get().reason, stored_validity()) == ("close", "close", BETWEEN)
     give()
@@ -106,10 +121,15 @@ def test_a_grant_gets_another_period_with_one_line_that_names_both():
 
 def test_a_change_set_with_an_end_in_the_past_is_refused_as_a_whole():
     with pytest.raises(ChangeRefused, match="`valid_until`: .* is in the past"):
-        change_grants(author=AUTHOR, grant=[("user:ann", ORDERS, Privilege.WRITE), ("user:ann", ORDERS, Privilege.READ, OVER)])
+        change_grants(
+            author=AUTHOR,
+            grant=[("user:ann", ORDERS, Privilege.WRITE), ("user:ann", ORDERS, Privilege.READ, OVER)],
+        )
     with pytest.raises(ChangeRefused, match="repeats"):
-        change_grants(author=AUTHOR, grant=[("user:ann", ORDERS, Privilege.READ),
-                                            ("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)])
+        change_grants(
+            author=AUTHOR,
+            grant=[("user:ann", ORDERS, Privilege.READ), ("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)],
+        )
     assert not UserGrant.objects.exists()
 
 
@@ -134,7 +154,10 @@ def test_memberships_have_periods():
 
 
 def test_a_directory_ends_the_period_of_a_member_that_is_not_in_force():
-    change_memberships(author=AUTHOR, join=[MembershipItem("ann", "staff", BETWEEN), MembershipItem("bob", "staff", UNTIL_SOON)])
+    change_memberships(
+        author=AUTHOR,
+        join=[MembershipItem("ann", "staff", BETWEEN), MembershipItem("bob", "staff", UNTIL_SOON)],
+    )
     ids = dict(Membership.objects.values_list("user__username", "user_id"))
     changes = change_members(author=AUTHOR, group="staff", added=ids.values())
     assert (changes.added, membership("ann"), membership("bob")) == (["ann"], NO_LIMITS, UNTIL_SOON)
@@ -147,17 +170,28 @@ def test_undo_restores_periods_that_a_plan_changed_and_ended():
     add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_SOON)
     plan = create_plan_from_changes(
         author=AUTHOR,
-        grant=[("user:ann", ORDERS, Privilege.READ, UNTIL_LATER), ("user:ann", ORDERS, Privilege.WRITE, UNTIL_SOON)],
-        revoke=[("group:staff", ORDERS, Privilege.READ)], join=[MembershipItem("ann", "staff")])
-    changes, before = (list(plan.items.order_by("position").values_list(name, flat=True)) for name in (
-        "changes_period", "old_valid_until"))
+        grant=[
+            ("user:ann", ORDERS, Privilege.READ, UNTIL_LATER),
+            ("user:ann", ORDERS, Privilege.WRITE, UNTIL_SOON),
+        ],
+        revoke=[("group:staff", ORDERS, Privilege.READ)],
+        join=[MembershipItem("ann", "staff")],
+    )
+    changes, before = (
+        list(plan.items.order_by("position").values_list(name, flat=True))
+        for name in ("changes_period", "old_valid_until")
+    )
     assert (changes, before[0], before[3]) == ([True, False, False, True], SOON, SOON)
     applied = apply_plan(author=AUTHOR, plan_id=plan.pk)
     assert (applied.effect["grants"], applied.effect["joins"]) == (2, 1)
     assert membership("ann") == NO_LIMITS and not GroupGrant.objects.exists()
     assert_journal_agrees()
     apply_plan(author=AUTHOR, plan_id=create_inverse_plan(author=AUTHOR, plan_id=plan.pk).pk)
-    assert (stored_validity(), GroupGrant.objects.get().validity, membership("ann")) == (UNTIL_SOON, BETWEEN, UNTIL_SOON)
+    assert (stored_validity(), GroupGrant.objects.get().validity, membership("ann")) == (
+        UNTIL_SOON,
+        BETWEEN,
+        UNTIL_SOON,
+    )
     assert_journal_agrees()
     with pytest.raises(PlanError, match="nothing to undo"):
         create_inverse_plan(author=AUTHOR, plan_id=plan.pk)
@@ -176,7 +210,9 @@ def test_a_plan_whose_grants_ended_before_it_is_applied_is_refused_with_the_item
     plan = create_plan_from_changes(author=AUTHOR, grant=[("user:ann", ORDERS, Privilege.READ, UNTIL_SOON)])
     assert plan.items.get().validity == UNTIL_SOON
     PlanItem.objects.update(valid_until=OVER.valid_until)
-    with pytest.raises(PlanError, match=r"item 1 of plan \d+ cannot be applied: `valid_until`: .* is in the past"):
+    with pytest.raises(
+        PlanError, match=r"item 1 of plan \d+ cannot be applied: `valid_until`: .* is in the past"
+    ):
         apply_plan(author=AUTHOR, plan_id=plan.pk)
     with pytest.raises(PlanError, match="ended"):
         renew_plan(author=AUTHOR, plan_id=plan.pk)
@@ -190,7 +226,10 @@ def test_copies_keep_periods_and_skip_expired_grants():
     plan = create_plan_from_copy(author=AUTHOR, source="user:ann", target="user:bob")
     assert plan.items.get().validity == UNTIL_SOON
     like = create_like_plan(author=AUTHOR, source="ann", target="bob", selection=DifferenceSelection())
-    assert {(item.verb, item.validity) for item in like.items.all()} == {("join", UNTIL_LATER), ("grant", UNTIL_SOON)}
+    assert {(item.verb, item.validity) for item in like.items.all()} == {
+        ("join", UNTIL_LATER),
+        ("grant", UNTIL_SOON),
+    }
     assert renew_plan(author=AUTHOR, plan_id=like.pk).items.filter(valid_until=SOON).count() == 1
     make_over()
     with pytest.raises(PlanError, match="nothing to copy"):
@@ -199,12 +238,16 @@ def test_copies_keep_periods_and_skip_expired_grants():
 
 def test_a_bulk_plan_has_one_period_and_skips_grants_that_have_it():
     give(UNTIL_SOON)
-    change = parse_bulk_change(verb="grant", principals=["user:ann", "user:bob"], privileges=["READ"],
-                               validity=UNTIL_SOON)
+    change = parse_bulk_change(
+        verb="grant", principals=["user:ann", "user:bob"], privileges=["READ"], validity=UNTIL_SOON
+    )
     plan = create_subtree_plan(author=AUTHOR, change=change, within=parse_address("namespace:sales"))
     assert "until" in plan.title
     assert sorted(plan.items.values_list("principal_name", "key", "valid_until")) == [
-        ("ann", "sales", SOON), ("bob", "sales", SOON), ("bob", "sales.orders", SOON)]
+        ("ann", "sales", SOON),
+        ("bob", "sales", SOON),
+        ("bob", "sales.orders", SOON),
+    ]
     assert renew_plan(author=AUTHOR, plan_id=plan.pk).items.count() == 3
     with pytest.raises(GrantError, match="in the past"):
         parse_bulk_change(verb="grant", principals=["user:ann"], privileges=["READ"], validity=OVER)
@@ -215,33 +258,56 @@ def test_a_file_of_changes_has_periods():
     row = f"user:ann,{ORDERS},READ"
     rows = [header, f"grant,{row},,{format_time(SOON)}", f"revoke,user:bob,{ORDERS},READ,,"]
     plan = create_plan_from_file(author=AUTHOR, raw="\n".join(rows).encode())
-    assert list(plan.items.order_by("position").values_list("verb", "valid_until")) == [("grant", SOON), ("revoke", None)]
-    line = {"verb": "grant", "principal": "user:ann", "entity": str(ORDERS), "privilege": "READ", "valid_from": format_time(SOON)}
-    assert create_plan_from_file(author=AUTHOR, raw=json.dumps(line).encode()).items.get().validity == Validity(SOON)
+    assert list(plan.items.order_by("position").values_list("verb", "valid_until")) == [
+        ("grant", SOON),
+        ("revoke", None),
+    ]
+    line = {
+        "verb": "grant",
+        "principal": "user:ann",
+        "entity": str(ORDERS),
+        "privilege": "READ",
+        "valid_from": format_time(SOON),
+    }
+    assert create_plan_from_file(
+        author=AUTHOR, raw=json.dumps(line).encode()
+    ).items.get().validity == Validity(SOON)
     for times, fault in (
-            ("2026-12-01T00:00:00,", "`valid_from`: .*no time zone"),
-            ("2030-01-02T00:00:00Z,2030-01-01T00:00:00Z", "`valid_until`"),
-            (",2020-01-01T00:00:00Z", "`valid_until`: .*in the past")):
+        ("2026-12-01T00:00:00,", "`valid_from`: .*no time zone"),
+        ("2030-01-02T00:00:00Z,2030-01-01T00:00:00Z", "`valid_until`"),
+        (",2020-01-01T00:00:00Z", "`valid_until`: .*in the past"),
+    ):
         with pytest.raises(BadChangeFile, match=fault):
             create_plan_from_file(author=AUTHOR, raw=f"{header}\ngrant,{row},{times}".encode())
     with pytest.raises(BadChangeFile, match="only a grant has a period"):
         create_plan_from_file(author=AUTHOR, raw=f"{header}\nrevoke,{row},,{format_time(SOON)}".encode())
     with pytest.raises(BadChangeFile, match="another period"):
-        create_plan_from_file(author=AUTHOR, raw=f"{header}\ngrant,{row},,{format_time(SOON)}\ngrant,{row},,".encode())
+        create_plan_from_file(
+            author=AUTHOR, raw=f"{header}\ngrant,{row},,{format_time(SOON)}\ngrant,{row},,".encode()
+        )
 
 
 def test_a_tenant_document_has_periods_and_comes_back_with_the_same_bytes():
     from_, until = "2026-12-01T00:00:00Z", "2020-12-05T16:00:00Z"
     import_lines(
-        grant("user:ann", str(ORDERS), "READ", valid_from="2026-12-01T01:00:00+01:00", valid_until="2030-12-05T17:00:00+01:00"),
-        grant("user:ann", str(ORDERS), "WRITE", reason="x"), grant("group:staff", str(ORDERS), "READ", valid_until=until),
-        group("staff", "bob", {"name": "ann", "valid_from": from_}))
+        grant(
+            "user:ann",
+            str(ORDERS),
+            "READ",
+            valid_from="2026-12-01T01:00:00+01:00",
+            valid_until="2030-12-05T17:00:00+01:00",
+        ),
+        grant("user:ann", str(ORDERS), "WRITE", reason="x"),
+        grant("group:staff", str(ORDERS), "READ", valid_until=until),
+        group("staff", "bob", {"name": "ann", "valid_from": from_}),
+    )
     lines = export_lines()
     assert [line for line in lines if line["type"] in ("group", "grant")] == [
         group("staff", {"name": "ann", "valid_from": from_}, "bob"),
         grant("group:staff", str(ORDERS), "READ", valid_until=until),
         grant("user:ann", str(ORDERS), "READ", valid_from=from_, valid_until="2030-12-05T16:00:00Z"),
-        grant("user:ann", str(ORDERS), "WRITE", reason="x")]
+        grant("user:ann", str(ORDERS), "WRITE", reason="x"),
+    ]
     assert_journal_agrees()
     document = export_bytes()
     assert import_lines(document).changes == {}
@@ -253,17 +319,28 @@ def test_a_tenant_document_has_periods_and_comes_back_with_the_same_bytes():
 
 def test_a_tenant_document_changes_periods():
     import_lines(grant("user:ann", str(ORDERS), "READ", reason="old"), group("staff", "ann"))
-    report = import_lines(grant("user:ann", str(ORDERS), "READ", valid_until=format_time(SOON)),
-                          group("staff", {"name": "ann", "valid_until": format_time(SOON)}))
+    report = import_lines(
+        grant("user:ann", str(ORDERS), "READ", valid_until=format_time(SOON)),
+        group("staff", {"name": "ann", "valid_until": format_time(SOON)}),
+    )
     assert report.changes == {("periods of grants changed", "READ"): 1, ("periods of members changed", ""): 1}
-    assert (stored_validity(), membership("ann"), UserGrant.objects.get().reason) == (UNTIL_SOON, UNTIL_SOON, "old")
+    assert (stored_validity(), membership("ann"), UserGrant.objects.get().reason) == (
+        UNTIL_SOON,
+        UNTIL_SOON,
+        "old",
+    )
     assert_journal_agrees()
     # documents of earlier versions list no times
     without_times = grant("user:ann", str(ORDERS), "READ"), group("staff", "ann")
     planned = import_lines(*without_times, dry_run=True)
-    assert planned.changes == {("periods of grants removed", "READ"): 1, ("periods of members removed", ""): 1}
-    assert f"warning: line 1 has no times, so it would remove the period of READ on `{ORDERS}` of `user:ann`, which counts " \
-           f"{UNTIL_SOON.sentence}" in str(planned)
+    assert planned.changes == {
+        ("periods of grants removed", "READ"): 1,
+        ("periods of members removed", ""): 1,
+    }
+    assert (
+        f"warning: line 1 has no times, so it would remove the period of READ on `{ORDERS}` of `user:ann`, which counts "
+        f"{UNTIL_SOON.sentence}" in str(planned)
+    )
     assert "would be periods of grants removed: 1 (1 READ)" in str(planned)
     assert "line 2 has no times, so it would remove the period of `user:ann` in `group:staff`" in str(planned)
     assert (stored_validity(), membership("ann")) == (UNTIL_SOON, UNTIL_SOON)
@@ -273,23 +350,43 @@ def test_a_tenant_document_changes_periods():
 
 
 def test_the_same_grant_on_two_lines_gets_the_same_period_in_any_order():
-    lines = [grant("user:ann", str(ORDERS), "READ", valid_until=format_time(SOON)), grant("user:ann", str(ORDERS), "READ")]
+    lines = [
+        grant("user:ann", str(ORDERS), "READ", valid_until=format_time(SOON)),
+        grant("user:ann", str(ORDERS), "READ"),
+    ]
     for order in (lines, lines[::-1]):
         UserGrant.objects.all().delete()
         import_lines(*order)
         assert stored_validity() == NO_LIMITS
 
 
-@pytest.mark.parametrize("line, fault", [
-    (grant("user:ann", str(ORDERS), "READ", valid_from="2026-12-01T00:00:00"), "`valid_from`: .*no time zone"),
-    (grant("user:ann", str(ORDERS), "READ", valid_from=5), "`valid_from`: it must be text"),
-    (grant("user:ann", str(ORDERS), "READ", valid_from="2026-12-02T00:00:00Z", valid_until="2026-12-01T00:00:00Z"),
-     "`valid_until`: .*not after the beginning"),
-    (group("staff", {"name": "ann", "valid_until": "Friday"}), "`members`: entry 1: `valid_until`: `Friday` is not a time"),
-    (group("staff", {"name": "ann", "until": "x"}), "entry 1: `until` is not a member"),
-    (group("staff", {"valid_until": "2030-01-01T00:00:00Z"}), "entry 1: a name must be text"),
-    (group("staff", "ann", {"name": "ann"}), "entry 2: `ann` is listed twice"),
-])
+@pytest.mark.parametrize(
+    "line, fault",
+    [
+        (
+            grant("user:ann", str(ORDERS), "READ", valid_from="2026-12-01T00:00:00"),
+            "`valid_from`: .*no time zone",
+        ),
+        (grant("user:ann", str(ORDERS), "READ", valid_from=5), "`valid_from`: it must be text"),
+        (
+            grant(
+                "user:ann",
+                str(ORDERS),
+                "READ",
+                valid_from="2026-12-02T00:00:00Z",
+                valid_until="2026-12-01T00:00:00Z",
+            ),
+            "`valid_until`: .*not after the beginning",
+        ),
+        (
+            group("staff", {"name": "ann", "valid_until": "Friday"}),
+            "`members`: entry 1: `valid_until`: `Friday` is not a time",
+        ),
+        (group("staff", {"name": "ann", "until": "x"}), "entry 1: `until` is not a member"),
+        (group("staff", {"valid_until": "2030-01-01T00:00:00Z"}), "entry 1: a name must be text"),
+        (group("staff", "ann", {"name": "ann"}), "entry 2: `ann` is listed twice"),
+    ],
+)
 def test_invalid_periods_of_a_tenant_document_are_reported(line, fault):
     assert re.search(fault, str(refused_import(line)))
 

@@ -14,6 +14,10 @@ pytestmark = pytest.mark.django_db
 def test_a_plan_has_a_change_for_each_item_in_order():
     create_sample_tenant()
     orders = parse_address("dataset:sales.orders")
-    plan = create_plan_from_changes(author=SETUP, grant=[("group:operators", orders, READ)], revoke=[("user:dee", orders, READ)])
+    plan = create_plan_from_changes(
+        author=SETUP, grant=[("group:operators", orders, READ)], revoke=[("user:dee", orders, READ)]
+    )
     assert list(changes_of_plan(plan)) == [
-        GrantChange("group:operators", orders, READ), GrantChange("user:dee", orders, READ, is_grant=False)]
+        GrantChange("group:operators", orders, READ),
+        GrantChange("user:dee", orders, READ, is_grant=False),
+    ]

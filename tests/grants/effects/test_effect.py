@@ -26,7 +26,8 @@ def test_a_grant_intends_the_decisions_about_its_address_and_nothing_else(cast):
     rows = list(effect.rows())
     assert {row.user for row in rows} == {"out"} and all(row.after and not row.before for row in rows)
     assert {(row.entity, row.operation) for row in rows if not row.intended} == {
-        ("namespace:sales", operation) for operation in ("list", "get", "search", "get-preferences")}
+        ("namespace:sales", operation) for operation in ("list", "get", "search", "get-preferences")
+    }
     assert EffectRow("out", "dataset:sales.orders", "read", False, True, True) in rows
     assert rows == sorted(rows)
     assert effect.summary == {"for": {"gained": len(rows) - 4, "lost": 0}, "beyond": {"gained": 4, "lost": 0}}
@@ -42,28 +43,41 @@ def test_a_grant_on_a_namespace_changes_what_is_inside_where_the_rules_say_so(ca
 
 
 def test_a_revocation_and_a_grant_that_change_nothing_have_no_effect(cast):
-    changes = [GrantChange("user:ned", ORDERS, ADMIN), GrantChange("user:out", ORDERS, READ, is_grant=False),
-               GrantChange("user:ina", ORDERS, WRITE), GrantChange("user:unknown", ORDERS, READ)]
+    changes = [
+        GrantChange("user:ned", ORDERS, ADMIN),
+        GrantChange("user:out", ORDERS, READ, is_grant=False),
+        GrantChange("user:ina", ORDERS, WRITE),
+        GrantChange("user:unknown", ORDERS, READ),
+    ]
     effect = effect_of(changes, FINAL)
     assert not effect.has_effect and list(effect.rows()) == [] and effect.people == []
 
 
 def test_a_membership_and_an_activation_intend_all_they_change(cast):
-    changes = [MembershipChange("out", "operators"), ActivationChange("ina", is_active=True),
-               ActivationChange("dee", is_active=False), GrantChange("user:out", ORDERS, READ)]
+    changes = [
+        MembershipChange("out", "operators"),
+        ActivationChange("ina", is_active=True),
+        ActivationChange("dee", is_active=False),
+        GrantChange("user:out", ORDERS, READ),
+    ]
     effect = effect_of(changes, FINAL)
     by_user = {user: [row for row in effect.rows() if row.user == user] for user in ("out", "ina", "dee")}
     assert all(row.intended for row in effect.rows())
-    assert not any(row.after for row in by_user["dee"]) and all(row.after for row in by_user["out"] + by_user["ina"])
+    assert not any(row.after for row in by_user["dee"]) and all(
+        row.after for row in by_user["out"] + by_user["ina"]
+    )
 
 
 def test_the_purpose_of_a_question_and_a_readiness_is_only_what_they_name(cast):
     changes = [GrantChange("group:operators", ORDERS, ADMIN), GrantChange("group:operators", SALES, ADMIN)]
     read = effect_of(changes, FINAL, AnswerQuestion("grp", "truncate", ORDERS))
     assert [(row.user, row.entity, row.operation) for row in read.rows(RowFilter(purpose="for"))] == [
-        ("grp", "dataset:sales.orders", "truncate")]
+        ("grp", "dataset:sales.orders", "truncate")
+    ]
     ready = effect_of(changes, FINAL, DeleteNamespace("grp", SALES))
-    assert {(row.entity, row.operation) for row in ready.rows(RowFilter(purpose="for"))} == {("dataset:sales.orders", "drop")}
+    assert {(row.entity, row.operation) for row in ready.rows(RowFilter(purpose="for"))} == {
+        ("dataset:sales.orders", "drop")
+    }
 
 
 def test_keeping_permissions_intends_what_the_other_generation_permits(cast):
@@ -77,19 +91,40 @@ def test_keeping_permissions_intends_what_the_other_generation_permits(cast):
 
 
 def test_rows_are_filtered_counted_and_read_from_any_position(cast):
-    effect = effect_of([GrantChange("group:operators", ORDERS, ADMIN), GrantChange("user:out", ORDERS, READ),
-                        GrantChange("user:dee", ORDERS, READ, is_grant=False)], FINAL)
+    effect = effect_of(
+        [
+            GrantChange("group:operators", ORDERS, ADMIN),
+            GrantChange("user:out", ORDERS, READ),
+            GrantChange("user:dee", ORDERS, READ, is_grant=False),
+        ],
+        FINAL,
+    )
     rows = list(effect.rows())
     assert {row.user for row in rows} == {"dee", "grp", "out"}
-    for where in (RowFilter(), RowFilter(user="grp"), RowFilter(entity="SALES.ORD"), RowFilter(operation="list"),
-                  RowFilter(change="lost"), RowFilter(purpose="beyond"), RowFilter(user="nobody")):
-        expected = [row for row in rows if where.user in row.user and where.entity.lower() in row.entity
-                    and where.operation in ("", row.operation) and where.change in ("", "gained" if row.after else "lost")
-                    and where.purpose in ("", "for" if row.intended else "beyond")]
+    for where in (
+        RowFilter(),
+        RowFilter(user="grp"),
+        RowFilter(entity="SALES.ORD"),
+        RowFilter(operation="list"),
+        RowFilter(change="lost"),
+        RowFilter(purpose="beyond"),
+        RowFilter(user="nobody"),
+    ):
+        expected = [
+            row
+            for row in rows
+            if where.user in row.user
+            and where.entity.lower() in row.entity
+            and where.operation in ("", row.operation)
+            and where.change in ("", "gained" if row.after else "lost")
+            and where.purpose in ("", "for" if row.intended else "beyond")
+        ]
         assert list(effect.rows(where)) == expected and effect.row_count(where) == len(expected)
         selected = effect.filtered_effect(where)
         assert list(selected.rows()) == expected and selected.tally.total == len(expected)
-        assert [row for start in range(0, len(rows), 3) for row in list(effect.rows(where, start))[:3]] == expected
+        assert [
+            row for start in range(0, len(rows), 3) for row in list(effect.rows(where, start))[:3]
+        ] == expected
 
 
 def test_the_digest_changes_with_the_effect_only(cast):
@@ -107,5 +142,7 @@ def test_a_counter_counts_every_bit():
     counter = BitCounter()
     for mask in masks:
         counter.add(mask)
-    assert [counter.count(bit) for bit in range(4)] == [sum(mask >> bit & 1 for mask in masks) for bit in range(4)]
+    assert [counter.count(bit) for bit in range(4)] == [
+        sum(mask >> bit & 1 for mask in masks) for bit in range(4)
+    ]
     assert bits_of(counter.any) == [0, 1, 3]

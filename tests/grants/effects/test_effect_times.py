@@ -41,15 +41,25 @@ def store(change):
     """Store an addition with its period, which replaces that of an existing row."""
     defaults = dict(zip(VALIDITY_COLUMNS, change.validity, strict=True))
     if isinstance(change, MembershipChange):
-        memberships().update_or_create(user=User.objects.get(username=change.user), group=Group.objects.get(name=change.group),
-                                       defaults=defaults)
+        memberships().update_or_create(
+            user=User.objects.get(username=change.user),
+            group=Group.objects.get(name=change.group),
+            defaults=defaults,
+        )
         return
     type_, _, name = change.principal.partition(":")
-    model, holder = (UserGrant, User.objects.get(username=name)) if type_ == "user" else (
-        GroupGrant, Group.objects.get(name=name))
+    model, holder = (
+        (UserGrant, User.objects.get(username=name))
+        if type_ == "user"
+        else (GroupGrant, Group.objects.get(name=name))
+    )
     model.objects.update_or_create(
-        **{type_: holder}, content_object=row_at(change.address), permission_id=permission_ids()[change.privilege],
-        defaults=defaults, create_defaults=defaults | {"granted_at": timezone.now()})
+        **{type_: holder},
+        content_object=row_at(change.address),
+        permission_id=permission_ids()[change.privilege],
+        defaults=defaults,
+        create_defaults=defaults | {"granted_at": timezone.now()},
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -57,14 +67,25 @@ def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time
     tenant, dice = random_tenant(seed + 40), random.Random(seed)
     store_tenant(tenant)
     generation = GENERATIONS[dice.choice(list(GENERATIONS))]
-    periods = [Validity(), *(Validity(beginning, dice.choice([None, beginning + timedelta(days=40)]))
-                             for beginning in BEGINNINGS[:3])]
+    periods = [
+        Validity(),
+        *(
+            Validity(beginning, dice.choice([None, beginning + timedelta(days=40)]))
+            for beginning in BEGINNINGS[:3]
+        ),
+    ]
     changes = {}
     for number in range(12):
-        change = GrantChange(f"user:{dice.choice(list(tenant.users))}", dice.choice(list(tenant.entities)), dice.choice(ANY),
-                             validity=periods[number % 4])
+        change = GrantChange(
+            f"user:{dice.choice(list(tenant.users))}",
+            dice.choice(list(tenant.entities)),
+            dice.choice(ANY),
+            validity=periods[number % 4],
+        )
         changes[change.principal, change.address, change.privilege] = change
-    change = MembershipChange(dice.choice(list(tenant.users)), dice.choice(list(tenant.groups)), validity=periods[2])
+    change = MembershipChange(
+        dice.choice(list(tenant.users)), dice.choice(list(tenant.groups)), validity=periods[2]
+    )
     changes = [*changes.values(), change]
     effect = effect_of(changes, generation)
     times = [one.at for one in effect.times]
@@ -73,14 +94,20 @@ def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time
     for change in changes:
         store(change)
     # an added grant or membership makes its user a principal, even if it begins later
-    User.objects.filter(username__in=[change.user if isinstance(change, MembershipChange) else change.principal[5:]
-                                      for change in changes]).update(is_principal=True)
+    User.objects.filter(
+        username__in=[
+            change.user if isinstance(change, MembershipChange) else change.principal[5:]
+            for change in changes
+        ]
+    ).update(is_principal=True)
     for one, permitted in zip(effect.times, before, strict=True):
         after = _decisions_at(generation.name, one.at)
         changed = {(row.user, row.entity, row.operation): row.after for row in one.rows()}
-        expected = {(user, str(address), operation): is_gain for rows, is_gain in ((after - permitted, True),
-                                                                                   (permitted - after, False))
-                    for user, address, operation in rows}
+        expected = {
+            (user, str(address), operation): is_gain
+            for rows, is_gain in ((after - permitted, True), (permitted - after, False))
+            for user, address, operation in rows
+        }
         assert changed == expected
 
 
@@ -91,10 +118,24 @@ def _decisions_at(generation, at):
 
 def test_the_later_beginnings_are_counted():
     create_sample_tenant()
-    changes = [GrantChange("user:dee", ORDERS, WRITE), *(
-        read_from(beginning, address=parse_address(address)) for beginning, address in zip(BEGINNINGS, (
-            "dataset:sales.orders", "dataset:sales.customers", "dataset:hr.salaries", "application:sales.shop",
-            "artifact:sales.etl-1.0", "namespace:hr"), strict=True))]
+    changes = [
+        GrantChange("user:dee", ORDERS, WRITE),
+        *(
+            read_from(beginning, address=parse_address(address))
+            for beginning, address in zip(
+                BEGINNINGS,
+                (
+                    "dataset:sales.orders",
+                    "dataset:sales.customers",
+                    "dataset:hr.salaries",
+                    "application:sales.shop",
+                    "artifact:sales.etl-1.0",
+                    "namespace:hr",
+                ),
+                strict=True,
+            )
+        ),
+    ]
     effect = effect_of(changes, FINAL)
     assert len(effect.times) == MAX_TIMES and effect.times[0] is effect
     assert (effect.other_beginnings, effect.last_beginning) == (3, BEGINNINGS[5])
@@ -106,34 +147,52 @@ def test_the_later_beginnings_are_counted():
 def test_without_an_effect_at_present_the_first_beginning_with_one_counts():
     create_sample_tenant()
     effect = effect_of([read_from(BEGINNINGS[0], user="ina"), read_from(BEGINNINGS[1])], FINAL)
-    assert effect.at == BEGINNINGS[1] and effect.tally.total and [one.has_effect for one in effect.times] == [False, False, True]
+    assert (
+        effect.at == BEGINNINGS[1]
+        and effect.tally.total
+        and [one.has_effect for one in effect.times] == [False, False, True]
+    )
 
 
 def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
     create_sample_tenant()
     changes = [GrantChange("user:dee", ORDERS, WRITE), read_from(BEGINNINGS[0])]
     preview = preview_changes(changes)
-    assert not preview.effect.tally.gained_beyond and preview.effect.max_gained_beyond and not preview.is_obvious
-    plan = create_plan_from_changes(author=SETUP, grant=[
-        (change.principal, change.address, change.privilege, change.validity) for change in changes])
+    assert (
+        not preview.effect.tally.gained_beyond and preview.effect.max_gained_beyond and not preview.is_obvious
+    )
+    plan = create_plan_from_changes(
+        author=SETUP,
+        grant=[(change.principal, change.address, change.privilege, change.validity) for change in changes],
+    )
     author = Author("the tests", reason="because")
     with pytest.raises(EffectUnconfirmed, match="permissions beyond its purpose"):
         apply_plan(author=author, plan_id=plan.pk, confirmation=EffectConfirmation())
     # the change of the later effect alone
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), "READ")])
-    assert preview_changes(changes).effect.tally == preview.effect.tally and preview_changes(changes).digest != preview.digest
+    assert (
+        preview_changes(changes).effect.tally == preview.effect.tally
+        and preview_changes(changes).digest != preview.digest
+    )
     assert Plan.objects.get(pk=plan.pk).is_proposed
 
 
-@pytest.mark.parametrize("change", [
-    read_from(BEGINNINGS[0]), read_from(None, until=BEGINNINGS[1]),
-    MembershipChange("out", "operators", True, Validity(BEGINNINGS[0])),
-    GrantChange("user:out", ORDERS, READ)])
+@pytest.mark.parametrize(
+    "change",
+    [
+        read_from(BEGINNINGS[0]),
+        read_from(None, until=BEGINNINGS[1]),
+        MembershipChange("out", "operators", True, Validity(BEGINNINGS[0])),
+        GrantChange("user:out", ORDERS, READ),
+    ],
+)
 def test_a_text_of_a_change_has_its_period(change):
     assert change_from_text(change_as_text(change)) == change
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[1]", '["delete"]', '["delete", "nonsense"]', "[" * 2_000, "9" * 2_000, "\ud800"])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[1]", '["delete"]', '["delete", "nonsense"]', "[" * 2_000, "9" * 2_000, "\ud800"]
+)
 def test_a_text_that_describes_no_change_is_refused(text):
     with pytest.raises(UnknownChange):
         change_from_text(text)

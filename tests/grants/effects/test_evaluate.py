@@ -9,7 +9,13 @@ from django.contrib.auth.models import Group
 from entities.address import Address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, MIN_ADMINISTRATORS, Privilege
-from grants.effects.changes import ActivationChange, GenerationChange, GrantChange, MembershipChange, StateChange
+from grants.effects.changes import (
+    ActivationChange,
+    GenerationChange,
+    GrantChange,
+    MembershipChange,
+    StateChange,
+)
 from grants.effects.effect import effect_of
 from grants.effects.evaluate import evaluate_changes
 from grants.effects.masks import bits_of
@@ -31,21 +37,33 @@ def decisions(generation):
     """Return all permitted (user, address, operation), by the rule engine."""
     users = list(User.objects.values_list("username", flat=True))
     live = Entity.objects.filter(state=State.LIVE)
-    questions = [Question("user", user, operation, entity.address, generation) for entity in live
-                 for operation in KINDS[entity.kind].operations for user in users]
-    return {(question.subject, question.target, question.operation)
-            for question, facts in zip(questions, gather_facts(questions), strict=True) if is_permitted(question, facts)}
+    questions = [
+        Question("user", user, operation, entity.address, generation)
+        for entity in live
+        for operation in KINDS[entity.kind].operations
+        for user in users
+    ]
+    return {
+        (question.subject, question.target, question.operation)
+        for question, facts in zip(questions, gather_facts(questions), strict=True)
+        if is_permitted(question, facts)
+    }
 
 
 def administrators():
     """Return the active administrators of each live entity."""
     admins = {entity.address: set() for entity in Entity.objects.filter(state=State.LIVE)}
-    admin = {"permission_id": permission_ids()[Privilege.ADMIN], "content_object__state": State.LIVE, **in_force()}
+    admin = {
+        "permission_id": permission_ids()[Privilege.ADMIN],
+        "content_object__state": State.LIVE,
+        **in_force(),
+    }
     for grant in UserGrant.objects.filter(**admin).effective().select_related("content_object"):
         admins[grant.content_object.address].add(grant.user_id)
     for grant in GroupGrant.objects.filter(**admin).select_related("content_object"):
         admins[grant.content_object.address].update(
-            effective_memberships().filter(group=grant.group_id).values_list("user_id", flat=True))
+            effective_memberships().filter(group=grant.group_id).values_list("user_id", flat=True)
+        )
     return admins
 
 
@@ -55,15 +73,25 @@ def changed_decisions(evaluation):
     for entity in evaluation.entities:
         for effect in entity.operations:
             for operation in effect.operations:
-                gained |= {(evaluation.affected.names[bit], entity.address, operation) for bit in bits_of(effect.gained)}
-                lost |= {(evaluation.affected.names[bit], entity.address, operation) for bit in bits_of(effect.lost)}
+                gained |= {
+                    (evaluation.affected.names[bit], entity.address, operation)
+                    for bit in bits_of(effect.gained)
+                }
+                lost |= {
+                    (evaluation.affected.names[bit], entity.address, operation)
+                    for bit in bits_of(effect.lost)
+                }
     return gained, lost
 
 
 def random_changes(dice, tenant, number):
     """Return changes of all types. number: decides which types occur."""
     principals = [f"user:{name}" for name in tenant.users] + [f"group:{name}" for name in tenant.groups]
-    addresses = [*tenant.entities, parse_address("dataset:ns0.new"), parse_address("program:ns1.newapp.flow.x")]
+    addresses = [
+        *tenant.entities,
+        parse_address("dataset:ns0.new"),
+        parse_address("program:ns1.newapp.flow.x"),
+    ]
     changes = {}
     stored = sorted(tenant.grants, key=str)
     if number % 4 != 1:
@@ -91,10 +119,17 @@ def apply(changes):
         match change:
             case GrantChange(principal, address, privilege, is_grant):
                 type_, _, name = principal.partition(":")
-                model, principal_row = (UserGrant, User.objects.get(username=name)) if type_ == "user" else (
-                    GroupGrant, Group.objects.get(name=name))
+                model, principal_row = (
+                    (UserGrant, User.objects.get(username=name))
+                    if type_ == "user"
+                    else (GroupGrant, Group.objects.get(name=name))
+                )
                 entity = row_at(address)
-                key = {type_: principal_row, "content_object": entity, "permission_id": permission_ids()[privilege]}
+                key = {
+                    type_: principal_row,
+                    "content_object": entity,
+                    "permission_id": permission_ids()[privilege],
+                }
                 if is_grant:
                     model.objects.get_or_create(**key, defaults={"granted_at": "2026-01-01T00:00Z"})
                     if type_ == "user":
@@ -118,22 +153,39 @@ def apply(changes):
 def row_at(address: Address):
     row = Entity.objects.filter(kind=address.kind, key=address.key).first()
     if row is None:
+
         def container(of):
             return None if of is None or of == address else row_at(of)
-        row = Entity.objects.create(kind=address.kind, key=address.key, state=State.PLANNED, parent=container(address.parent),
-                                    namespace=container(address.namespace), application=container(address.application))
+
+        row = Entity.objects.create(
+            kind=address.kind,
+            key=address.key,
+            state=State.PLANNED,
+            parent=container(address.parent),
+            namespace=container(address.namespace),
+            application=container(address.application),
+        )
         if address.kind in ("namespace", "application"):
             setattr(row, address.kind, row)
             row.save()
     return row
 
 
-@pytest.mark.parametrize(("setting", "counted"), [("EFFECT_MAX_ENTITIES", "entities"), ("EFFECT_MAX_GRANTS", "grants"),
-                                                  ("EFFECT_MAX_PAIRS", "pairs of users and entities")])
+@pytest.mark.parametrize(
+    ("setting", "counted"),
+    [
+        ("EFFECT_MAX_ENTITIES", "entities"),
+        ("EFFECT_MAX_GRANTS", "grants"),
+        ("EFFECT_MAX_PAIRS", "pairs of users and entities"),
+    ],
+)
 def test_above_the_limits_the_effect_is_an_error(settings, setting, counted):
     setattr(settings, setting, 1)
     create_sample_tenant()
-    changes = [GrantChange("user:ned", parse_address("namespace:sales"), privilege, is_grant=False) for privilege in ANY]
+    changes = [
+        GrantChange("user:ned", parse_address("namespace:sales"), privilege, is_grant=False)
+        for privilege in ANY
+    ]
     with pytest.raises(EffectTooLarge, match=f"more than 1 {counted}"):
         evaluate_changes(changes, GENERATIONS["existing"])
 
@@ -152,8 +204,11 @@ def test_the_effect_is_the_difference_of_all_decisions(seed):
         gained, lost = changed_decisions(evaluation)
         assert gained == after - before[name], name
         assert lost == before[name] - after, name
-    stranded = {address: len(admins) for address, admins in administrators().items() if len(admins) < min(
-        MIN_ADMINISTRATORS, len(admins_before.get(address, range(MIN_ADMINISTRATORS))))}
+    stranded = {
+        address: len(admins)
+        for address, admins in administrators().items()
+        if len(admins) < min(MIN_ADMINISTRATORS, len(admins_before.get(address, range(MIN_ADMINISTRATORS))))
+    }
     assert dict(strandings.entities) == stranded and strandings.one_admin_count == sum(stranded.values())
 
 
@@ -164,8 +219,17 @@ def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_wit
     for before, after in itertools.permutations(GENERATIONS.values(), 2):
         evaluation = evaluate_changes([GenerationChange(after)], before)
         gained, lost = changed_decisions(evaluation)
-        common = {(kind, name) for kind in KINDS for name in KINDS[kind].operations
-                  if all(generation.policy(kind, name).has_rule for generation in (before, after))}
-        expected = [{row for row in rows if (row[1].kind, row[2]) in common} for rows in (
-            of_generations[after.name] - of_generations[before.name], of_generations[before.name] - of_generations[after.name])]
+        common = {
+            (kind, name)
+            for kind in KINDS
+            for name in KINDS[kind].operations
+            if all(generation.policy(kind, name).has_rule for generation in (before, after))
+        }
+        expected = [
+            {row for row in rows if (row[1].kind, row[2]) in common}
+            for rows in (
+                of_generations[after.name] - of_generations[before.name],
+                of_generations[before.name] - of_generations[after.name],
+            )
+        ]
         assert [gained, lost] == expected, (before.name, after.name)

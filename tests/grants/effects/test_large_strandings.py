@@ -1,4 +1,6 @@
-"""The entities that a run counts as stranded are those that the evaluator of small changes counts, in chunks of any size."""
+"""The entities that a run counts as stranded are those that the evaluator of small changes counts, in chunks
+of any size.
+"""
 
 import pytest
 from django.db import connection
@@ -26,9 +28,14 @@ def test_the_result_does_not_depend_on_the_chunks_and_no_chunk_reads_the_address
     tenant = random_tenant(number)
     store_tenant(tenant)
     live = sorted((address for address, state in tenant.entities.items() if state == State.LIVE), key=str)
-    changes = [*(ActivationChange(user, False) for user in sorted(tenant.users)[:4]),
-               *(GrantChange(f"group:{group}", address, Privilege.ADMIN, is_grant=False)
-                 for group in sorted(tenant.groups) for address in live)]
+    changes = [
+        *(ActivationChange(user, False) for user in sorted(tenant.users)[:4]),
+        *(
+            GrantChange(f"group:{group}", address, Privilege.ADMIN, is_grant=False)
+            for group in sorted(tenant.groups)
+            for address in live
+        ),
+    ]
     expected = effect_of(changes, GENERATIONS["final"]).strandings
     assert len(expected.entities) > 2
     with CaptureQueriesContext(connection) as once:

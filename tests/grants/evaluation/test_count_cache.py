@@ -27,7 +27,11 @@ from tests.support.cast import SETUP, create_sample_tenant
 
 # inside a transaction nothing is cached, so no transaction may enclose the tests
 pytestmark = pytest.mark.django_db(transaction=True)
-SALES, ORDERS, MORE = parse_address("namespace:sales"), parse_address("dataset:sales.orders"), parse_address("dataset:sales.more")
+SALES, ORDERS, MORE = (
+    parse_address("namespace:sales"),
+    parse_address("dataset:sales.orders"),
+    parse_address("dataset:sales.more"),
+)
 # each changes the entities that a user sees in `sales`, or the live entities in it
 CHANGES = (
     lambda: register_entity(author=SETUP, address=MORE, creator="user:ned"),
@@ -71,7 +75,15 @@ def test_a_count_of_grants_is_cached_only_until_a_grant_or_membership_begins_or_
     hour = timedelta(hours=1)
     UserGrant.objects.filter(user=cast["dee"]).update(valid_until=now + hour)
     Membership.objects.filter(user=cast["grp"]).update(valid_from=now + 2 * hour)
-    times = [now, now + hour / 2, now + hour, now + hour * 3 / 2, now + 2 * hour, now + 9 * hour, now + 2 * hour]
+    times = [
+        now,
+        now + hour / 2,
+        now + hour,
+        now + hour * 3 / 2,
+        now + 2 * hour,
+        now + 9 * hour,
+        now + 2 * hour,
+    ]
     assert [cached_count("a", count, at=at)["calls"] for at in times] == [1, 1, 2, 2, 3, 3, 3]
     # the clock was set back, or the question is about the past
     assert cached_count("a", count, at=now)["calls"] == 4
@@ -84,7 +96,9 @@ def test_visibility_counts_follow_the_time(cast, monkeypatch):
     counts = []
     for minutes in (0, 30, 60, 90, 0):
         with at_time(now + timedelta(minutes=minutes)):
-            counts.append(visibility_of(cast["ned"], GENERATIONS["final"], inside=entity_at(SALES)).counts.total())
+            counts.append(
+                visibility_of(cast["ned"], GENERATIONS["final"], inside=entity_at(SALES)).counts.total()
+            )
     assert counts == [5, 5, 0, 0, 5]
 
 
@@ -117,7 +131,9 @@ def test_cached_visibility_counts_are_correct_after_each_change(cast, monkeypatc
             for name in ("ned", "dee", "grp", "ina"):
                 user = cast[name]
                 user.refresh_from_db()
-                expected = Counter(rows.filter(visibility_condition(user, generation)).values_list("kind", "state"))
+                expected = Counter(
+                    rows.filter(visibility_condition(user, generation)).values_list("kind", "state")
+                )
                 counts = [visibility_of(user, generation, inside=inside).counts for _ in range(2)]
                 assert counts == [expected, expected], (name, generation.name)
 
@@ -126,7 +142,9 @@ def test_a_deletion_checks_the_current_live_entities_after_each_change(cast):
     for change in (None, *CHANGES):
         if change:
             change()
-        live = Entity.objects.filter(namespace=entity_at(SALES), state="live").exclude(kind="namespace").count()
+        live = (
+            Entity.objects.filter(namespace=entity_at(SALES), state="live").exclude(kind="namespace").count()
+        )
         attempts = check_summary(Question("user", "dee", "delete", SALES, "final"), 2).attempts
         assert live in [node.checked_count for node in _nodes(attempts)]
 
@@ -153,14 +171,24 @@ def test_cached_counts_save_at_least_two_queries_of_two_tabs(cast, client):
 
 # The columns of a grant on which counts depend. The journal has a line for every change of one of them.
 # The cache compares the next limit of a validity with the time of the question.
-COUNTED_COLUMNS = {"id", "user_id", "group_id", "content_object_id", "permission_id", "namespace_id", "application_id",
-                   "valid_from", "valid_until"}
+COUNTED_COLUMNS = {
+    "id",
+    "user_id",
+    "group_id",
+    "content_object_id",
+    "permission_id",
+    "namespace_id",
+    "application_id",
+    "valid_from",
+    "valid_until",
+}
 
 
 def test_cached_counts_read_no_column_of_a_grant_that_may_change_without_a_journal_line(cast, monkeypatch):
     """The hash of the journal is the key of the cache.
 
-    Add a column to COUNTED_COLUMNS only if every change of its value has a journal line and time alone changes no effect of it.
+    Add a column to COUNTED_COLUMNS only if every change of its value has a journal line and time alone
+    changes no effect of it.
     """
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", -1)
     with CaptureQueriesContext(connection) as captured:
@@ -171,7 +199,9 @@ def test_cached_counts_read_no_column_of_a_grant_that_may_change_without_a_journ
     statements = "\n".join(query["sql"] for query in captured)
     columns = {column.column for model in (UserGrant, GroupGrant) for column in model._meta.concrete_fields}
     assert "namespace_id" in statements
-    assert {column for column in columns - COUNTED_COLUMNS if re.search(rf"\b{column}\b", statements)} == set()
+    assert {
+        column for column in columns - COUNTED_COLUMNS if re.search(rf"\b{column}\b", statements)
+    } == set()
 
 
 def _nodes(attempts):

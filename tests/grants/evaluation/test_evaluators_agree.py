@@ -16,7 +16,13 @@ from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import is_permitted
 from grants.policies.question import Question
-from tests.support.random_tenants import all_questions, random_tenant, reference_is_permitted, seeds, stored_for_several_tests
+from tests.support.random_tenants import (
+    all_questions,
+    random_tenant,
+    reference_is_permitted,
+    seeds,
+    stored_for_several_tests,
+)
 
 SEEDS = seeds(range(12))
 FILTERED_OPERATIONS = ("list", "get", "delete", "start", "create", "drop", "delete-all-streams")
@@ -35,7 +41,9 @@ def test_decisions_and_explanations_agree_with_the_reference(tenant):
     questions = list(all_questions(tenant, dice=random.Random(tenant.seed)))
     expected = [reference_is_permitted(tenant, question) for question in questions]
     assert True in expected and False in expected
-    assert [is_permitted(q, facts) for q, facts in zip(questions, gather_facts(questions), strict=True)] == expected
+    assert [
+        is_permitted(q, facts) for q, facts in zip(questions, gather_facts(questions), strict=True)
+    ] == expected
     assert [decision.is_permitted for decision in check_many(questions)] == expected
     assert [answer["decision"] for answer in answer_questions(questions)] == expected
 
@@ -71,19 +79,34 @@ def test_the_list_filter_returns_exactly_the_entities_with_permission(tenant):
     entities = list(Entity.objects.all())
     principals = [("user", user.username, user) for user in User.objects.all()]
     principals += [("group", group.name, group) for group in Group.objects.all()]
-    for (type_, name, principal), (generation, operation) in itertools.product(principals, different_filters()):
-        filtered = set(Entity.objects.filter(visibility_condition(principal, generation, operations=[operation])))
-        questions = {e: Question(type_, name, operation, e.address, generation.name)
-                     for e in entities if operation in KINDS[e.kind].operations}
-        assert filtered == {e for e, question in questions.items() if reference_is_permitted(tenant, question)}
+    for (type_, name, principal), (generation, operation) in itertools.product(
+        principals, different_filters()
+    ):
+        filtered = set(
+            Entity.objects.filter(visibility_condition(principal, generation, operations=[operation]))
+        )
+        questions = {
+            e: Question(type_, name, operation, e.address, generation.name)
+            for e in entities
+            if operation in KINDS[e.kind].operations
+        }
+        assert filtered == {
+            e for e, question in questions.items() if reference_is_permitted(tenant, question)
+        }
 
 
 def different_filters():
-    """Return (generation, operation) for each filter: several generations have the same requirements for an operation."""
+    """Return (generation, operation) for each filter: several generations have the same requirements for an
+    operation.
+    """
     filters = {}
     for operation, generation in itertools.product(FILTERED_OPERATIONS, GENERATIONS.values()):
-        requirements = [repr(policy and policy.requirement) for kind in KINDS
-                        for policy in [generation.policy(kind, operation)] if operation in KINDS[kind].operations]
+        requirements = [
+            repr(policy and policy.requirement)
+            for kind in KINDS
+            for policy in [generation.policy(kind, operation)]
+            if operation in KINDS[kind].operations
+        ]
         filters.setdefault((operation, *requirements), (generation, operation))
     return list(filters.values())
 
@@ -92,8 +115,11 @@ def test_an_entity_is_visible_exactly_if_list_or_get_is_permitted(tenant):
     user = User.objects.order_by("pk").first()
     for entity in Entity.objects.all():
         for generation in GENERATIONS.values():
-            questions = [Question("user", user.username, operation, entity.address, generation.name)
-                         for operation in ("list", "get") if operation in KINDS[entity.kind].operations]
+            questions = [
+                Question("user", user.username, operation, entity.address, generation.name)
+                for operation in ("list", "get")
+                if operation in KINDS[entity.kind].operations
+            ]
             expected = any(reference_is_permitted(tenant, question) for question in questions)
             assert can_see(user, entity, generation) == expected
 

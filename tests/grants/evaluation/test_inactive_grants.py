@@ -44,23 +44,42 @@ def _context(at: datetime, question: Question) -> dict:
 def test_a_denial_names_when_a_grant_begins_and_when_it_ended(cast):
     change_grants(author=COMMAND, grant=[("user:out", ORDERS, Privilege.READ, Validity(FRIDAY, SATURDAY))])
     before, after = _context(FRIDAY - HOUR, _question()), _context(SATURDAY, _question())
-    assert before["sentence"] == ("Denied: user:out lacks READ on dataset:sales.orders; "
-                                  "READ on dataset:sales.orders begins on 4 December 2026, 09:00 UTC.")
-    assert after["sentence"] == ("Denied: user:out lacks READ on dataset:sales.orders; "
-                                 "READ on dataset:sales.orders ended on 5 December 2026, 00:00 UTC.")
-    assert before["not_in_force"] == after["not_in_force"] == [{
-        "principal": "user:out", "entity": "dataset:sales.orders", "privilege": "READ",
-        "valid_from": "2026-12-04T09:00:00Z", "valid_until": "2026-12-05T00:00:00Z"}]
+    assert before["sentence"] == (
+        "Denied: user:out lacks READ on dataset:sales.orders; "
+        "READ on dataset:sales.orders begins on 4 December 2026, 09:00 UTC."
+    )
+    assert after["sentence"] == (
+        "Denied: user:out lacks READ on dataset:sales.orders; "
+        "READ on dataset:sales.orders ended on 5 December 2026, 00:00 UTC."
+    )
+    assert (
+        before["not_in_force"]
+        == after["not_in_force"]
+        == [
+            {
+                "principal": "user:out",
+                "entity": "dataset:sales.orders",
+                "privilege": "READ",
+                "valid_from": "2026-12-04T09:00:00Z",
+                "valid_until": "2026-12-05T00:00:00Z",
+            }
+        ]
+    )
     # in force, and another privilege
     for at, privilege in ((FRIDAY, "READ"), (SATURDAY, "WRITE")):
         assert "not_in_force" not in _context(at, _question(privilege=privilege))
 
 
 def test_a_denial_names_when_a_membership_begins(cast):
-    change_grants(author=COMMAND, grant=[("group:operators", ORDERS, Privilege.READ, Validity(None, SATURDAY))])
+    change_grants(
+        author=COMMAND, grant=[("group:operators", ORDERS, Privilege.READ, Validity(None, SATURDAY))]
+    )
     add_member(author=COMMAND, group="operators", user="out", validity=Validity(FRIDAY, None))
     context = _context(FRIDAY - HOUR, _question())
-    assert "READ on dataset:sales.orders through group:operators begins on 4 December 2026, 09:00 UTC." in context["sentence"]
+    assert (
+        "READ on dataset:sales.orders through group:operators begins on 4 December 2026, 09:00 UTC."
+        in context["sentence"]
+    )
     assert context["not_in_force"][0]["valid_until"] == "2026-12-05T00:00:00Z"
     assert "operators ended on 5 December" in _context(SATURDAY, _question())["sentence"]
     assert "ended" in _context(SATURDAY, _question("operators", type_="group"))["sentence"]
@@ -74,7 +93,10 @@ def test_a_grant_that_never_counts_is_not_named(cast):
 
 def test_a_batch_takes_one_more_query_if_an_explained_question_is_denied(cast, django_assert_num_queries):
     list(answer_questions([_question()]))
-    for questions, expected in (([_question("dee")], 2), ([_question()] * 30 + [_question("ned", "ADMIN")], 3)):
+    for questions, expected in (
+        ([_question("dee")], 2),
+        ([_question()] * 30 + [_question("ned", "ADMIN")], 3),
+    ):
         with django_assert_num_queries(expected):
             list(answer_questions(questions))
 
@@ -93,11 +115,17 @@ def test_the_grants_are_those_of_a_search_in_python(seed):
             expected = {}
             for address, privilege in _unmet(decision):
                 if rows := stored.get((decision.question.principal, address, privilege)):
-                    expected[address, privilege] = min(rows, key=lambda row: (not row.begins_later, (
-                        row.time.timestamp() * (1 if row.begins_later else -1))))
+                    expected[address, privilege] = min(
+                        rows,
+                        key=lambda row: (
+                            not row.begins_later,
+                            (row.time.timestamp() * (1 if row.begins_later else -1)),
+                        ),
+                    )
             # of several grants with the same time, any
             assert {(grant.entity, grant.privilege): grant.time for grant in decision.inactive_grants} == {
-                key: grant.time for key, grant in expected.items()}
+                key: grant.time for key, grant in expected.items()
+            }
             total += len(expected)
     assert total
 
@@ -109,7 +137,12 @@ def _unmet(decision: Decision) -> set[tuple[Address, Privilege]]:
                 yield from leaves(part)
         elif not attempt.is_met and attempt.requirement in ("has", "at or below"):
             yield from ((attempt.address, privilege) for privilege in attempt.privileges)
-    return set() if decision.is_permitted else {pair for attempt in decision.attempts for pair in leaves(attempt)}
+
+    return (
+        set()
+        if decision.is_permitted
+        else {pair for attempt in decision.attempts for pair in leaves(attempt)}
+    )
 
 
 def _stored_inactive(at: datetime) -> dict[tuple, list[InactiveGrant]]:
@@ -123,7 +156,8 @@ def _stored_inactive(at: datetime) -> dict[tuple, list[InactiveGrant]]:
             return
         address, privilege = grant.content_object.address, privilege_of(grant.permission_id)
         rows.setdefault((subject, address, privilege), []).append(
-            InactiveGrant(holder, address, privilege, begin, end, begin is not None and begin > at))
+            InactiveGrant(holder, address, privilege, begin, end, begin is not None and begin > at)
+        )
 
     for grant in UserGrant.objects.select_related("user", "content_object"):
         add(str(grant.user), str(grant.user), grant, Validity(grant.valid_from, grant.valid_until))

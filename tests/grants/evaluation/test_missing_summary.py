@@ -29,7 +29,9 @@ pytestmark = pytest.mark.django_db
 
 @dataclass
 class StoredTenant:
-    """A stored tenant. decisions: the complete decision of every question with a rule over all live entities in a namespace."""
+    """A stored tenant. decisions: the complete decision of every question with a rule over all live entities
+    in a namespace.
+    """
 
     seed: int
     decisions: list[Decision]
@@ -44,13 +46,18 @@ def tenant(request, django_db_setup, django_db_blocker):
     """Store a tenant and compute the complete decisions, once for all tests. No test changes the tenant."""
     with stored_for_several_tests(random_tenant(request.param), django_db_blocker) as random_data:
         with django_db_blocker.unblock():
-            stored = StoredTenant(request.param, [check(question) for question in questions_about_all_live_entities(random_data)])
+            stored = StoredTenant(
+                request.param,
+                [check(question) for question in questions_about_all_live_entities(random_data)],
+            )
         yield stored
 
 
 def questions_about_all_live_entities(tenant: Tenant) -> list[Question]:
     """Return every question about a namespace with a rule over all live entities, for every subject."""
-    subjects = [("user", name) for name in (*tenant.users, "nobody")] + [("group", name) for name in tenant.groups]
+    subjects = [("user", name) for name in (*tenant.users, "nobody")] + [
+        ("group", name) for name in tenant.groups
+    ]
     namespaces = [address for address in tenant.entities if address.kind == "namespace"]
     operations = ("delete", "delete-all-streams", "delete-all-dataset-modules")
     questions = []
@@ -66,14 +73,18 @@ def nodes(attempts) -> list[Attempt]:
 
 
 def assert_is_summary(summary: Decision, full: Decision, max_listed: int) -> None:
-    """Assert that the summary equals the complete decision, except that it counts all missing grants but the first."""
+    """Assert that the summary equals the complete decision, except that it counts all missing grants but the
+    first.
+    """
     for name in ("is_permitted", "sentence", "reason", "source"):
         assert getattr(summary, name) == getattr(full, name)
     for node, full_node in zip(nodes(summary.attempts), nodes(full.attempts), strict=True):
         for name in ("requirement", "is_met", "words", "grants", "checked_count"):
             assert getattr(node, name) == getattr(full_node, name)
         is_shortened = node.requirement == ALL_LIVE
-        assert node.missing_grants == (full_node.missing_grants[:max_listed] if is_shortened else full_node.missing_grants)
+        assert node.missing_grants == (
+            full_node.missing_grants[:max_listed] if is_shortened else full_node.missing_grants
+        )
         assert len(node.missing_grants) + node.unlisted_count == len(full_node.missing_grants)
     assert (summary.missing_grants is None) == (full.missing_grants is None)
     if full.missing_grants is not None:
@@ -92,24 +103,40 @@ def test_a_summary_agrees_with_the_complete_decision(tenant, max_listed):
 
 
 def expected_redaction(full: Decision, visible: set[Address]) -> tuple[str, list, list]:
-    """Return the expected redaction for a reader who sees only the entities `visible`, computed by loops over lists.
+    """Return the expected redaction for a reader who sees only the entities `visible`, computed by loops over
+    lists.
 
-    Return the sentence, the missing grants, and the missing grants and the number of checked entities of each attempt.
+    Return the sentence, the missing grants, and the missing grants and the number of checked entities of each
+    attempt.
     """
-    on_all_live = {address for node in nodes(full.attempts) if node.requirement == ALL_LIVE for address, _ in node.missing_grants}
+    on_all_live = {
+        address
+        for node in nodes(full.attempts)
+        if node.requirement == ALL_LIVE
+        for address, _ in node.missing_grants
+    }
     if on_all_live <= visible:
-        return full.sentence, full.missing_grants, [(node.missing_grants, node.checked_count) for node in nodes(full.attempts)]
-    redacted_sentence = f"Denied: {full.question.principal} lacks privileges on entities that you may not see."
+        return (
+            full.sentence,
+            full.missing_grants,
+            [(node.missing_grants, node.checked_count) for node in nodes(full.attempts)],
+        )
+    redacted_sentence = (
+        f"Denied: {full.question.principal} lacks privileges on entities that you may not see."
+    )
     attempts = []
     for node in nodes(full.attempts):
-        is_redacted = node.requirement == ALL_LIVE and not {address for address, _ in node.missing_grants} <= visible
+        is_redacted = (
+            node.requirement == ALL_LIVE and not {address for address, _ in node.missing_grants} <= visible
+        )
         visible_missing = tuple(grant for grant in node.missing_grants if grant[0] in visible)
         attempts.append((visible_missing, 0) if is_redacted else (node.missing_grants, node.checked_count))
     return full.sentence if full.is_permitted else redacted_sentence, None, attempts
 
 
-def visible_summary(question: Question, reader: User, generation: Generation, max_listed: int,
-                    attempt: Attempt) -> EntitiesWithoutPrivilege | None:
+def visible_summary(
+    question: Question, reader: User, generation: Generation, max_listed: int, attempt: Attempt
+) -> EntitiesWithoutPrivilege | None:
     visibility = visibility_of(reader, generation, inside=entity_at(attempt.address))
     return visible_entities_without_privilege(question, attempt, visibility, max_listed)
 
@@ -125,7 +152,11 @@ def test_a_redacted_summary_lists_only_entities_that_its_reader_sees(tenant, few
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS_INSIDE", few_grants)
     dice, max_listed, redacted = random.Random(tenant.seed), 2, 0
     readers = list(User.objects.order_by("pk"))
-    visible = {(reader, name): visible_addresses(reader, GENERATIONS[name]) for reader in readers for name in GENERATIONS}
+    visible = {
+        (reader, name): visible_addresses(reader, GENERATIONS[name])
+        for reader in readers
+        for name in GENERATIONS
+    }
     for full in tenant.decisions:
         reader, generation = dice.choice(readers), GENERATIONS[dice.choice(list(GENERATIONS))]
         visible_entities = partial(visible_summary, full.question, reader, generation, max_listed)

@@ -1,4 +1,6 @@
-"""Grants and memberships outside their validity do not exist for any evaluator, at random times and at the limits themselves."""
+"""Grants and memberships outside their validity do not exist for any evaluator, at random times and at the
+limits themselves.
+"""
 
 import random
 from dataclasses import replace
@@ -32,7 +34,13 @@ from grants.principals.services import add_user
 from grants.validity import Validity, at_time
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
-from tests.support.random_tenants import Tenant, all_questions, random_timed_tenant, reference_is_permitted, store_tenant
+from tests.support.random_tenants import (
+    Tenant,
+    all_questions,
+    random_timed_tenant,
+    reference_is_permitted,
+    store_tenant,
+)
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
@@ -60,12 +68,16 @@ def test_every_evaluator_ignores_what_is_not_in_force(seed):
         expected = [reference_is_permitted(tenant, question) for question in questions]
         assert True in expected and False in expected
         with at_time(moment):
-            assert [is_permitted(question, facts) for question, facts in
-                    zip(questions, gather_facts(questions), strict=True)] == expected
+            assert [
+                is_permitted(question, facts)
+                for question, facts in zip(questions, gather_facts(questions), strict=True)
+            ] == expected
             assert [decision.is_permitted for decision in check_many(questions)] == expected
             _check_lists(tenant, dice)
             _check_effect(tenant, dice)
-        bodies += [(_as_json(question, moment), is_met) for question, is_met in zip(questions, expected, strict=True)]
+        bodies += [
+            (_as_json(question, moment), is_met) for question, is_met in zip(questions, expected, strict=True)
+        ]
     # the questions about all moments in one batch
     dice.shuffle(bodies)
     answers = answers_in_order([body for body, _ in bodies], "final")
@@ -73,42 +85,68 @@ def test_every_evaluator_ignores_what_is_not_in_force(seed):
 
 
 def _as_json(question: Question, moment: datetime) -> dict:
-    context = {"at": moment.isoformat(), "generation": question.generation, "artifact_is_new": question.artifact_is_new}
+    context = {
+        "at": moment.isoformat(),
+        "generation": question.generation,
+        "artifact_is_new": question.artifact_is_new,
+    }
     for name in ("artifact", "dataset_type", "owner"):
         if getattr(question, name) is not None:
             context[name] = str(getattr(question, name))
-    return {"subject": {"type": question.subject_type, "id": question.subject}, "action": {"name": question.operation},
-            "resource": {"type": question.target.kind, "id": question.target.key}, "context": context}
+    return {
+        "subject": {"type": question.subject_type, "id": question.subject},
+        "action": {"name": question.operation},
+        "resource": {"type": question.target.kind, "id": question.target.key},
+        "context": context,
+    }
 
 
 def _check_lists(tenant: Tenant, dice: random.Random) -> None:
     """Compare list filters, searches, who-can and what-can with the reference."""
     generation = GENERATIONS[dice.choice(sorted(GENERATIONS))]
-    live = [address for address, state in tenant.entities.items() if state == State.LIVE and KINDS[address.kind].operations]
-    user = User.objects.filter(username__in=[name for name, status in tenant.users.items() if all(status)]).first()
+    live = [
+        address
+        for address, state in tenant.entities.items()
+        if state == State.LIVE and KINDS[address.kind].operations
+    ]
+    user = User.objects.filter(
+        username__in=[name for name, status in tenant.users.items() if all(status)]
+    ).first()
 
     def permits(address, operation: str, type_="user", name=user.username) -> bool:
         return reference_is_permitted(tenant, Question(type_, name, operation, address, generation.name))
 
     visible = {entity.address for entity in Entity.objects.filter(visibility_condition(user, generation))}
-    assert visible == {address for address in tenant.entities
-                       if any(permits(address, operation) for operation in ("list", "get")
-                              if operation in KINDS[address.kind].operations)}
+    assert visible == {
+        address
+        for address in tenant.entities
+        if any(
+            permits(address, operation)
+            for operation in ("list", "get")
+            if operation in KINDS[address.kind].operations
+        )
+    }
     seen = Entity.objects.filter(visibility_of(user, generation).first_rows)
     assert {entity.address for entity in seen} == visible
     assert list(all_permissions("user", user.username, generation)) == sorted(
-        (str(address), operation) for address in live for operation in KINDS[address.kind].operations
-        if permits(address, operation))
+        (str(address), operation)
+        for address in live
+        for operation in KINDS[address.kind].operations
+        if permits(address, operation)
+    )
     for address in dice.sample(live, 3):
         operation = dice.choice(sorted(KINDS[address.kind].operations))
-        assert [(access.user, sorted(access.ways)) for access in all_access(address, generation, [operation])] == [
-            (name, [operation]) for name in sorted(tenant.users) if permits(address, operation, name=name)]
+        assert [
+            (access.user, sorted(access.ways)) for access in all_access(address, generation, [operation])
+        ] == [(name, [operation]) for name in sorted(tenant.users) if permits(address, operation, name=name)]
         question = Question("user", user.username, operation, _kind_of(address), generation.name)
         assert search_entities(question, after="", max_rows=100).ids == sorted(
-            other.key for other in tenant.entities if other.kind == address.kind and permits(other, operation))
+            other.key for other in tenant.entities if other.kind == address.kind and permits(other, operation)
+        )
         question = Question("group", "", operation, address, generation.name)
         assert search_principals(question, after="", max_rows=100).ids == sorted(
-            name for name in tenant.groups if permits(address, operation, "group", name))
+            name for name in tenant.groups if permits(address, operation, "group", name)
+        )
 
 
 def _kind_of(address: Address) -> Address:
@@ -121,12 +159,18 @@ def _check_effect(tenant: Tenant, dice: random.Random) -> None:
     address = dice.choice([address for address, state in tenant.entities.items() if state == State.LIVE])
     user, group = dice.choice(sorted(tenant.users)), dice.choice(sorted(tenant.groups))
     granted, revoked = (f"user:{user}", address, Privilege.ADMIN), (f"group:{group}", address, Privilege.READ)
-    after = replace(tenant, grants=tenant.grants - {revoked} | {granted},
-                    groups=tenant.groups | {group: sorted({*tenant.groups[group], user})},
-                    users=tenant.users | {user: (tenant.users[user][0], True)})
+    after = replace(
+        tenant,
+        grants=tenant.grants - {revoked} | {granted},
+        groups=tenant.groups | {group: sorted({*tenant.groups[group], user})},
+        users=tenant.users | {user: (tenant.users[user][0], True)},
+    )
     changes = [GrantChange(*granted), GrantChange(*revoked, is_grant=False), MembershipChange(user, group)]
     generation = GENERATIONS["final"]
-    rows = {(row.user, row.entity, row.operation): (row.before, row.after) for row in effect_of(changes, generation).rows()}
+    rows = {
+        (row.user, row.entity, row.operation): (row.before, row.after)
+        for row in effect_of(changes, generation).rows()
+    }
     expected = {}
     for name in tenant.users:
         for target, state in tenant.entities.items():
@@ -142,10 +186,19 @@ def test_an_explanation_names_the_end_of_the_grant(cast):
     change_grants(author=COMMAND, grant=[("user:out", ORDERS, Privilege.READ)])
     UserGrant.objects.filter(user=cast["out"]).update(valid_until=END)
     decision = check(_question("out", explain=True))
-    assert decision.sentence == "Allowed: user:out holds READ on dataset:sales.orders until 5 December 2026, 16:00 UTC."
+    assert (
+        decision.sentence
+        == "Allowed: user:out holds READ on dataset:sales.orders until 5 December 2026, 16:00 UTC."
+    )
     (attempt,) = decision_as_json(decision)["context"]["attempts"]
-    assert attempt["grants"] == [{"principal": "user:out", "entity": "dataset:sales.orders", "privilege": "READ",
-                                  "valid_until": "2026-12-05T16:00:00Z"}]
+    assert attempt["grants"] == [
+        {
+            "principal": "user:out",
+            "entity": "dataset:sales.orders",
+            "privilege": "READ",
+            "valid_until": "2026-12-05T16:00:00Z",
+        }
+    ]
     with at_time(END - MICROSECOND):
         assert check(_question("out")).is_permitted
     with at_time(END):
@@ -171,5 +224,8 @@ def test_a_question_about_the_past_is_about_the_time_of_its_revision_unless_it_n
         return answers
 
     assert [decisions(revision) for revision in (first, first + 1, first + 2)] == [
-        [True, False, True, True, False], [False, False, False, True, True], [False] * 5]
+        [True, False, True, True, False],
+        [False, False, False, True, True],
+        [False] * 5,
+    ]
     assert not check(_question("julia")).is_permitted

@@ -20,10 +20,17 @@ pytestmark = [pytest.mark.slow, pytest.mark.django_db]
 
 NAMESPACES, USERS, GROUPS = 200, 10_000, 500
 SIZES = {"datasets": 200_000, "of_users": 1_200_000, "of_groups": 800_000}
-PERMISSION = "(SELECT min(id) FROM auth_permission WHERE content_type_id = (SELECT id FROM django_content_type " \
-             "WHERE app_label = 'entities' AND model = 'entity') AND codename = 'read')"
-KEYS = {"instance": "cdap", "namespace": "ns7", "application": "ns7.a", "program": "ns7.a.workflow.w",
-        "kerberosprincipal": "etl@HOST"}
+PERMISSION = (
+    "(SELECT min(id) FROM auth_permission WHERE content_type_id = (SELECT id FROM django_content_type "
+    "WHERE app_label = 'entities' AND model = 'entity') AND codename = 'read')"
+)
+KEYS = {
+    "instance": "cdap",
+    "namespace": "ns7",
+    "application": "ns7.a",
+    "program": "ns7.a.workflow.w",
+    "kerberosprincipal": "etl@HOST",
+}
 
 ANALYZE = "ANALYZE entities_entity, grants_user, auth_group, grants_user_groups, grants_usergrant, grants_groupgrant"
 
@@ -69,7 +76,9 @@ def insert_tenant(**sizes: int):
 
 
 def index_statements(cursor) -> tuple[list[str], list[str]]:
-    """Return statements that drop and create the indexes of the grants: creating them afterwards takes a third of the time."""
+    """Return statements that drop and create the indexes of the grants: creating them afterwards takes a
+    third of the time.
+    """
     cursor.execute("""
         SELECT indexrelid::regclass::text, pg_get_indexdef(indexrelid), indrelid::regclass::text, pg_get_constraintdef(c.oid)
         FROM pg_index LEFT JOIN pg_constraint c ON conindid = indexrelid AND contype = 'u'
@@ -77,7 +86,9 @@ def index_statements(cursor) -> tuple[list[str], list[str]]:
     drop, create = [], ["SET LOCAL maintenance_work_mem = '256MB'"]
     for index, definition, table, constraint in cursor.fetchall():
         drop.append(f"ALTER TABLE {table} DROP CONSTRAINT {index}" if constraint else f"DROP INDEX {index}")
-        create.append(f"ALTER TABLE {table} ADD CONSTRAINT {index} {constraint}" if constraint else definition)
+        create.append(
+            f"ALTER TABLE {table} ADD CONSTRAINT {index} {constraint}" if constraint else definition
+        )
     return drop, create
 
 
@@ -86,7 +97,9 @@ def two_million_grants():
     insert_tenant(**SIZES)
     with connection.cursor() as cursor:
         cursor.execute(MARK_VACUUMED)
-        cursor.execute("SELECT (SELECT count(*) FROM grants_usergrant) + (SELECT count(*) FROM grants_groupgrant)")
+        cursor.execute(
+            "SELECT (SELECT count(*) FROM grants_usergrant) + (SELECT count(*) FROM grants_groupgrant)"
+        )
         assert cursor.fetchone()[0] > 1_900_000
 
 
@@ -94,21 +107,30 @@ def questions(subject_type: str, subject: str):
     for kind in KINDS:
         for operation in (*KINDS[kind].operations, "READ"):
             for generation in GENERATIONS:
-                yield question_from_json({
-                    "subject": {"type": subject_type, "id": subject}, "action": {"name": operation},
-                    "resource": {"type": kind, "id": KEYS.get(kind, "ns7.d6")}, "context": {"generation": generation},
-                }, active_generation="final")
+                yield question_from_json(
+                    {
+                        "subject": {"type": subject_type, "id": subject},
+                        "action": {"name": operation},
+                        "resource": {"type": kind, "id": KEYS.get(kind, "ns7.d6")},
+                        "context": {"generation": generation},
+                    },
+                    active_generation="final",
+                )
 
 
 def query_plan(questions: list[Question], explained: bool) -> str:
-    """Return the generic query plan for the facts of these questions, which PostgreSQL uses for all parameters."""
+    """Return the generic query plan for the facts of these questions, which PostgreSQL uses for all
+    parameters.
+    """
     lookups = facts._Lookups()
     for question in questions:
         facts._collect_lookups(lookups, question, explained, with_live=True)
     text, parameters = facts._statement(lookups, explained)
     numbers = iter(range(1, len(parameters) + 1))
     texts = (str(value).replace("'", "''") for value in parameters)
-    values = ", ".join(text if isinstance(value, int) else f"'{text}'" for value, text in zip(parameters, texts, strict=True))
+    values = ", ".join(
+        text if isinstance(value, int) else f"'{text}'" for value, text in zip(parameters, texts, strict=True)
+    )
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         cursor.execute("PREPARE statement AS " + re.sub("%s", lambda _: f"${next(numbers)}", text))
@@ -119,7 +141,11 @@ def query_plan(questions: list[Question], explained: bool) -> str:
 
 
 def scans(plan: str) -> Iterator[tuple[str, str, str]]:
-    """Yield (type of scan, table, index) for each table of a query plan. The index is an empty text if none is used."""
+    """Yield (type of scan, table, index) for each table of a query plan.
+
+    The index is an empty text if none is used.
+    """
+
     def visit(node) -> Iterator[dict]:
         if isinstance(node, dict):
             yield node
@@ -139,11 +165,16 @@ def scanned_tables(plan: str) -> set[str]:
 def grants_read_from_tables(plan: str) -> set[tuple[str, str]]:
     """Return the (table, index) of grants of which the query plan does not only read an index.
 
-    The indexes by application do not contain the validity; a decision reads at most one row with each of them.
+    The indexes by application do not contain the validity; a decision reads at most one row with each of
+    them.
     """
-    return {(table, index) for scan, table, index in scans(plan)
-            if table in ("grants_usergrant", "grants_groupgrant") and scan != "Index Only Scan"
-            and not index.endswith("_in_application")}
+    return {
+        (table, index)
+        for scan, table, index in scans(plan)
+        if table in ("grants_usergrant", "grants_groupgrant")
+        and scan != "Index Only Scan"
+        and not index.endswith("_in_application")
+    }
 
 
 def test_no_statement_reads_a_whole_table_of_two_million_grants(two_million_grants):
@@ -153,7 +184,9 @@ def test_no_statement_reads_a_whole_table_of_two_million_grants(two_million_gran
         for question in subject_questions:
             policy = question.policy
             if policy is not None and policy.requirement is not None:
-                distinct_questions.setdefault((subject[0], question.target.kind, repr(policy.requirement)), question)
+                distinct_questions.setdefault(
+                    (subject[0], question.target.kind, repr(policy.requirement)), question
+                )
         for explained in (False, True):
             assert scanned_tables(query_plan(subject_questions, explained)) == set()
     assert len(distinct_questions) > 50

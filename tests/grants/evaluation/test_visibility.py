@@ -1,4 +1,6 @@
-"""Test that all ways to compute visibility agree: from the grants, along the entities, by kind, in counts and in searches."""
+"""Test that all ways to compute visibility agree: from the grants, along the entities, by kind, in counts and
+in searches.
+"""
 
 import itertools
 from collections import Counter
@@ -35,7 +37,9 @@ class StoredTenant:
     users: list[User]
     visible: dict[tuple[str, str, tuple[str, ...]], set[int]]
 
-    def visible_pks(self, user: User, generation: Generation, operations: tuple[str, ...] = VISIBILITY_OPERATIONS) -> set[int]:
+    def visible_pks(
+        self, user: User, generation: Generation, operations: tuple[str, ...] = VISIBILITY_OPERATIONS
+    ) -> set[int]:
         return self.visible[user.username, generation.name, operations]
 
     def containers(self, *kinds: str) -> list[Entity]:
@@ -49,8 +53,10 @@ def tenant(request, django_db_setup, django_db_blocker):
         with django_db_blocker.unblock():
             stored = StoredTenant(Entity.objects.in_bulk(), list(User.objects.order_by("pk")), {})
             for user, generation in itertools.product(stored.users, GENERATIONS.values()):
-                pks_by_operation = {operation: matching_pks(visibility_condition(user, generation, operations=[operation]))
-                                    for operation in VISIBILITY_OPERATIONS}
+                pks_by_operation = {
+                    operation: matching_pks(visibility_condition(user, generation, operations=[operation]))
+                    for operation in VISIBILITY_OPERATIONS
+                }
                 for operations in OPERATIONS:
                     visible = set.union(*(pks_by_operation[operation] for operation in operations))
                     stored.visible[user.username, generation.name, operations] = visible
@@ -90,7 +96,9 @@ def test_both_ways_to_compute_visibility_agree_with_the_list_filter(tenant, few_
     for user, generation in users_and_generations(tenant):
         assert matching_pks(visibility_condition(user, generation)) == tenant.visible_pks(user, generation)
         is_same = is_same_visibility(generation, *OPERATIONS)
-        assert not is_same or tenant.visible_pks(user, generation, OPERATIONS[0]) == tenant.visible_pks(user, generation)
+        assert not is_same or tenant.visible_pks(user, generation, OPERATIONS[0]) == tenant.visible_pks(
+            user, generation
+        )
         for operations, container in itertools.product(OPERATIONS[:1] if is_same else OPERATIONS, containers):
             visibility = visibility_of(user, generation, inside=container, operations=operations)
             expected = tenant.visible_pks(user, generation, operations) & pks_inside[container]
@@ -104,7 +112,9 @@ def test_visible_entities_in_a_container_are_counted_by_kind_and_state(tenant, f
     pks_inside = {container: pks(entities_inside(container)) for container in containers}
     for user, generation in users_and_generations(tenant):
         for container in containers:
-            visible = [tenant.entities[pk] for pk in tenant.visible_pks(user, generation) & pks_inside[container]]
+            visible = [
+                tenant.entities[pk] for pk in tenant.visible_pks(user, generation) & pks_inside[container]
+            ]
             counts = visibility_of(user, generation, inside=container).counts
             assert counts == Counter((entity.kind, entity.state) for entity in visible)
 
@@ -113,7 +123,9 @@ def test_the_visibility_of_selected_kinds_and_of_one_entity_agree(tenant):
     for user, generation in users_and_generations(tenant):
         visible = tenant.visible_pks(user, generation)
         for kind in ("namespace", "program", "securekey"):
-            visible_of_kind = matching_pks(visibility_condition(user, generation, kinds=[kind], row_by_row=True))
+            visible_of_kind = matching_pks(
+                visibility_condition(user, generation, kinds=[kind], row_by_row=True)
+            )
             assert visible_of_kind == {pk for pk in visible if tenant.entities[pk].kind == kind}
         assert {pk for pk, entity in tenant.entities.items() if can_see(user, entity, generation)} == visible
 
@@ -131,7 +143,9 @@ TEXTS = ("ns0", "DATASET1", "0.s", "st", "dataset:ns0", "nothing")
 
 @pytest.mark.parametrize("limit", FEW_GRANTS_LIMITS)
 @pytest.mark.parametrize("max_candidates", [2_000, 1])
-def test_a_search_returns_visible_entities_that_match_the_text(tenant, limit, max_candidates, settings, monkeypatch):
+def test_a_search_returns_visible_entities_that_match_the_text(
+    tenant, limit, max_candidates, settings, monkeypatch
+):
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", limit)
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
     matches = {text: set(matching_entities(text)) for text in TEXTS}
@@ -139,11 +153,18 @@ def test_a_search_returns_visible_entities_that_match_the_text(tenant, limit, ma
         settings.DEFAULT_GENERATION = generation.name
         visible = tenant.visible_pks(user, generation)
         for text in TEXTS:
-            expected = {row for row in matches[text] if row.pk in visible
-                        and (not parse_search(text).is_short or has_name_that_starts_with(row, text))}
+            expected = {
+                row
+                for row in matches[text]
+                if row.pk in visible
+                and (not parse_search(text).is_short or has_name_that_starts_with(row, text))
+            }
             result = search_visible_entities(user, text, MAX_RESULTS * 100)
             assert len(result.rows) == result.total == len(set(result.rows)), (user, text)
-            assert set(result.rows) <= expected and (not result.is_all or result.total == len(expected)), (user, text)
+            assert set(result.rows) <= expected and (not result.is_all or result.total == len(expected)), (
+                user,
+                text,
+            )
 
 
 @pytest.mark.parametrize("limit", FEW_GRANTS_LIMITS)
@@ -153,7 +174,10 @@ def test_a_full_address_is_found_by_exactly_the_users_who_see_it(tenant, limit, 
     for user in tenant.users[:3]:
         visible = tenant.visible_pks(user, GENERATIONS["final"])
         for entity in list(tenant.entities.values())[:60:3]:
-            assert (entity in search_visible_entities(user, str(entity)).rows) == (entity.pk in visible), (user, entity)
+            assert (entity in search_visible_entities(user, str(entity)).rows) == (entity.pk in visible), (
+                user,
+                entity,
+            )
 
 
 def test_the_search_uses_the_names_of_entities(tenant):

@@ -26,21 +26,33 @@ pytestmark = pytest.mark.django_db
 
 def last_names(bounds):
     """Return the last name in the period of each user, by revision and the name at that revision."""
-    periods = list(UserPeriod.objects.filter(from_revision__lt=bounds[1]).order_by("from_revision").values_list(
-        "user", "name", "from_revision", "until_revision"))
+    periods = list(
+        UserPeriod.objects.filter(from_revision__lt=bounds[1])
+        .order_by("from_revision")
+        .values_list("user", "name", "from_revision", "until_revision")
+    )
     last = {user: name for user, name, *_ in periods}
-    return {(revision, f"user:{name}"): f"user:{last[user]}" for user, name, start, end in periods
-            for revision in range(start, end or bounds[1])}
+    return {
+        (revision, f"user:{name}"): f"user:{last[user]}"
+        for user, name, start, end in periods
+        for revision in range(start, end or bounds[1])
+    }
 
 
 def permitted_now(addresses):
     """Return (user, operation, address) of everything that is permitted now."""
     generation = active_generation().name
-    questions = [Question("user", name, operation, parse_address(address), generation)
-                 for name in User.objects.values_list("username", flat=True) for address in addresses
-                 for operation in KINDS[address.partition(":")[0]].operations]
-    return {(f"user:{question.subject}", question.operation, str(question.target))
-            for question, facts in zip(questions, gather_facts(questions), strict=True) if is_permitted(question, facts)}
+    questions = [
+        Question("user", name, operation, parse_address(address), generation)
+        for name in User.objects.values_list("username", flat=True)
+        for address in addresses
+        for operation in KINDS[address.partition(":")[0]].operations
+    ]
+    return {
+        (f"user:{question.subject}", question.operation, str(question.target))
+        for question, facts in zip(questions, gather_facts(questions), strict=True)
+        if is_permitted(question, facts)
+    }
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -89,11 +101,17 @@ def test_a_period_with_too_many_grants_is_refused(monkeypatch):
     catch_up()
     monkeypatch.setattr("grants.evidence.grant_periods.MAX_PERIODS", 0)
     with pytest.raises(TooMuchEvidence, match="choose a shorter time"):
-        next(access_periods([parse_address("instance:cdap")], (1, current_revision() + 1), settings.DEFAULT_GENERATION))
+        next(
+            access_periods(
+                [parse_address("instance:cdap")], (1, current_revision() + 1), settings.DEFAULT_GENERATION
+            )
+        )
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_entities_that_are_read_together_have_the_rows_of_each_of_them(seed, monkeypatch, django_assert_max_num_queries):
+def test_entities_that_are_read_together_have_the_rows_of_each_of_them(
+    seed, monkeypatch, django_assert_max_num_queries
+):
     rng = random.Random(seed)
     begin_history(rng)
     for _ in range(40):
@@ -113,6 +131,9 @@ def test_entities_that_are_read_together_have_the_rows_of_each_of_them(seed, mon
 
 
 def rows_of(addresses, bounds):
-    return [(str(of_entity.entity), row.user, row.operation, row.range, sorted(map(repr, row.paths)))
-            for of_entity in access_periods(addresses, bounds, settings.DEFAULT_GENERATION)
-            for rows in of_entity.rows_by_user() for row in rows]
+    return [
+        (str(of_entity.entity), row.user, row.operation, row.range, sorted(map(repr, row.paths)))
+        for of_entity in access_periods(addresses, bounds, settings.DEFAULT_GENERATION)
+        for rows in of_entity.rows_by_user()
+        for row in rows
+    ]

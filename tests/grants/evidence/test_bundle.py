@@ -44,7 +44,7 @@ def test_a_bundle_is_valid_as_it_was_written(path):
 def test_every_changed_byte_is_found(path):
     data = path.read_bytes()
     for position in range(len(data)):
-        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1:])
+        path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
         with pytest.raises(BundleError):
             verify_bundle(path, known_public_keys())
 
@@ -87,14 +87,18 @@ def test_the_manifest_can_name_another_key_only_with_its_signature(path, setting
     settings.JOURNAL_KEYS = ["another key of at least 32 characters"]
 
     def replace_key(files):
-        files[bundle.MANIFEST] = files[bundle.MANIFEST].replace(other.encode(), json.dumps(public_key()).encode())
+        files[bundle.MANIFEST] = files[bundle.MANIFEST].replace(
+            other.encode(), json.dumps(public_key()).encode()
+        )
 
     rewrite(path, replace_key)
     with pytest.raises(BundleError, match="does not match"):
         verify_bundle(path, set())
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b'{"format": 2}', b'{"format": 1, "files": 3, "public_key": ""}'])
+@pytest.mark.parametrize(
+    "text", [b"", b"[]", b"{", b'{"format": 2}', b'{"format": 1, "files": 3, "public_key": ""}']
+)
 def test_a_manifest_of_another_form_is_refused(path, text):
     rewrite(path, lambda files: files.update({bundle.MANIFEST: text}))
     with pytest.raises(BundleError, match="manifest|format 2"):

@@ -19,13 +19,31 @@ INSTANCE = parse_address("instance:cdap")
 def facts(revision: int) -> set[tuple]:
     """Return the states, grants and memberships at a revision, as (what, principal, entity, value)."""
     with as_of(revision):
-        grants = [*UserGrant.objects.select_related("user", "content_object"),
-                  *GroupGrant.objects.select_related("group", "content_object")]
-        return {("state", "", str(entity), entity.state) for entity in Entity.objects.all()} | {
-            ("grant", str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}", str(grant.content_object),
-             f"{grant.privilege} {grant.validity.sentence}".rstrip()) for grant in grants} | {
-            ("membership", f"user:{member.user.username}", "", f"group:{member.group.name} {member.validity.sentence}".rstrip())
-            for member in Membership.objects.select_related("user", "group")}
+        grants = [
+            *UserGrant.objects.select_related("user", "content_object"),
+            *GroupGrant.objects.select_related("group", "content_object"),
+        ]
+        return (
+            {("state", "", str(entity), entity.state) for entity in Entity.objects.all()}
+            | {
+                (
+                    "grant",
+                    str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}",
+                    str(grant.content_object),
+                    f"{grant.privilege} {grant.validity.sentence}".rstrip(),
+                )
+                for grant in grants
+            }
+            | {
+                (
+                    "membership",
+                    f"user:{member.user.username}",
+                    "",
+                    f"group:{member.group.name} {member.validity.sentence}".rstrip(),
+                )
+                for member in Membership.objects.select_related("user", "group")
+            }
+        )
 
 
 def differences(subject, before: int, after: int, **options) -> list:
@@ -50,17 +68,30 @@ def test_the_differences_are_what_the_states_do_not_have_in_common(history):
         then, now = facts(before), facts(after)
         for text in ADDRESSES:
             rows = differences(parse_address(text), before, after)
-            found = {(row.change, row.what, row.principal, row.entity, row.value) for row in rows if row.what != "membership"}
-            assert found == {(change, *fact) for change, only in (("gained", now - then), ("lost", then - now))
-                             for fact in only if fact[2] == text}
+            found = {
+                (row.change, row.what, row.principal, row.entity, row.value)
+                for row in rows
+                if row.what != "membership"
+            }
+            assert found == {
+                (change, *fact)
+                for change, only in (("gained", now - then), ("lost", then - now))
+                for fact in only
+                if fact[2] == text
+            }
         everything = differences(INSTANCE, before, after, with_contents=True)
         assert {(row.change, row.what, row.principal, row.entity, row.value) for row in everything} <= {
-            *(("gained", *fact) for fact in now - then), *(("lost", *fact) for fact in then - now)}
+            *(("gained", *fact) for fact in now - then),
+            *(("lost", *fact) for fact in then - now),
+        }
         for name in GROUPS:
             members = [row for row in differences(f"group:{name}", before, after) if row.what == "membership"]
             assert {(row.change, row.principal) for row in members} == {
-                (change, fact[1]) for change, only in (("gained", now - then), ("lost", then - now))
-                for fact in only if fact[0] == "membership" and fact[3] == f"group:{name}"}
+                (change, fact[1])
+                for change, only in (("gained", now - then), ("lost", then - now))
+                for fact in only
+                if fact[0] == "membership" and fact[3] == f"group:{name}"
+            }
 
 
 def test_a_difference_names_the_line_that_made_it(history):

@@ -29,21 +29,45 @@ def lines():
     JournalLine.objects.filter(revision=3).update(at=NOON + timedelta(hours=1))
 
 
-@pytest.mark.parametrize(("text", "revision"), [
-    (2, 2), ("2", 2), (" 3 ", 3), ("2026-05-01T12:00:00Z", 2), ("2026-05-01T12:59:59.999999Z", 2), ("2026-05-01T13:00:00z", 3),
-    ("2026-05-01T14:00:00+02:00", 2), ("2026-05-01t14:00:00.123456789-02:00", 3), ("2026-05-01 12:00:00Z", 2),
-])
+@pytest.mark.parametrize(
+    ("text", "revision"),
+    [
+        (2, 2),
+        ("2", 2),
+        (" 3 ", 3),
+        ("2026-05-01T12:00:00Z", 2),
+        ("2026-05-01T12:59:59.999999Z", 2),
+        ("2026-05-01T13:00:00z", 3),
+        ("2026-05-01T14:00:00+02:00", 2),
+        ("2026-05-01t14:00:00.123456789-02:00", 3),
+        ("2026-05-01 12:00:00Z", 2),
+    ],
+)
 def test_a_revision_or_a_time_is_a_revision(lines, text, revision):
     assert parse_as_of(text) == revision
 
 
-@pytest.mark.parametrize(("text", "message"), [
-    (0, "first revision is 1"), (4, "revision 4 does not exist: the newest revision is 3"), ("999999999999", "does not exist"),
-    ("2026-05-01T11:59:59Z", "before the first journal line"), ("9999-01-01T00:00:00Z", "in the future"),
-    ("2026-05-01T12:00:00", "no time zone"), ("2026-02-30T12:00:00Z", "no such day"), ("2026-05-01", "neither a revision"),
-    ("yesterday", "neither a revision"), ("", "neither a revision"), (True, "must be a revision"), (None, "must be a revision"),
-    (1.5, "must be a revision"), ("-1", "neither a revision"), ("٣", "neither a revision"), ("\x00", "neither a revision"),
-])
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (0, "first revision is 1"),
+        (4, "revision 4 does not exist: the newest revision is 3"),
+        ("999999999999", "does not exist"),
+        ("2026-05-01T11:59:59Z", "before the first journal line"),
+        ("9999-01-01T00:00:00Z", "in the future"),
+        ("2026-05-01T12:00:00", "no time zone"),
+        ("2026-02-30T12:00:00Z", "no such day"),
+        ("2026-05-01", "neither a revision"),
+        ("yesterday", "neither a revision"),
+        ("", "neither a revision"),
+        (True, "must be a revision"),
+        (None, "must be a revision"),
+        (1.5, "must be a revision"),
+        ("-1", "neither a revision"),
+        ("٣", "neither a revision"),
+        ("\x00", "neither a revision"),
+    ],
+)
 def test_other_texts_are_refused(lines, text, message):
     with pytest.raises(AsOfError, match=message):
         parse_as_of(text)

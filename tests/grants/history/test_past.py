@@ -1,4 +1,7 @@
-"""Inside `as_of`, queries return the earlier state. Nothing can be written inside it, and it leaves nothing behind."""
+"""Inside `as_of`, queries return the earlier state.
+
+Nothing can be written inside it, and it leaves nothing behind.
+"""
 
 import io
 
@@ -37,7 +40,10 @@ def before():
         register_entity(author=OPERATOR, address=address)
     revision = current_revision()
     root = User.objects.get(username="root")
-    change_grants(author=Author("root", reason="month end", user_id=root.pk), grant=[("user:alice", ORDERS, Privilege.READ)])
+    change_grants(
+        author=Author("root", reason="month end", user_id=root.pk),
+        grant=[("user:alice", ORDERS, Privilege.READ)],
+    )
     return revision
 
 
@@ -53,14 +59,21 @@ def test_a_question_is_answered_for_the_past(before):
 def test_a_grant_of_the_past_has_its_author_time_and_reason(before):
     with as_of(before + 1):
         grant = UserGrant.objects.select_related("granted_by", "user", "content_object").get()
-        assert (grant.granted_by.username, grant.reason, str(grant.user)) == ("root", "month end", "user:alice")
+        assert (grant.granted_by.username, grant.reason, str(grant.user)) == (
+            "root",
+            "month end",
+            "user:alice",
+        )
     assert grant.granted_at == JournalLine.objects.get(action="grant").at
 
 
 def test_objects_of_the_present_match_nothing_in_the_past(before):
     alice, orders = User.objects.get(username="alice"), Entity.objects.get(key="sales.orders")
     with as_of(before + 1):
-        assert not UserGrant.objects.filter(user=alice).exists() and not Entity.objects.filter(pk=orders.pk).exists()
+        assert (
+            not UserGrant.objects.filter(user=alice).exists()
+            and not Entity.objects.filter(pk=orders.pk).exists()
+        )
         assert User.objects.get(username="alice").pk >= FIRST_ID
 
 
@@ -77,7 +90,10 @@ def test_every_column_of_the_tables_can_be_read(before):
 
 def test_rows_of_the_past_can_be_grouped(before):
     with as_of(before + 1):
-        assert [user.total for user in User.objects.annotate(total=Count("grants")).order_by("username")] == [1, 0]
+        assert [user.total for user in User.objects.annotate(total=Count("grants")).order_by("username")] == [
+            1,
+            0,
+        ]
 
 
 def test_nothing_can_be_written_in_the_past(before):
@@ -97,7 +113,9 @@ def test_a_question_about_the_past_inside_another_one_is_refused(before):
         assert not check(QUESTION).is_permitted
 
 
-@pytest.mark.parametrize(("revision", "message"), [(0, "first revision is 1"), (10_000, "does not exist: the newest revision")])
+@pytest.mark.parametrize(
+    ("revision", "message"), [(0, "first revision is 1"), (10_000, "does not exist: the newest revision")]
+)
 def test_an_unknown_revision_is_refused(before, revision, message):
     with pytest.raises(AsOfError, match=message), as_of(revision):
         pass
@@ -135,7 +153,9 @@ def test_a_connection_that_is_used_again_and_its_prepared_statements_answer_corr
     assert check(QUESTION).is_permitted
     add_group(author=OPERATOR, name="readers")
     if connection.vendor == "postgresql":
-        assert connection.connection.prepare_threshold == 5 and connection.features.allows_group_by_selected_pks
+        assert (
+            connection.connection.prepare_threshold == 5 and connection.features.allows_group_by_selected_pks
+        )
     with connection.cursor() as cursor:
         cursor.execute("DROP TABLE other")
 

@@ -1,4 +1,6 @@
-"""The state at every revision of a random history equals the state that was recorded then, for all evaluators."""
+"""The state at every revision of a random history equals the state that was recorded then, for all
+evaluators.
+"""
 
 import random
 from collections import Counter
@@ -25,9 +27,26 @@ from tests.support.random_histories import ADDRESSES, GROUPS, USERS, begin_histo
 
 pytestmark = pytest.mark.django_db
 CHANGES = 60
-ACTIONS = {"grant", "revoke", "plan", "register", "delete", "recreate", "user-add", "principal-add", "user-deactivate",
-           "role-set", "group-add", "group-remove", "user-rename", "group-rename", "user-remove", "member-add", "member-remove",
-           "generation-activate"}
+ACTIONS = {
+    "grant",
+    "revoke",
+    "plan",
+    "register",
+    "delete",
+    "recreate",
+    "user-add",
+    "principal-add",
+    "user-deactivate",
+    "role-set",
+    "group-add",
+    "group-remove",
+    "user-rename",
+    "group-rename",
+    "user-remove",
+    "member-add",
+    "member-remove",
+    "generation-activate",
+}
 
 
 def questions(dice: random.Random) -> list[Question]:
@@ -36,7 +55,9 @@ def questions(dice: random.Random) -> list[Question]:
         address = parse_address(text)
         for generation in GENERATIONS:
             for operation in KINDS[address.kind].operations:
-                type_, name = dice.choice([("user", name) for name in USERS] + [("group", name) for name in GROUPS])
+                type_, name = dice.choice(
+                    [("user", name) for name in USERS] + [("group", name) for name in GROUPS]
+                )
                 found.append(Question(type_, name, operation, address, generation))
     return dice.sample(found, 60)
 
@@ -44,11 +65,15 @@ def questions(dice: random.Random) -> list[Question]:
 def state(seed: int) -> dict:
     """Return what the evaluators and lists say now, for questions that depend only on the seed."""
     asked = questions(random.Random(seed))
-    decisions = [(decision.is_permitted, decision.reason, decision.missing_grants) for decision in check_many(asked)]
+    decisions = [
+        (decision.is_permitted, decision.reason, decision.missing_grants) for decision in check_many(asked)
+    ]
     searched = asked[::10]
     return {
-        # before the first change of the generation, the table has no row, and the periods have the generation that it replaced
-        "facts": {fact for fact in facts_of_tables() if fact[0] != "generation"}, "generation": active_generation().name,
+        # before the first change of the generation, the table has no row, and the periods have the generation
+        # that it replaced
+        "facts": {fact for fact in facts_of_tables() if fact[0] != "generation"},
+        "generation": active_generation().name,
         "decisions": decisions,
         "principals": set(User.objects.active_principals().values_list("username", flat=True)),
         "who": [search_principals(question, after="", max_rows=50) for question in searched],
@@ -68,13 +93,18 @@ def periods() -> list[list]:
     names = dict(HistoryPrincipal.objects.values_list("pk", "name"))
     keys = dict(HistoryAddress.objects.values_list("pk", "key"))
     names_by_column = {"user": names, "group": names, "granted_by": names} | dict.fromkeys(
-        ("entity", "parent", "namespace", "application"), keys)
+        ("entity", "parent", "namespace", "application"), keys
+    )
     tables = []
     for model in PERIOD_MODELS:
         columns = [field.name for field in model._meta.fields if field.name not in ("id", "since")]
         rows = model.objects.values(*columns)
-        tables.append(sorted(str([names_by_column.get(column, {}).get(value, value) for column, value in row.items()])
-                             for row in rows))
+        tables.append(
+            sorted(
+                str([names_by_column.get(column, {}).get(value, value) for column, value in row.items()])
+                for row in rows
+            )
+        )
     return tables
 
 
@@ -103,8 +133,13 @@ def test_every_line_sets_what_the_replay_of_the_journal_says(settings):
         change_at_random(dice)
     for values in JournalLine.objects.order_by("revision").values_list(*VERIFIED_COLUMNS):
         if (rename := rename_of_line(values)) is not None:
-            facts = {SEPARATOR.join(rename[1] if part == rename[0] else part for part in key.split(SEPARATOR)): value
-                     for key, value in facts.items() if value is not None}
+            facts = {
+                SEPARATOR.join(
+                    rename[1] if part == rename[0] else part for part in key.split(SEPARATOR)
+                ): value
+                for key, value in facts.items()
+                if value is not None
+            }
         facts.update(facts_of_line(values, Counter()))
         if dice.random() < 0.6:
             continue

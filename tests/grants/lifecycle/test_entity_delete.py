@@ -22,12 +22,25 @@ from tests.support.expected_generations import EXPECTED
 
 pytestmark = pytest.mark.django_db
 
-LIVE = ["namespace:sales", "application:sales.orders", "program:sales.orders.spark.daily", "dataset:sales.day",
-        "stream:sales.day"]
-ON_LIVE = {("user:alice", "namespace:sales", "ADMIN"), ("user:alice", "program:sales.orders.spark.daily", "ADMIN"),
-           ("group:analysts", "program:sales.orders.spark.daily", "EXECUTE"), ("group:analysts", "dataset:sales.day", "READ")}
-ELSEWHERE = {("user:alice", "dataset:sales.planned", "ADMIN"), ("user:alice", "dataset:sales.deleted", "READ"),
-             ("group:analysts", "dataset:sales2.day", "READ"), ("user:alice", "instance:cdap", "ADMIN")}
+LIVE = [
+    "namespace:sales",
+    "application:sales.orders",
+    "program:sales.orders.spark.daily",
+    "dataset:sales.day",
+    "stream:sales.day",
+]
+ON_LIVE = {
+    ("user:alice", "namespace:sales", "ADMIN"),
+    ("user:alice", "program:sales.orders.spark.daily", "ADMIN"),
+    ("group:analysts", "program:sales.orders.spark.daily", "EXECUTE"),
+    ("group:analysts", "dataset:sales.day", "READ"),
+}
+ELSEWHERE = {
+    ("user:alice", "dataset:sales.planned", "ADMIN"),
+    ("user:alice", "dataset:sales.deleted", "READ"),
+    ("group:analysts", "dataset:sales2.day", "READ"),
+    ("user:alice", "instance:cdap", "ADMIN"),
+}
 
 
 @pytest.fixture
@@ -35,13 +48,21 @@ def sales():
     User.objects.create(username="alice")
     Group.objects.create(name="analysts")
     ensure_entities(states={parse_address(address): State.LIVE for address in [*LIVE, "dataset:sales2.day"]})
-    ensure_entities(states={parse_address("dataset:sales.planned"): State.PLANNED,
-                            parse_address("dataset:sales.deleted"): State.DELETED})
-    change_grants(author=COMMAND, grant=[(p, parse_address(a), Privilege[q]) for p, a, q in sorted(ON_LIVE | ELSEWHERE)])
+    ensure_entities(
+        states={
+            parse_address("dataset:sales.planned"): State.PLANNED,
+            parse_address("dataset:sales.deleted"): State.DELETED,
+        }
+    )
+    change_grants(
+        author=COMMAND, grant=[(p, parse_address(a), Privilege[q]) for p, a, q in sorted(ON_LIVE | ELSEWHERE)]
+    )
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-def test_deleting_a_namespace_deletes_live_entities_inside_and_handles_grants_by_generation(sales, generation):
+def test_deleting_a_namespace_deletes_live_entities_inside_and_handles_grants_by_generation(
+    sales, generation
+):
     revision, before = current_revision(), entity_states()
     outcome = delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
     assert entity_states() == before | dict.fromkeys(LIVE, "deleted")
@@ -49,13 +70,16 @@ def test_deleting_a_namespace_deletes_live_entities_inside_and_handles_grants_by
     assert all_grants() == (ON_LIVE | ELSEWHERE) - removed
     lines = lines_after(revision)
     assert sorted(entity for action, _, entity, *_ in lines if action == "delete") == sorted(LIVE)
-    assert {detail for action, _, entity, _, detail in lines if action == "delete" and entity != "namespace:sales"} == {
-        "with namespace:sales"}
+    assert {
+        detail for action, _, entity, _, detail in lines if action == "delete" and entity != "namespace:sales"
+    } == {"with namespace:sales"}
     revokes = [line for line in lines if line[0] == "revoke"]
     assert {line[1:4] for line in revokes} == removed and len(revokes) == len(removed)
     assert {line[4] for line in revokes} <= {"went with the deletion of namespace:sales"}
     assert outcome.revision == revision + len(lines) == current_revision()
-    tail = "revoked 4 grants on it" if removed else "kept 4 grants, which will apply if the entity is recreated"
+    tail = (
+        "revoked 4 grants on it" if removed else "kept 4 grants, which will apply if the entity is recreated"
+    )
     assert outcome.sentence == f"namespace:sales was deleted with 4 entities in it; {tail}"
     assert first_break() is None
 
@@ -67,8 +91,10 @@ def test_the_forecast_of_a_deletion_matches_the_deletion(sales, generation, addr
     before, grants = entity_states(), all_grants()
     delete_entity(author=COMMAND, address=parse_address(address), generation=generation)
     gone = [address for address, state in entity_states().items() if state != before[address]]
-    assert forecast.entities == {kind: sum(address.startswith(f"{kind}:") for address in gone)
-                                 for kind in {address.partition(":")[0] for address in gone}}
+    assert forecast.entities == {
+        kind: sum(address.startswith(f"{kind}:") for address in gone)
+        for kind in {address.partition(":")[0] for address in gone}
+    }
     assert forecast.entities_total == len(gone)
     assert forecast.grants_removed == len(grants) - len(all_grants())
     assert forecast.grants_kept == len([grant for grant in all_grants() if grant[1] in gone])
@@ -78,32 +104,50 @@ def test_the_forecast_of_a_deletion_matches_the_deletion(sales, generation, addr
 def test_deleting_an_application_deletes_only_its_programs(sales):
     delete_entity(author=COMMAND, address=parse_address("application:sales.orders"), generation="core")
     assert {address for address, state in entity_states().items() if state == "deleted"} == {
-        "application:sales.orders", "program:sales.orders.spark.daily", "dataset:sales.deleted"}
+        "application:sales.orders",
+        "program:sales.orders.spark.daily",
+        "dataset:sales.deleted",
+    }
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_grants_apply_again_after_recreating_if_the_deletion_kept_them(sales, generation):
-    question = Question("user", "alice", "EXECUTE", parse_address("program:sales.orders.spark.daily"), generation)
+    question = Question(
+        "user", "alice", "EXECUTE", parse_address("program:sales.orders.spark.daily"), generation
+    )
     Group.objects.get(name="analysts").user_set.add(User.objects.get(username="alice"))
     assert check(question).is_permitted
-    delete_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
-    recreate_entity(author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation)
+    delete_entity(
+        author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation
+    )
+    recreate_entity(
+        author=COMMAND, address=parse_address("program:sales.orders.spark.daily"), generation=generation
+    )
     assert check(question).is_permitted is not EXPECTED[generation].deleting_removes_grants
 
 
 def test_recreating_a_namespace_does_not_recreate_the_entities_inside(sales):
     delete_entity(author=COMMAND, address=parse_address("namespace:sales"))
     recreate_entity(author=COMMAND, address=parse_address("namespace:sales"))
-    assert {address for address, state in entity_states().items() if state == "deleted"} == {*LIVE[1:], "dataset:sales.deleted"}
+    assert {address for address, state in entity_states().items() if state == "deleted"} == {
+        *LIVE[1:],
+        "dataset:sales.deleted",
+    }
 
 
-@pytest.mark.parametrize("address, message", [
-    ("instance:cdap", "instance:cdap cannot be deleted: it is the platform itself"),
-    ("instance:other", "`instance:other` is not the instance of this console"),
-    ("dataset:sales.none", "dataset:sales.none is not registered: there is nothing to delete"),
-    ("dataset:sales.planned", "dataset:sales.planned is planned and does not exist yet: there is nothing to delete"),
-    ("dataset:sales.deleted", "dataset:sales.deleted was deleted already"),
-])
+@pytest.mark.parametrize(
+    "address, message",
+    [
+        ("instance:cdap", "instance:cdap cannot be deleted: it is the platform itself"),
+        ("instance:other", "`instance:other` is not the instance of this console"),
+        ("dataset:sales.none", "dataset:sales.none is not registered: there is nothing to delete"),
+        (
+            "dataset:sales.planned",
+            "dataset:sales.planned is planned and does not exist yet: there is nothing to delete",
+        ),
+        ("dataset:sales.deleted", "dataset:sales.deleted was deleted already"),
+    ],
+)
 def test_an_entity_that_is_not_live_cannot_be_deleted_and_the_forecast_agrees(sales, address, message):
     before = database_state()
     with pytest.raises(LifecycleError, match=message) as refused:
@@ -126,13 +170,20 @@ def test_a_deletion_that_fails_halfway_changes_nothing(sales, generation, monkey
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_number_of_statements_does_not_grow_with_the_deleted_entities(sales, generation):
     def statements(namespace, count):
-        rows = ensure_entities(states={parse_address(f"dataset:{namespace}.d{n}"): State.LIVE for n in range(count)}).rows
+        rows = ensure_entities(
+            states={parse_address(f"dataset:{namespace}.d{n}"): State.LIVE for n in range(count)}
+        ).rows
         alice, permission = User.objects.get(username="alice"), UserGrant.objects.first().permission_id
         moment = UserGrant.objects.first().granted_at
-        UserGrant.objects.bulk_create(UserGrant(user=alice, content_object=row, permission_id=permission, granted_at=moment)
-                                      for address, row in rows.items() if address.kind == "dataset")
+        UserGrant.objects.bulk_create(
+            UserGrant(user=alice, content_object=row, permission_id=permission, granted_at=moment)
+            for address, row in rows.items()
+            if address.kind == "dataset"
+        )
         with CaptureQueriesContext(connection) as captured:
-            delete_entity(author=COMMAND, address=parse_address(f"namespace:{namespace}"), generation=generation)
+            delete_entity(
+                author=COMMAND, address=parse_address(f"namespace:{namespace}"), generation=generation
+            )
         assert not Entity.objects.filter(namespace__key=namespace, state=State.LIVE).exists()
         return len(captured)
 
@@ -143,7 +194,9 @@ def test_the_number_of_statements_does_not_grow_with_the_deleted_entities(sales,
 
 
 def test_a_deletion_larger_than_a_journal_batch_names_every_entity_once(sales):
-    ensure_entities(states={parse_address(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_PER_BATCH + 10)})
+    ensure_entities(
+        states={parse_address(f"dataset:big.d{n}"): State.LIVE for n in range(LINES_PER_BATCH + 10)}
+    )
     revision = current_revision()
     delete_entity(author=COMMAND, address=parse_address("namespace:big"))
     deleted = [entity for _, _, entity, *_ in lines_after(revision)]

@@ -10,10 +10,24 @@ from entities.vocabulary import Privilege
 from grants.changes.services import change_grants
 from grants.errors import LifecycleError, NotAdministrator
 from grants.journal import current_revision, first_break
-from grants.lifecycle.services import delete_entity, describe_entity, lifecycle_forecast, recreate_entity, register_entity
+from grants.lifecycle.services import (
+    delete_entity,
+    describe_entity,
+    lifecycle_forecast,
+    recreate_entity,
+    register_entity,
+)
 from grants.models import JournalLine, Role, User
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration
-from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state, entity_states, lines_after
+from tests.support.authors import (
+    COMMAND,
+    administrator,
+    all_grants,
+    author_with,
+    database_state,
+    entity_states,
+    lines_after,
+)
 from tests.support.expected_generations import EXPECTED
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +38,9 @@ ORDERS = parse_address("dataset:sales.orders")
 @pytest.fixture
 def sales():
     User.objects.create(username="alice")
-    return ensure_entities(states={parse_address("namespace:sales"): State.LIVE}).rows[parse_address("namespace:sales")]
+    return ensure_entities(states={parse_address("namespace:sales"): State.LIVE}).rows[
+        parse_address("namespace:sales")
+    ]
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -34,8 +50,10 @@ def test_the_creator_receives_the_privileges_of_the_generation(sales, generation
     assert outcome.has_changed and entity_states()["dataset:sales.orders"] == "live"
     assert all_grants() == {("user:alice", "dataset:sales.orders", privilege) for privilege in received}
     detail = f"received as its creator ({generation})"
-    assert lines_after(0) == [("register", "", "dataset:sales.orders", "", ""),
-                              *(("grant", "user:alice", "dataset:sales.orders", p, detail) for p in received)]
+    assert lines_after(0) == [
+        ("register", "", "dataset:sales.orders", "", ""),
+        *(("grant", "user:alice", "dataset:sales.orders", p, detail) for p in received),
+    ]
     assert (f"received {', '.join(Privilege)}" in outcome.sentence) == bool(received)
     assert outcome.revision == current_revision()
 
@@ -58,11 +76,14 @@ def test_the_creator_keeps_existing_grants(sales):
     assert len(all_grants()) == len(Privilege)
 
 
-@pytest.mark.parametrize("creator, message", [
-    ("user:nobody", "user:nobody does not exist"),
-    ("group:g", "group:g cannot create an entity: name a user"),
-    ("alice", "`alice` is not a principal: write user:NAME or group:NAME"),
-])
+@pytest.mark.parametrize(
+    "creator, message",
+    [
+        ("user:nobody", "user:nobody does not exist"),
+        ("group:g", "group:g cannot create an entity: name a user"),
+        ("alice", "`alice` is not a principal: write user:NAME or group:NAME"),
+    ],
+)
 def test_an_invalid_creator_is_refused_even_if_creators_receive_nothing(sales, creator, message):
     before = database_state()
     with pytest.raises(ValueError, match=message):
@@ -76,8 +97,10 @@ def test_a_planned_entity_becomes_live_and_keeps_its_grants(sales):
     outcome = register_entity(author=COMMAND, address=ORDERS, description="by day")
     assert outcome.sentence == "dataset:sales.orders is live now; 1 grant on it will now apply"
     assert all_grants() == {("user:alice", "dataset:sales.orders", "READ")}
-    assert lines_after(revision) == [("register", "", "dataset:sales.orders", "", "it was planned"),
-                                     ("describe", "", "dataset:sales.orders", "", "by day")]
+    assert lines_after(revision) == [
+        ("register", "", "dataset:sales.orders", "", "it was planned"),
+        ("describe", "", "dataset:sales.orders", "", "by day"),
+    ]
     assert Entity.objects.get(key="sales.orders").description == "by day"
 
 
@@ -85,8 +108,13 @@ def test_a_planned_entity_becomes_live_and_keeps_its_grants(sales):
 def test_a_live_entity_is_not_changed_and_nothing_is_journaled(sales, change):
     register_entity(author=COMMAND, address=ORDERS, generation="core")
     before = database_state()
-    outcome = change(author=COMMAND, address=ORDERS, description="other", creator="user:alice", generation="core")
-    assert (outcome.has_changed, outcome.sentence) == (False, "dataset:sales.orders is live already: nothing changed")
+    outcome = change(
+        author=COMMAND, address=ORDERS, description="other", creator="user:alice", generation="core"
+    )
+    assert (outcome.has_changed, outcome.sentence) == (
+        False,
+        "dataset:sales.orders is live already: nothing changed",
+    )
     assert database_state() == before
 
 
@@ -112,11 +140,23 @@ def test_only_a_deleted_entity_can_be_recreated(sales, state):
         recreate_entity(author=COMMAND, address=ORDERS)
 
 
-@pytest.mark.parametrize("state, message", [
-    (None, "application:sales.etl, which contains it, is not registered; register application:sales.etl first"),
-    (State.PLANNED, "application:sales.etl, which contains it, is only planned; register application:sales.etl first"),
-    (State.DELETED, "application:sales.etl, which contains it, was deleted; recreate application:sales.etl first"),
-])
+@pytest.mark.parametrize(
+    "state, message",
+    [
+        (
+            None,
+            "application:sales.etl, which contains it, is not registered; register application:sales.etl first",
+        ),
+        (
+            State.PLANNED,
+            "application:sales.etl, which contains it, is only planned; register application:sales.etl first",
+        ),
+        (
+            State.DELETED,
+            "application:sales.etl, which contains it, was deleted; recreate application:sales.etl first",
+        ),
+    ],
+)
 def test_the_parent_must_be_live(sales, state, message):
     if state:
         ensure_entities(states={parse_address("application:sales.etl"): state})
@@ -136,7 +176,9 @@ def test_the_instance_becomes_live_with_the_first_entity_in_it(state):
     register_entity(author=COMMAND, address=parse_address("namespace:sales"))
     assert entity_states() == {"instance:cdap": "live", "namespace:sales": "live"}
     registered = [entity for action, _, entity, *_ in lines_after(0) if action == "register"]
-    assert registered == (["namespace:sales"] if state == State.LIVE else ["instance:cdap", "namespace:sales"])
+    assert registered == (
+        ["namespace:sales"] if state == State.LIVE else ["instance:cdap", "namespace:sales"]
+    )
 
 
 def test_only_the_instance_of_the_console_can_be_registered():
@@ -152,9 +194,15 @@ def test_an_unknown_generation_is_refused(sales):
 
 
 def test_a_description_is_changed_once_and_journaled(sales):
-    outcome = describe_entity(author=COMMAND, address=parse_address("namespace:sales"), description="All that sells")
-    assert outcome.has_changed and lines_after(0) == [("describe", "", "namespace:sales", "", "All that sells")]
-    assert not describe_entity(author=COMMAND, address=parse_address("namespace:sales"), description="All that sells").has_changed
+    outcome = describe_entity(
+        author=COMMAND, address=parse_address("namespace:sales"), description="All that sells"
+    )
+    assert outcome.has_changed and lines_after(0) == [
+        ("describe", "", "namespace:sales", "", "All that sells")
+    ]
+    assert not describe_entity(
+        author=COMMAND, address=parse_address("namespace:sales"), description="All that sells"
+    ).has_changed
     assert current_revision() == 1
 
 
@@ -170,15 +218,19 @@ def test_an_unregistered_address_cannot_be_described():
         describe_entity(author=COMMAND, address=ORDERS, description="x")
 
 
-@pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
+@pytest.mark.parametrize(
+    "role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)]
+)
 def test_only_an_active_administrator_can_change_entities(sales, role, active):
     author = author_with(role, active=active)
     ensure_entities(states={parse_address("dataset:sales.deleted"): State.DELETED})
     before = database_state()
-    for change, given in ((register_entity, {"address": ORDERS}),
-                          (recreate_entity, {"address": parse_address("dataset:sales.deleted")}),
-                          (delete_entity, {"address": parse_address("namespace:sales")}),
-                          (describe_entity, {"address": parse_address("namespace:sales"), "description": "x"})):
+    for change, given in (
+        (register_entity, {"address": ORDERS}),
+        (recreate_entity, {"address": parse_address("dataset:sales.deleted")}),
+        (delete_entity, {"address": parse_address("namespace:sales")}),
+        (describe_entity, {"address": parse_address("namespace:sales"), "description": "x"}),
+    ):
         with pytest.raises(NotAdministrator, match=f"`{author.name}` is not an active administrator"):
             change(author=author, **given)
     assert database_state() == before
@@ -194,7 +246,11 @@ def test_the_journal_line_has_the_name_reason_and_request_of_the_administrator(s
 
 def test_the_forecast_of_recreating_lists_the_holders(sales):
     Group.objects.create(name="analysts")
-    for principal, privilege in (("user:alice", "ADMIN"), ("user:alice", "READ"), ("group:analysts", "WRITE")):
+    for principal, privilege in (
+        ("user:alice", "ADMIN"),
+        ("user:alice", "READ"),
+        ("group:analysts", "WRITE"),
+    ):
         change_grants(author=COMMAND, grant=[(principal, ORDERS, Privilege[privilege])])
     ensure_entities(states={ORDERS: State.DELETED})
     Entity.objects.filter(key="sales.orders").update(state=State.DELETED)

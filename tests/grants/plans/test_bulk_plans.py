@@ -14,7 +14,13 @@ from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.create import ITEMS_PER_BATCH
 from grants.plans.renew import renew_plan
-from grants.plans.sources.bulk import MAX_PRINCIPALS, MAX_SELECTED, create_selection_plan, create_subtree_plan, parse_bulk_change
+from grants.plans.sources.bulk import (
+    MAX_PRINCIPALS,
+    MAX_SELECTED,
+    create_selection_plan,
+    create_subtree_plan,
+    parse_bulk_change,
+)
 from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
 from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state
@@ -40,11 +46,16 @@ def subtree_plan(change=None, within=SALES_NAMESPACE, author=COMMAND, **scope):
 
 
 def selection_plan(*addresses, change=None, author=COMMAND):
-    return create_selection_plan(author=author, change=change or bulk_change(), addresses=map(parse_address, addresses))
+    return create_selection_plan(
+        author=author, change=change or bulk_change(), addresses=map(parse_address, addresses)
+    )
 
 
 def items(plan):
-    return [(row.verb, row.principal, str(row.address), str(row.privilege)) for row in plan.items.order_by("position")]
+    return [
+        (row.verb, row.principal, str(row.address), str(row.privilege))
+        for row in plan.items.order_by("position")
+    ]
 
 
 def addresses_of(plan):
@@ -64,25 +75,41 @@ def test_a_subtree_plan_covers_only_the_selected_kinds_and_the_container_only_on
     assert addresses_of(subtree_plan(kinds=["dataset"], includes_container=False)) == {ORDERS, CUSTOMERS}
     assert addresses_of(subtree_plan(kinds=[], includes_container=True)) == {"namespace:sales"}
     assert addresses_of(subtree_plan(kinds=["program"], includes_container=True)) == {
-        "namespace:sales", "program:sales.shop.workflow.daily"}
+        "namespace:sales",
+        "program:sales.shop.workflow.daily",
+    }
     assert addresses_of(subtree_plan(within=parse_address("application:sales.shop"))) == {
-        "application:sales.shop", "program:sales.shop.workflow.daily"}
-    namespaces = subtree_plan(within=parse_address("instance:cdap"), kinds=["namespace"], includes_container=False)
+        "application:sales.shop",
+        "program:sales.shop.workflow.daily",
+    }
+    namespaces = subtree_plan(
+        within=parse_address("instance:cdap"), kinds=["namespace"], includes_container=False
+    )
     assert addresses_of(namespaces) == {"namespace:sales", "namespace:hr"}
     assert addresses_of(subtree_plan(within=parse_address("instance:cdap"))) == {
-        *SALES, "namespace:hr", "dataset:hr.salaries", "instance:cdap"}
+        *SALES,
+        "namespace:hr",
+        "dataset:hr.salaries",
+        "instance:cdap",
+    }
 
 
 def test_existing_grants_are_skipped():
     both = bulk_change(principals=["user:dee", "group:operators"], privileges=["WRITE", "READ"])
     plan = subtree_plan(both, kinds=["dataset"], includes_container=False)
     assert items(plan) == [
-        ("grant", "user:dee", CUSTOMERS, "READ"), ("grant", "user:dee", CUSTOMERS, "WRITE"),
+        ("grant", "user:dee", CUSTOMERS, "READ"),
+        ("grant", "user:dee", CUSTOMERS, "WRITE"),
         ("grant", "user:dee", ORDERS, "WRITE"),
-        ("grant", "group:operators", CUSTOMERS, "READ"), ("grant", "group:operators", CUSTOMERS, "WRITE"),
-        ("grant", "group:operators", ORDERS, "READ"), ("grant", "group:operators", ORDERS, "WRITE")]
+        ("grant", "group:operators", CUSTOMERS, "READ"),
+        ("grant", "group:operators", CUSTOMERS, "WRITE"),
+        ("grant", "group:operators", ORDERS, "READ"),
+        ("grant", "group:operators", ORDERS, "WRITE"),
+    ]
     assert plan.title == "Grant READ, WRITE to user:dee and 1 more on datasets in namespace:sales"
-    with pytest.raises(PlanError, match="nothing to grant on namespace:sales and everything in it: all of these grants exist"):
+    with pytest.raises(
+        PlanError, match="nothing to grant on namespace:sales and everything in it: all of these grants exist"
+    ):
         subtree_plan(bulk_change(principals=["user:ned"], privileges=["ADMIN"]))
 
 
@@ -90,9 +117,15 @@ def test_a_revoking_plan_covers_grants_on_deleted_and_planned_addresses():
     revocation = bulk_change("revoke", ["user:ned", "user:dee", "group:operators"], list(Privilege))
     plan = subtree_plan(revocation)
     assert {(principal, address) for _, principal, address, _ in items(plan)} == {
-        *(("user:ned", address) for address in SALES), ("user:dee", ORDERS), ("user:dee", "dataset:sales.legacy"),
-        ("group:operators", "program:sales.shop.workflow.daily"), ("group:operators", "dataset:sales.forecast")}
-    assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (10, 6) and len(stranded_entities(plan, max_rows=10)) == 6
+        *(("user:ned", address) for address in SALES),
+        ("user:dee", ORDERS),
+        ("user:dee", "dataset:sales.legacy"),
+        ("group:operators", "program:sales.shop.workflow.daily"),
+        ("group:operators", "dataset:sales.forecast"),
+    }
+    assert (plan.effect["revokes"], plan.effect["stranded_none"]) == (10, 6) and len(
+        stranded_entities(plan, max_rows=10)
+    ) == 6
     before = all_grants()
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert all_grants() == {("user:ina", ORDERS, "READ")}
@@ -101,39 +134,65 @@ def test_a_revoking_plan_covers_grants_on_deleted_and_planned_addresses():
 
 
 def test_a_selection_plan_has_each_selected_entity_once():
-    plan = selection_plan(CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, change=bulk_change(principals=["user:dee", "user:dee"]))
-    assert items(plan) == [("grant", "user:dee", "dataset:hr.salaries", "READ"), ("grant", "user:dee", CUSTOMERS, "READ")]
+    plan = selection_plan(
+        CUSTOMERS, "dataset:hr.salaries", CUSTOMERS, change=bulk_change(principals=["user:dee", "user:dee"])
+    )
+    assert items(plan) == [
+        ("grant", "user:dee", "dataset:hr.salaries", "READ"),
+        ("grant", "user:dee", CUSTOMERS, "READ"),
+    ]
     assert plan.title == "Grant READ to user:dee on 2 selected entities"
-    with pytest.raises(PlanError, match="there is nothing to grant on 1 selected entity: all of these grants exist"):
+    with pytest.raises(
+        PlanError, match="there is nothing to grant on 1 selected entity: all of these grants exist"
+    ):
         selection_plan(ORDERS, change=bulk_change(principals=["user:dee"]))
 
 
-@pytest.mark.parametrize(("address", "words"), [
-    ("dataset:sales.legacy", "is deleted, and only live"), ("dataset:sales.forecast", "is planned, and only live"),
-    ("dataset:sales.nothing", "is not registered, and only live"),
-])
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [
+        ("dataset:sales.legacy", "is deleted, and only live"),
+        ("dataset:sales.forecast", "is planned, and only live"),
+        ("dataset:sales.nothing", "is not registered, and only live"),
+    ],
+)
 def test_a_selection_plan_accepts_live_entities_only(address, words):
     with pytest.raises(PlanError, match=f"{address} {words}"):
         selection_plan(ORDERS, address)
     assert not Plan.objects.exists()
 
 
-@pytest.mark.parametrize(("create", "words"), [
-    (lambda: bulk_change("take"), "neither granting nor revoking"), (lambda: bulk_change(principals=[]), "no principal is named"),
-    (lambda: bulk_change(principals=["out"]), "not a principal"),
-    (lambda: bulk_change(privileges=[]), "no privilege is selected"),
-    (lambda: bulk_change(privileges=["read"]), "not a privilege"),
-    (lambda: bulk_change(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]), "101 principals are named, and 100 are"),
-    (lambda: subtree_plan(bulk_change(principals=["user:x", "group:y"])), "group:y, user:x do not exist"),
-    (lambda: selection_plan(ORDERS, change=bulk_change("revoke", ["user:x"])), "user:x does not exist"),
-    (lambda: subtree_plan(within=parse_address(ORDERS)), "dataset:sales.orders is not a container"),
-    (lambda: subtree_plan(within=parse_address("namespace:nowhere")), "namespace:nowhere is not registered"),
-    (lambda: subtree_plan(kinds=["namespace"]), "namespace:sales cannot contain entities of kind namespace"),
-    (lambda: subtree_plan(kinds=[], includes_container=False), "no kind is selected"),
-    (lambda: selection_plan(), "no entity is selected"),
-    (lambda: selection_plan(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))),
-     "501 entities are selected, and 500 are allowed"),
-])
+@pytest.mark.parametrize(
+    ("create", "words"),
+    [
+        (lambda: bulk_change("take"), "neither granting nor revoking"),
+        (lambda: bulk_change(principals=[]), "no principal is named"),
+        (lambda: bulk_change(principals=["out"]), "not a principal"),
+        (lambda: bulk_change(privileges=[]), "no privilege is selected"),
+        (lambda: bulk_change(privileges=["read"]), "not a privilege"),
+        (
+            lambda: bulk_change(principals=[f"user:{n}" for n in range(MAX_PRINCIPALS + 1)]),
+            "101 principals are named, and 100 are",
+        ),
+        (lambda: subtree_plan(bulk_change(principals=["user:x", "group:y"])), "group:y, user:x do not exist"),
+        (lambda: selection_plan(ORDERS, change=bulk_change("revoke", ["user:x"])), "user:x does not exist"),
+        (lambda: subtree_plan(within=parse_address(ORDERS)), "dataset:sales.orders is not a container"),
+        (
+            lambda: subtree_plan(within=parse_address("namespace:nowhere")),
+            "namespace:nowhere is not registered",
+        ),
+        (
+            lambda: subtree_plan(kinds=["namespace"]),
+            "namespace:sales cannot contain entities of kind namespace",
+        ),
+        (lambda: subtree_plan(kinds=[], includes_container=False), "no kind is selected"),
+        (lambda: selection_plan(), "no entity is selected"),
+        (
+            lambda: selection_plan(*(f"dataset:sales.d{n}" for n in range(MAX_SELECTED + 1))),
+            "501 entities are selected, and 500 are allowed",
+        ),
+    ],
+)
 def test_an_invalid_bulk_change_is_refused_with_a_reason_and_creates_no_plan(create, words):
     with pytest.raises((GrantError, VocabularyError), match=words):
         create()
@@ -156,8 +215,12 @@ def add_grants(*items):
 
 def test_a_new_live_entity_makes_a_subtree_plan_stale_but_not_a_selection_plan():
     whole, few = subtree_plan(), selection_plan(ORDERS)
-    everywhere = subtree_plan(bulk_change(principals=["user:grp"]), within=parse_address("instance:cdap"), kinds=["dataset"],
-                        includes_container=False)
+    everywhere = subtree_plan(
+        bulk_change(principals=["user:grp"]),
+        within=parse_address("instance:cdap"),
+        kinds=["dataset"],
+        includes_container=False,
+    )
     register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
     for plan in (whole, everywhere):
         with pytest.raises(StaleBase):
@@ -189,7 +252,9 @@ def test_a_renewed_selection_plan_has_only_entities_that_are_still_live():
     delete_entity(author=COMMAND, address=parse_address(CUSTOMERS))
     assert invalidating_line(plan).entity == CUSTOMERS
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
-    assert addresses_of(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
+    assert (
+        addresses_of(renewed) == {ORDERS} and renewed.title == "Grant READ to user:out on 1 selected entity"
+    )
 
 
 def test_a_plan_with_more_items_than_the_limit_is_refused(monkeypatch):

@@ -35,18 +35,30 @@ def items(plan):
 
 
 def add_ghost_grants():
-    change_grants(author=COMMAND,
-                  grant=[("group:operators", parse_address(SALARIES), "READ"), ("user:ina", parse_address(SALARIES), "ADMIN")])
+    change_grants(
+        author=COMMAND,
+        grant=[
+            ("group:operators", parse_address(SALARIES), "READ"),
+            ("user:ina", parse_address(SALARIES), "ADMIN"),
+        ],
+    )
     delete_entity(author=COMMAND, address=parse_address(SALARIES), generation="final")
 
 
 def test_a_ghost_plan_revokes_grants_on_deleted_addresses_and_keeps_those_on_planned_ones():
     before = all_grants()
     plan = create_ghost_plan(author=COMMAND)
-    assert items(plan) == [GHOST] and plan.effect["revokes"] == 1 and plan.recipe == {"namespace": "", "note": ""}
+    assert (
+        items(plan) == [GHOST]
+        and plan.effect["revokes"] == 1
+        and plan.recipe == {"namespace": "", "note": ""}
+    )
     assert plan.title == "Revoke the grants on deleted addresses" and all_grants() == before
     apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert before - all_grants() == {GHOST} and ("group:operators", "dataset:sales.forecast", "READ") in all_grants()
+    assert (
+        before - all_grants() == {GHOST}
+        and ("group:operators", "dataset:sales.forecast", "READ") in all_grants()
+    )
     apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
     assert all_grants() == before
 
@@ -55,16 +67,23 @@ def test_a_ghost_plan_for_a_namespace_revokes_the_leftover_grants_on_and_inside_
     add_ghost_grants()
     assert items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:sales"))) == [GHOST]
     assert items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:hr"))) == [
-        ("user:ina", SALARIES, "ADMIN"), ("group:operators", SALARIES, "READ")]
+        ("user:ina", SALARIES, "ADMIN"),
+        ("group:operators", SALARIES, "READ"),
+    ]
     Entity.objects.filter(key="hr").update(state=State.DELETED)
     change_grants(author=COMMAND, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
-    assert ("user:out", "namespace:hr",
-            "ADMIN") in items(create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:hr")))
+    assert ("user:out", "namespace:hr", "ADMIN") in items(
+        create_ghost_plan(author=COMMAND, namespace=parse_address("namespace:hr"))
+    )
 
 
 def test_the_note_counts_the_grants_that_the_analysis_leaves_out():
     add_ghost_grants()
-    assert create_ghost_plan(author=COMMAND).recipe["note"].startswith("1 of these grants is held by inactive users")
+    assert (
+        create_ghost_plan(author=COMMAND)
+        .recipe["note"]
+        .startswith("1 of these grants is held by inactive users")
+    )
 
 
 def test_without_leftover_grants_no_plan_is_created():

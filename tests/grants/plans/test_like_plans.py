@@ -41,8 +41,10 @@ def test_chosen_groups_and_grants_are_added_and_the_others_are_not():
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert user("dee").groups.filter(name="operators").exists()
     assert {grant for grant in all_grants() if grant[0] == "user:dee"} == {
-        ("user:dee", "dataset:sales.orders", "READ"), ("user:dee", "dataset:sales.orders", "ADMIN"),
-        ("user:dee", "dataset:sales.legacy", "WRITE")}
+        ("user:dee", "dataset:sales.orders", "READ"),
+        ("user:dee", "dataset:sales.orders", "ADMIN"),
+        ("user:dee", "dataset:sales.legacy", "WRITE"),
+    }
     with pytest.raises(PlanError, match="nothing is selected"):
         like("ned", "dee", DifferenceSelection(keys))
 
@@ -60,8 +62,11 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
     for name in ("ned", "dee"):
         user(name).groups.set(draw.sample(list(Group.objects.all()), 2))
     holders = ("user:ned", "user:dee", "group:red", "group:blue")
-    grants = {(draw.choice(holders), parse_address(address), draw.choice(("READ", "ADMIN")))
-              for address in SALES for _ in range(3)}
+    grants = {
+        (draw.choice(holders), parse_address(address), draw.choice(("READ", "ADMIN")))
+        for address in SALES
+        for _ in range(3)
+    }
     change_grants(author=COMMAND, grant=grants)
     before, groups = all_grants(), set(User.groups.through.objects.values_list("user_id", "group_id"))
     plan = like("ned", "dee", DifferenceSelection(removes=True))
@@ -71,7 +76,10 @@ def test_made_alike_two_users_have_no_difference_and_undo_restores_them(seed):
     assert not compared.only_first and not compared.only_second and not list(differences(one, other))
     assert not differing_entities(one, other, compared).entities.exists()
     apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
-    assert all_grants() == before and set(User.groups.through.objects.values_list("user_id", "group_id")) == groups
+    assert (
+        all_grants() == before
+        and set(User.groups.through.objects.values_list("user_id", "group_id")) == groups
+    )
 
 
 def test_a_stale_plan_is_renewed_with_the_same_items():
@@ -83,6 +91,9 @@ def test_a_stale_plan_is_renewed_with_the_same_items():
 
 
 def test_both_users_must_exist_and_differ():
-    for names, message in ((("ned", "ned"), "two different users"), (("ned", "none"), "user:none does not exist")):
+    for names, message in (
+        (("ned", "ned"), "two different users"),
+        (("ned", "none"), "user:none does not exist"),
+    ):
         with pytest.raises(PlanError, match=message):
             like(*names, DifferenceSelection())

@@ -1,4 +1,6 @@
-"""Test minimal grants: they are enough, none of them is superfluous, and `is_smallest` is true only for smallest solutions."""
+"""Test minimal grants: they are enough, none of them is superfluous, and `is_smallest` is true only for
+smallest solutions.
+"""
 
 import dataclasses
 from itertools import combinations, permutations
@@ -32,8 +34,11 @@ def lost_permissions(tenant, user, before, after):
     for address, state in tenant.entities.items():
         for operation in KINDS[address.kind].operations if state == State.LIVE else ():
             has_rules = all(generation.policy(address.kind, operation).has_rule for generation in rules)
-            if has_rules and is_permitted(tenant, user, address, operation, before) and not is_permitted(
-                    tenant, user, address, operation, after):
+            if (
+                has_rules
+                and is_permitted(tenant, user, address, operation, before)
+                and not is_permitted(tenant, user, address, operation, after)
+            ):
                 yield address, operation
 
 
@@ -43,7 +48,9 @@ def is_permitted(tenant, user, address, operation, generation):
 
 def gives_all(tenant, user, grants, lost, generation):
     """Return whether the user has all lost permissions again with these grants."""
-    granted = dataclasses.replace(tenant, grants=tenant.grants | {(f"user:{user}", *grant) for grant in grants})
+    granted = dataclasses.replace(
+        tenant, grants=tenant.grants | {(f"user:{user}", *grant) for grant in grants}
+    )
     return all(is_permitted(granted, user, *permission, generation) for permission in lost)
 
 
@@ -68,7 +75,11 @@ def test_the_grants_give_all_permissions_and_none_is_superfluous(tenant):
         assert not {(f"user:{user}", *grant) for grant in minimal.grants} & tenant.grants
         assert gives_all(tenant, user, minimal.grants, lost, after)
         for grant in minimal.grants:
-            assert not gives_all(tenant, user, set(minimal.grants) - {grant}, lost, after), (user, after, grant)
+            assert not gives_all(tenant, user, set(minimal.grants) - {grant}, lost, after), (
+                user,
+                after,
+                grant,
+            )
     assert {after for _, after, _, _ in all_solutions} == set(GENERATIONS)
 
 
@@ -87,9 +98,14 @@ def test_a_solution_marked_smallest_is_the_smallest(tenant):
     for user, after, lost, minimal in solutions(tenant):
         addresses = {container for address, _ in lost for container in (address, *address.ancestors)}
         candidates = [(address, privilege) for address in addresses for privilege in ANY]
-        smaller_sets = list(combinations(candidates, len(minimal.grants) - 1)) if len(minimal.grants) <= 3 else []
+        smaller_sets = (
+            list(combinations(candidates, len(minimal.grants) - 1)) if len(minimal.grants) <= 3 else []
+        )
         if minimal.is_smallest and smaller_sets and len(smaller_sets) <= MAX_TRIED_SETS:
-            assert not any(gives_all(tenant, user, grants, lost, after) for grants in smaller_sets), (user, after)
+            assert not any(gives_all(tenant, user, grants, lost, after) for grants in smaller_sets), (
+                user,
+                after,
+            )
             checked += 1
     assert checked
 
@@ -100,10 +116,15 @@ def cast(db):
 
 
 def test_a_grant_inside_a_namespace_also_makes_the_namespace_visible(cast):
-    """In `core` reading requires READ on the entity and on its parent. In `final` one grant gives both permissions."""
+    """In `core` reading requires READ on the entity and on its parent.
+
+    In `final` one grant gives both permissions.
+    """
     permissions = [(parse_address("namespace:hr"), "list"), (parse_address("dataset:hr.salaries"), "read")]
     minimal = minimal_grants("out", permissions, GENERATIONS["final"], max_grants=10)
-    assert [(str(address), privilege) for address, privilege in minimal.grants] == [("dataset:hr.salaries", "READ")]
+    assert [(str(address), privilege) for address, privilege in minimal.grants] == [
+        ("dataset:hr.salaries", "READ")
+    ]
     assert (minimal.only_way, minimal.is_smallest) == (1, True)
 
 
@@ -120,8 +141,10 @@ def test_one_grant_on_the_namespace_is_fewer_than_one_on_each(cast):
 def test_more_grants_than_the_limit_are_refused_before_they_are_loaded(cast):
     ensure_entities(states={Address("dataset", f"hr.d{number}"): "live" for number in range(20)})
     change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
-    for permissions in ([(parse_address("namespace:hr"), "delete")],
-                        [(parse_address(f"dataset:hr.d{number}"), "read") for number in range(20)]):
+    for permissions in (
+        [(parse_address("namespace:hr"), "delete")],
+        [(parse_address(f"dataset:hr.d{number}"), "read") for number in range(20)],
+    ):
         with pytest.raises(PlanError, match="more than 10 grants would be needed"):
             minimal_grants("out", permissions, GENERATIONS["final"], max_grants=10)
         assert len(minimal_grants("out", permissions, GENERATIONS["final"], max_grants=21).grants) in (20, 21)

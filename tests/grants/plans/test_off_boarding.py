@@ -26,7 +26,9 @@ def cast():
     users = create_sample_tenant()
     add_group(author=COMMAND, name="stewards")
     add_member(author=COMMAND, user="ned", group="stewards")
-    change_grants(author=COMMAND, grant=[("user:ned", parse_address(address), "READ") for address in (PLANNED, DELETED)])
+    change_grants(
+        author=COMMAND, grant=[("user:ned", parse_address(address), "READ") for address in (PLANNED, DELETED)]
+    )
     change_grants(author=COMMAND, grant=[("group:stewards", parse_address("dataset:hr.salaries"), "ADMIN")])
     return users
 
@@ -37,14 +39,19 @@ def off_board(**choices) -> Plan:
 
 def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_and_can_be_undone():
     before = all_grants()
-    plan = off_board(stranded_heirs=["user:dee"], entity_heirs={ORDERS: ["user:out", "group:operators"]},
-                     namespace_heirs={"namespace:hr": ["user:grp"]})
+    plan = off_board(
+        stranded_heirs=["user:dee"],
+        entity_heirs={ORDERS: ["user:out", "group:operators"]},
+        namespace_heirs={"namespace:hr": ["user:grp"]},
+    )
     apply_plan(author=COMMAND, plan_id=plan.pk)
     ned = User.objects.get(username="ned")
     assert not ned.is_active and not ned.groups.exists() and not UserGrant.objects.filter(user=ned).exists()
-    expected = {(heir, ORDERS, "ADMIN") for heir in ("user:out", "group:operators")} | {
-        ("user:dee", address, "ADMIN") for address in SALES if address != ORDERS} | {
-        ("user:grp", "dataset:hr.salaries", "ADMIN")}
+    expected = (
+        {(heir, ORDERS, "ADMIN") for heir in ("user:out", "group:operators")}
+        | {("user:dee", address, "ADMIN") for address in SALES if address != ORDERS}
+        | {("user:grp", "dataset:hr.salaries", "ADMIN")}
+    )
     assert all_grants() - before == expected
     inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
     assert "do not come back" in inverse.recipe["note"]
@@ -55,10 +62,15 @@ def test_one_plan_hands_over_revokes_everything_leaves_groups_and_deactivates_an
 
 def test_grants_on_planned_and_deleted_addresses_are_revoked_and_planned_ones_are_handed_over_by_namespace():
     plan = off_board(namespace_heirs={"namespace:sales": ["user:out"]}, stranded_heirs=["user:dee"])
-    items = {(item.verb, item.principal, str(item.address), item.privilege.value)
-             for item in plan.items.filter(permission__isnull=False)}
-    assert {("revoke", "user:ned", PLANNED, "READ"), ("revoke", "user:ned", DELETED, "READ"),
-            ("grant", "user:out", PLANNED, "READ")} <= items
+    items = {
+        (item.verb, item.principal, str(item.address), item.privilege.value)
+        for item in plan.items.filter(permission__isnull=False)
+    }
+    assert {
+        ("revoke", "user:ned", PLANNED, "READ"),
+        ("revoke", "user:ned", DELETED, "READ"),
+        ("grant", "user:out", PLANNED, "READ"),
+    } <= items
     assert ("grant", "user:out", DELETED, "READ") not in items
 
 
@@ -75,10 +87,15 @@ def test_steps_can_be_left_out():
     assert [(item.verb, item.group) for item in plan.items.all()] == [("leave", "group:stewards")]
 
 
-@pytest.mark.parametrize(("heir", "message"), [
-    ("user:ned", "cannot hand over to"), ("user:ina", "is inactive"), ("user:none", "does not exist"),
-    ("group:none", "does not exist"),
-])
+@pytest.mark.parametrize(
+    ("heir", "message"),
+    [
+        ("user:ned", "cannot hand over to"),
+        ("user:ina", "is inactive"),
+        ("user:none", "does not exist"),
+        ("group:none", "does not exist"),
+    ],
+)
 def test_heirs_are_other_active_principals(heir, message):
     with pytest.raises(PlanError, match=message):
         off_board(stranded_heirs=[heir])
@@ -105,17 +122,38 @@ def test_grants_are_handed_over_with_their_periods_and_shorten_none():
     now, day = timezone.now().replace(microsecond=0), timedelta(days=1)
     until, later = Validity(None, now + 3 * day), Validity(now + day, now + 9 * day)
     hr, salaries = parse_address("namespace:hr"), parse_address("dataset:hr.salaries")
-    change_grants(author=COMMAND, grant=[
-        ("user:ned", hr, "READ", until), ("user:ned", hr, "WRITE", later), ("user:ned", hr, "EXECUTE", until),
-        ("user:out", hr, "READ", later), ("user:dee", hr, "READ"), ("user:dee", hr, "WRITE", until)])
-    # salaries is stranded, and the limited ADMIN of the user stays limited; the expired grant is not handed over
-    change_grants(author=COMMAND, grant=[("user:ned", salaries, "ADMIN", until), ("user:ned", salaries, "READ", until)])
-    UserGrant.objects.filter(user__username="ned", permission__codename="read",
-                             content_object__key="hr.salaries").update(valid_until=now - day)
-    plan = off_board(namespace_heirs={"namespace:hr": ["user:out", "user:dee"]}, accepts_no_administrator=True)
-    items = {(item.principal, str(item.address), str(item.privilege)): item.validity for item in plan.items.filter(verb="grant")}
+    change_grants(
+        author=COMMAND,
+        grant=[
+            ("user:ned", hr, "READ", until),
+            ("user:ned", hr, "WRITE", later),
+            ("user:ned", hr, "EXECUTE", until),
+            ("user:out", hr, "READ", later),
+            ("user:dee", hr, "READ"),
+            ("user:dee", hr, "WRITE", until),
+        ],
+    )
+    # salaries is stranded, and the limited ADMIN of the user stays limited; the expired grant is not handed
+    # over
+    change_grants(
+        author=COMMAND, grant=[("user:ned", salaries, "ADMIN", until), ("user:ned", salaries, "READ", until)]
+    )
+    UserGrant.objects.filter(
+        user__username="ned", permission__codename="read", content_object__key="hr.salaries"
+    ).update(valid_until=now - day)
+    plan = off_board(
+        namespace_heirs={"namespace:hr": ["user:out", "user:dee"]}, accepts_no_administrator=True
+    )
+    items = {
+        (item.principal, str(item.address), str(item.privilege)): item.validity
+        for item in plan.items.filter(verb="grant")
+    }
     assert items == {
-        ("user:out", "namespace:hr", "READ"): Validity(None, later.valid_until), ("user:out", "namespace:hr", "WRITE"): later,
-        ("user:out", "namespace:hr", "EXECUTE"): until, ("user:out", "dataset:hr.salaries", "ADMIN"): until,
+        ("user:out", "namespace:hr", "READ"): Validity(None, later.valid_until),
+        ("user:out", "namespace:hr", "WRITE"): later,
+        ("user:out", "namespace:hr", "EXECUTE"): until,
+        ("user:out", "dataset:hr.salaries", "ADMIN"): until,
         ("user:dee", "namespace:hr", "WRITE"): Validity(None, later.valid_until),
-        ("user:dee", "namespace:hr", "EXECUTE"): until, ("user:dee", "dataset:hr.salaries", "ADMIN"): until}
+        ("user:dee", "namespace:hr", "EXECUTE"): until,
+        ("user:dee", "dataset:hr.salaries", "ADMIN"): until,
+    }

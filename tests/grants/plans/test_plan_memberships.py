@@ -44,11 +44,26 @@ def memberships() -> set[tuple[str, str]]:
 
 def test_a_plan_changes_memberships_and_status_together_and_its_inverse_restores_them():
     orders = parse_address("dataset:sales.orders")
-    plan = create_plan(join=[OUT_JOINS], leave=[GRP_LEAVES], activate=["ina"], deactivate=["dee"],
-                       revoke=[("user:dee", orders, "READ")])
+    plan = create_plan(
+        join=[OUT_JOINS],
+        leave=[GRP_LEAVES],
+        activate=["ina"],
+        deactivate=["dee"],
+        revoke=[("user:dee", orders, "READ")],
+    )
     assert plan.title == "Revoke 1 and join 1 and leave 1 and activate 1 and deactivate 1"
-    counts = {name: plan.effect[name] for name in ("grants", "revokes", "joins", "leaves", "activations", "deactivations")}
-    assert counts == {"grants": 0, "revokes": 1, "joins": 1, "leaves": 1, "activations": 1, "deactivations": 1}
+    counts = {
+        name: plan.effect[name]
+        for name in ("grants", "revokes", "joins", "leaves", "activations", "deactivations")
+    }
+    assert counts == {
+        "grants": 0,
+        "revokes": 1,
+        "joins": 1,
+        "leaves": 1,
+        "activations": 1,
+        "deactivations": 1,
+    }
     before, grants_before = current_revision(), all_grants()
     assert memberships() == {("grp", "operators")}
     assert apply_plan(author=COMMAND, plan_id=plan.pk).effect == plan.effect
@@ -56,9 +71,12 @@ def test_a_plan_changes_memberships_and_status_together_and_its_inverse_restores
     assert User.objects.get(username="ina").is_active and not User.objects.get(username="dee").is_active
     assert lines_after(before) == [
         ("revoke", "user:dee", "dataset:sales.orders", "READ", f"plan {plan.pk}"),
-        ("member-remove", "user:grp", "", "", "group:operators"), ("member-add", "user:out", "", "", "group:operators"),
-        ("user-activate", "user:ina", "", "", f"plan {plan.pk}"), ("user-deactivate", "user:dee", "", "", f"plan {plan.pk}"),
-        ("plan-apply", "", "", "", f"plan {plan.pk}: {plan.title}")]
+        ("member-remove", "user:grp", "", "", "group:operators"),
+        ("member-add", "user:out", "", "", "group:operators"),
+        ("user-activate", "user:ina", "", "", f"plan {plan.pk}"),
+        ("user-deactivate", "user:dee", "", "", f"plan {plan.pk}"),
+        ("plan-apply", "", "", "", f"plan {plan.pk}: {plan.title}"),
+    ]
     inverse = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
     apply_plan(author=COMMAND, plan_id=inverse.pk)
     assert memberships() == {("grp", "operators")} and all_grants() == grants_before
@@ -77,7 +95,10 @@ def test_items_that_change_nothing_are_counted_and_skipped():
 def test_an_account_that_joins_a_group_becomes_a_principal():
     before = current_revision()
     apply_plan(author=COMMAND, plan_id=create_plan(join=[MembershipItem("ada", "operators")]).pk)
-    assert [line[:2] for line in lines_after(before)][:2] == [("principal-add", "user:ada"), ("member-add", "user:ada")]
+    assert [line[:2] for line in lines_after(before)][:2] == [
+        ("principal-add", "user:ada"),
+        ("member-add", "user:ada"),
+    ]
 
 
 def test_the_effect_on_a_user_names_memberships_and_status():
@@ -87,10 +108,13 @@ def test_the_effect_on_a_user_names_memberships_and_status():
     assert (out.principal, out.joins, out.activation) == ("user:out", 1, "")
 
 
-@pytest.mark.parametrize("change", [
-    lambda: add_member(author=COMMAND, user="out", group="operators"),
-    lambda: set_user_active(author=COMMAND, name="dee", active=False),
-])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda: add_member(author=COMMAND, user="out", group="operators"),
+        lambda: set_user_active(author=COMMAND, name="dee", active=False),
+    ],
+)
 def test_a_plan_becomes_stale_when_its_memberships_or_users_change_and_can_be_renewed(change):
     plan = create_plan(join=[OUT_JOINS], deactivate=["dee"])
     change()
@@ -109,8 +133,14 @@ def test_other_members_of_a_group_do_not_make_a_plan_stale():
 
 def test_deactivation_in_a_plan_ends_tokens():
     owner = User.objects.get(username="dee")
-    token = ApiToken.objects.create(owner=owner, name="ci", digest="0" * 64, scopes=["read"], created_at=timezone.now(),
-                                    expires_at=timezone.now() + timedelta(days=1))
+    token = ApiToken.objects.create(
+        owner=owner,
+        name="ci",
+        digest="0" * 64,
+        scopes=["read"],
+        created_at=timezone.now(),
+        expires_at=timezone.now() + timedelta(days=1),
+    )
     apply_plan(author=COMMAND, plan_id=create_plan(deactivate=["dee"]).pk)
     token.refresh_from_db()
     assert token.revoked_at
@@ -125,8 +155,14 @@ def test_the_last_administrator_cannot_be_deactivated_by_a_plan():
 
 def test_invalid_items_are_refused_with_their_position():
     with pytest.raises(ChangeRefused) as refusal:
-        create_plan(join=[OUT_JOINS, OUT_JOINS, MembershipItem("nobody", "operators"), MembershipItem("out", "none")])
-    assert [(index, verb) for index, verb, _ in refusal.value.errors] == [(1, "join"), (2, "join"), (3, "join")]
+        create_plan(
+            join=[OUT_JOINS, OUT_JOINS, MembershipItem("nobody", "operators"), MembershipItem("out", "none")]
+        )
+    assert [(index, verb) for index, verb, _ in refusal.value.errors] == [
+        (1, "join"),
+        (2, "join"),
+        (3, "join"),
+    ]
     with pytest.raises(ChangeRefused, match=r"deactivate\[1\].*repeated"):
         create_plan(deactivate=["dee", "dee"])
 
@@ -144,17 +180,29 @@ def test_strandings_agree_with_counting_administrators_before_and_after():
         pairs = [MembershipItem(user, group.name) for user in users for group in groups]
         draw.shuffle(pairs)
         names = draw.sample(users, 4)
-        grants = [(principal, parse_address(str(entity)), "ADMIN") for principal in ("user:ned", "user:dee", "group:red")
-                  for entity in entities]
+        grants = [
+            (principal, parse_address(str(entity)), "ADMIN")
+            for principal in ("user:ned", "user:dee", "group:red")
+            for entity in entities
+        ]
         draw.shuffle(grants)
-        plan = create_plan(join=pairs[:3], leave=pairs[3:8], activate=names[:1], deactivate=names[1:3], grant=grants[:3],
-                           revoke=grants[3:7])
+        plan = create_plan(
+            join=pairs[:3],
+            leave=pairs[3:8],
+            activate=names[:1],
+            deactivate=names[1:3],
+            grant=grants[:3],
+            revoke=grants[3:7],
+        )
         before = administrators(entities, admin)
         predicted = {str(row.address): row.admin_count for row in stranded_entities(plan, max_rows=100)}
         apply_plan(author=COMMAND, plan_id=plan.pk)
         after = administrators(entities, admin)
-        expected = {str(entity): after[entity.pk] for entity in entities
-                    if after[entity.pk] < 2 and after[entity.pk] < min(2, before[entity.pk])}
+        expected = {
+            str(entity): after[entity.pk]
+            for entity in entities
+            if after[entity.pk] < 2 and after[entity.pk] < min(2, before[entity.pk])
+        }
         assert predicted == expected, seed
 
 
@@ -168,16 +216,25 @@ def reset(draw: random.Random, users, groups, entities) -> None:
         user.save()
         user.groups.set(draw.sample(groups, draw.randint(0, 2)))
     principals = [*(f"user:{name}" for name in users), "group:red", "group:blue"]
-    grants = [(principal, parse_address(str(entity)), "ADMIN") for principal in principals for entity in entities
-              if draw.random() < 0.25]
+    grants = [
+        (principal, parse_address(str(entity)), "ADMIN")
+        for principal in principals
+        for entity in entities
+        if draw.random() < 0.25
+    ]
     change_grants(author=COMMAND, grant=grants)
 
 
 def administrators(entities, admin: int) -> dict[int, int]:
     active = {"is_active": True, "is_principal": True}
-    return {entity.pk: len({
-        *User.objects.filter(grants__content_object=entity, grants__permission_id=admin, **active),
-        *User.objects.filter(groups__grants__content_object=entity, groups__grants__permission_id=admin, **active),
-    }) for entity in entities}
-
-
+    return {
+        entity.pk: len(
+            {
+                *User.objects.filter(grants__content_object=entity, grants__permission_id=admin, **active),
+                *User.objects.filter(
+                    groups__grants__content_object=entity, groups__grants__permission_id=admin, **active
+                ),
+            }
+        )
+        for entity in entities
+    }

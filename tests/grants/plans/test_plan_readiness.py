@@ -29,28 +29,41 @@ pytestmark = pytest.mark.django_db
 def test_a_readiness_plan_equals_the_explained_missing_grants_and_is_minimal(seed, generation):
     tenant = random_tenant(seed)
     store_tenant(tenant)
-    for namespace in [a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE]:
+    for namespace in [
+        a for a, state in tenant.entities.items() if a.kind == "namespace" and state == State.LIVE
+    ]:
         for user in [name for name, (active, principal) in tenant.users.items() if active and principal]:
             question = Question("user", user, "delete", namespace, generation)
             decision = check(question)
-            missing = list(missing_grants_to_delete(namespace, active_user_by_name(user), GENERATIONS[generation]))
+            missing = list(
+                missing_grants_to_delete(namespace, active_user_by_name(user), GENERATIONS[generation])
+            )
             assert sorted(missing, key=str) == sorted(decision.missing_grants or (), key=str)
             if decision.is_permitted:
                 with pytest.raises(GrantError, match="can already delete"):
-                    create_readiness_plan(author=COMMAND, namespace=namespace, user=user, generation=generation)
+                    create_readiness_plan(
+                        author=COMMAND, namespace=namespace, user=user, generation=generation
+                    )
                 continue
             for principal in tenant.holders("user", user):
                 assert_is_enough_and_minimal(tenant, question, principal)
 
 
 def assert_is_enough_and_minimal(tenant, question, principal):
-    plan = create_readiness_plan(author=COMMAND, namespace=question.target, user=question.subject, generation=question.generation,
-                                 principal=principal)
+    plan = create_readiness_plan(
+        author=COMMAND,
+        namespace=question.target,
+        user=question.subject,
+        generation=question.generation,
+        principal=principal,
+    )
     items = {(row.principal, row.address, row.privilege) for row in plan.items.all()}
     assert plan.effect["grants"] == len(items) and plan.effect["already"] == 0
     assert reference_is_permitted(dataclasses.replace(tenant, grants=tenant.grants | items), question)
     for item in items:
-        assert not reference_is_permitted(dataclasses.replace(tenant, grants=tenant.grants | items - {item}), question)
+        assert not reference_is_permitted(
+            dataclasses.replace(tenant, grants=tenant.grants | items - {item}), question
+        )
     with transaction.atomic():
         apply_plan(author=COMMAND, plan_id=plan.pk)
         assert check(question).is_permitted
@@ -62,28 +75,44 @@ def cast(db):
     return create_sample_tenant()
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ({"user": "ina"}, "is inactive"), ({"user": "nobody"}, "user:nobody does not exist"), ({"user": "a\0b"}, "does not exist"),
-    ({"namespace": "namespace:nowhere"}, "is not registered"), ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
-    ({"principal": "group:operators"}, "user:dee is not in group:operators"),
-    ({"principal": "user:ned"}, "give user:dee nothing"),
-    ({"principal": "dee"}, "is not a principal"), ({"generation": "newest"}, ", ".join(GENERATIONS)),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"user": "ina"}, "is inactive"),
+        ({"user": "nobody"}, "user:nobody does not exist"),
+        ({"user": "a\0b"}, "does not exist"),
+        ({"namespace": "namespace:nowhere"}, "is not registered"),
+        ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
+        ({"principal": "group:operators"}, "user:dee is not in group:operators"),
+        ({"principal": "user:ned"}, "give user:dee nothing"),
+        ({"principal": "dee"}, "is not a principal"),
+        ({"generation": "newest"}, ", ".join(GENERATIONS)),
+    ],
+)
 def test_an_invalid_readiness_plan_is_refused_with_a_reason(cast, arguments, words):
     arguments = {"namespace": "namespace:sales", "user": "dee", "generation": "final"} | arguments
     with pytest.raises(ValueError, match=words):
-        create_readiness_plan(author=COMMAND, **arguments | {"namespace": parse_address(arguments["namespace"])})
+        create_readiness_plan(
+            author=COMMAND, **arguments | {"namespace": parse_address(arguments["namespace"])}
+        )
 
 
 def test_a_group_receives_only_the_grants_that_its_member_lacks(cast):
-    plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:sales"), user="grp", generation="final",
-                                 principal="group:operators")
+    plan = create_readiness_plan(
+        author=COMMAND,
+        namespace=parse_address("namespace:sales"),
+        user="grp",
+        generation="final",
+        principal="group:operators",
+    )
     assert {row.principal for row in plan.items.all()} == {"group:operators"} and plan.items.count() == 6
     assert plan.title == "Let user:grp delete namespace:sales through group:operators (final)"
 
 
 def test_an_account_that_was_not_a_principal_can_delete_the_namespace_afterwards(cast):
-    plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:hr"), user="ada", generation="final")
+    plan = create_readiness_plan(
+        author=COMMAND, namespace=parse_address("namespace:hr"), user="ada", generation="final"
+    )
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert User.objects.get(username="ada").is_principal
     assert check(Question("user", "ada", "delete", parse_address("namespace:hr"), "final")).is_permitted
@@ -92,8 +121,9 @@ def test_an_account_that_was_not_a_principal_can_delete_the_namespace_afterwards
 def test_the_number_of_statements_grows_by_batch_not_by_entity(cast):
     def statements():
         with CaptureQueriesContext(connection) as captured:
-            plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:sales"), user="out",
-                                         generation="final")
+            plan = create_readiness_plan(
+                author=COMMAND, namespace=parse_address("namespace:sales"), user="out", generation="final"
+            )
         return plan.items.count(), len(captured)
 
     small = statements()

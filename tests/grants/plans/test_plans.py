@@ -23,7 +23,15 @@ from grants.plans.sources.readiness import create_readiness_plan
 from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
 from grants.principals.services import add_member, set_user_active
-from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state, entity_states, lines_after
+from tests.support.authors import (
+    COMMAND,
+    administrator,
+    all_grants,
+    author_with,
+    database_state,
+    entity_states,
+    lines_after,
+)
 from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
@@ -42,9 +50,14 @@ def item(principal, address, privilege="READ"):
 
 
 def create_sample_plan(author=COMMAND, **changes):
-    changes = changes or {"grant": [item("user:out", ORDERS), item("user:dee", ORDERS),
-                                    item("group:operators", "dataset:sales.new")],
-                          "revoke": [item("user:ned", CUSTOMERS, "ADMIN"), item("user:out", CUSTOMERS)]}
+    changes = changes or {
+        "grant": [
+            item("user:out", ORDERS),
+            item("user:dee", ORDERS),
+            item("group:operators", "dataset:sales.new"),
+        ],
+        "revoke": [item("user:ned", CUSTOMERS, "ADMIN"), item("user:out", CUSTOMERS)],
+    }
     return create_plan_from_changes(author=author, **changes)
 
 
@@ -52,29 +65,59 @@ def test_creating_a_plan_changes_no_grant_and_keeps_the_items_in_order():
     before = database_state()
     plan = create_sample_plan(administrator())
     assert database_state()[:4] == before[:4]
-    rows = [(row.position, row.verb, row.principal, str(row.address), row.privilege, row.is_noop)
-            for row in plan.items.order_by("position")]
+    rows = [
+        (row.position, row.verb, row.principal, str(row.address), row.privilege, row.is_noop)
+        for row in plan.items.order_by("position")
+    ]
     assert rows == [
-        (1, "grant", "user:out", ORDERS, "READ", False), (2, "grant", "user:dee", ORDERS, "READ", True),
+        (1, "grant", "user:out", ORDERS, "READ", False),
+        (2, "grant", "user:dee", ORDERS, "READ", True),
         (3, "grant", "group:operators", "dataset:sales.new", "READ", False),
-        (4, "revoke", "user:ned", CUSTOMERS, "ADMIN", False), (5, "revoke", "user:out", CUSTOMERS, "READ", True)]
-    assert plan.effect == NO_MEMBERS | {"grants": 2, "revokes": 1, "already": 2, "principals": 3, "planned": 1,
-                                        "stranded_none": 1, "stranded_one": 0}
-    assert (plan.title, plan.origin, plan.state, plan.base_revision) == ("Grant 3 and revoke 2", "change-set", "proposed",
-                                                                         current_revision())
+        (4, "revoke", "user:ned", CUSTOMERS, "ADMIN", False),
+        (5, "revoke", "user:out", CUSTOMERS, "READ", True),
+    ]
+    assert plan.effect == NO_MEMBERS | {
+        "grants": 2,
+        "revokes": 1,
+        "already": 2,
+        "principals": 3,
+        "planned": 1,
+        "stranded_none": 1,
+        "stranded_one": 0,
+    }
+    assert (plan.title, plan.origin, plan.state, plan.base_revision) == (
+        "Grant 3 and revoke 2",
+        "change-set",
+        "proposed",
+        current_revision(),
+    )
 
 
 def test_applying_a_plan_makes_all_changes_and_journals_them_with_the_reason():
     plan, before = create_sample_plan(), current_revision()
     plan = apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert (plan.state, plan.decided_by, plan.reason, plan.revision) == ("applied", "a command", "because", current_revision())
+    assert (plan.state, plan.decided_by, plan.reason, plan.revision) == (
+        "applied",
+        "a command",
+        "because",
+        current_revision(),
+    )
     assert plan.effect | {"stranded_none": 1} == NO_MEMBERS | {
-        "grants": 2, "revokes": 1, "already": 2, "principals": 3, "planned": 1, "stranded_none": 1, "stranded_one": 0}
+        "grants": 2,
+        "revokes": 1,
+        "already": 2,
+        "principals": 3,
+        "planned": 1,
+        "stranded_none": 1,
+        "stranded_one": 0,
+    }
     assert lines_after(before) == [
-        ("revoke", "user:ned", CUSTOMERS, "ADMIN", f"plan {plan.pk}"), ("plan", "", "dataset:sales.new", "", ""),
+        ("revoke", "user:ned", CUSTOMERS, "ADMIN", f"plan {plan.pk}"),
+        ("plan", "", "dataset:sales.new", "", ""),
         ("grant", "user:out", ORDERS, "READ", f"plan {plan.pk}"),
         ("grant", "group:operators", "dataset:sales.new", "READ", f"plan {plan.pk}"),
-        ("plan-apply", "", "", "", f"plan {plan.pk}: Grant 3 and revoke 2")]
+        ("plan-apply", "", "", "", f"plan {plan.pk}: Grant 3 and revoke 2"),
+    ]
     assert ("user:out", ORDERS, "READ") in all_grants() and entity_states()["dataset:sales.new"] == "planned"
     assert first_break() is None
 
@@ -102,8 +145,12 @@ def test_only_administrators_create_apply_and_discard_plans(role):
     plan, applied = create_sample_plan(), create_sample_plan(grant=[item("user:out", CUSTOMERS)])
     author = author_with(role)
     before = database_state()
-    for attempt in (lambda: create_sample_plan(author), lambda: apply_plan(author=author, plan_id=plan.pk),
-                    lambda: discard_plan(author=author, plan_id=plan.pk), lambda: renew_plan(author=author, plan_id=plan.pk)):
+    for attempt in (
+        lambda: create_sample_plan(author),
+        lambda: apply_plan(author=author, plan_id=plan.pk),
+        lambda: discard_plan(author=author, plan_id=plan.pk),
+        lambda: renew_plan(author=author, plan_id=plan.pk),
+    ):
         with pytest.raises(NotAdministrator):
             attempt()
     assert database_state() == before
@@ -114,16 +161,23 @@ def test_only_administrators_create_apply_and_discard_plans(role):
 
 
 RELEVANT_CHANGES = {
-    "a grant on an entity of the plan": lambda: change_grants(author=COMMAND, grant=[item("user:grp", ORDERS)]),
-    "the state of an entity of the plan": lambda: Entity.objects.get(key="sales.orders") and register_entity(
-        author=COMMAND, address=parse_address("dataset:sales.new")),
+    "a grant on an entity of the plan": lambda: change_grants(
+        author=COMMAND, grant=[item("user:grp", ORDERS)]
+    ),
+    "the state of an entity of the plan": lambda: (
+        Entity.objects.get(key="sales.orders")
+        and register_entity(author=COMMAND, address=parse_address("dataset:sales.new"))
+    ),
     "the state of a user of the plan": lambda: set_user_active(author=COMMAND, name="out", active=False),
     "a member of a group of the plan": lambda: add_member(author=COMMAND, user="ned", group="operators"),
 }
 UNRELATED_CHANGES = {
-    "a grant in another namespace": lambda: change_grants(author=COMMAND, grant=[item("user:out", "dataset:hr.salaries")]),
+    "a grant in another namespace": lambda: change_grants(
+        author=COMMAND, grant=[item("user:out", "dataset:hr.salaries")]
+    ),
     "a grant on another entity of the namespace": lambda: change_grants(
-        author=COMMAND, grant=[item("user:grp", "artifact:sales.etl-1.0")]),
+        author=COMMAND, grant=[item("user:grp", "artifact:sales.etl-1.0")]
+    ),
     "a description": lambda: describe_entity(author=COMMAND, address=parse_address(ORDERS), description="x"),
     "the state of another user": lambda: set_user_active(author=COMMAND, name="aud", active=False),
 }
@@ -134,7 +188,9 @@ def test_a_stale_plan_is_refused(change):
     plan = create_sample_plan()
     RELEVANT_CHANGES[change]()
     before = database_state()
-    with pytest.raises(StaleBase, match=r"data on which it depends has changed since: line \d+ .*renew the plan") as stale:
+    with pytest.raises(
+        StaleBase, match=r"data on which it depends has changed since: line \d+ .*renew the plan"
+    ) as stale:
         apply_plan(author=COMMAND, plan_id=plan.pk)
     assert (stale.value.base_revision, stale.value.revision) == (plan.base_revision, current_revision())
     assert database_state() == before and Plan.objects.get(pk=plan.pk).is_proposed
@@ -148,15 +204,20 @@ def test_unrelated_changes_do_not_make_a_plan_stale(change):
 
 
 def test_a_computed_plan_depends_on_the_whole_namespace():
-    plan = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:sales"), user="dee", generation="final")
-    other = create_readiness_plan(author=COMMAND, namespace=parse_address("namespace:hr"), user="dee", generation="final")
+    plan = create_readiness_plan(
+        author=COMMAND, namespace=parse_address("namespace:sales"), user="dee", generation="final"
+    )
+    other = create_readiness_plan(
+        author=COMMAND, namespace=parse_address("namespace:hr"), user="dee", generation="final"
+    )
     register_entity(author=COMMAND, address=parse_address("stream:sales.clicks"))
     assert invalidating_line(plan).entity == "stream:sales.clicks" and invalidating_line(other) is None
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     plan.refresh_from_db()
     assert (plan.state, plan.reason, renewed.renewal_of) == ("discarded", f"renewed as {renewed}", plan)
-    assert {str(row.address) for row in renewed.items.all()} - {str(row.address) for row in plan.items.all()} == {
-        "stream:sales.clicks"}
+    assert {str(row.address) for row in renewed.items.all()} - {
+        str(row.address) for row in plan.items.all()
+    } == {"stream:sales.clicks"}
     assert invalidating_line(renewed) is None
 
 
@@ -182,7 +243,8 @@ def test_the_inverse_plan_undoes_only_the_changes_that_were_made():
     assert all_grants() == before
     again = create_inverse_plan(author=COMMAND, plan_id=inverse.pk)
     assert [(row.verb, row.principal) for row in again.items.order_by("position")] == [
-        (row.verb, row.principal) for row in changing_items(plan).order_by("position")]
+        (row.verb, row.principal) for row in changing_items(plan).order_by("position")
+    ]
 
 
 def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
@@ -198,8 +260,10 @@ def test_a_plan_that_changed_nothing_or_was_not_applied_cannot_be_undone():
 
 
 def test_invalid_items_are_refused_each_with_its_position():
-    for changes in ({"grant": [item("user:nobody", ORDERS), item("user:out", ORDERS), item("user:out", ORDERS)]},
-                  {"grant": [item("user:out", "instance:other")]}):
+    for changes in (
+        {"grant": [item("user:nobody", ORDERS), item("user:out", ORDERS), item("user:out", ORDERS)]},
+        {"grant": [item("user:out", "instance:other")]},
+    ):
         with pytest.raises(ChangeRefused):
             create_plan_from_changes(author=COMMAND, **changes)
     with pytest.raises(PlanError, match="the plan is empty"):
@@ -216,10 +280,14 @@ def test_a_plan_over_the_limit_is_refused_and_not_stored(monkeypatch):
 
 def test_gains_and_losses_of_each_principal_are_counted_by_kind():
     effects = PrincipalEffects(create_sample_plan())
-    effects_by_principal = {effect.principal: (effect.gains, effect.losses, effect.members) for effect in effects[:10]}
+    effects_by_principal = {
+        effect.principal: (effect.gains, effect.losses, effect.members) for effect in effects[:10]
+    }
     assert effects_by_principal == {
-        "user:ned": ({}, {("dataset", Privilege.ADMIN): 1}, None), "user:out": ({("dataset", Privilege.READ): 1}, {}, None),
-        "group:operators": ({("dataset", Privilege.READ): 1}, {}, 1)}
+        "user:ned": ({}, {("dataset", Privilege.ADMIN): 1}, None),
+        "user:out": ({("dataset", Privilege.READ): 1}, {}, None),
+        "group:operators": ({("dataset", Privilege.READ): 1}, {}, 1),
+    }
     assert list(effects_by_principal) == ["user:ned", "user:out", "group:operators"] and len(effects) == 3
     assert [effect.principal for effect in effects[1:2]] == ["user:out"]
 
@@ -227,51 +295,98 @@ def test_gains_and_losses_of_each_principal_are_counted_by_kind():
 def test_an_entity_is_stranded_when_it_loses_administrators_and_fewer_than_two_remain():
     group = Group.objects.create(name="owners")
     group.user_set.set(User.objects.filter(username__in=["dee", "grp", "ina"]))
-    change_grants(author=COMMAND, grant=[item("group:owners", ORDERS, "ADMIN"), item("user:out", CUSTOMERS, "ADMIN"),
-                                         item("user:ina", "artifact:sales.etl-1.0", "ADMIN")])
-    revoke = [item("user:ned", address, "ADMIN") for address in (ORDERS, CUSTOMERS, "artifact:sales.etl-1.0",
-                                                                 "application:sales.shop")]
-    plan = create_plan_from_changes(author=COMMAND, revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")])
-    # orders keeps dee and grp through the group; dee takes over the application, of which there is one as before
+    change_grants(
+        author=COMMAND,
+        grant=[
+            item("group:owners", ORDERS, "ADMIN"),
+            item("user:out", CUSTOMERS, "ADMIN"),
+            item("user:ina", "artifact:sales.etl-1.0", "ADMIN"),
+        ],
+    )
+    revoke = [
+        item("user:ned", address, "ADMIN")
+        for address in (ORDERS, CUSTOMERS, "artifact:sales.etl-1.0", "application:sales.shop")
+    ]
+    plan = create_plan_from_changes(
+        author=COMMAND, revoke=revoke, grant=[item("user:dee", "application:sales.shop", "ADMIN")]
+    )
+    # orders keeps dee and grp through the group; dee takes over the application, of which there is one as
+    # before
     assert [(str(row.address), row.admin_count) for row in stranded_entities(plan, max_rows=10)] == [
-        ("artifact:sales.etl-1.0", 0), (CUSTOMERS, 1)]
+        ("artifact:sales.etl-1.0", 0),
+        (CUSTOMERS, 1),
+    ]
     assert (plan.effect["stranded_none"], plan.effect["stranded_one"]) == (1, 1)
-    whole = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]])
-    assert [(str(row.address), row.admin_count) for row in stranded_entities(whole, max_rows=10)] == [(ORDERS, 0)]
+    whole = create_plan_from_changes(
+        author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN"), *revoke[:1]]
+    )
+    assert [(str(row.address), row.admin_count) for row in stranded_entities(whole, max_rows=10)] == [
+        (ORDERS, 0)
+    ]
     one = create_plan_from_changes(author=COMMAND, revoke=[item("group:owners", ORDERS, "ADMIN")])
-    assert [(str(row.address), row.admin_count) for row in stranded_entities(one, max_rows=10)] == [(ORDERS, 1)]
+    assert [(str(row.address), row.admin_count) for row in stranded_entities(one, max_rows=10)] == [
+        (ORDERS, 1)
+    ]
 
 
-@pytest.mark.parametrize("addresses", [["dataset:new.a", "dataset:new.b"], ["program:new.app.spark.p", "application:new.app"],
-                                       ["namespace:new", "stream:new.s", "stream:sales.s"]])
+@pytest.mark.parametrize(
+    "addresses",
+    [
+        ["dataset:new.a", "dataset:new.b"],
+        ["program:new.app.spark.p", "application:new.app"],
+        ["namespace:new", "stream:new.s", "stream:sales.s"],
+    ],
+)
 def test_addresses_to_be_registered_are_counted_with_their_containers(addresses):
-    plan = create_plan_from_changes(author=COMMAND, grant=[item("user:out", address) for address in addresses])
+    plan = create_plan_from_changes(
+        author=COMMAND, grant=[item("user:out", address) for address in addresses]
+    )
     foretold, before = plan.effect["planned"], len(entity_states())
-    assert apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"] == foretold == len(entity_states()) - before
+    assert (
+        apply_plan(author=COMMAND, plan_id=plan.pk).effect["planned"]
+        == foretold
+        == len(entity_states()) - before
+    )
 
 
 def test_a_copy_has_only_grants_that_the_target_does_not_hold_directly():
-    change_grants(author=COMMAND, grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")])
+    change_grants(
+        author=COMMAND, grant=[item("user:dee", CUSTOMERS, "ADMIN"), item("user:ned", "dataset:hr.salaries")]
+    )
     plan = create_plan_from_copy(author=COMMAND, source="user:ned", target="user:dee")
     assert {str(row.address) for row in plan.items.all()} == {
-        "namespace:sales", ORDERS, "application:sales.shop", "program:sales.shop.workflow.daily", "artifact:sales.etl-1.0",
-        "dataset:hr.salaries"}
-    inside = create_plan_from_copy(author=COMMAND, source="user:ned", target="group:operators",
-                                   within=parse_address("namespace:hr"))
-    assert [(row.principal, str(row.address)) for row in inside.items.all()] == [("group:operators", "dataset:hr.salaries")]
+        "namespace:sales",
+        ORDERS,
+        "application:sales.shop",
+        "program:sales.shop.workflow.daily",
+        "artifact:sales.etl-1.0",
+        "dataset:hr.salaries",
+    }
+    inside = create_plan_from_copy(
+        author=COMMAND, source="user:ned", target="group:operators", within=parse_address("namespace:hr")
+    )
+    assert [(row.principal, str(row.address)) for row in inside.items.all()] == [
+        ("group:operators", "dataset:hr.salaries")
+    ]
     change_grants(author=COMMAND, grant=[item("user:ned", "dataset:hr.more")])
     assert invalidating_line(plan).entity == "dataset:hr.more"
     assert renew_plan(author=COMMAND, plan_id=plan.pk).items.count() == 7
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    ({"source": "user:ned", "target": "user:ned"}, "is both"),
-    ({"source": "user:x", "target": "user:ned"}, "user:x does not exist"),
-    ({"source": "user:ned", "target": "group:x"}, "group:x does not exist"),
-    ({"source": "ned", "target": "user:dee"}, "not a principal"),
-    ({"source": "user:out", "target": "user:dee"}, "nothing to copy"),
-    ({"source": "user:ned", "target": "user:dee", "within": parse_address(ORDERS)}, "neither a namespace nor an application"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"source": "user:ned", "target": "user:ned"}, "is both"),
+        ({"source": "user:x", "target": "user:ned"}, "user:x does not exist"),
+        ({"source": "user:ned", "target": "group:x"}, "group:x does not exist"),
+        ({"source": "ned", "target": "user:dee"}, "not a principal"),
+        ({"source": "user:out", "target": "user:dee"}, "nothing to copy"),
+        (
+            {"source": "user:ned", "target": "user:dee", "within": parse_address(ORDERS)},
+            "neither a namespace nor an application",
+        ),
+    ],
+)
 def test_an_invalid_copy_is_refused_with_a_reason(arguments, words):
     with pytest.raises(GrantError, match=words):
         create_plan_from_copy(author=COMMAND, **arguments)
@@ -280,9 +395,12 @@ def test_an_invalid_copy_is_refused_with_a_reason(arguments, words):
 
 def test_applying_takes_statements_by_batch_not_by_item():
     def statements(name, count):
-        ensure_entities(states={parse_address(f"dataset:sales.{name}{number}"): "live" for number in range(count)})
+        ensure_entities(
+            states={parse_address(f"dataset:sales.{name}{number}"): "live" for number in range(count)}
+        )
         plan = create_plan_from_changes(
-            author=COMMAND, grant=[item("user:out", f"dataset:sales.{name}{n}") for n in range(count)])
+            author=COMMAND, grant=[item("user:out", f"dataset:sales.{name}{n}") for n in range(count)]
+        )
         with CaptureQueriesContext(connection) as captured:
             apply_plan(author=COMMAND, plan_id=plan.pk)
         return len(captured)

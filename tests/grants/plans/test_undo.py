@@ -23,9 +23,16 @@ from tests.support.authors import COMMAND, all_grants
 
 pytestmark = pytest.mark.django_db
 
-NAMESPACE, SHOP, DAILY, ORDERS, LEDGER = (parse_address(text) for text in (
-    "namespace:sales", "application:sales.shop", "program:sales.shop.workflow.daily", "dataset:sales.orders",
-    "dataset:sales.ledger"))
+NAMESPACE, SHOP, DAILY, ORDERS, LEDGER = (
+    parse_address(text)
+    for text in (
+        "namespace:sales",
+        "application:sales.shop",
+        "program:sales.shop.workflow.daily",
+        "dataset:sales.orders",
+        "dataset:sales.ledger",
+    )
+)
 CONFIRMED = EffectConfirmation(confirms_beyond=True)
 
 
@@ -38,13 +45,23 @@ def tenant():
     add_member(author=COMMAND, user="lea", group="stewards")
     for address in (NAMESPACE, SHOP, DAILY, ORDERS, LEDGER):
         register_entity(author=COMMAND, address=address)
-    change_grants(author=COMMAND, grant=[
-        *(("user:lea", SHOP, privilege) for privilege in ANY), ("user:lea", ORDERS, "ADMIN"), ("user:lea", ORDERS, "READ"),
-        ("user:lea", NAMESPACE, "READ"), ("group:stewards", DAILY, "EXECUTE"), ("user:tom", DAILY, "READ")])
+    change_grants(
+        author=COMMAND,
+        grant=[
+            *(("user:lea", SHOP, privilege) for privilege in ANY),
+            ("user:lea", ORDERS, "ADMIN"),
+            ("user:lea", ORDERS, "READ"),
+            ("user:lea", NAMESPACE, "READ"),
+            ("group:stewards", DAILY, "EXECUTE"),
+            ("user:tom", DAILY, "READ"),
+        ],
+    )
 
 
 def off_board(**choices) -> Plan:
-    plan = create_off_boarding_plan(author=COMMAND, choices=OffBoarding("lea", accepts_no_administrator=True, **choices))
+    plan = create_off_boarding_plan(
+        author=COMMAND, choices=OffBoarding("lea", accepts_no_administrator=True, **choices)
+    )
     return apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
 
 
@@ -62,8 +79,13 @@ def test_an_undo_restores_permissions_without_going_beyond_its_purpose():
         assert effect.has_effect and effect.tally.beyond == 0, generation.name
         discard_plan(author=COMMAND, plan_id=undo.pk)
     undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
-    assert (changed(undo, "gained"), changed(undo, "lost")) == (changed(plan, "lost"), changed(plan, "gained"))
-    undo = apply_plan(author=COMMAND, plan_id=undo.pk, confirmation=EffectConfirmation(plan_effect(undo).digest))
+    assert (changed(undo, "gained"), changed(undo, "lost")) == (
+        changed(plan, "lost"),
+        changed(plan, "gained"),
+    )
+    undo = apply_plan(
+        author=COMMAND, plan_id=undo.pk, confirmation=EffectConfirmation(plan_effect(undo).digest)
+    )
     assert all_grants() == before and plan_effect(undo).tally.beyond == 0
 
 
@@ -74,7 +96,11 @@ def test_without_what_the_plan_took_the_same_grants_go_beyond_their_purpose():
     apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
     again = create_plan_from_changes(author=COMMAND, grant=revoked)
     undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
-    assert plan_effect(again, "existing").tally.gained_beyond > 0 == plan_effect(undo, "existing").tally.gained_beyond
+    assert (
+        plan_effect(again, "existing").tally.gained_beyond
+        > 0
+        == plan_effect(undo, "existing").tally.gained_beyond
+    )
 
 
 def test_permissions_that_the_plan_did_not_take_are_beyond_the_purpose_of_its_undo():
@@ -110,7 +136,9 @@ def test_entities_that_are_only_back_where_they_were_need_no_confirmation():
 
 def test_entities_with_fewer_administrators_than_before_the_undone_plan_must_be_confirmed():
     change_grants(author=COMMAND, grant=[("user:kim", ORDERS, "ADMIN")])
-    plan = create_plan_from_changes(author=COMMAND, grant=[("user:tom", ORDERS, "ADMIN"), ("user:tom", LEDGER, "ADMIN")])
+    plan = create_plan_from_changes(
+        author=COMMAND, grant=[("user:tom", ORDERS, "ADMIN"), ("user:tom", LEDGER, "ADMIN")]
+    )
     apply_plan(author=COMMAND, plan_id=plan.pk, confirmation=CONFIRMED)
     change_grants(author=COMMAND, revoke=[("user:kim", ORDERS, "ADMIN")])
     undo = create_inverse_plan(author=COMMAND, plan_id=plan.pk)
@@ -137,7 +165,11 @@ def test_the_number_of_queries_does_not_grow_with_the_undone_plan():
 def test_restored_grants_name_the_undo_and_the_undone_plan_as_their_reason():
     """They have the author and time of the undo, which would otherwise look like those of the original grant."""
     plan = off_board(stranded_heirs=["user:tom"])
-    undo = apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk, confirmation=CONFIRMED)
+    undo = apply_plan(
+        author=COMMAND,
+        plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk,
+        confirmation=CONFIRMED,
+    )
     reason = f"{COMMAND.reason} (restored by {undo}, which undid {plan})"
     grants = UserGrant.objects.filter(user__username="lea")
     assert set(grants.values_list("reason", flat=True)) == {reason} and grants.count() == 7

@@ -1,4 +1,6 @@
-"""Test that the catalogue is complete: in every generation, every operation has a rule, or a note why it has none."""
+"""Test that the catalogue is complete: in every generation, every operation has a rule, or a note why it has
+none.
+"""
 
 import pytest
 
@@ -36,7 +38,11 @@ def test_every_policy_without_a_rule_has_a_note():
 
 def test_every_kind_has_the_containers_that_its_policies_check():
     for policy in ROWS:
-        scopes = {leaf.scope for leaf in leaves(policy.requirement) if isinstance(leaf, Has)} if policy.requirement else set()
+        scopes = (
+            {leaf.scope for leaf in leaves(policy.requirement) if isinstance(leaf, Has)}
+            if policy.requirement
+            else set()
+        )
         if Scope.APPLICATION in scopes:
             assert policy.kind in ("program", "application")
         if Scope.NAMESPACE in scopes:
@@ -46,7 +52,11 @@ def test_every_kind_has_the_containers_that_its_policies_check():
 def test_no_rule_checks_all_live_entities_twice():
     """Two sets of entities without a privilege could overlap, and their counts could then not be added."""
     for policy in ROWS:
-        all_live = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive)] if policy.requirement else []
+        all_live = (
+            [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive)]
+            if policy.requirement
+            else []
+        )
         assert len(all_live) <= 1, policy
 
 
@@ -56,14 +66,27 @@ def test_parameters_are_checked_only_if_the_question_names_them():
         if policy.requirement is None:
             continue
         has_leaves = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, Has)]
-        assert sum(leaf.scope in parameter_scopes for leaf in has_leaves) == len(list(parameters(policy.requirement))), policy
+        assert sum(leaf.scope in parameter_scopes for leaf in has_leaves) == len(
+            list(parameters(policy.requirement))
+        ), policy
 
 
 def test_owners_and_dataset_types_are_used_only_by_the_generations_that_document_them():
-    used_parameters = {name: {parameter for policy in generation.policies.values() if policy.requirement
-                        for parameter in parameters(policy.requirement)} for name, generation in GENERATIONS.items()}
+    used_parameters = {
+        name: {
+            parameter
+            for policy in generation.policies.values()
+            if policy.requirement
+            for parameter in parameters(policy.requirement)
+        }
+        for name, generation in GENERATIONS.items()
+    }
     assert used_parameters["core"] == used_parameters["existing"] == {Parameter.EXISTING_ARTIFACT}
-    assert used_parameters["proposed"] == {Parameter.EXISTING_ARTIFACT, Parameter.NEW_ARTIFACT, Parameter.OWNER}
+    assert used_parameters["proposed"] == {
+        Parameter.EXISTING_ARTIFACT,
+        Parameter.NEW_ARTIFACT,
+        Parameter.OWNER,
+    }
     assert used_parameters["final"] == set(Parameter)
 
 

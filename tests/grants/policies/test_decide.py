@@ -1,4 +1,6 @@
-"""Test `manage.py decide`: it writes one answer for each line of requests, in the same order, also for invalid lines."""
+"""Test `manage.py decide`: it writes one answer for each line of requests, in the same order, also for
+invalid lines.
+"""
 
 import io
 import json
@@ -17,13 +19,19 @@ pytestmark = pytest.mark.django_db
 
 
 def request(subject="user 0", kind="namespace", key="ns0", operation="list", **context):
-    return {"subject": {"type": "user", "id": subject}, "action": {"name": operation},
-            "resource": {"type": kind, "id": key}, "context": context}
+    return {
+        "subject": {"type": "user", "id": subject},
+        "action": {"name": operation},
+        "resource": {"type": kind, "id": key},
+        "context": context,
+    }
 
 
 def decide(lines, tmp_path):
     path = tmp_path / "questions.jsonl"
-    path.write_bytes(b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines))
+    path.write_bytes(
+        b"".join((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n" for line in lines)
+    )
     output = io.StringIO()
     call_command("decide", str(path), stdout=output)
     return [json.loads(line) for line in output.getvalue().splitlines()]
@@ -38,22 +46,30 @@ def tenant():
 
 
 def test_answers_are_in_the_order_of_the_requests(tenant, tmp_path):
-    answers = decide([request(generation="core"), request(subject="nobody"), request(generation="core")], tmp_path)
+    answers = decide(
+        [request(generation="core"), request(subject="nobody"), request(generation="core")], tmp_path
+    )
     assert [answer["decision"] for answer in answers] == [True, False, True]
     assert answers[0] == {"decision": True}
     assert answers[1]["context"] == {"reason": "user:nobody is not a known, active principal"}
 
 
-@pytest.mark.parametrize(("line", "message"), [
-    (b"{", "the line is not JSON"),
-    (b"", "the line is not JSON"),
-    (b"\xff{}", "the line is not UTF-8: byte 1"),
-    (b"[1]", "the request must be a JSON object"),
-    (b"{}", "`subject` is missing"),
-    (b"[" * 100_000, "the line is nested too deeply"),
-    (b'{"subject":"' + b"x" * 1_000_001 + b'"}', "the line is longer than 1,000,000 bytes"),
-    (json.dumps(request(kind="dataset", key="no-dot")).encode(), "`resource.id`: `dataset:no-dot` lacks a part"),
-])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "the line is not JSON"),
+        (b"", "the line is not JSON"),
+        (b"\xff{}", "the line is not UTF-8: byte 1"),
+        (b"[1]", "the request must be a JSON object"),
+        (b"{}", "`subject` is missing"),
+        (b"[" * 100_000, "the line is nested too deeply"),
+        (b'{"subject":"' + b"x" * 1_000_001 + b'"}', "the line is longer than 1,000,000 bytes"),
+        (
+            json.dumps(request(kind="dataset", key="no-dot")).encode(),
+            "`resource.id`: `dataset:no-dot` lacks a part",
+        ),
+    ],
+)
 def test_the_answer_to_a_bad_line_is_an_error(tenant, tmp_path, line, message):
     before, bad, after = decide([request(generation="core"), line, request(generation="core")], tmp_path)
     assert before == after == {"decision": True}
@@ -68,7 +84,9 @@ def test_unknown_names_are_denied_with_a_reason_and_without_an_error(tenant, tmp
 
 
 def test_an_answer_has_an_explanation_only_on_request(tenant, tmp_path):
-    plain, explained = decide([request(operation="delete"), request(operation="delete", explain=True)], tmp_path)
+    plain, explained = decide(
+        [request(operation="delete"), request(operation="delete", explain=True)], tmp_path
+    )
     assert plain == {"decision": explained["decision"]}
     assert explained["context"]["sentence"] and explained["context"]["source"]["seed"] == "002"
 
@@ -80,7 +98,9 @@ def test_a_batch_takes_a_constant_number_of_queries(tenant, tmp_path, django_ass
 
 
 def test_requests_are_read_from_standard_input(tenant, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(request(generation="core")).encode())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(json.dumps(request(generation="core")).encode()))
+    )
     call_command("decide", "-")
     assert json.loads(capsys.readouterr().out) == {"decision": True}
 
@@ -95,8 +115,14 @@ def test_the_command_ends_silently_when_its_reader_closes_the_pipe(tmp_path):
     questions = tmp_path / "questions.jsonl"
     questions.write_text((json.dumps(request()) + "\n") * 20_000)
     environment = os.environ | {"DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    with subprocess.Popen([sys.executable, "manage.py", "decide", questions], cwd=ROOT, env=environment, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [sys.executable, "manage.py", "decide", questions],
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
         assert "decision" in process.stdout.readline()
         process.stdout.close()
         assert (process.stderr.read(), process.wait(60)) == ("", 0)

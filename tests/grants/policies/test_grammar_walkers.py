@@ -1,7 +1,7 @@
 """Every walker of the requirement grammar raises `UnknownExpression` for a node type that it does not handle.
 
-The walkers are found in the source: functions that match on grammar nodes or test for one with `isinstance`. A function that
-is found and not listed here fails the test, as does a listed function that no longer exists.
+The walkers are found in the source: functions that match on grammar nodes or test for one with `isinstance`.
+A function that is found and not listed here fails the test, as does a listed function that no longer exists.
 """
 
 import ast
@@ -68,27 +68,37 @@ WALKERS: dict[str, Callable[[Expression], object]] = {
     "grants.policies.grammar.parameters": lambda node: list(grammar.parameters(node)),
     "grants.policies.decide.is_met": lambda node: decide.is_met(node, QUESTION, NoFacts()),
     "grants.policies.explain.try_expression": lambda node: explain.try_expression(node, QUESTION, NoFacts()),
-    "grants.policies.explain.minimal_grant_sets": lambda node: explain.minimal_grant_sets(node, QUESTION, NoFacts()),
+    "grants.policies.explain.minimal_grant_sets": lambda node: explain.minimal_grant_sets(
+        node, QUESTION, NoFacts()
+    ),
     "grants.policies.wording.requirement_in_words": wording.requirement_in_words,
-    "grants.evaluation.entity_filters.combined_condition":
-        lambda node: entity_filters.combined_condition(node, lambda part: entity_filters.requirement_condition(part, CONTEXT),
-                                                       QUESTION.has_parameter),
-    "grants.evaluation.entity_filters.requirement_condition":
-        lambda node: entity_filters.requirement_condition(node, CONTEXT),
-    "grants.evaluation.candidates.candidate_queries": lambda node: candidates.candidate_queries(node, CONTEXT),
+    "grants.evaluation.entity_filters.combined_condition": lambda node: entity_filters.combined_condition(
+        node, lambda part: entity_filters.requirement_condition(part, CONTEXT), QUESTION.has_parameter
+    ),
+    "grants.evaluation.entity_filters.requirement_condition": lambda node: (
+        entity_filters.requirement_condition(node, CONTEXT)
+    ),
+    "grants.evaluation.candidates.candidate_queries": lambda node: candidates.candidate_queries(
+        node, CONTEXT
+    ),
     "grants.evaluation.candidates._cover": lambda node: candidates._cover(node, CONTEXT),
     "grants.evaluation.candidates._is_exact": candidates._is_exact,
-    "grants.evaluation.principal_filters._condition":
-        lambda node: principal_filters._condition(node, principal_filters.QuestionContext(QUESTION, None, False)),
+    "grants.evaluation.principal_filters._condition": lambda node: principal_filters._condition(
+        node, principal_filters.QuestionContext(QUESTION, None, False)
+    ),
     "grants.evaluation.visibility._is_reached_by_grants": visibility._is_reached_by_grants,
     "grants.access.paths.ways_to_meet": lambda node: paths.ways_to_meet(node, QUESTION, NoFacts()),
-    "grants.access.requirements.any_of_requirements": lambda node: requirements.any_of_requirements([node], "dataset"),
+    "grants.access.requirements.any_of_requirements": lambda node: requirements.any_of_requirements(
+        [node], "dataset"
+    ),
     "grants.effects.masks.users_meeting": lambda node: masks.users_meeting(node, NoHolders()),
-    "grants.evidence.timeline.met_period":
-        lambda node: timeline.met_period(node, QUESTION, timeline.UserTimeline({}, ()), timeline.TargetTimeline((1, 2))),
+    "grants.evidence.timeline.met_period": lambda node: timeline.met_period(
+        node, QUESTION, timeline.UserTimeline({}, ()), timeline.TargetTimeline((1, 2))
+    ),
     "grants.lifecycle.missing_grants._has_one_smallest_set": missing_grants._has_one_smallest_set,
-    "grants.lifecycle.missing_grants._streamed_missing_grants":
-        lambda node: list(missing_grants._streamed_missing_grants(node, QUESTION, None, ())),
+    "grants.lifecycle.missing_grants._streamed_missing_grants": lambda node: list(
+        missing_grants._streamed_missing_grants(node, QUESTION, None, ())
+    ),
     "authzconsole.rest.framework.requirements.requirement_as_json": requirement_as_json,
     "analytics.spark.engine.rules._requirement": lambda node: rules._requirement(node, "dataset", {}),
     "analytics.spark.engine.rules.admin_requirement": rules.admin_requirement,
@@ -121,25 +131,41 @@ AFTER_A_WALKER = {
 }
 
 # These walkers return without visiting the parts of some nodes.
-IGNORE_SOME_PARTS = {"grants.evaluation.candidates._is_exact", "grants.lifecycle.missing_grants._has_one_smallest_set",
-                    "analytics.spark.engine.rules.plain_fact"}
+IGNORE_SOME_PARTS = {
+    "grants.evaluation.candidates._is_exact",
+    "grants.lifecycle.missing_grants._has_one_smallest_set",
+    "analytics.spark.engine.rules.plain_fact",
+}
 
 
 def has_node_class(tree: ast.AST) -> bool:
-    return any(isinstance(name, ast.Name) and name.id in NODES or isinstance(name, ast.Attribute) and name.attr in NODES
-               for name in ast.walk(tree))
+    return any(
+        isinstance(name, ast.Name)
+        and name.id in NODES
+        or isinstance(name, ast.Attribute)
+        and name.attr in NODES
+        for name in ast.walk(tree)
+    )
 
 
 def is_walker(function: ast.FunctionDef) -> bool:
-    """Return whether the function matches on node types, or tests for one with `isinstance` or a comparison of classes."""
+    """Return whether the function matches on node types, or tests for one with `isinstance` or a comparison
+    of classes.
+    """
     for node in ast.walk(function):
         if isinstance(node, ast.MatchClass) and has_node_class(node.cls):
             return True
-        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance"
-                and has_node_class(node.args[1])):
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id == "isinstance"
+            and has_node_class(node.args[1])
+        ):
             return True
         if isinstance(node, ast.Compare) and any(
-                isinstance(operand, ast.Name) and operand.id in NODES for operand in (node.left, *node.comparators)):
+            isinstance(operand, ast.Name) and operand.id in NODES
+            for operand in (node.left, *node.comparators)
+        ):
             return True
     return False
 
@@ -180,17 +206,23 @@ def test_facts_of_a_question_with_an_unknown_node_are_not_gathered():
 
 # one node of each type; if a node has parts, every walker handles them
 SAMPLES = {
-    grammar.Has: grammar.has(Privilege.READ), grammar.HasAtOrBelow: grammar.HasAtOrBelow(),
-    grammar.HasOnAllLive: grammar.HasOnAllLive(Privilege.ADMIN), grammar.Always: grammar.Always(),
-    AllOf: AllOf((grammar.has(Privilege.READ),)), AnyOf: AnyOf((grammar.has(Privilege.READ),)),
+    grammar.Has: grammar.has(Privilege.READ),
+    grammar.HasAtOrBelow: grammar.HasAtOrBelow(),
+    grammar.HasOnAllLive: grammar.HasOnAllLive(Privilege.ADMIN),
+    grammar.Always: grammar.Always(),
+    AllOf: AllOf((grammar.has(Privilege.READ),)),
+    AnyOf: AnyOf((grammar.has(Privilege.READ),)),
     grammar.Given: grammar.Given(grammar.Parameter.OWNER, grammar.has(Privilege.READ)),
 }
 
 
 # These walkers handle only some node types on purpose, and raise for the others.
-HANDLE_SOME_NODES = {"grants.evaluation.entity_filters.combined_condition",
-                     "grants.lifecycle.missing_grants._streamed_missing_grants", "analytics.spark.engine.rules.admin_requirement",
-                     "analytics.spark.engine.rules.plain_fact"}
+HANDLE_SOME_NODES = {
+    "grants.evaluation.entity_filters.combined_condition",
+    "grants.lifecycle.missing_grants._streamed_missing_grants",
+    "analytics.spark.engine.rules.admin_requirement",
+    "analytics.spark.engine.rules.plain_fact",
+}
 
 
 def test_every_node_type_has_a_sample():
@@ -205,5 +237,6 @@ def test_a_walker_handles_every_node_type(name, node):
     except UnknownExpression as error:
         pytest.fail(f"{name}: {error}")
     except Exception:
-        # The walker handles the node, but needs something that this test does not provide, such as a database.
+        # The walker handles the node, but needs something that this test does not provide, such as a
+        # database.
         pass

@@ -1,7 +1,7 @@
 """Compare the catalogue with a second, independent transcription of the same seed documents.
 
-cases/second_reading.toml lists the requirement of each operation in a small notation. For each row, a truth table over all facts
-proves that it is logically equivalent to the expression in the catalogue.
+cases/second_reading.toml lists the requirement of each operation in a small notation. For each row, a truth
+table over all facts proves that it is logically equivalent to the expression in the catalogue.
 """
 
 import re
@@ -17,16 +17,21 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf, Always, AnyOf, Given, Has, HasAtOrBelow, HasOnAllLive
 from tests.support.expected_generations import EXPECTED
 
-TRANSCRIPTION = tomllib.loads((Path(__file__).parents[2] / "cases" / "second_reading.toml").read_text(encoding="utf-8"))
+TRANSCRIPTION = tomllib.loads(
+    (Path(__file__).parents[2] / "cases" / "second_reading.toml").read_text(encoding="utf-8")
+)
 
 PRIVILEGES = tuple(map(str, Privilege))
 SCOPES = ("self", "parent", "application", "namespace", "instance", "artifact", "dataset_type", "owner")
 PARAMETERS = ("new artifact", "existing artifact", "dataset type", "owner")
 
-# The published list of operations, word for word. Each generation of the transcription lists all of them, in this order.
+# The published list of operations, word for word. Each generation of the transcription lists all of them, in
+# this order.
 KINDS_AND_OPERATIONS = [tuple(row.split(".")) for row in next(iter(TRANSCRIPTION.values()))]
-OPERATIONS = {kind: [operation for operation_kind, operation in KINDS_AND_OPERATIONS if operation_kind == kind]
-              for kind, _ in KINDS_AND_OPERATIONS}
+OPERATIONS = {
+    kind: [operation for operation_kind, operation in KINDS_AND_OPERATIONS if operation_kind == kind]
+    for kind, _ in KINDS_AND_OPERATIONS
+}
 
 PARENTS = {"namespace": "instance", "kerberosprincipal": "instance", "program": "application"}
 LEAVES = set(OPERATIONS) - {"namespace", "application"}
@@ -48,7 +53,10 @@ def any_of_privileges(kind, privileges, scope):
 
 
 def any_privilege_at_or_below(kind):
-    """Return the formula that any privilege is held on the target or inside it. A leaf kind contains nothing."""
+    """Return the formula that any privilege is held on the target or inside it.
+
+    A leaf kind contains nothing.
+    """
     on_target = any_of_privileges(kind, PRIVILEGES, "self")
     return on_target if kind in LEAVES else ("or", (on_target, ("atom", "any privilege inside")))
 
@@ -61,7 +69,8 @@ def if_given(parameter, then):
     return ("or", (("not", ("atom", f"question names {parameter}")), then))
 
 
-# The notation ---------------------------------------------------------------------------------------------------------
+# The notation
+# ---------------------------------------------------------------------------------------------------------
 
 TOKEN = re.compile(r"\s*(?:(?P<mark>[()])|\[(?P<given>[a-z ]+)\]|(?P<word>[A-Za-z|]+(?:@[a-z_:-]+)?))")
 
@@ -137,7 +146,8 @@ def formula_of_text(kind, text):
     return formula
 
 
-# The catalogue's expressions ------------------------------------------------------------------------------------------
+# The catalogue's expressions
+# ------------------------------------------------------------------------------------------
 
 
 def formula_of_expression(kind, expression):
@@ -162,7 +172,8 @@ def formula_of_expression(kind, expression):
     raise AssertionError(f"this test does not handle {expression!r}")
 
 
-# The proof ------------------------------------------------------------------------------------------------------------
+# The proof
+# ------------------------------------------------------------------------------------------------------------
 
 
 def atoms(formula):
@@ -210,7 +221,8 @@ def test_the_catalogue_and_the_second_transcription_require_the_same(generation,
         assert facts is None, f"they differ if only {facts} are true: {text!r}, {policy.requirement}"
 
 
-# Coverage -------------------------------------------------------------------------------------------------------------
+# Coverage
+# -------------------------------------------------------------------------------------------------------------
 
 
 def test_the_vocabulary_has_exactly_the_published_operations_in_the_same_order():
@@ -230,7 +242,9 @@ def test_both_transcriptions_have_the_same_generations():
 
 @pytest.mark.parametrize("generation", TRANSCRIPTION)
 def test_every_generation_of_the_second_transcription_lists_the_same_operations_in_the_same_order(generation):
-    assert list(TRANSCRIPTION[generation]) == [f"{kind}.{operation}" for kind, operation in KINDS_AND_OPERATIONS]
+    assert list(TRANSCRIPTION[generation]) == [
+        f"{kind}.{operation}" for kind, operation in KINDS_AND_OPERATIONS
+    ]
 
 
 @pytest.mark.parametrize("generation", TRANSCRIPTION)
@@ -238,7 +252,8 @@ def test_the_catalogue_covers_exactly_the_published_operations(generation):
     assert set(GENERATIONS[generation].policies) == set(KINDS_AND_OPERATIONS)
 
 
-# The effects of creating and deleting on grants -------------------------------------------------------------------------
+# The effects of creating and deleting on grants
+# -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("generation", TRANSCRIPTION)
@@ -248,7 +263,8 @@ def test_creating_and_deleting_have_the_expected_effects_on_grants(generation):
     assert GENERATIONS[generation].deleting_removes_grants is expected.deleting_removes_grants
 
 
-# The proof itself is tested --------------------------------------------------------------------------------------
+# The proof itself is tested
+# --------------------------------------------------------------------------------------
 
 
 @cache
@@ -256,50 +272,81 @@ def example(text, kind="dataset"):
     return formula_of_text(kind, text)
 
 
-@pytest.mark.parametrize("text", [
-    "", "READ", "READ@", "READ@nowhere", "LOOK@self", "READ|LOOK@self", "READ@self and", "(READ@self", "READ@self)",
-    "READ@self WRITE@self", "[stranger] READ@self", "[owner]", "and", "READ@self-or-below", "READ@all-live:schedule",
-    "READ|ADMIN@all-live", "READ @self", "READ@self & READ@namespace", "READ@self or none",
-])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "READ",
+        "READ@",
+        "READ@nowhere",
+        "LOOK@self",
+        "READ|LOOK@self",
+        "READ@self and",
+        "(READ@self",
+        "READ@self)",
+        "READ@self WRITE@self",
+        "[stranger] READ@self",
+        "[owner]",
+        "and",
+        "READ@self-or-below",
+        "READ@all-live:schedule",
+        "READ|ADMIN@all-live",
+        "READ @self",
+        "READ@self & READ@namespace",
+        "READ@self or none",
+    ],
+)
 def test_an_invalid_text_in_the_notation_is_refused(text):
     with pytest.raises(NotationError):
         formula_of_text("dataset", text)
 
 
-@pytest.mark.parametrize(("first", "second"), [
-    ("READ@self", "WRITE@self"),
-    ("READ@self", "READ@namespace"),
-    ("READ@self", "always"),
-    ("ANY@self", "READ|WRITE|ADMIN@self"),
-    ("READ@self and READ@namespace", "READ@self or READ@namespace"),
-    ("ADMIN@self", "ADMIN@self and [owner] ADMIN@owner"),
-    ("[new artifact] ADMIN@artifact", "[existing artifact] ADMIN@artifact"),
-    ("READ@self or READ@namespace and WRITE@namespace", "(READ@self or READ@namespace) and WRITE@namespace"),
-])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("READ@self", "WRITE@self"),
+        ("READ@self", "READ@namespace"),
+        ("READ@self", "always"),
+        ("ANY@self", "READ|WRITE|ADMIN@self"),
+        ("READ@self and READ@namespace", "READ@self or READ@namespace"),
+        ("ADMIN@self", "ADMIN@self and [owner] ADMIN@owner"),
+        ("[new artifact] ADMIN@artifact", "[existing artifact] ADMIN@artifact"),
+        (
+            "READ@self or READ@namespace and WRITE@namespace",
+            "(READ@self or READ@namespace) and WRITE@namespace",
+        ),
+    ],
+)
 def test_different_requirements_are_not_equivalent(first, second):
     assert differing_facts(example(first), example(second)) is not None
 
 
-@pytest.mark.parametrize(("first", "second"), [
-    ("ADMIN@all-live", "ADMIN@all-live:stream"),
-    ("ADMIN@all-live:stream", "ADMIN@all-live:dataset_module"),
-    ("ANY@self-or-below", "ANY@self"),
-    ("ADMIN@instance", "ADMIN@self"),
-])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("ADMIN@all-live", "ADMIN@all-live:stream"),
+        ("ADMIN@all-live:stream", "ADMIN@all-live:dataset_module"),
+        ("ANY@self-or-below", "ANY@self"),
+        ("ADMIN@instance", "ADMIN@self"),
+    ],
+)
 def test_different_requirements_on_a_namespace_are_not_equivalent(first, second):
     assert differing_facts(example(first, "namespace"), example(second, "namespace")) is not None
 
 
-@pytest.mark.parametrize(("kind", "first", "second"), [
-    ("dataset", "(READ@self and READ@namespace) or READ@namespace", "READ@namespace"),
-    ("dataset", "READ@parent", "READ@namespace"),
-    ("dataset", "ANY@self-or-below", f"{'|'.join(reversed(PRIVILEGES))}@self"),
-    ("program", "READ@parent", "READ@application"),
-    ("namespace", "READ@parent", "READ@instance"),
-    ("namespace", "READ@namespace", "READ@self"),
-    ("application", "ANY@self-or-below", "ANY@self or ANY@self-or-below"),
-    ("kerberosprincipal", "READ@parent", "READ@instance"),
-])
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [
+        ("dataset", "(READ@self and READ@namespace) or READ@namespace", "READ@namespace"),
+        ("dataset", "READ@parent", "READ@namespace"),
+        ("dataset", "ANY@self-or-below", f"{'|'.join(reversed(PRIVILEGES))}@self"),
+        ("program", "READ@parent", "READ@application"),
+        ("namespace", "READ@parent", "READ@instance"),
+        ("namespace", "READ@namespace", "READ@self"),
+        ("application", "ANY@self-or-below", "ANY@self or ANY@self-or-below"),
+        ("kerberosprincipal", "READ@parent", "READ@instance"),
+    ],
+)
 def test_two_texts_for_the_same_requirement_are_equivalent(kind, first, second):
     assert differing_facts(example(first, kind), example(second, kind)) is None
 
@@ -307,4 +354,7 @@ def test_two_texts_for_the_same_requirement_are_equivalent(kind, first, second):
 def test_a_wrong_expression_is_detected():
     wrong = AllOf((Has((Privilege.READ,)), HasOnAllLive(Privilege.ADMIN, "stream")))
     right = example("READ@self and ADMIN@all-live", "namespace")
-    assert differing_facts(formula_of_expression("namespace", wrong), right) == ["ADMIN on all live stream", "READ@self"]
+    assert differing_facts(formula_of_expression("namespace", wrong), right) == [
+        "ADMIN on all live stream",
+        "READ@self",
+    ]

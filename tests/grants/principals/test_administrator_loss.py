@@ -7,7 +7,12 @@ from entities.address import parse_address
 from entities.selectors import entity_at
 from grants.changes.services import change_grants
 from grants.models import User
-from grants.principals.administrator_loss import capped_admin_count, loss_if_member_removed, loss_if_removed, loss_if_revoked
+from grants.principals.administrator_loss import (
+    capped_admin_count,
+    loss_if_member_removed,
+    loss_if_removed,
+    loss_if_revoked,
+)
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.cast import SETUP, create_sample_tenant
 
@@ -15,7 +20,10 @@ pytestmark = pytest.mark.django_db
 
 
 def stranded_after_removal(removed) -> set[tuple[str, int, str]]:
-    return {(str(row.entity), row.admin_count, row.remaining_admin) for row in loss_if_removed(removed).first_entities}
+    return {
+        (str(row.entity), row.admin_count, row.remaining_admin)
+        for row in loss_if_removed(removed).first_entities
+    }
 
 
 def test_entities_of_a_sole_administrator_are_stranded_without_an_administrator():
@@ -27,9 +35,14 @@ def test_entities_of_a_sole_administrator_are_stranded_without_an_administrator(
 
 def test_a_single_remaining_administrator_is_named_and_two_are_enough():
     cast = create_sample_tenant()
-    change_grants(author=SETUP, grant=[("user:dee", parse_address("dataset:sales.orders"), "ADMIN"),
-                                       ("user:dee", parse_address("dataset:sales.customers"), "ADMIN"),
-                                       ("group:operators", parse_address("dataset:sales.customers"), "ADMIN")])
+    change_grants(
+        author=SETUP,
+        grant=[
+            ("user:dee", parse_address("dataset:sales.orders"), "ADMIN"),
+            ("user:dee", parse_address("dataset:sales.customers"), "ADMIN"),
+            ("group:operators", parse_address("dataset:sales.customers"), "ADMIN"),
+        ],
+    )
     rows = stranded_after_removal(cast["ned"])
     assert ("dataset:sales.orders", 1, "dee") in rows
     assert "dataset:sales.customers" not in {row[0] for row in rows}
@@ -73,8 +86,13 @@ def test_removing_a_group_without_active_users_strands_nothing():
 
 def test_only_live_entities_can_be_stranded():
     cast = create_sample_tenant()
-    change_grants(author=SETUP, grant=[("user:dee", parse_address("dataset:sales.forecast"), "ADMIN"),
-                                       ("user:dee", parse_address("dataset:sales.legacy"), "ADMIN")])
+    change_grants(
+        author=SETUP,
+        grant=[
+            ("user:dee", parse_address("dataset:sales.forecast"), "ADMIN"),
+            ("user:dee", parse_address("dataset:sales.legacy"), "ADMIN"),
+        ],
+    )
     assert stranded_after_removal(cast["dee"]) == set()
 
 
@@ -93,7 +111,9 @@ def loss_counts(loss) -> tuple[int, int]:
 
 
 def change_admin_grants(*items: tuple[str, str], verb: str = "grant") -> None:
-    change_grants(author=SETUP, **{verb: [(principal, parse_address(address), "ADMIN") for principal, address in items]})
+    change_grants(
+        author=SETUP, **{verb: [(principal, parse_address(address), "ADMIN") for principal, address in items]}
+    )
 
 
 def loss_counts_if_revoked(holder, address: str) -> tuple[int, int]:
@@ -120,7 +140,9 @@ def test_revoking_from_a_principal_that_does_not_count_strands_nothing():
 def test_an_administrator_through_a_group_remains_after_the_direct_grant_ends():
     cast, operators = create_sample_tenant(), Group.objects.get(name="operators")
     change_admin_grants(("user:grp", SALARIES), ("group:operators", SALARIES))
-    assert loss_counts_if_revoked(cast["grp"], SALARIES) == loss_counts_if_revoked(operators, SALARIES) == (0, 0)
+    assert (
+        loss_counts_if_revoked(cast["grp"], SALARIES) == loss_counts_if_revoked(operators, SALARIES) == (0, 0)
+    )
     change_admin_grants(("user:grp", SALARIES), verb="revoke")
     assert loss_counts_if_revoked(operators, SALARIES) == (1, 0)
     operators.user_set.add(cast["dee"])
@@ -153,8 +175,12 @@ def test_removing_a_member_who_remains_administrator_or_is_inactive_strands_noth
 
 def test_administrators_are_counted_up_to_two_in_every_state():
     create_sample_tenant()
-    change_admin_grants(("user:dee", "dataset:sales.legacy"), ("user:ned", SALARIES), ("user:dee", SALARIES),
-                        ("group:operators", SALARIES))
+    change_admin_grants(
+        ("user:dee", "dataset:sales.legacy"),
+        ("user:ned", SALARIES),
+        ("user:dee", SALARIES),
+        ("group:operators", SALARIES),
+    )
     addresses = ("dataset:sales.legacy", SALARIES, "namespace:hr")
     assert [capped_admin_count(entity_at(parse_address(address))) for address in addresses] == [1, 2, 0]
 
@@ -163,8 +189,11 @@ def test_the_loss_of_one_change_takes_a_fixed_number_of_queries(django_assert_ma
     cast, operators = create_sample_tenant(), Group.objects.get(name="operators")
     change_admin_grants(("group:operators", SALARIES), ("group:operators", ORDERS))
     orders = entity_at(parse_address(ORDERS))
-    for forecast_loss in (lambda: loss_if_revoked(cast["ned"], orders), lambda: loss_if_revoked(operators, orders),
-                          lambda: loss_if_member_removed(cast["grp"], operators)):
+    for forecast_loss in (
+        lambda: loss_if_revoked(cast["ned"], orders),
+        lambda: loss_if_revoked(operators, orders),
+        lambda: loss_if_member_removed(cast["grp"], operators),
+    ):
         with django_assert_max_num_queries(10):
             forecast_loss()
 
@@ -177,12 +206,17 @@ def test_users_differ_in_privileges_that_only_one_of_them_has():
     cast = create_sample_tenant()
     assert differing_addresses(cast["dee"], cast["out"]) == {"dataset:sales.orders", "dataset:sales.legacy"}
     assert differing_addresses(cast["dee"], cast["dee"]) == set()
-    assert differing_addresses(cast["grp"], cast["out"]) == {"program:sales.shop.workflow.daily", "dataset:sales.forecast"}
+    assert differing_addresses(cast["grp"], cast["out"]) == {
+        "program:sales.shop.workflow.daily",
+        "dataset:sales.forecast",
+    }
 
 
 def test_a_direct_grant_and_a_grant_through_a_group_are_no_difference():
     cast = create_sample_tenant()
-    change_grants(author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")])
+    change_grants(
+        author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")]
+    )
     assert differing_addresses(cast["grp"], cast["out"]) == {"dataset:sales.forecast"}
     Group.objects.get(name="operators").user_set.add(cast["out"])
     assert differing_addresses(cast["grp"], cast["out"]) == set()
@@ -191,5 +225,7 @@ def test_a_direct_grant_and_a_grant_through_a_group_are_no_difference():
 def test_grants_of_a_common_group_are_no_difference():
     cast = create_sample_tenant()
     Group.objects.get(name="operators").user_set.add(cast["dee"])
-    change_grants(author=SETUP, grant=[("user:dee", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")])
+    change_grants(
+        author=SETUP, grant=[("user:dee", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")]
+    )
     assert differing_addresses(cast["dee"], cast["grp"]) == {"dataset:sales.orders", "dataset:sales.legacy"}

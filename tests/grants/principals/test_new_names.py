@@ -22,8 +22,19 @@ from tests.support.authors import COMMAND
 pytestmark = pytest.mark.django_db
 
 ADD = {"user": add_user, "group": add_group}
-INVISIBLE = ["adm\u200bin", "admin\u202e", "\u2066admin", "ad\u00admin", "admin\ufeff", "admin\u3164", "a\u034fdmin",
-             "admin\ufe0f", "ad\u2028min", "admin\U000e0041", "admin\ue000"]
+INVISIBLE = [
+    "adm\u200bin",
+    "admin\u202e",
+    "\u2066admin",
+    "ad\u00admin",
+    "admin\ufeff",
+    "admin\u3164",
+    "a\u034fdmin",
+    "admin\ufe0f",
+    "ad\u2028min",
+    "admin\U000e0041",
+    "admin\ue000",
+]
 
 
 @pytest.fixture
@@ -34,20 +45,26 @@ def admin():
 @pytest.mark.parametrize("kind", ADD)
 @pytest.mark.parametrize("name", INVISIBLE)
 def test_the_attack_an_invisible_character_makes_a_second_admin(kind, name, admin):
-    with pytest.raises(PrincipalError, match="the name contains the invisible character U+".replace("+", r"\+")):
+    with pytest.raises(
+        PrincipalError, match="the name contains the invisible character U+".replace("+", r"\+")
+    ):
         ADD[kind](author=COMMAND, name=name)
     assert User.objects.count() == Group.objects.count() == 1
 
 
 @pytest.mark.parametrize("kind", ADD)
-@pytest.mark.parametrize("name", ["Admin", "ADMIN", "aDmIn", "\uff41dmin", "ad\u1d50in", "\uff21\uff24\uff2d\uff29\uff2e"])
+@pytest.mark.parametrize(
+    "name", ["Admin", "ADMIN", "aDmIn", "\uff41dmin", "ad\u1d50in", "\uff21\uff24\uff2d\uff29\uff2e"]
+)
 def test_the_attack_a_name_that_looks_like_admin(kind, name, admin):
     with pytest.raises(PrincipalError, match=f"looks like the existing {kind}:admin"):
         ADD[kind](author=COMMAND, name=name)
 
 
-@pytest.mark.parametrize(("existing", "new"), [("ZOË", "zoë"), ("Zoë", "zoë"), ("zoë", "ZOË"), ("STRASSE", "straße"),
-                                               ("fin", "ﬁn")])
+@pytest.mark.parametrize(
+    ("existing", "new"),
+    [("ZOË", "zoë"), ("Zoë", "zoë"), ("zoë", "ZOË"), ("STRASSE", "straße"), ("fin", "ﬁn")],
+)
 def test_names_beyond_ascii_are_compared_without_case(existing, new):
     User.objects.create(username=existing)
     with pytest.raises(PrincipalError, match="looks like"):
@@ -55,8 +72,10 @@ def test_names_beyond_ascii_are_compared_without_case(existing, new):
 
 
 @pytest.mark.parametrize("kind", ADD)
-@pytest.mark.parametrize("name", [
-    "\u0430dmin", "\u0410DMIN", "adm\u0456n", "\u03b1dmin", "\u0391dmin", "\U0001d6c2dmin", "adm\u0131n"])
+@pytest.mark.parametrize(
+    "name",
+    ["\u0430dmin", "\u0410DMIN", "adm\u0456n", "\u03b1dmin", "\u0391dmin", "\U0001d6c2dmin", "adm\u0131n"],
+)
 def test_the_attack_a_letter_of_another_script_makes_a_second_admin(kind, name, admin):
     with pytest.raises(PrincipalError, match=f"looks like the existing {kind}:admin"):
         ADD[kind](author=COMMAND, name=name)
@@ -71,9 +90,22 @@ def test_the_attack_a_space_at_the_edge_makes_a_second_admin(kind, name, admin):
     assert not add_user(author=COMMAND, name=name).has_changed
 
 
-@pytest.mark.parametrize("name", [
-    "bootstrap", "Bootstrap", "create_token", "import_tenant", "new_storage_identity", "restore", "sync_ldap_groups", "sign-in",
-    "migrate",     "b\u043eotstrap", "bootstrap (account)"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "bootstrap",
+        "Bootstrap",
+        "create_token",
+        "import_tenant",
+        "new_storage_identity",
+        "restore",
+        "sync_ldap_groups",
+        "sign-in",
+        "migrate",
+        "b\u043eotstrap",
+        "bootstrap (account)",
+    ],
+)
 def test_a_user_cannot_have_the_name_of_a_command(name):
     with pytest.raises(PrincipalError, match="is reserved for a command of the console"):
         add_user(author=COMMAND, name=name, is_principal=False)
@@ -89,20 +121,27 @@ def test_the_attack_an_imported_account_writes_journal_lines_as_a_command():
     assert first_break() is None
 
 
-@pytest.mark.parametrize("name", ["admin2", "admïn", "o'brien", "backup", "test", "名前", "первый", "user name", "a@b.example"])
+@pytest.mark.parametrize(
+    "name", ["admin2", "admïn", "o'brien", "backup", "test", "名前", "первый", "user name", "a@b.example"]
+)
 def test_other_names_are_accepted(name, admin):
     assert all(add(author=COMMAND, name=name).has_changed for add in ADD.values())
 
 
 def test_a_user_and_a_group_can_have_the_same_name():
-    assert add_user(author=COMMAND, name="sales").has_changed and add_group(author=COMMAND, name="Sales").has_changed
+    assert (
+        add_user(author=COMMAND, name="sales").has_changed
+        and add_group(author=COMMAND, name="Sales").has_changed
+    )
 
 
 def test_existing_names_keep_working():
     for name in ("admin", "Admin", "adm\u200bin"):
         User.objects.create(username=name)
         assert not add_user(author=COMMAND, name=name).has_changed
-    change_grants(author=COMMAND, grant=[("user:adm\u200bin", parse_address("namespace:sales"), Privilege.READ)])
+    change_grants(
+        author=COMMAND, grant=[("user:adm\u200bin", parse_address("namespace:sales"), Privilege.READ)]
+    )
     exported = io.BytesIO()
     export_tenant(exported)
     import_tenant(stream=io.BytesIO(exported.getvalue()), author=COMMAND)

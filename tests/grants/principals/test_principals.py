@@ -12,7 +12,14 @@ from grants.errors import GrantError, NotAdministrator, PrincipalError
 from grants.evaluation.engine import check
 from grants.models import Role, User
 from grants.policies.question import Question
-from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active, set_user_role
+from grants.principals.services import (
+    add_group,
+    add_member,
+    add_user,
+    remove_member,
+    set_user_active,
+    set_user_role,
+)
 from tests.support.authors import COMMAND, administrator, author_with, database_state, lines_after
 
 pytestmark = pytest.mark.django_db
@@ -27,7 +34,12 @@ def alice():
 def test_a_new_user_is_a_principal_who_cannot_sign_in_yet():
     outcome = add_user(author=COMMAND, name="Zoë O'Hara", email="zoe@example.com")
     user = User.objects.get()
-    assert (user.username, user.email, user.is_principal, user.role) == ("Zoë O'Hara", "zoe@example.com", True, "ordinary")
+    assert (user.username, user.email, user.is_principal, user.role) == (
+        "Zoë O'Hara",
+        "zoe@example.com",
+        True,
+        "ordinary",
+    )
     assert not user.has_usable_password()
     assert (outcome.has_changed, outcome.sentence) == (True, "user:Zoë O'Hara was added")
     assert lines_after(0) == [("user-add", "user:Zoë O'Hara", "", "", "")]
@@ -42,12 +54,17 @@ def test_a_user_can_be_added_inactive_and_with_a_role():
 def test_adding_an_existing_principal_changes_nothing(alice):
     before = database_state()
     assert add_user(author=COMMAND, name="alice").sentence == "user:alice already exists: nothing changed"
-    assert add_group(author=COMMAND, name="analysts").sentence == "group:analysts already exists: nothing changed"
+    assert (
+        add_group(author=COMMAND, name="analysts").sentence
+        == "group:analysts already exists: nothing changed"
+    )
     assert database_state() == before
 
 
 def test_names_are_case_sensitive(alice):
-    """New names that differ only in case are refused, but an import or an earlier version may have added them."""
+    """New names that differ only in case are refused, but an import or an earlier version may have added
+    them.
+    """
     User.objects.create(username="Alice")
     Group.objects.create(name="Analysts")
     add_member(author=COMMAND, user="Alice", group="analysts")
@@ -67,15 +84,18 @@ def test_adding_an_existing_account_makes_it_a_principal():
     assert User.objects.get().role == Role.ADMINISTRATOR
 
 
-@pytest.mark.parametrize("name, message", [
-    ("", "the name is empty"),
-    ("  ", "the name is empty"),
-    ("a" * 151, "the name has 151 characters; 150 are allowed"),
-    ("a\nb", "holds a control character"),
-    ("a\0", "holds a control character"),
-    ("a\x9fb", "holds a control character"),
-    ("\ud800", "half of a surrogate pair"),
-])
+@pytest.mark.parametrize(
+    "name, message",
+    [
+        ("", "the name is empty"),
+        ("  ", "the name is empty"),
+        ("a" * 151, "the name has 151 characters; 150 are allowed"),
+        ("a\nb", "holds a control character"),
+        ("a\0", "holds a control character"),
+        ("a\x9fb", "holds a control character"),
+        ("\ud800", "half of a surrogate pair"),
+    ],
+)
 def test_an_invalid_name_is_refused(name, message):
     for add in (add_user, add_group):
         with pytest.raises(PrincipalError, match=message):
@@ -115,19 +135,28 @@ def test_a_role_is_set_once_and_journaled(alice):
 
 
 def test_an_unknown_role_is_refused(alice):
-    with pytest.raises(PrincipalError, match="`king` is not a role; the roles are ordinary, auditor, administrator"):
+    with pytest.raises(
+        PrincipalError, match="`king` is not a role; the roles are ordinary, auditor, administrator"
+    ):
         set_user_role(author=COMMAND, name="alice", role="king")
 
 
-@pytest.mark.parametrize("change", [
-    lambda name: set_user_role(author=COMMAND, name=name, role="ordinary"),
-    lambda name: set_user_active(author=COMMAND, name=name, active=False),
-], ids=["role", "deactivation"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda name: set_user_role(author=COMMAND, name=name, role="ordinary"),
+        lambda name: set_user_active(author=COMMAND, name=name, active=False),
+    ],
+    ids=["role", "deactivation"],
+)
 def test_the_last_active_administrator_cannot_be_removed(change):
     author = administrator()
     author_with(Role.ADMINISTRATOR, active=False)
     before = database_state()
-    with pytest.raises(PrincipalError, match="is the only active administrator of this console: add another administrator first"):
+    with pytest.raises(
+        PrincipalError,
+        match="is the only active administrator of this console: add another administrator first",
+    ):
         change(author.name)
     assert database_state() == before
     administrator()
@@ -143,8 +172,10 @@ def test_members_are_added_and_removed_once(alice):
     assert left.sentence == "user:alice is no longer in group:analysts"
     assert not alice.groups.exists()
     assert not remove_member(author=COMMAND, user="alice", group="analysts").has_changed
-    assert lines_after(0) == [("member-add", "user:alice", "", "", "group:analysts"),
-                              ("member-remove", "user:alice", "", "", "group:analysts")]
+    assert lines_after(0) == [
+        ("member-add", "user:alice", "", "", "group:analysts"),
+        ("member-remove", "user:alice", "", "", "group:analysts"),
+    ]
 
 
 def test_an_account_becomes_a_principal_by_joining_a_group(alice):
@@ -154,27 +185,35 @@ def test_an_account_becomes_a_principal_by_joining_a_group(alice):
     assert User.objects.get(username="root").is_principal
 
 
-@pytest.mark.parametrize("change, given, unknown", [
-    (add_member, {"user": "nobody", "group": "analysts"}, "user:nobody"),
-    (add_member, {"user": "alice", "group": "none"}, "group:none"),
-    (remove_member, {"user": "alice", "group": "a\0"}, "group:a"),
-    (set_user_active, {"name": "\ud800", "active": True}, "user:"),
-    (set_user_role, {"name": "nobody", "role": "auditor"}, "user:nobody"),
-])
+@pytest.mark.parametrize(
+    "change, given, unknown",
+    [
+        (add_member, {"user": "nobody", "group": "analysts"}, "user:nobody"),
+        (add_member, {"user": "alice", "group": "none"}, "group:none"),
+        (remove_member, {"user": "alice", "group": "a\0"}, "group:a"),
+        (set_user_active, {"name": "\ud800", "active": True}, "user:"),
+        (set_user_role, {"name": "nobody", "role": "auditor"}, "user:nobody"),
+    ],
+)
 def test_an_unknown_principal_is_named(alice, change, given, unknown):
     with pytest.raises(GrantError, match=f"^{unknown}.* does not exist"):
         change(author=COMMAND, **given)
 
 
-@pytest.mark.parametrize("role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)])
+@pytest.mark.parametrize(
+    "role, active", [(Role.ORDINARY, True), (Role.AUDITOR, True), (Role.ADMINISTRATOR, False)]
+)
 def test_only_an_active_administrator_can_change_principals(alice, role, active):
     author = author_with(role, active=active)
     before = database_state()
-    for change, given in ((add_user, {"name": "new"}), (add_group, {"name": "new"}),
-                          (set_user_active, {"name": "alice", "active": False}),
-                          (set_user_role, {"name": author.name, "role": "administrator"}),
-                          (add_member, {"user": "alice", "group": "analysts"}),
-                          (remove_member, {"user": "alice", "group": "analysts"})):
+    for change, given in (
+        (add_user, {"name": "new"}),
+        (add_group, {"name": "new"}),
+        (set_user_active, {"name": "alice", "active": False}),
+        (set_user_role, {"name": author.name, "role": "administrator"}),
+        (add_member, {"user": "alice", "group": "analysts"}),
+        (remove_member, {"user": "alice", "group": "analysts"}),
+    ):
         with pytest.raises(NotAdministrator):
             change(author=author, **given)
     assert database_state() == before

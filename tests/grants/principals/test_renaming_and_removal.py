@@ -37,8 +37,10 @@ def principals():
         add_user(author=COMMAND, name=name, role="administrator" if name == "ada" else "ordinary")
     add_group(author=COMMAND, name="red")
     add_member(author=COMMAND, user="bob", group="red")
-    change_grants(author=COMMAND, grant=[("user:bob", parse_address(ORDERS), "READ"),
-                                         ("group:red", parse_address(ORDERS), "WRITE")])
+    change_grants(
+        author=COMMAND,
+        grant=[("user:bob", parse_address(ORDERS), "READ"), ("group:red", parse_address(ORDERS), "WRITE")],
+    )
 
 
 def verify() -> None:
@@ -81,10 +83,17 @@ def test_the_past_shows_the_grants_of_a_renamed_user():
     assert not UserGrant.objects.exists()
 
 
-@pytest.mark.parametrize(("new_name", "message"), [
-    ("cyd", "already exists"), ("CYD", "looks like"), ("", "empty"), ("a\nb", "control character"), (" bob", "space"),
-    ("o\u200bk", "invisible"),
-])
+@pytest.mark.parametrize(
+    ("new_name", "message"),
+    [
+        ("cyd", "already exists"),
+        ("CYD", "looks like"),
+        ("", "empty"),
+        ("a\nb", "control character"),
+        (" bob", "space"),
+        ("o\u200bk", "invisible"),
+    ],
+)
 def test_invalid_and_lookalike_new_names_are_refused(new_name, message):
     before = database_state()
     with pytest.raises(PrincipalError, match=message):
@@ -98,8 +107,11 @@ def test_a_name_can_change_its_case():
 
 
 def test_plans_follow_renames():
-    plan = create_plan_from_changes(author=COMMAND, join=[MembershipItem("cyd", "red")],
-                                    revoke=[("user:bob", parse_address(ORDERS), "READ")])
+    plan = create_plan_from_changes(
+        author=COMMAND,
+        join=[MembershipItem("cyd", "red")],
+        revoke=[("user:bob", parse_address(ORDERS), "READ")],
+    )
     before = all_grants()
     apply_plan(author=COMMAND, plan_id=plan.pk)
     stale = create_plan_from_changes(author=COMMAND, grant=[("user:bob", parse_address(ORDERS), "ADMIN")])
@@ -109,7 +121,9 @@ def test_plans_follow_renames():
         apply_plan(author=COMMAND, plan_id=stale.pk)
     assert renew_plan(author=COMMAND, plan_id=stale.pk).items.get().principal == "user:bert"
     apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
-    assert {(name.replace("bert", "bob").replace("crimson", "red"), *rest) for name, *rest in all_grants()} == before
+    assert {
+        (name.replace("bert", "bob").replace("crimson", "red"), *rest) for name, *rest in all_grants()
+    } == before
     assert not User.objects.get(username="cyd").groups.exists()
 
 
@@ -130,8 +144,12 @@ def test_removing_a_user_needs_a_confirmation_for_grants_and_removes_everything(
     before = current_revision()
     remove_user(author=COMMAND, name="bob", revokes_grants=True)
     assert [line[:2] for line in lines_after(before)] == [
-        ("revoke", "user:bob"), ("member-remove", "user:bob"), ("token-revoke", "user:bob"), ("token-remove", "user:bob"),
-        ("user-remove", "user:bob")]
+        ("revoke", "user:bob"),
+        ("member-remove", "user:bob"),
+        ("token-revoke", "user:bob"),
+        ("token-remove", "user:bob"),
+        ("user-remove", "user:bob"),
+    ]
     assert not User.objects.filter(username="bob").exists() and not ApiToken.objects.exists()
     assert all_grants() == {("group:red", ORDERS, "WRITE")}
     verify()

@@ -36,7 +36,9 @@ def account(name: str) -> User:
 def test_the_role_approver_decides_about_everything():
     User.objects.filter(username="grp").update(role="approver")
     request = request_access()
-    assert list(requests_to_decide(account("grp"))) == [request] and account("grp") in approver_accounts(request)
+    assert list(requests_to_decide(account("grp"))) == [request] and account("grp") in approver_accounts(
+        request
+    )
     assert approve(request, "grp").state == RequestState.APPROVED
 
 
@@ -53,25 +55,48 @@ def test_holders_of_admin_decide_only_with_delegation(settings):
     request = request_access()
     for is_on in (False, True):
         settings.DELEGATION = is_on
-        assert decidable_requests(account("ned")).exists() is (account("ned") in approver_accounts(request)) is is_on
+        assert (
+            decidable_requests(account("ned")).exists()
+            is (account("ned") in approver_accounts(request))
+            is is_on
+        )
     assert approve(request, "ned").state == RequestState.APPROVED
     assert str(UserGrant.objects.get(user__username="out").privilege) == "READ"
 
 
-@pytest.mark.parametrize("address", ["instance:cdap", "namespace:sales", "application:sales.shop", DAILY, "dataset:sales.orders",
-                                     "application:sales.other", "namespace:hr", "dataset:sales.forecast"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "instance:cdap",
+        "namespace:sales",
+        "application:sales.shop",
+        DAILY,
+        "dataset:sales.orders",
+        "application:sales.other",
+        "namespace:hr",
+        "dataset:sales.forecast",
+    ],
+)
 def test_the_list_of_requests_agrees_with_the_check_of_one_request(delegation, address):
     """grp gets ADMIN on one address; the requests ask for access in and outside of it."""
     change_grants(author=COMMAND, grant=[("group:operators", parse_address(address), "ADMIN")])
-    wanted = [("READ", "dataset:sales.orders"), ("EXECUTE", DAILY), ("READ", "dataset:hr.salaries"), ("READ", "namespace:sales"),
-              ("EXECUTE", "program:sales.shopping.workflow.daily"), ("READ", "dataset:sales.forecast"), ("READ", "instance:cdap")]
+    wanted = [
+        ("READ", "dataset:sales.orders"),
+        ("EXECUTE", DAILY),
+        ("READ", "dataset:hr.salaries"),
+        ("READ", "namespace:sales"),
+        ("EXECUTE", "program:sales.shopping.workflow.daily"),
+        ("READ", "dataset:sales.forecast"),
+        ("READ", "instance:cdap"),
+    ]
     requests = [request_access("out", item) for item in wanted]
     expected = [request for request in requests if view_of(request, account("grp")).can_approve]
     assert sorted(decidable_requests(account("grp")), key=lambda request: request.pk) == expected
     assert [request for request in requests if account("grp") in approver_accounts(request)] == expected
     delegation.DELEGATION_KINDS = ["namespace"]
     assert {request.pk for request in decidable_requests(account("grp"))} == {
-        request.pk for request in requests if view_of(request, account("grp")).can_approve}
+        request.pk for request in requests if view_of(request, account("grp")).can_approve
+    }
 
 
 def test_a_data_steward_decides_about_the_namespace():
@@ -104,7 +129,12 @@ def test_a_delegate_decides_neither_for_itself_nor_about_the_access_of_a_colleag
 def test_a_delegate_that_loses_admin_between_page_and_click_is_refused(delegation):
     request = request_access()
     assert view_of(request, account("ned")).can_approve
-    change_grants(author=COMMAND, revoke=[("user:ned", parse_address(address), "ADMIN")
-                                          for address in ("dataset:sales.orders", "namespace:sales")])
+    change_grants(
+        author=COMMAND,
+        revoke=[
+            ("user:ned", parse_address(address), "ADMIN")
+            for address in ("dataset:sales.orders", "namespace:sales")
+        ],
+    )
     with pytest.raises(NotApprover, match="may not decide"):
         approve(request, "ned")

@@ -1,4 +1,6 @@
-"""Requests for access that is permitted at the beginning and at the end of the requested period, and not in between."""
+"""Requests for access that is permitted at the beginning and at the end of the requested period, and not in
+between.
+"""
 
 from datetime import timedelta
 
@@ -32,8 +34,13 @@ def test_access_with_a_gap_in_the_requested_period_can_be_requested_and_approved
     day, end = timedelta(days=1), now + timedelta(days=9)
     read = Question("user", "out", "read", ORDERS, "final")
     out = User.objects.get(username="out")
-    change_grants(author=COMMAND, grant=[
-        ("user:out", ORDERS, Privilege.READ, Validity(None, now + 2 * day)), ("group:operators", ORDERS, Privilege.READ)])
+    change_grants(
+        author=COMMAND,
+        grant=[
+            ("user:out", ORDERS, Privilege.READ, Validity(None, now + 2 * day)),
+            ("group:operators", ORDERS, Privilege.READ),
+        ],
+    )
     change_memberships(author=COMMAND, join=[MembershipItem("out", "operators", Validity(now + 4 * day))])
     with django_assert_num_queries(4):
         assert first_denials([read], out, end) == [now + 2 * day]
@@ -52,20 +59,37 @@ def test_ends_beyond_the_limit_count_as_a_gap(monkeypatch):
     monkeypatch.setattr("grants.requests.gaps.MAX_TIMES", 1)
     now = timezone.now().replace(microsecond=0)
     ends = [now + timedelta(days=days) for days in (1, 2, 3)]
-    change_grants(author=COMMAND, grant=[
-        ("user:dee", parse_address(f"dataset:sales.d{end.day}"), Privilege.READ, Validity(None, end)) for end in ends])
+    change_grants(
+        author=COMMAND,
+        grant=[
+            ("user:dee", parse_address(f"dataset:sales.d{end.day}"), Privilege.READ, Validity(None, end))
+            for end in ends
+        ],
+    )
     read = Question("user", "dee", "read", ORDERS, "final")
     dee = User.objects.get(username="dee")
     assert first_denials([read], dee, ends[2] + timedelta(days=1)) == [ends[1]]
     assert first_denials([read], dee, ends[1]) == [None]
 
 
-@pytest.mark.parametrize(("joined_days", "requested_days", "is_missing"), [
-    (None, 9, False), (9, 9, False), (10, 9, False), (8, 9, True), (9, None, True), (None, None, False),
-])
-def test_a_membership_that_ends_before_the_requested_access_is_proposed_again(joined_days, requested_days, is_missing):
+@pytest.mark.parametrize(
+    ("joined_days", "requested_days", "is_missing"),
+    [
+        (None, 9, False),
+        (9, 9, False),
+        (10, 9, False),
+        (8, 9, True),
+        (9, None, True),
+        (None, None, False),
+    ],
+)
+def test_a_membership_that_ends_before_the_requested_access_is_proposed_again(
+    joined_days, requested_days, is_missing
+):
     now = timezone.now().replace(microsecond=0)
-    joined, end = (None if days is None else now + timedelta(days=days) for days in (joined_days, requested_days))
+    joined, end = (
+        None if days is None else now + timedelta(days=days) for days in (joined_days, requested_days)
+    )
     ina, out = User.objects.get(username="ina"), User.objects.get(username="out")
     change_memberships(author=COMMAND, join=[MembershipItem("ina", "operators", Validity())])
     request = request_access("out", wanted=(), colleague=ina.username, requested_until=end)

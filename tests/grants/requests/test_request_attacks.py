@@ -18,7 +18,15 @@ from grants.requests.background import can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import deny_request
 from grants.stewards.services import add_steward
-from tests.grants.requests.test_requests import ORDERS, SALARIES, UNKNOWN, approve, author, can_read, request_access
+from tests.grants.requests.test_requests import (
+    ORDERS,
+    SALARIES,
+    UNKNOWN,
+    approve,
+    author,
+    can_read,
+    request_access,
+)
 from tests.support.authors import COMMAND, database_state
 from tests.support.cast import create_sample_tenant
 
@@ -51,7 +59,10 @@ def test_a_requester_does_not_approve_through_a_group(make_approver):
     others, own = request_access("dee", ("WRITE", str(ORDERS))), request_access("out", ("WRITE", str(ORDERS)))
     out = User.objects.get(username="out")
     assert list(requests_to_decide(out)) == [others], "the group makes it an approver for others"
-    for decide in (approve, lambda request, name: deny_request(author=author(name), request_id=request.pk, reason="x")):
+    for decide in (
+        approve,
+        lambda request, name: deny_request(author=author(name), request_id=request.pk, reason="x"),
+    ):
         with pytest.raises(NotApprover, match="your own"):
             decide(own, "out")
     # another member approves; who has left the group since the page was opened does not
@@ -81,8 +92,17 @@ def test_an_approver_learns_nothing_about_the_addresses_of_parameters(cast):
     register_entity(author=COMMAND, address=parse_address("artifact:hr.etl"))
     seen: dict[str, list] = {"ned": [], "ada": []}
     for number, artifact in enumerate(("artifact:hr.etl", "artifact:hr.none")):
-        request = create_request(author=author("out"), draft=RequestDraft("close", [WantedAccess(
-            parse_address(f"application:sales.new{number}"), "deploy", {"artifact": artifact})]))
+        request = create_request(
+            author=author("out"),
+            draft=RequestDraft(
+                "close",
+                [
+                    WantedAccess(
+                        parse_address(f"application:sales.new{number}"), "deploy", {"artifact": artifact}
+                    )
+                ],
+            ),
+        )
         part = request.parts.get()
         for name, answers in seen.items():
             scope = approver_scope(cast[name])
@@ -96,7 +116,9 @@ def test_an_approver_learns_nothing_about_the_addresses_of_parameters(cast):
 
 
 def test_a_delegate_gives_itself_nothing_by_any_detour(cast):
-    """The detours: another spelling, a longer period, a future group membership, and approving the request of a colleague."""
+    """The detours: another spelling, a longer period, a future group membership, and approving the request of
+    a colleague.
+    """
     ned = Author("ned", user_id=cast["ned"].pk)
     add_group(author=COMMAND, name="friends")
     add_member(author=COMMAND, user="ned", group="friends")
@@ -104,8 +126,11 @@ def test_a_delegate_gives_itself_nothing_by_any_detour(cast):
     for principal in ("user:ned", "USER:ned", "user: ned", " user:ned", "group:friends", "GROUP:friends"):
         with pytest.raises(GrantError):
             change_grants(author=ned, grant=[(principal, ORDERS, "WRITE")])
-    for service in (lambda: add_member(author=ned, user="ned", group="operators"), lambda: add_group(author=ned, name="new"),
-                    lambda: change_grants(author=ned, grant=[("user:out", parse_address("instance:cdap"), "READ")])):
+    for service in (
+        lambda: add_member(author=ned, user="ned", group="operators"),
+        lambda: add_group(author=ned, name="new"),
+        lambda: change_grants(author=ned, grant=[("user:out", parse_address("instance:cdap"), "READ")]),
+    ):
         with pytest.raises(GrantError):
             service()
     assert database_state() == before
@@ -122,6 +147,10 @@ def test_a_delegate_gives_itself_nothing_by_any_detour(cast):
 def test_roles_that_cannot_be_delegates_see_no_requests_as_holders_of_admin():
     change_grants(author=COMMAND, grant=[("user:out", NAMESPACE, "ADMIN")])
     request = request_access("dee", ("WRITE", str(ORDERS)))
-    for role, expected in ((Role.ORDINARY, [request]), (Role.SECURITY_ADMINISTRATOR, []), (Role.OPERATOR, [])):
+    for role, expected in (
+        (Role.ORDINARY, [request]),
+        (Role.SECURITY_ADMINISTRATOR, []),
+        (Role.OPERATOR, []),
+    ):
         User.objects.filter(username="out").update(role=role)
         assert list(requests_to_decide(User.objects.get(username="out"))) == expected

@@ -30,9 +30,11 @@ def test_of_two_steps_at_the_same_moment_one_is_refused(other_step):
     create_sample_tenant()
     User.objects.filter(username="ned").update(role="administrator")
     request = request_access()
-    steps = {"approve": lambda: approve(request, "ned"),
-             "deny": lambda: deny_request(author=author("ned"), request_id=request.pk, reason="no"),
-             "withdraw": lambda: withdraw_request(author=author("out"), request_id=request.pk)}
+    steps = {
+        "approve": lambda: approve(request, "ned"),
+        "deny": lambda: deny_request(author=author("ned"), request_id=request.pk, reason="no"),
+        "withdraw": lambda: withdraw_request(author=author("out"), request_id=request.pk),
+    }
     (refusal,) = in_threads(lambda: approve(request, "ada"), steps[other_step])
     assert isinstance(refusal, RequestClosed)
     stored = AccessRequest.objects.get()
@@ -82,7 +84,9 @@ def test_an_approval_does_not_shorten_what_the_requester_gets_later(friday):
     begins, ends = friday + timedelta(days=10), friday + timedelta(days=30)
     change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", Validity(begins, ends))])
     request = request_access(requested_until=friday)
-    with pytest.raises(RequestError, match="user:out has READ on dataset:sales.orders from .* this approval would end it on"):
+    with pytest.raises(
+        RequestError, match="user:out has READ on dataset:sales.orders from .* this approval would end it on"
+    ):
         approve(request)
     assert UserGrant.objects.get(user__username="out").validity == Validity(begins, ends)
     assert request.parts.get().is_pending and not Plan.objects.exists()

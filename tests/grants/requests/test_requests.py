@@ -11,7 +11,15 @@ from entities.services import ensure_entities
 from entities.vocabulary import Privilege
 from grants.active_generation import activate_generation
 from grants.changes.services import change_grants
-from grants.errors import AlreadyPermitted, DuplicateRequest, EffectChanged, GrantError, NotApprover, RequestClosed, RequestError
+from grants.errors import (
+    AlreadyPermitted,
+    DuplicateRequest,
+    EffectChanged,
+    GrantError,
+    NotApprover,
+    RequestClosed,
+    RequestError,
+)
 from grants.evaluation.engine import check
 from grants.journal import Author, current_revision, first_break
 from grants.models import AccessRequest, AccessRequestPart, Plan, RequestState, User, UserGrant
@@ -36,7 +44,9 @@ from tests.support.authors import COMMAND, all_grants, database_state, lines_aft
 from tests.support.cast import create_sample_tenant
 
 pytestmark = pytest.mark.django_db
-ORDERS, SALARIES, UNKNOWN = map(parse_address, ("dataset:sales.orders", "dataset:hr.salaries", "dataset:nowhere.nothing"))
+ORDERS, SALARIES, UNKNOWN = map(
+    parse_address, ("dataset:sales.orders", "dataset:hr.salaries", "dataset:nowhere.nothing")
+)
 CONFIRMED = EffectConfirmation(confirms_beyond=True)
 
 
@@ -50,14 +60,24 @@ def author(name: str) -> Author:
 
 
 def request_access(name: str = "out", *wanted: tuple, **fields) -> AccessRequest:
-    wanted = [WantedAccess(parse_address(address), operation) for operation, address in wanted or [("read", str(ORDERS))]]
-    return create_request(author=author(name), draft=RequestDraft(**{"reason": "quarterly close", "wanted": wanted} | fields))
+    wanted = [
+        WantedAccess(parse_address(address), operation)
+        for operation, address in wanted or [("read", str(ORDERS))]
+    ]
+    return create_request(
+        author=author(name), draft=RequestDraft(**{"reason": "quarterly close", "wanted": wanted} | fields)
+    )
 
 
-def approve(request: AccessRequest, name: str = "ada", *, choices: dict | None = None, **fields) -> AccessRequest:
+def approve(
+    request: AccessRequest, name: str = "ada", *, choices: dict | None = None, **fields
+) -> AccessRequest:
     choices = {part.position: "" for part in request.parts.all()} if choices is None else choices
-    return approve_request(author=author(name), request_id=request.pk,
-                           approval=Approval(choices, **{"confirmation": CONFIRMED} | fields))
+    return approve_request(
+        author=author(name),
+        request_id=request.pk,
+        approval=Approval(choices, **{"confirmation": CONFIRMED} | fields),
+    )
 
 
 def can_read(name: str, address=ORDERS) -> bool:
@@ -77,11 +97,22 @@ def test_an_approved_request_becomes_an_applied_plan_with_requester_and_approver
         ("request-create", "user:out", str(ORDERS), "", f"request {request.pk}: read {ORDERS}"),
         ("grant", "user:out", str(ORDERS), "READ", f"plan {plan.pk}"),
         ("plan-apply", "", "", "", f"plan {plan.pk}: {plan.title}"),
-        ("request-approve", "user:out", str(ORDERS), "", f"request {request.pk}: read {ORDERS}; plan {plan.pk}"),
+        (
+            "request-approve",
+            "user:out",
+            str(ORDERS),
+            "",
+            f"request {request.pk}: read {ORDERS}; plan {plan.pk}",
+        ),
     ]
-    assert plan.reason == f"request {request.pk} of user:out: quarterly close; until the close" and first_break() is None
+    assert (
+        plan.reason == f"request {request.pk} of user:out: quarterly close; until the close"
+        and first_break() is None
+    )
     assert [(event.kind, event.actor, event.text) for event in request.events.all()] == [
-        ("created", "out", "quarterly close"), ("approved", "ada", "until the close")]
+        ("created", "out", "quarterly close"),
+        ("approved", "ada", "until the close"),
+    ]
 
 
 def test_the_narrowest_grants_are_proposed_first():
@@ -104,17 +135,24 @@ def test_colleagues_who_hold_only_a_part_of_a_proposal_are_not_counted(cast):
     assert background.colleagues == ColleagueAccess(holders=1, total=3)
 
 
-@pytest.mark.parametrize(("wanted", "fields", "message"), [
-    ([("read", str(ORDERS))], {"reason": " "}, "the reason is missing"),
-    ([("fly", str(ORDERS))], {}, "not an operation of a dataset"),
-    ([("create", "dataset_type:sales.table")], {}, "not an operation"),
-    ([("READ", "instance:other")], {}, "cannot be requested"),
-    ([("read", str(ORDERS))], {"requested_until": timezone.now().replace(microsecond=0) - timedelta(seconds=1)}, "in the past"),
-    ([("read", str(ORDERS)), ("read", str(ORDERS))], {}, "repeated"),
-    ([("READ", f"dataset:sales.d{number}") for number in range(11)], {}, "at most 10 parts"),
-    ([("read", str(ORDERS))], {"colleague": "dee"}, "or the access of a colleague"),
-    ([], {"wanted": (), "colleague": "d\0"}, "control character"),
-])
+@pytest.mark.parametrize(
+    ("wanted", "fields", "message"),
+    [
+        ([("read", str(ORDERS))], {"reason": " "}, "the reason is missing"),
+        ([("fly", str(ORDERS))], {}, "not an operation of a dataset"),
+        ([("create", "dataset_type:sales.table")], {}, "not an operation"),
+        ([("READ", "instance:other")], {}, "cannot be requested"),
+        (
+            [("read", str(ORDERS))],
+            {"requested_until": timezone.now().replace(microsecond=0) - timedelta(seconds=1)},
+            "in the past",
+        ),
+        ([("read", str(ORDERS)), ("read", str(ORDERS))], {}, "repeated"),
+        ([("READ", f"dataset:sales.d{number}") for number in range(11)], {}, "at most 10 parts"),
+        ([("read", str(ORDERS))], {"colleague": "dee"}, "or the access of a colleague"),
+        ([], {"wanted": (), "colleague": "d\0"}, "control character"),
+    ],
+)
 def test_an_invalid_request_is_refused(wanted, fields, message):
     before = database_state()
     with pytest.raises(GrantError, match=message):
@@ -141,7 +179,9 @@ def test_a_pending_request_is_not_repeated_but_a_closed_one_is():
 def test_the_attack_a_request_does_not_tell_what_a_hidden_namespace_contains():
     # a rule over all live streams is met where there are none, also in a namespace that does not exist
     ensure_entities(states={parse_address("stream:hr.feed"): "live"})
-    assert check(Question("user", "out", "delete-all-streams", parse_address("namespace:nowhere"), "final")).is_permitted
+    assert check(
+        Question("user", "out", "delete-all-streams", parse_address("namespace:nowhere"), "final")
+    ).is_permitted
     for namespace in ("hr", "nowhere"):
         for operation in ("delete-all-streams", "delete-all-dataset-modules"):
             request = request_access("out", (operation, f"namespace:{namespace}"))
@@ -149,7 +189,10 @@ def test_the_attack_a_request_does_not_tell_what_a_hidden_namespace_contains():
 
 
 def test_an_address_or_a_colleague_that_does_not_exist_is_recorded_like_any_other():
-    unknown, known = request_access("out", ("read", str(UNKNOWN))), request_access("out", ("read", str(SALARIES)))
+    unknown, known = (
+        request_access("out", ("read", str(UNKNOWN))),
+        request_access("out", ("read", str(SALARIES))),
+    )
     assert (unknown.state, unknown.reason) == (known.state, known.reason)
     missing = request_access("out", wanted=(), colleague="nobody")
     ned = request_access("out", wanted=(), colleague="ned")
@@ -184,7 +227,9 @@ def test_the_number_of_requests_within_a_day_is_limited(settings):
         request_access()
     assert current_revision() == before
     request_access("grp")
-    AccessRequest.objects.filter(subject__username="out").update(created_at=timezone.now() - timedelta(days=1))
+    AccessRequest.objects.filter(subject__username="out").update(
+        created_at=timezone.now() - timedelta(days=1)
+    )
     assert request_access().is_pending
 
 
@@ -192,8 +237,11 @@ def test_the_access_of_a_colleague_gives_memberships_and_grants():
     Group.objects.get(name="operators").user_set.add(User.objects.get(username="dee"))
     request = request_access("out", wanted=(), colleague="dee")
     parts = list(request.parts.order_by("position"))
-    assert [part.title for part in parts] == ["membership in group:operators", "WRITE dataset:sales.legacy",
-                                              "READ dataset:sales.orders"]
+    assert [part.title for part in parts] == [
+        "membership in group:operators",
+        "WRITE dataset:sales.legacy",
+        "READ dataset:sales.orders",
+    ]
     done = approve(request, choices={1: "", 3: ""})
     assert [part.state for part in done.parts.order_by("position")] == ["approved", "denied", "approved"]
     assert can_read("out") and User.objects.get(username="out").groups.filter(name="operators").exists()
@@ -202,12 +250,19 @@ def test_the_access_of_a_colleague_gives_memberships_and_grants():
 def test_nobody_decides_about_their_own_request():
     User.objects.filter(username="out").update(role="administrator")
     request = request_access()
-    for decide in (approve, lambda request, name: deny_request(author=author(name), request_id=request.pk, reason="no"),
-                   lambda request, name: ask_back(author=author(name), request_id=request.pk, question="why?")):
+    for decide in (
+        approve,
+        lambda request, name: deny_request(author=author(name), request_id=request.pk, reason="no"),
+        lambda request, name: ask_back(author=author(name), request_id=request.pk, question="why?"),
+    ):
         with pytest.raises(NotApprover, match="your own"):
             decide(request, "out")
-    for_another = create_request(author=author("ada"), draft=RequestDraft(
-        "she needs it", [WantedAccess(SALARIES, "read")], subject=User.objects.get(username="grp")))
+    for_another = create_request(
+        author=author("ada"),
+        draft=RequestDraft(
+            "she needs it", [WantedAccess(SALARIES, "read")], subject=User.objects.get(username="grp")
+        ),
+    )
     with pytest.raises(NotApprover, match="your own"):
         approve(for_another, "ada")
     assert list(requests_to_decide(User.objects.get(username="ada"))) == [request]
@@ -234,7 +289,10 @@ def test_the_group_of_a_namespace_decides_about_it_and_about_nothing_else():
         approve(both, "grp")
     partly = approve(both, "grp", choices={1: ""})
     assert partly.state == RequestState.PENDING and can_read("out") and not can_read("out", SALARIES)
-    assert deny_request(author=author("ada"), request_id=both.pk, reason="not needed").state == RequestState.APPROVED
+    assert (
+        deny_request(author=author("ada"), request_id=both.pk, reason="not needed").state
+        == RequestState.APPROVED
+    )
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="")
     assert not visible_requests(grp).exists()
 
@@ -242,8 +300,11 @@ def test_the_group_of_a_namespace_decides_about_it_and_about_nothing_else():
 def test_a_decided_request_cannot_be_decided_again():
     request = request_access()
     approve(request)
-    for step in (lambda: approve(request), lambda: withdraw_request(author=author("out"), request_id=request.pk),
-                 lambda: deny_request(author=author("ada"), request_id=request.pk, reason="too late")):
+    for step in (
+        lambda: approve(request),
+        lambda: withdraw_request(author=author("out"), request_id=request.pk),
+        lambda: deny_request(author=author("ada"), request_id=request.pk, reason="too late"),
+    ):
         with pytest.raises(RequestClosed, match="already approved"):
             step()
 
@@ -276,7 +337,9 @@ def test_an_approval_shortens_the_period_and_never_extends_it():
         approve(request, valid_until=end + timedelta(seconds=1))
     with pytest.raises(GrantError, match="in the past"):
         approve(request, valid_until=end - timedelta(days=6))
-    assert approve(request, valid_until=end - timedelta(days=1)).parts.get().valid_until == end - timedelta(days=1)
+    assert approve(request, valid_until=end - timedelta(days=1)).parts.get().valid_until == end - timedelta(
+        days=1
+    )
     assert UserGrant.objects.get(user__username="out").valid_until == end - timedelta(days=1)
 
 
@@ -285,7 +348,9 @@ def test_a_request_for_an_inactive_user_can_only_be_denied():
     set_user_active(author=COMMAND, name="out", active=False)
     with pytest.raises(RequestError, match="not active"):
         approve(request)
-    assert deny_request(author=author("ada"), request_id=request.pk, reason="left").state == RequestState.DENIED
+    assert (
+        deny_request(author=author("ada"), request_id=request.pk, reason="left").state == RequestState.DENIED
+    )
 
 
 def test_an_approver_asks_back_and_the_requester_answers():

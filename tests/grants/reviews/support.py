@@ -14,7 +14,9 @@ from tests.support.authors import COMMAND
 def open_campaign(*, author=COMMAND, rows_per_batch: int = 1_000, **options) -> Campaign:
     """Return a prepared campaign. options: fields of CampaignOptions."""
     values = {"title": "Quarterly review", "deadline": timezone.now() + timedelta(days=14)} | options
-    return prepare(create_campaign(author=author, options=CampaignOptions(**values)), rows_per_batch=rows_per_batch)
+    return prepare(
+        create_campaign(author=author, options=CampaignOptions(**values)), rows_per_batch=rows_per_batch
+    )
 
 
 def prepare(campaign: Campaign, **options) -> Campaign:
@@ -25,7 +27,11 @@ def prepare(campaign: Campaign, **options) -> Campaign:
 
 def item_of(campaign: Campaign, principal: str, target: str, privilege: str = "") -> ReviewItem:
     """Return the item of a grant or membership. target: an address, or `group:NAME`."""
-    items = [item for item in campaign.items.order_by("pk") if item.principal == principal and item.target == target]
+    items = [
+        item
+        for item in campaign.items.order_by("pk")
+        if item.principal == principal and item.target == target
+    ]
     return next(item for item in items if not privilege or privilege_name(item) == privilege)
 
 

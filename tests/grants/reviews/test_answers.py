@@ -15,7 +15,13 @@ from grants.principals.services import add_member, set_user_active
 from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
 from grants.reviews.campaigns import cancel_campaign
 from grants.reviews.errors import ReviewError
-from grants.reviews.selection import ItemFilter, matching_items, parse_filter, visible_campaigns, visible_items
+from grants.reviews.selection import (
+    ItemFilter,
+    matching_items,
+    parse_filter,
+    visible_campaigns,
+    visible_items,
+)
 from grants.reviews.shares import store_shares, totals
 from tests.grants.reviews.support import item_of, open_campaign, user
 from tests.support.authors import COMMAND, lines_after
@@ -47,6 +53,7 @@ def one(item: ReviewItem) -> ItemSelection:
 
 def check_shares(campaign) -> None:
     """Assert that the stored counts equal those of the items."""
+
     def counts() -> set:
         rows = campaign.shares.values_list("reviewer", "item_count", "answered_count")
         return {row for row in rows if row[1]}
@@ -59,10 +66,16 @@ def check_shares(campaign) -> None:
 def test_a_reviewer_answers_changes_and_undoes_an_item(campaign):
     item = item_of(campaign, "user:dee", "dataset:sales.orders")
     before = current_revision()
-    outcome = answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="revoke", comment="moved on")
+    outcome = answer_items(
+        author=by("ned"), campaign=campaign, selection=one(item), answer="revoke", comment="moved on"
+    )
     assert outcome.sentence == "marked to revoke 1 item"
     item.refresh_from_db()
-    assert (item.answer, item.comment, item.answered_by) == ("revoke", "moved on", "ned") and item.answered_at is not None
+    assert (item.answer, item.comment, item.answered_by) == (
+        "revoke",
+        "moved on",
+        "ned",
+    ) and item.answered_at is not None
     assert lines_after(before) == [("review-answer", "", "", "", f"{campaign}: revoke 1 item")]
     answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="keep")
     assert totals(campaign)[1] == 1
@@ -77,8 +90,15 @@ def test_a_bulk_answer_is_previewed_and_leaves_one_line(campaign):
     preview = preview_answer(account=user("ned"), campaign=campaign, selection=selection)
     before = current_revision()
     outcome = answer_items(author=by("ned"), campaign=campaign, selection=selection, answer="keep")
-    assert outcome.count == preview.count == campaign.items.filter(reviewer=user("ned"), kind="dataset").count() > 1
-    assert (preview.answered, preview.own, preview.strands) == (0, 0, 0) and sum(preview.by_source.values()) == preview.count
+    assert (
+        outcome.count
+        == preview.count
+        == campaign.items.filter(reviewer=user("ned"), kind="dataset").count()
+        > 1
+    )
+    assert (preview.answered, preview.own, preview.strands) == (0, 0, 0) and sum(
+        preview.by_source.values()
+    ) == preview.count
     assert len(lines_after(before)) == 1
     check_shares(campaign)
 
@@ -121,10 +141,16 @@ def test_shortening_needs_an_earlier_end_in_the_future(campaign):
     item = item_of(campaign, "user:dee", "dataset:sales.orders")
     later = timezone.now().replace(microsecond=0) + timedelta(days=30)
     ReviewItem.objects.filter(pk=item.pk).update(valid_until=later)
-    for until, message in ((None, "needed"), (timezone.now() - timedelta(days=1), "past"), (later.replace(tzinfo=None), "zone"),
-                           (later + timedelta(days=1), "ends before")):
+    for until, message in (
+        (None, "needed"),
+        (timezone.now() - timedelta(days=1), "past"),
+        (later.replace(tzinfo=None), "zone"),
+        (later + timedelta(days=1), "ends before"),
+    ):
         with pytest.raises(ReviewError, match=message):
-            answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="shorten", new_until=until)
+            answer_items(
+                author=by("ned"), campaign=campaign, selection=one(item), answer="shorten", new_until=until
+            )
     until = later - timedelta(days=5)
     answer_items(author=by("ned"), campaign=campaign, selection=one(item), answer="shorten", new_until=until)
     item.refresh_from_db()
@@ -185,7 +211,9 @@ def test_too_many_items_and_invalid_answers_are_refused(campaign):
     with pytest.raises(ReviewError, match="more than 1 items"):
         answer_items(author=by("ada"), campaign=campaign, selection=ALL, answer="keep", max_items=1)
     with pytest.raises(ReviewError, match="1,000 are allowed"):
-        answer_items(author=by("ada"), campaign=campaign, selection=ItemSelection(range(1, 1_002)), answer="keep")
+        answer_items(
+            author=by("ada"), campaign=campaign, selection=ItemSelection(range(1, 1_002)), answer="keep"
+        )
     with pytest.raises(ReviewError, match="is not an answer"):
         answer_items(author=by("ada"), campaign=campaign, selection=ALL, answer="maybe")
     with pytest.raises(ReviewError, match="is not a filter"):
@@ -194,11 +222,19 @@ def test_too_many_items_and_invalid_answers_are_refused(campaign):
 
 def test_filters_select_by_evidence(campaign):
     items = ReviewItem.objects.filter(campaign=campaign)
-    assert {item.target for item in matching_items(items, parse_filter({"strands": True}))} == {
-        item.target for item in items if item.admins_left is not None} != set()
-    assert matching_items(items, parse_filter({"reviewer": "administrators"})).count() == items.filter(reviewer=None).count()
-    assert {item.principal_name for item in matching_items(items, parse_filter({"reviewer": "ned", "privilege": "READ"}))} == {
-        "dee", "ina"}
+    assert (
+        {item.target for item in matching_items(items, parse_filter({"strands": True}))}
+        == {item.target for item in items if item.admins_left is not None}
+        != set()
+    )
+    assert (
+        matching_items(items, parse_filter({"reviewer": "administrators"})).count()
+        == items.filter(reviewer=None).count()
+    )
+    assert {
+        item.principal_name
+        for item in matching_items(items, parse_filter({"reviewer": "ned", "privilege": "READ"}))
+    } == {"dee", "ina"}
     assert matching_items(items, parse_filter({"unused": True})).count() == items.count()
 
 

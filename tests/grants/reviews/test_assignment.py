@@ -1,4 +1,6 @@
-"""Holders of ADMIN review the entity, and with delegation what is inside: nearest first, and never their own access."""
+"""Holders of ADMIN review the entity, and with delegation what is inside: nearest first, and never their own
+access.
+"""
 
 import pytest
 
@@ -29,14 +31,18 @@ class ReviewerReference(Reference):
         super().__init__()
         self.delegation = delegation
         self.people = set(User.objects.filter(is_service=False).values_list("pk", flat=True)) & self.active
-        self.delegates = set(User.objects.filter(role__in=DELEGATE_ROLES).values_list("pk", flat=True)) & self.people
+        self.delegates = (
+            set(User.objects.filter(role__in=DELEGATE_ROLES).values_list("pk", flat=True)) & self.people
+        )
         self.every_member = set(Membership.objects.values_list("group_id", "user_id"))
         self.entities = Entity.objects.in_bulk()
         self.keys = {entity.address: pk for pk, entity in self.entities.items()}
 
     def candidates(self, entity: int, people: set[int]) -> list[int]:
         on_entity = (entity, self.admin)
-        direct = {row.user_id for row in self.user_grants if (row.content_object_id, row.permission_id) == on_entity} & people
+        direct = {
+            row.user_id for row in self.user_grants if (row.content_object_id, row.permission_id) == on_entity
+        } & people
         through = set()
         for row in self.group_grants:
             if (row.content_object_id, row.permission_id) == on_entity:
@@ -49,10 +55,18 @@ class ReviewerReference(Reference):
         places = [(entity, self.people)]
         if self.delegation:
             containers = [self.keys[container] for container in reversed(address.ancestors)]
-            places += [(container, self.delegates) for container in containers if self.states[container] == State.LIVE]
+            places += [
+                (container, self.delegates)
+                for container in containers
+                if self.states[container] == State.LIVE
+            ]
         for distance, (place, people) in enumerate(places):
             for user in self.candidates(place, people):
-                if user != principal if source == ItemSource.USER else (principal, user) not in self.every_member:
+                if (
+                    user != principal
+                    if source == ItemSource.USER
+                    else (principal, user) not in self.every_member
+                ):
                     return user, distance
         return None, 0
 
@@ -62,17 +76,28 @@ def test_the_reviewers_agree_with_a_plain_computation(settings, seed, delegation
     settings.DELEGATION = delegation
     dice = store_random_tenant(seed)
     for user in User.objects.all():
-        user.is_service, user.role = dice.random() < 0.2, dice.choice([Role.ORDINARY, Role.ORDINARY, Role.AUDITOR])
+        user.is_service, user.role = (
+            dice.random() < 0.2,
+            dice.choice([Role.ORDINARY, Role.ORDINARY, Role.AUDITOR]),
+        )
         user.save(update_fields=["is_service", "role"])
-    UserGrant.objects.filter(pk__in=[pk for pk in UserGrant.objects.values_list("pk", flat=True) if dice.random() < 0.5]).delete()
+    UserGrant.objects.filter(
+        pk__in=[pk for pk in UserGrant.objects.values_list("pk", flat=True) if dice.random() < 0.5]
+    ).delete()
     # some random tenants have no person who could hold ADMIN on a container
     add_user(author=COMMAND, name="owner")
     grant_admin("user:owner", "instance:cdap")
-    campaign = open_campaign(reviewer_rule="admin-holders", rows_per_batch=9, scope={"sources": ["user", "group"]})
+    campaign = open_campaign(
+        reviewer_rule="admin-holders", rows_per_batch=9, scope={"sources": ["user", "group"]}
+    )
     reference = ReviewerReference(delegation=delegation)
-    expected = {item.pk: reference.reviewer(ItemSource(item.source), item.principal_id, item.entity_id)
-                for item in campaign.items.all()}
-    assert dict(campaign.items.values_list("pk", "reviewer")) == {pk: user for pk, (user, _) in expected.items()}
+    expected = {
+        item.pk: reference.reviewer(ItemSource(item.source), item.principal_id, item.entity_id)
+        for item in campaign.items.all()
+    }
+    assert dict(campaign.items.values_list("pk", "reviewer")) == {
+        pk: user for pk, (user, _) in expected.items()
+    }
     assert set(campaign.items.filter(escalated=True)) == set(campaign.items.filter(reviewer=None))
     distances = {distance for user, distance in expected.values() if user}
     assert bool(distances - {0}) == delegation
@@ -89,11 +114,15 @@ def review(**options) -> Campaign:
 
 
 def grant_admin(principal: str, *addresses: str) -> None:
-    change_grants(author=COMMAND, grant=[(principal, parse_address(address), "ADMIN") for address in addresses])
+    change_grants(
+        author=COMMAND, grant=[(principal, parse_address(address), "ADMIN") for address in addresses]
+    )
 
 
 def revoke_admin(principal: str, *addresses: str) -> None:
-    change_grants(author=COMMAND, revoke=[(principal, parse_address(address), "ADMIN") for address in addresses])
+    change_grants(
+        author=COMMAND, revoke=[(principal, parse_address(address), "ADMIN") for address in addresses]
+    )
 
 
 def test_the_nearest_container_with_another_holder_reviews(cast):

@@ -20,7 +20,14 @@ from grants.principals.services import set_user_active
 from grants.reviews.answers import ItemSelection, answer_items, sign_off
 from grants.reviews.campaigns import months_later
 from grants.reviews.errors import ReviewError
-from grants.reviews.finishing import claim_finish, close_campaign, create_result_plans, gone_items, request_finish, summary
+from grants.reviews.finishing import (
+    claim_finish,
+    close_campaign,
+    create_result_plans,
+    gone_items,
+    request_finish,
+    summary,
+)
 from grants.reviews.selection import ItemFilter, matching_items
 from grants.reviews.shares import store_shares
 from grants.reviews.sweep import sweep_campaigns
@@ -38,8 +45,12 @@ def cast():
 
 
 def answer(campaign: Campaign, items, value: str) -> None:
-    answer_items(author=Author("ada", user_id=user("ada").pk), campaign=campaign, answer=value,
-                 selection=ItemSelection([item.pk for item in items]))
+    answer_items(
+        author=Author("ada", user_id=user("ada").pk),
+        campaign=campaign,
+        answer=value,
+        selection=ItemSelection([item.pk for item in items]),
+    )
 
 
 def finish(campaign: Campaign):
@@ -62,12 +73,20 @@ def test_the_result_is_a_plan_that_ends_what_was_revoked():
     answer(campaign, [kept], "keep")
     change_grants(author=COMMAND, revoke=[("user:dee", parse_address("dataset:sales.legacy"), "WRITE")])
     rename_user(author=COMMAND, name="dee", new_name="dora")
-    plan, = finish(campaign)
-    assert campaign.state == CampaignState.FINISHED and campaign.figures["revoke"] == 3 and campaign.figures["keep"] == 1
+    (plan,) = finish(campaign)
+    assert (
+        campaign.state == CampaignState.FINISHED
+        and campaign.figures["revoke"] == 3
+        and campaign.figures["keep"] == 1
+    )
     assert {(item.verb, item.principal, item.group or str(item.address)) for item in plan.items.all()} == {
-        ("revoke", "user:dora", "dataset:sales.orders"), ("leave", "user:grp", "group:operators")}
+        ("revoke", "user:dora", "dataset:sales.orders"),
+        ("leave", "user:grp", "group:operators"),
+    }
     apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert ("user:dora", "dataset:sales.orders", "READ") not in all_grants() and not user("grp").groups.exists()
+    assert ("user:dora", "dataset:sales.orders", "READ") not in all_grants() and not user(
+        "grp"
+    ).groups.exists()
     # a second task does not create plans again
     assert create_result_plans(campaign) == [plan] and claim_finish(campaign.pk) is None
 
@@ -79,23 +98,34 @@ def test_access_that_ended_is_marked_and_can_be_removed():
     campaign = open_campaign()
     items = list(matching_items(campaign.items.all(), ItemFilter(ended=True)))
     assert {(item.principal, item.target) for item in items} == {
-        ("user:dee", "dataset:sales.legacy"), ("user:dee", "dataset:sales.orders"), ("user:grp", "group:operators")}
+        ("user:dee", "dataset:sales.legacy"),
+        ("user:dee", "dataset:sales.orders"),
+        ("user:grp", "group:operators"),
+    }
     for item in items:
         assert item.admins_left is None
         assert [line.text.split()[0] for line in evidence_lines(item) if "end" in line.text] == ["ended"]
     answer(campaign, items, "revoke")
-    plan, = finish(campaign)
+    (plan,) = finish(campaign)
     apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert not UserGrant.objects.filter(user=user("dee")).exists() and not Membership.objects.filter(user=user("grp")).exists()
+    assert (
+        not UserGrant.objects.filter(user=user("dee")).exists()
+        and not Membership.objects.filter(user=user("grp")).exists()
+    )
 
 
 def test_unanswered_items_are_listed_or_revoked_as_configured():
     listed, revoked = (open_campaign(scope={"user": "dee"}, unanswered=rule) for rule in ("list", "revoke"))
     assert finish(listed) == [] and listed.figures["open"] == 2
-    plan, = finish(revoked)
-    assert {str(item.address) for item in plan.items.all()} == {"dataset:sales.orders", "dataset:sales.legacy"}
+    (plan,) = finish(revoked)
+    assert {str(item.address) for item in plan.items.all()} == {
+        "dataset:sales.orders",
+        "dataset:sales.legacy",
+    }
     assert [summary(campaign) for campaign in (listed, revoked)] == [
-        f"2 items: 0 kept, 0 to revoke, 0 to shorten, 2 without an answer{end}" for end in ("", " (also to revoke)")]
+        f"2 items: 0 kept, 0 to revoke, 0 to shorten, 2 without an answer{end}"
+        for end in ("", " (also to revoke)")
+    ]
     with pytest.raises(ReviewError, match="is finished"):
         request_finish(author=COMMAND, number=listed.pk)
 
@@ -106,23 +136,35 @@ def test_shortened_access_gets_the_new_end_unless_it_ends_earlier_by_now():
     now = timezone.now().replace(microsecond=0)
     author = Author("ada", user_id=user("ada").pk)
     for each in (campaign, other):
-        answer_items(author=author, campaign=each, selection=ItemSelection(filter=ItemFilter()), answer="shorten",
-                     new_until=now + 9 * DAY)
-    plan, = finish(campaign)
+        answer_items(
+            author=author,
+            campaign=each,
+            selection=ItemSelection(filter=ItemFilter()),
+            answer="shorten",
+            new_until=now + 9 * DAY,
+        )
+    (plan,) = finish(campaign)
     apply_plan(author=COMMAND, plan_id=plan.pk)
     assert user("grp").memberships.get().valid_until == now + 9 * DAY
     UserGrant.objects.filter(content_object__key="sales.orders").update(valid_until=now + 2 * DAY)
     ReviewItem.objects.filter(kind="dataset", key="sales.legacy").update(new_until=now - DAY)
-    plan, = finish(other)
-    assert [(item.verb, str(item.address)) for item in plan.items.all()] == [("revoke", "dataset:sales.legacy")]
+    (plan,) = finish(other)
+    assert [(item.verb, str(item.address)) for item in plan.items.all()] == [
+        ("revoke", "dataset:sales.legacy")
+    ]
 
 
 def test_an_end_that_passes_before_the_plan_is_applied_becomes_a_revocation():
     campaign = open_campaign(scope={"user": "dee"})
     orders, legacy = (item_of(campaign, "user:dee", f"dataset:sales.{name}") for name in ("orders", "legacy"))
     soon = timezone.now().replace(microsecond=0) + timedelta(hours=1)
-    answer_items(author=Author("ada", user_id=user("ada").pk), campaign=campaign, answer="shorten", new_until=soon,
-                 selection=ItemSelection([orders.pk]))
+    answer_items(
+        author=Author("ada", user_id=user("ada").pk),
+        campaign=campaign,
+        answer="shorten",
+        new_until=soon,
+        selection=ItemSelection([orders.pk]),
+    )
     answer(campaign, [legacy], "revoke")
     (plan,) = finish(campaign)
     PlanItem.objects.filter(verb="grant").update(valid_until=timezone.now() - DAY)
@@ -130,7 +172,9 @@ def test_an_end_that_passes_before_the_plan_is_applied_becomes_a_revocation():
         apply_plan(author=COMMAND, plan_id=plan.pk)
     renewed = renew_plan(author=COMMAND, plan_id=plan.pk)
     assert {(item.verb, str(item.address)) for item in renewed.items.all()} == {
-        ("revoke", "dataset:sales.orders"), ("revoke", "dataset:sales.legacy")}
+        ("revoke", "dataset:sales.orders"),
+        ("revoke", "dataset:sales.legacy"),
+    }
     assert renewed.review_link.campaign == campaign
     apply_plan(author=COMMAND, plan_id=renewed.pk)
     assert not [grant for grant in all_grants() if grant[0] == "user:dee"]
@@ -140,8 +184,13 @@ def test_access_that_would_begin_after_its_new_end_is_revoked():
     now = timezone.now().replace(microsecond=0)
     UserGrant.objects.filter(user__username="dee").update(valid_from=now + 9 * DAY)
     campaign = open_campaign(scope={"user": "dee", "sources": ["user"]})
-    answer_items(author=Author("ada", user_id=user("ada").pk), campaign=campaign, answer="shorten", new_until=now + DAY,
-                 selection=ItemSelection([item.pk for item in campaign.items.all()]))
+    answer_items(
+        author=Author("ada", user_id=user("ada").pk),
+        campaign=campaign,
+        answer="shorten",
+        new_until=now + DAY,
+        selection=ItemSelection([item.pk for item in campaign.items.all()]),
+    )
     (plan,) = finish(campaign)
     assert set(plan.items.values_list("verb", flat=True)) == {"revoke"}
 
@@ -158,7 +207,10 @@ def test_items_of_reviewers_who_leave_go_to_the_escalation():
     answer_items(author=ned, campaign=campaign, selection=ItemSelection([answered.pk]), answer="keep")
     set_user_active(author=COMMAND, name="ned", active=False)
     sweep_campaigns()
-    assert set(campaign.items.filter(answer="").values_list("reviewer", "escalated")) <= {(None, True), (None, False)}
+    assert set(campaign.items.filter(answer="").values_list("reviewer", "escalated")) <= {
+        (None, True),
+        (None, False),
+    }
     assert campaign.items.get(pk=answered.pk).reviewer.username == "ned"
     remove_user(author=COMMAND, name="ned", revokes_grants=True)
     sweep_campaigns()
@@ -192,7 +244,9 @@ def test_a_campaign_is_finished_at_its_deadline():
 
 
 def test_open_items_are_escalated_before_the_deadline_and_reviewers_are_reminded():
-    campaign = open_campaign(reviewer_rule="admin-holders", escalation_days=3, reminder_days=2, scope={"namespace": "sales"})
+    campaign = open_campaign(
+        reviewer_rule="admin-holders", escalation_days=3, reminder_days=2, scope={"namespace": "sales"}
+    )
     mine = campaign.items.filter(reviewer=user("ned")).count()
     assert not sweep_campaigns().reminders
     Campaign.objects.update(opened_at=timezone.now() - 2 * DAY)
@@ -200,7 +254,10 @@ def test_open_items_are_escalated_before_the_deadline_and_reviewers_are_reminded
     assert not sweep_campaigns().reminders
     Campaign.objects.update(deadline=timezone.now() + 2 * DAY)
     sweep_campaigns()
-    assert not campaign.items.exclude(reviewer=None).exists() and not campaign.items.filter(escalated=False).exists()
+    assert (
+        not campaign.items.exclude(reviewer=None).exists()
+        and not campaign.items.filter(escalated=False).exists()
+    )
     assert Campaign.objects.get().escalated_at is not None
 
 
@@ -208,25 +265,39 @@ def test_a_recurring_campaign_shows_what_changed_since_the_last_one():
     first = open_campaign(recurrence="3", scope={"user": "dee"})
     answer(first, [item_of(first, "user:dee", "dataset:sales.orders")], "keep")
     answer(first, [item_of(first, "user:dee", "dataset:sales.legacy")], "revoke")
-    plan, = finish(first)
+    (plan,) = finish(first)
     apply_plan(author=COMMAND, plan_id=plan.pk)
     change_grants(author=COMMAND, grant=[("user:dee", parse_address("dataset:hr.salaries"), "READ")])
     assert not sweep_campaigns().created
     Campaign.objects.update(created_at=months_later(timezone.now(), -3) - DAY)
-    second, = sweep_campaigns().created
+    (second,) = sweep_campaigns().created
     assert not sweep_campaigns().created and second.previous == first and second.scope == {"user": "dee"}
     second = prepare(second)
-    old, new = (item_of(second, "user:dee", target) for target in ("dataset:sales.orders", "dataset:hr.salaries"))
+    old, new = (
+        item_of(second, "user:dee", target) for target in ("dataset:sales.orders", "dataset:hr.salaries")
+    )
     assert (old.is_new, old.previous_answer, new.is_new, new.previous_answer) == (False, "keep", True, "")
-    assert old.last_reviewed_at is not None and [item.target for item in gone_items(second)] == ["dataset:sales.legacy"]
+    assert old.last_reviewed_at is not None and [item.target for item in gone_items(second)] == [
+        "dataset:sales.legacy"
+    ]
     answer(second, [old], "revoke")
     finish(second)
-    assert {name: second.figures[name] for name in ("new", "gone", "changed")} == {"new": 1, "gone": 1, "changed": 1}
+    assert {name: second.figures[name] for name in ("new", "gone", "changed")} == {
+        "new": 1,
+        "gone": 1,
+        "changed": 1,
+    }
 
 
-@pytest.mark.parametrize(("start", "months", "end"), [
-    ("2026-01-31", 1, "2026-02-28"), ("2026-11-30", 3, "2027-02-28"), ("2024-02-29", 12, "2025-02-28"),
-    ("2026-03-15", -3, "2025-12-15")])
+@pytest.mark.parametrize(
+    ("start", "months", "end"),
+    [
+        ("2026-01-31", 1, "2026-02-28"),
+        ("2026-11-30", 3, "2027-02-28"),
+        ("2024-02-29", 12, "2025-02-28"),
+        ("2026-03-15", -3, "2025-12-15"),
+    ],
+)
 def test_months_end_on_an_existing_day(start, months, end):
     at = timezone.datetime.fromisoformat(start)
     assert months_later(at, months).date().isoformat() == end
@@ -249,4 +320,6 @@ def test_a_filter_selects_items_with_another_answer_than_before():
     campaign = open_campaign(scope={"user": "dee"})
     ReviewItem.objects.update(previous_answer="keep")
     answer(campaign, [item_of(campaign, "user:dee", "dataset:sales.orders")], "revoke")
-    assert matching_items(campaign.items.all(), ItemFilter(changed=True)).get().target == "dataset:sales.orders"
+    assert (
+        matching_items(campaign.items.all(), ItemFilter(changed=True)).get().target == "dataset:sales.orders"
+    )

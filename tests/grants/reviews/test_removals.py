@@ -46,8 +46,12 @@ def revoke(*rows) -> None:
 
 
 def answer(campaign: Campaign, items, value: str) -> int:
-    return answer_items(author=Author("ada", user_id=user("ada").pk), campaign=campaign, answer=value,
-                        selection=ItemSelection([item.pk for item in items])).count
+    return answer_items(
+        author=Author("ada", user_id=user("ada").pk),
+        campaign=campaign,
+        answer=value,
+        selection=ItemSelection([item.pk for item in items]),
+    ).count
 
 
 def finish(campaign: Campaign):
@@ -62,7 +66,10 @@ def finish(campaign: Campaign):
 
 def current(campaign: Campaign) -> dict[str, Removal]:
     """Return the marks that pages and files show, by principal and target."""
-    rows, items = list(campaign.items.order_by("pk")), with_current_removal(campaign.items.order_by("pk"), campaign)
+    rows, items = (
+        list(campaign.items.order_by("pk")),
+        with_current_removal(campaign.items.order_by("pk"), campaign),
+    )
     load_current_removal(rows, campaign)
     assert [item.removal for item in rows] == [item.removal for item in items]
     return {f"{item.principal} {item.target}": item.removal for item in rows if item.removal}
@@ -74,10 +81,15 @@ def stored(campaign: Campaign) -> dict[str, str]:
 
 def check_shares(campaign: Campaign) -> None:
     """The stored counts equal those of the items."""
-    shares = {share.reviewer_id: (share.item_count, share.answered_count, share.removed_count)
-              for share in campaign.shares.all() if share.item_count}
-    assert shares == {reviewer: (row["items"], row["answered"], row["removed"])
-                      for reviewer, row in counts_by_reviewer(ReviewItem.objects.filter(campaign=campaign)).items()}
+    shares = {
+        share.reviewer_id: (share.item_count, share.answered_count, share.removed_count)
+        for share in campaign.shares.all()
+        if share.item_count
+    }
+    assert shares == {
+        reviewer: (row["items"], row["answered"], row["removed"])
+        for reviewer, row in counts_by_reviewer(ReviewItem.objects.filter(campaign=campaign)).items()
+    }
 
 
 def test_pages_show_at_once_and_totals_after_a_sweep_what_was_removed(campaign):
@@ -86,19 +98,30 @@ def test_pages_show_at_once_and_totals_after_a_sweep_what_was_removed(campaign):
     remove_member(author=COMMAND, user="grp", group="operators")
     delete_entity(author=COMMAND, address=ORDERS)
     expected = {"user:dee dataset:sales.legacy": "revoked", "user:grp group:operators": "revoked"} | {
-        f"{item.principal} {item.target}": "entity-deleted" for item in campaign.items.filter(key="sales.orders", kind="dataset")}
+        f"{item.principal} {item.target}": "entity-deleted"
+        for item in campaign.items.filter(key="sales.orders", kind="dataset")
+    }
     assert len(expected) > 3 and current(campaign) == expected and stored(campaign) == {}
     sweep_campaigns()
     assert stored(campaign) == expected and current(campaign) == expected
     removed = campaign.items.exclude(removed="").count()
-    assert totals(campaign) == (campaign.item_count, 0, removed) and waiting_items(user("ada")) == waiting - removed
-    assert set(matching_items(campaign.items.all(), ItemFilter(answer="open"))) == set(campaign.items.filter(removed=""))
-    assert set(matching_items(campaign.items.all(), ItemFilter(answer="removed"))) == set(campaign.items.exclude(removed=""))
+    assert (
+        totals(campaign) == (campaign.item_count, 0, removed)
+        and waiting_items(user("ada")) == waiting - removed
+    )
+    assert set(matching_items(campaign.items.all(), ItemFilter(answer="open"))) == set(
+        campaign.items.filter(removed="")
+    )
+    assert set(matching_items(campaign.items.all(), ItemFilter(answer="removed"))) == set(
+        campaign.items.exclude(removed="")
+    )
     check_shares(campaign)
 
 
 @pytest.mark.parametrize(("generation", "has_grants"), [("core", False), ("final", True)])
-def test_the_items_of_a_deleted_entity_are_asked_for_again_if_it_is_live_again_with_its_grants(campaign, generation, has_grants):
+def test_the_items_of_a_deleted_entity_are_asked_for_again_if_it_is_live_again_with_its_grants(
+    campaign, generation, has_grants
+):
     delete_entity(author=COMMAND, address=ORDERS, generation=generation)
     sweep_campaigns()
     assert set(stored(campaign).values()) == {"entity-deleted"}
@@ -123,11 +146,17 @@ def test_an_item_that_no_longer_exists_is_not_answered_moved_or_waited_for(campa
     sweep_campaigns()
     campaign.refresh_from_db()
     ada = Author("ada", user_id=user("ada").pk)
-    for refused in (lambda: answer(campaign, [gone], "keep"),
-                    lambda: assign_items(author=ada, campaign=campaign, selection=ItemSelection([gone.pk]), reviewer="ned")):
+    for refused in (
+        lambda: answer(campaign, [gone], "keep"),
+        lambda: assign_items(
+            author=ada, campaign=campaign, selection=ItemSelection([gone.pk]), reviewer="ned"
+        ),
+    ):
         with pytest.raises(ReviewError, match="no item is selected that you can answer"):
             refused()
-    assert preview_answer(account=user("ada"), campaign=campaign, selection=ItemSelection([gone.pk])).count == 0
+    assert (
+        preview_answer(account=user("ada"), campaign=campaign, selection=ItemSelection([gone.pk])).count == 0
+    )
     assert answer(campaign, [gone, *others], "keep") == len(others)
     assert sign_off(author=ada, campaign=campaign)
     check_shares(campaign)
@@ -154,37 +183,57 @@ def test_the_open_items_of_a_reviewer_who_leaves_move_without_those_that_were_re
 
 
 def test_the_result_says_what_it_leaves_out_and_a_finished_review_keeps_its_marks(campaign):
-    revoked, legacy = (item_of(campaign, "user:dee", target) for target in ("dataset:sales.orders", "dataset:sales.legacy"))
+    revoked, legacy = (
+        item_of(campaign, "user:dee", target) for target in ("dataset:sales.orders", "dataset:sales.legacy")
+    )
     member = item_of(campaign, "user:grp", "group:operators")
     answer(campaign, [revoked, legacy], "revoke")
     revoke(("user:dee", LEGACY, "WRITE"))
     remove_member(author=COMMAND, user="grp", group="operators")
-    plan, = finish(campaign)
-    assert [(item.principal, str(item.address)) for item in plan.items.all()] == [("user:dee", "dataset:sales.orders")]
+    (plan,) = finish(campaign)
+    assert [(item.principal, str(item.address)) for item in plan.items.all()] == [
+        ("user:dee", "dataset:sales.orders")
+    ]
     assert {name: campaign.figures[name] for name in ("revoke", "removed", "left_out", "open")} == {
-        "revoke": 2, "removed": 1, "left_out": 1, "open": campaign.item_count - 3}
+        "revoke": 2,
+        "removed": 1,
+        "left_out": 1,
+        "open": campaign.item_count - 3,
+    }
     assert "1 removed. The plan leaves out 1 of the changes" in summary(campaign)
     apply_plan(author=COMMAND, plan_id=plan.pk)
     sweep_campaigns()
-    assert current(campaign) == stored(campaign) == {f"{item.principal} {item.target}": "revoked" for item in (legacy, member)}
+    assert (
+        current(campaign)
+        == stored(campaign)
+        == {f"{item.principal} {item.target}": "revoked" for item in (legacy, member)}
+    )
 
 
 def test_items_of_a_deleted_entity_without_an_answer_are_not_revoked():
     campaign = open_campaign(unanswered="revoke", scope={"user": "dee", "kinds": ["dataset"]})
     delete_entity(author=COMMAND, address=ORDERS, generation="final")
-    plan, = finish(campaign)
+    (plan,) = finish(campaign)
     assert {str(item.address) for item in plan.items.all()} == {"dataset:sales.legacy"}
 
 
-@pytest.mark.parametrize(("change", "reason"), [
-    ("keep", "because no item is to be revoked or shortened"), ("removed", "all access to revoke or shorten no longer exists"),
-])
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("keep", "because no item is to be revoked or shortened"),
+        ("removed", "all access to revoke or shorten no longer exists"),
+    ],
+)
 def test_a_finished_review_says_why_it_has_no_plan(campaign, change, reason):
     item = item_of(campaign, "user:dee", "dataset:sales.legacy")
     answer(campaign, [item], "keep" if change == "keep" else "revoke")
     if change == "removed":
         revoke(("user:dee", LEGACY, "WRITE"))
-    assert finish(campaign) == [] and campaign.state == CampaignState.FINISHED and reason in reason_without_plan(campaign)
+    assert (
+        finish(campaign) == []
+        and campaign.state == CampaignState.FINISHED
+        and reason in reason_without_plan(campaign)
+    )
 
 
 def test_the_check_costs_the_same_for_every_number_of_removed_items(campaign, django_assert_num_queries):
@@ -195,7 +244,10 @@ def test_the_check_costs_the_same_for_every_number_of_removed_items(campaign, dj
     with django_assert_num_queries(3):
         mark_removed_items(campaign)
     counts = []
-    for rows in ([("user:dee", LEGACY, "WRITE")], [("user:dee", ORDERS, "READ"), ("user:ina", ORDERS, "READ")]):
+    for rows in (
+        [("user:dee", LEGACY, "WRITE")],
+        [("user:dee", ORDERS, "READ"), ("user:ina", ORDERS, "READ")],
+    ):
         revoke(*rows)
         with django_assert_num_queries(19):
             mark_removed_items(campaign)

@@ -1,5 +1,5 @@
-"""With FOUR_EYES, one person cannot use a review to end access if two people are needed, and no account reviews its own
-access."""
+"""With FOUR_EYES, one person cannot use a review to end access if two people are needed, and no account
+reviews its own access."""
 
 from datetime import timedelta
 
@@ -52,7 +52,7 @@ def by(name: str, *, token_by: str = "") -> Author:
 def plan_of(campaign, *, finished_by: Author = COMMAND):
     request_finish(author=finished_by, number=campaign.pk)
     claimed = claim_finish(campaign.pk)
-    plan, = create_result_plans(claimed)
+    (plan,) = create_result_plans(claimed)
     close_campaign(claimed)
     return plan
 
@@ -62,8 +62,13 @@ def plan_of(campaign, *, finished_by: Author = COMMAND):
 def test_who_answered_does_not_apply_the_result(answer, reviewer):
     campaign = open_campaign(scope={"user": "dee"})
     author = by(reviewer, token_by="ada" if reviewer == "robot" else "")
-    answer_items(author=author, campaign=campaign, selection=ALL, answer=answer,
-                 new_until=timezone.now().replace(microsecond=0) + timedelta(days=1) if answer == "shorten" else None)
+    answer_items(
+        author=author,
+        campaign=campaign,
+        selection=ALL,
+        answer=answer,
+        new_until=timezone.now().replace(microsecond=0) + timedelta(days=1) if answer == "shorten" else None,
+    )
     plan = plan_of(campaign, finished_by=by("bob"))
     rename_user(author=COMMAND, name="ada", new_name="eve")
     with pytest.raises(SecondPersonRequired, match="protected namespace sales"):
@@ -106,7 +111,10 @@ def test_a_person_does_not_answer_about_its_service_account():
     by("robot", token_by="dee")
     with pytest.raises(ReviewError, match="about your own access"):
         answer_items(author=by("dee"), campaign=campaign, selection=selection, answer="keep")
-    assert preview_answer(account=User.objects.get(username="dee"), campaign=campaign, selection=selection).own == 1
+    assert (
+        preview_answer(account=User.objects.get(username="dee"), campaign=campaign, selection=selection).own
+        == 1
+    )
     assert answer_items(author=by("bob"), campaign=campaign, selection=selection, answer="keep").count == 1
 
 

@@ -25,7 +25,9 @@ from tests.support.cast import SALES, SETUP, create_role_accounts, create_sample
 
 pytestmark = pytest.mark.django_db
 
-NAMESPACE, ORDERS, SALARIES = map(parse_address, ("namespace:sales", "dataset:sales.orders", "dataset:hr.salaries"))
+NAMESPACE, ORDERS, SALARIES = map(
+    parse_address, ("namespace:sales", "dataset:sales.orders", "dataset:hr.salaries")
+)
 
 
 @pytest.fixture
@@ -48,19 +50,34 @@ def test_a_steward_sees_and_approves_in_the_namespace_and_changes_nothing(princi
     steward = cast["out" if principal == "user:out" else "grp"]
     assert add_steward(author=SETUP, namespace=NAMESPACE, principal=principal).has_changed
     assert not add_steward(author=SETUP, namespace=NAMESPACE, principal=principal).has_changed
-    assert is_steward(steward, ORDERS) and can_see_holders(steward, ORDERS) and is_approver(steward, ORDERS, "ADMIN")
-    assert not is_steward(steward, SALARIES) and not can_see_holders(steward, SALARIES) and not is_approver(steward, SALARIES)
-    assert not can_change_some_grants(steward, ORDERS) and not is_steward(steward, parse_address("instance:cdap"))
+    assert (
+        is_steward(steward, ORDERS)
+        and can_see_holders(steward, ORDERS)
+        and is_approver(steward, ORDERS, "ADMIN")
+    )
+    assert (
+        not is_steward(steward, SALARIES)
+        and not can_see_holders(steward, SALARIES)
+        and not is_approver(steward, SALARIES)
+    )
+    assert not can_change_some_grants(steward, ORDERS) and not is_steward(
+        steward, parse_address("instance:cdap")
+    )
     seen = Entity.objects.filter(stewarded_condition(steward), state="live").values_list("kind", "key")
     assert {f"{kind}:{key}" for kind, key in seen} == set(SALES)
     assert [user.username for user in stewards_of(ORDERS)] == [steward.username]
     assert {user.username for user in approvers_of(ORDERS)} == {"ada", steward.username}
     with pytest.raises(NotAdministrator):
-        change_grants(author=Author(steward.username, user_id=steward.pk), grant=[("user:dee", ORDERS, "READ")])
+        change_grants(
+            author=Author(steward.username, user_id=steward.pk), grant=[("user:dee", ORDERS, "READ")]
+        )
     assert remove_steward(author=SETUP, namespace=NAMESPACE, principal=principal).has_changed
     assert not remove_steward(author=SETUP, namespace=NAMESPACE, principal=principal).has_changed
     assert not is_steward(reload(steward), ORDERS)
-    assert steward_lines() == [("steward-add", principal, "namespace:sales"), ("steward-remove", principal, "namespace:sales")]
+    assert steward_lines() == [
+        ("steward-add", principal, "namespace:sales"),
+        ("steward-remove", principal, "namespace:sales"),
+    ]
 
 
 @pytest.mark.parametrize("end", ["inactive", "later", "over", "left"])
@@ -79,10 +96,15 @@ def test_only_active_accounts_and_memberships_in_force_count(end, cast):
     assert not is_steward(reload(cast["grp"]), ORDERS) and not stewards_of(ORDERS).exists()
 
 
-@pytest.mark.parametrize(("namespace", "principal", "error"), [
-    ("namespace:nowhere", "user:out", StewardError), ("dataset:sales.orders", "user:out", StewardError),
-    ("namespace:sales", "user:nobody", PrincipalError), ("namespace:sales", "out", PrincipalError),
-])
+@pytest.mark.parametrize(
+    ("namespace", "principal", "error"),
+    [
+        ("namespace:nowhere", "user:out", StewardError),
+        ("dataset:sales.orders", "user:out", StewardError),
+        ("namespace:sales", "user:nobody", PrincipalError),
+        ("namespace:sales", "out", PrincipalError),
+    ],
+)
 def test_a_wrong_namespace_or_principal_is_refused(namespace, principal, error, cast):
     with pytest.raises(error):
         add_steward(author=SETUP, namespace=parse_address(namespace), principal=principal)
@@ -121,7 +143,10 @@ def test_stewards_end_with_their_user_or_group_and_the_journal_agrees_with_the_t
     rename_user(author=SETUP, name="dee", new_name="deb")
     remove_user(author=SETUP, name="out")
     remove_group(author=SETUP, name="stewards")
-    assert [line[:2] for line in steward_lines()[3:]] == [("steward-remove", "user:out"), ("steward-remove", "group:stewards")]
+    assert [line[:2] for line in steward_lines()[3:]] == [
+        ("steward-remove", "user:out"),
+        ("steward-remove", "group:stewards"),
+    ]
     assert NamespaceSteward.objects.get().principal == "user:deb" and first_fault() is None
     NamespaceSteward.objects.update(user=User.objects.get(username="grp"))
     assert "as data steward of namespace:sales" in str(first_fault())

@@ -1,4 +1,6 @@
-"""Test the order and form of an exported tenant document, and that importing it and exporting again gives the same bytes."""
+"""Test the order and form of an exported tenant document, and that importing it and exporting again gives the
+same bytes.
+"""
 
 import io
 import json
@@ -59,8 +61,12 @@ def test_importing_an_export_into_the_same_console_changes_nothing(seed):
 
 def test_the_lines_have_exactly_this_form():
     import_lines(
-        entity("namespace:a", description="Über \"uns\""), entity("dataset:a.x", "deleted"), user("ada", email="a@example.com"),
-        user("bob", active=False), group("g", "bob", "ada"), group("empty"),
+        entity("namespace:a", description='Über "uns"'),
+        entity("dataset:a.x", "deleted"),
+        user("ada", email="a@example.com"),
+        user("bob", active=False),
+        group("g", "bob", "ada"),
+        group("empty"),
         grant("user:ada", "dataset:a.x", "ADMIN", "EXECUTE", "WRITE", "READ", reason="why"),
         grant("group:g", "stream:a.s", "READ"),
     )
@@ -80,13 +86,33 @@ def test_the_lines_have_exactly_this_form():
 
 
 def test_lines_of_a_type_are_ordered_by_their_bytes():
-    addresses = ["dataset:a.x", "dataset:a.X", "dataset:a._", "dataset:a.x-1", "dataset:a.x.1", "dataset:a.x$1",
-                 "dataset_type:a.x", "kerberosprincipal:é",
-                 "kerberosprincipal:z", "kerberosprincipal:😀", "kerberosprincipal:\uffe6"]
-    import_lines(*map(entity, addresses), *map(user, ODD_NAMES), *map(group, ODD_NAMES), group("all", *reversed(ODD_NAMES)),
-             *(grant(f"user:{name}", address, "READ") for name in ODD_NAMES for address in addresses))
+    addresses = [
+        "dataset:a.x",
+        "dataset:a.X",
+        "dataset:a._",
+        "dataset:a.x-1",
+        "dataset:a.x.1",
+        "dataset:a.x$1",
+        "dataset_type:a.x",
+        "kerberosprincipal:é",
+        "kerberosprincipal:z",
+        "kerberosprincipal:😀",
+        "kerberosprincipal:\uffe6",
+    ]
+    import_lines(
+        *map(entity, addresses),
+        *map(user, ODD_NAMES),
+        *map(group, ODD_NAMES),
+        group("all", *reversed(ODD_NAMES)),
+        *(grant(f"user:{name}", address, "READ") for name in ODD_NAMES for address in addresses),
+    )
     lines = export_lines()
-    for kind, members in {"entity": ["id"], "user": ["name"], "group": ["name"], "grant": ["principal", "entity"]}.items():
+    for kind, members in {
+        "entity": ["id"],
+        "user": ["name"],
+        "group": ["name"],
+        "grant": ["principal", "entity"],
+    }.items():
         written = [[line[member].encode() for member in members] for line in lines if line["type"] == kind]
         assert written == sorted(written) and len(written) >= 10
     everybody = next(line["members"] for line in lines if line["type"] == "group" and line["name"] == "all")
@@ -94,10 +120,16 @@ def test_lines_of_a_type_are_ordered_by_their_bytes():
 
 
 def test_grants_with_different_reasons_are_on_separate_lines():
-    import_lines(user("ada"), grant("user:ada", "namespace:a", "WRITE", reason="b"), grant("user:ada", "namespace:a", "ADMIN"),
-             grant("user:ada", "namespace:a", "READ", reason="b"), grant("user:ada", "namespace:a", "EXECUTE", reason="a"))
-    assert [(line["privileges"], line.get("reason")) for line in export_lines() if line["type"] == "grant"] \
-        == [(["ADMIN"], None), (["EXECUTE"], "a"), (["READ", "WRITE"], "b")]
+    import_lines(
+        user("ada"),
+        grant("user:ada", "namespace:a", "WRITE", reason="b"),
+        grant("user:ada", "namespace:a", "ADMIN"),
+        grant("user:ada", "namespace:a", "READ", reason="b"),
+        grant("user:ada", "namespace:a", "EXECUTE", reason="a"),
+    )
+    assert [
+        (line["privileges"], line.get("reason")) for line in export_lines() if line["type"] == "grant"
+    ] == [(["ADMIN"], None), (["EXECUTE"], "a"), (["READ", "WRITE"], "b")]
 
 
 def test_an_account_that_is_not_a_principal_is_not_exported():
@@ -152,7 +184,9 @@ def test_the_command_replaces_the_file_atomically(tmp_path, monkeypatch, capsys)
     assert os.listdir(tmp_path) == ["tenant.jsonl"]
 
 
-@pytest.mark.parametrize("name, reason", [("", "is a directory"), ("missing/tenant.jsonl", "No such file or directory")])
+@pytest.mark.parametrize(
+    "name, reason", [("", "is a directory"), ("missing/tenant.jsonl", "No such file or directory")]
+)
 def test_a_path_that_cannot_be_written_is_named(tmp_path, name, reason):
     with pytest.raises(CommandError, match=reason):
         call_command("export_tenant", str(tmp_path / name))
@@ -169,7 +203,9 @@ def test_the_command_writes_to_the_standard_output(arguments):
 
 
 def test_a_reader_that_closes_the_pipe_is_no_error():
-    Entity.objects.bulk_create(Entity(kind="kerberosprincipal", key=f"p{n}", description="x" * 1000) for n in range(500))
+    Entity.objects.bulk_create(
+        Entity(kind="kerberosprincipal", key=f"p{n}", description="x" * 1000) for n in range(500)
+    )
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "w") as stdout:
@@ -177,7 +213,10 @@ def test_a_reader_that_closes_the_pipe_is_no_error():
 
 
 def test_unicode_line_breaks_are_escaped():
-    import_lines(user("a\u2028b"), grant("user:a\u2028b", "dataset:sales.orders", "READ", reason="one\u2029two\x85three"))
+    import_lines(
+        user("a\u2028b"),
+        grant("user:a\u2028b", "dataset:sales.orders", "READ", reason="one\u2029two\x85three"),
+    )
     before = export_bytes()
     assert len(before.decode().splitlines()) == before.count(b"\n")
     empty_database()

@@ -35,12 +35,21 @@ from tests.support.tenant_documents import (
 
 pytestmark = pytest.mark.django_db
 
+
 def test_the_example_is_imported_as_entities_users_groups_and_grants():
     report = import_lines(*EXAMPLE)
-    assert entity_states() == {"instance:cdap": "live", "namespace:sales": "live", "dataset:sales.orders": "planned"}
+    assert entity_states() == {
+        "instance:cdap": "live",
+        "namespace:sales": "live",
+        "dataset:sales.orders": "planned",
+    }
     assert [line["principal"] for line in export_lines() if line["type"] == "grant"] == ["user:alice"]
-    assert (report.total(ENTITIES_ADDED), report.total(USERS_ADDED), report.total(MEMBERS_ADDED), report.total(GRANTS_ADDED)) \
-        == (3, 2, 2, 2)
+    assert (
+        report.total(ENTITIES_ADDED),
+        report.total(USERS_ADDED),
+        report.total(MEMBERS_ADDED),
+        report.total(GRANTS_ADDED),
+    ) == (3, 2, 2, 2)
     assert report.revision == current_revision()
 
 
@@ -87,12 +96,21 @@ def test_an_empty_document_is_no_error():
 
 
 def test_a_missing_container_becomes_live_if_a_live_entity_inside_is_listed():
-    import_lines(entity("program:a.app.spark.p"), entity("program:b.app.spark.p", "planned"), entity("dataset:c.d", "deleted"))
+    import_lines(
+        entity("program:a.app.spark.p"),
+        entity("program:b.app.spark.p", "planned"),
+        entity("dataset:c.d", "deleted"),
+    )
     assert entity_states() == {
         "instance:cdap": "live",
-        "namespace:a": "live", "application:a.app": "live", "program:a.app.spark.p": "live",
-        "namespace:b": "planned", "application:b.app": "planned", "program:b.app.spark.p": "planned",
-        "namespace:c": "planned", "dataset:c.d": "deleted",
+        "namespace:a": "live",
+        "application:a.app": "live",
+        "program:a.app.spark.p": "live",
+        "namespace:b": "planned",
+        "application:b.app": "planned",
+        "program:b.app.spark.p": "planned",
+        "namespace:c": "planned",
+        "dataset:c.d": "deleted",
     }
 
 
@@ -102,9 +120,18 @@ def test_a_live_program_makes_its_namespace_live_past_a_planned_application():
 
 
 def test_an_address_with_grants_only_is_planned_unless_a_live_entity_is_inside():
-    import_lines(user("ada"), grant("user:ada", "namespace:a", "READ"), grant("user:ada", "namespace:b", "READ"),
-             entity("stream:b.s"))
-    assert entity_states() == {"instance:cdap": "live", "namespace:a": "planned", "namespace:b": "live", "stream:b.s": "live"}
+    import_lines(
+        user("ada"),
+        grant("user:ada", "namespace:a", "READ"),
+        grant("user:ada", "namespace:b", "READ"),
+        entity("stream:b.s"),
+    )
+    assert entity_states() == {
+        "instance:cdap": "live",
+        "namespace:a": "planned",
+        "namespace:b": "live",
+        "stream:b.s": "live",
+    }
 
 
 def test_a_deleted_address_that_is_not_listed_remains_deleted():
@@ -121,19 +148,26 @@ def test_listed_states_are_applied_and_grants_remain():
 
 
 def test_a_live_child_of_a_deleted_parent_is_accepted_with_a_warning():
-    report = import_lines(entity("namespace:old", "deleted"), entity("dataset:old.a"), entity("dataset:old.b"))
+    report = import_lines(
+        entity("namespace:old", "deleted"), entity("dataset:old.a"), entity("dataset:old.b")
+    )
     assert report.warnings == ["`namespace:old` is deleted but contains 2 live entities"]
     assert "warning: `namespace:old` is deleted" in str(report)
 
 
 def test_deleting_a_parent_warns_of_the_live_children_that_are_not_listed():
     import_lines(entity("dataset:old.a"))
-    assert import_lines(entity("namespace:old", "deleted")).warnings == ["`namespace:old` is deleted but contains 1 live entity"]
+    assert import_lines(entity("namespace:old", "deleted")).warnings == [
+        "`namespace:old` is deleted but contains 1 live entity"
+    ]
 
 
 def test_absent_members_do_not_change_stored_values():
-    import_lines(entity("namespace:a", "planned", description="text"), user("ada", active=False, email="a@example.com"),
-             group("g", "ada"))
+    import_lines(
+        entity("namespace:a", "planned", description="text"),
+        user("ada", active=False, email="a@example.com"),
+        group("g", "ada"),
+    )
     import_lines(entity("namespace:a"), user("ada"), {"type": "group", "name": "g"})
     ada = User.objects.get(username="ada")
     row = Entity.objects.get(kind="namespace")
@@ -147,8 +181,10 @@ def test_listed_members_replace_the_members():
     report = import_lines(group("g", "eve", "bob"))
     assert set(Group.objects.get(name="g").user_set.values_list("username", flat=True)) == {"bob", "eve"}
     assert (report.total(MEMBERS_ADDED), report.total(MEMBERS_REMOVED)) == (1, 1)
-    assert [line[:2] + line[4:5] for line in journal_entries(before)] == [("member-add", "user:eve", "group:g"),
-                                                                ("member-remove", "user:ada", "group:g")]
+    assert [line[:2] + line[4:5] for line in journal_entries(before)] == [
+        ("member-add", "user:eve", "group:g"),
+        ("member-remove", "user:ada", "group:g"),
+    ]
 
 
 def test_an_empty_list_of_members_empties_the_group():
@@ -160,21 +196,31 @@ def test_an_empty_list_of_members_empties_the_group():
 def test_a_grant_line_adds_privileges_and_removes_none():
     import_lines(*EXAMPLE)
     report = import_lines(grant("user:alice", "dataset:sales.orders", "READ", "ADMIN", reason="more"))
-    assert [(line["privileges"], line["reason"]) for line in export_lines() if line["type"] == "grant"] \
-        == [(["ADMIN"], "more"), (["READ", "WRITE"], "quarterly close")]
+    assert [(line["privileges"], line["reason"]) for line in export_lines() if line["type"] == "grant"] == [
+        (["ADMIN"], "more"),
+        (["READ", "WRITE"], "quarterly close"),
+    ]
     assert (report.total(GRANTS_ADDED), report.unchanged["grants"]) == (1, 1)
 
 
 def test_two_lines_about_the_same_grant_are_merged_with_the_first_reason():
-    report = import_lines(user("ada"), grant("user:ada", "namespace:a", "READ", "READ", reason="first"),
-                      grant("user:ada", "namespace:a", "READ", "WRITE", reason="second"))
-    assert [(line["privileges"], line["reason"]) for line in export_lines() if line["type"] == "grant"] \
-        == [(["READ"], "first"), (["WRITE"], "second")]
+    report = import_lines(
+        user("ada"),
+        grant("user:ada", "namespace:a", "READ", "READ", reason="first"),
+        grant("user:ada", "namespace:a", "READ", "WRITE", reason="second"),
+    )
+    assert [(line["privileges"], line["reason"]) for line in export_lines() if line["type"] == "grant"] == [
+        (["READ"], "first"),
+        (["WRITE"], "second"),
+    ]
     assert report.total(GRANTS_ADDED) == 2
 
 
 def test_the_kind_of_an_address_is_case_insensitive():
-    assert refused_import(entity("DataSet:a.b"), entity("dataset:a.b")).faults[0].reason == "it is listed twice: first on line 1"
+    assert (
+        refused_import(entity("DataSet:a.b"), entity("dataset:a.b")).faults[0].reason
+        == "it is listed twice: first on line 1"
+    )
     import_lines(entity("DataSet:a.b"))
     assert "dataset:a.b" in entity_states()
 
@@ -183,7 +229,10 @@ def test_a_planned_container_becomes_live_if_a_later_document_lists_a_live_entit
     import_lines(user("bob"), grant("user:bob", "namespace:a", "READ"))
     report = import_lines(entity("dataset:a.x", "live"))
     assert {str(e): e.state for e in Entity.objects.all()} == {
-        "instance:cdap": "live", "namespace:a": "live", "dataset:a.x": "live"}
+        "instance:cdap": "live",
+        "namespace:a": "live",
+        "dataset:a.x": "live",
+    }
     assert report.total(ENTITIES_CHANGED) == 2
     assert not import_lines(entity("dataset:a.x", "live")).changes
     import_lines(entity("namespace:a", "deleted"))
@@ -192,7 +241,10 @@ def test_a_planned_container_becomes_live_if_a_later_document_lists_a_live_entit
 
 
 def test_a_repeated_grant_is_warned_about_and_the_order_of_lines_does_not_matter():
-    lines = [grant("user:bob", "dataset:a.x", "READ", reason="B"), grant("user:bob", "dataset:a.x", "READ", reason="A")]
+    lines = [
+        grant("user:bob", "dataset:a.x", "READ", reason="B"),
+        grant("user:bob", "dataset:a.x", "READ", reason="A"),
+    ]
     exports = []
     for order in (lines, lines[::-1]):
         report = import_lines(user("bob"), *order)

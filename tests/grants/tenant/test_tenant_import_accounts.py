@@ -27,6 +27,7 @@ from tests.support.tenant_documents import (
 
 pytestmark = pytest.mark.django_db
 
+
 def test_an_imported_user_is_an_ordinary_principal_without_a_password():
     import_lines(user("ada"))
     ada = User.objects.get()
@@ -39,9 +40,17 @@ def test_an_import_never_changes_the_role_or_the_password_of_an_account():
     root = User.objects.create_user("root", password="secret", role=Role.ADMINISTRATOR, is_principal=False)
     report = import_lines(user("root", email="root@example.com"))
     after = User.objects.get()
-    assert (after.role, after.password, after.email, after.is_principal) == (root.role, root.password, "root@example.com", True)
+    assert (after.role, after.password, after.email, after.is_principal) == (
+        root.role,
+        root.password,
+        "root@example.com",
+        True,
+    )
     assert report.total(USERS_CHANGED) == 1
-    assert [line[:2] for line in journal_entries()] == [("user-change", "user:root"), ("principal-add", "user:root")]
+    assert [line[:2] for line in journal_entries()] == [
+        ("user-change", "user:root"),
+        ("principal-add", "user:root"),
+    ]
 
 
 @pytest.mark.parametrize("line", [grant("user:root", "namespace:a", "READ"), group("g", "root")])
@@ -55,7 +64,9 @@ def test_an_account_that_a_line_names_becomes_a_principal(line):
 def test_only_an_administrator_can_import():
     someone = User.objects.create_user("someone", role=Role.AUDITOR)
     with pytest.raises(ValueError, match="not an active administrator"):
-        importing.import_tenant(stream=io.BytesIO(document(*EXAMPLE)), author=Author("someone", user_id=someone.pk))
+        importing.import_tenant(
+            stream=io.BytesIO(document(*EXAMPLE)), author=Author("someone", user_id=someone.pk)
+        )
     assert not Entity.objects.exists()
 
 

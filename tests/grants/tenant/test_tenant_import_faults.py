@@ -34,20 +34,40 @@ def test_a_bad_line_is_reported_with_number_field_and_reason(case):
     assert str(refusal).endswith("1 bad line; nothing was written")
 
 
-@pytest.mark.parametrize("content, reason", [
-    (b'{"type":"user","name":"b\xe9atrice"}', "it is not UTF-8: byte 25 cannot be read"),
-    ('{"type":"user","name":"ada"}'.encode("utf-16"), "it is not UTF-8: byte 1 cannot be read"),
-    (b"[" * 100_000, "it is nested too deeply: 64 levels are allowed"),
-    (b'{"type":' * 100_000, "it is nested too deeply: 64 levels are allowed"),
-    (b'{"type":"user","name":' + b"7" * 5_000 + b"}",
-     "it is not acceptable JSON: it contains a number with 5,000 digits; 1,000 are allowed"),
-    (b'{"type":"user","name":' + b"7" * (MAX_DIGITS + 1) + b"}",
-     "it is not acceptable JSON: it contains a number with 1,001 digits; 1,000 are allowed"),
-    (b'{"type":' + b"[" * MAX_NESTING + b"]" * MAX_NESTING + b"}", "it is nested too deeply: 64 levels are allowed"),
-    (b'{"type":"user","name":"' + b"n" * 10_000_000 + b'"}', "it is longer than 8 MB"),
-    (b"n" * (MAX_LINE_BYTES + 1), "it is longer than 8 MB"),
-], ids=["latin-1", "utf-16", "brackets", "braces", "digits", "one-digit-too-many", "one-level-too-deep",
-         "ten-megabytes", "one-byte-too-long"])
+@pytest.mark.parametrize(
+    "content, reason",
+    [
+        (b'{"type":"user","name":"b\xe9atrice"}', "it is not UTF-8: byte 25 cannot be read"),
+        ('{"type":"user","name":"ada"}'.encode("utf-16"), "it is not UTF-8: byte 1 cannot be read"),
+        (b"[" * 100_000, "it is nested too deeply: 64 levels are allowed"),
+        (b'{"type":' * 100_000, "it is nested too deeply: 64 levels are allowed"),
+        (
+            b'{"type":"user","name":' + b"7" * 5_000 + b"}",
+            "it is not acceptable JSON: it contains a number with 5,000 digits; 1,000 are allowed",
+        ),
+        (
+            b'{"type":"user","name":' + b"7" * (MAX_DIGITS + 1) + b"}",
+            "it is not acceptable JSON: it contains a number with 1,001 digits; 1,000 are allowed",
+        ),
+        (
+            b'{"type":' + b"[" * MAX_NESTING + b"]" * MAX_NESTING + b"}",
+            "it is nested too deeply: 64 levels are allowed",
+        ),
+        (b'{"type":"user","name":"' + b"n" * 10_000_000 + b'"}', "it is longer than 8 MB"),
+        (b"n" * (MAX_LINE_BYTES + 1), "it is longer than 8 MB"),
+    ],
+    ids=[
+        "latin-1",
+        "utf-16",
+        "brackets",
+        "braces",
+        "digits",
+        "one-digit-too-many",
+        "one-level-too-deep",
+        "ten-megabytes",
+        "one-byte-too-long",
+    ],
+)
 def test_malformed_lines_are_refused(content, reason):
     refusal = refused_import(b'{"type":"user","name":"bob"}\n' + content + b'\n{"type":"user"}\n')
     assert (refusal.faults[0].line, refusal.faults[0].reason) == (2, reason)
@@ -80,7 +100,9 @@ def test_a_very_long_line_is_not_kept_in_memory():
 
 
 def test_every_fault_of_a_line_is_reported():
-    refusal = refused_import({"type": "grant", "principal": "ada", "entity": "x", "privileges": [], "reason": 1, "why": 2})
+    refusal = refused_import(
+        {"type": "grant", "principal": "ada", "entity": "x", "privileges": [], "reason": 1, "why": 2}
+    )
     assert [fault.field for fault in refusal.faults] == ["entity", "principal", "privileges", "reason", "why"]
     assert refusal.bad_lines == 1
 
@@ -96,17 +118,25 @@ def test_all_bad_lines_are_counted_and_the_first_hundred_shown():
 
 
 def test_a_principal_on_a_bad_line_is_not_reported_as_unknown_elsewhere():
-    refusal = refused_import(user("ada", active="yes"), {"type": "group", "name": "g", "members": 1},
-                      grant("user:ada", "namespace:a", "READ"), grant("group:g", "namespace:a", "READ"), group("h", "ada"))
+    refusal = refused_import(
+        user("ada", active="yes"),
+        {"type": "group", "name": "g", "members": 1},
+        grant("user:ada", "namespace:a", "READ"),
+        grant("group:g", "namespace:a", "READ"),
+        group("h", "ada"),
+    )
     assert [fault.line for fault in refusal.faults] == [1, 2]
 
 
-@pytest.mark.parametrize("first, second", [
-    (entity("namespace:a"), entity("namespace:a")),
-    (entity("namespace:a"), entity("namespace:a", "deleted")),
-    (user("ada"), user("ada", active=False)),
-    (group("g"), group("g")),
-])
+@pytest.mark.parametrize(
+    "first, second",
+    [
+        (entity("namespace:a"), entity("namespace:a")),
+        (entity("namespace:a"), entity("namespace:a", "deleted")),
+        (user("ada"), user("ada", active=False)),
+        (group("g"), group("g")),
+    ],
+)
 def test_a_repeated_entity_user_or_group_is_refused(first, second):
     (fault,) = refused_import(first, user("other"), second).faults
     assert (fault.line, fault.reason) == (3, "it is listed twice: first on line 1")

@@ -1,6 +1,5 @@
 """Test the journal lines of an import, its transaction and its dry run."""
 
-
 import pytest
 
 from entities.models import Entity
@@ -20,6 +19,7 @@ from tests.support.tenant_documents import (
 )
 
 pytestmark = pytest.mark.django_db
+
 
 def test_every_change_has_a_journal_line_and_the_journal_is_valid():
     import_lines(*EXAMPLE)
@@ -41,8 +41,11 @@ def test_every_change_has_a_journal_line_and_the_journal_is_valid():
 def test_changes_of_existing_rows_have_journal_lines():
     import_lines(*EXAMPLE)
     before = current_revision()
-    import_lines(entity("namespace:sales", "deleted", description="Sold"), entity("dataset:sales.orders"),
-             user("bob", active=False, email="bob@example.com"))
+    import_lines(
+        entity("namespace:sales", "deleted", description="Sold"),
+        entity("dataset:sales.orders"),
+        user("bob", active=False, email="bob@example.com"),
+    )
     assert [line[:-1] for line in journal_entries(before)] == [
         ("delete", "", "namespace:sales", "", "deleted"),
         ("describe", "", "namespace:sales", "", "Sold"),
@@ -66,14 +69,25 @@ def test_a_failure_in_the_middle_writes_nothing(monkeypatch):
 
 # Dry runs.
 
+
 def test_a_dry_run_reports_the_changes_and_writes_nothing():
     import_lines(entity("namespace:a"), user("ada"), group("g", "ada"))
-    lines = [*EXAMPLE, entity("namespace:a", "deleted"), group("g"), user("ada", active=False), entity("dataset:a.b")]
+    lines = [
+        *EXAMPLE,
+        entity("namespace:a", "deleted"),
+        group("g"),
+        user("ada", active=False),
+        entity("dataset:a.b"),
+    ]
     before = (export_bytes(), current_revision())
     planned = import_lines(*lines, dry_run=True)
     assert (export_bytes(), current_revision()) == before
     done = import_lines(*lines)
-    assert (planned.changes, planned.unchanged, planned.warnings) == (done.changes, done.unchanged, done.warnings)
+    assert (planned.changes, planned.unchanged, planned.warnings) == (
+        done.changes,
+        done.unchanged,
+        done.warnings,
+    )
     assert "nothing written" in str(planned) and "would be members removed: 1" in str(planned)
 
 

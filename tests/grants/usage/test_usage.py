@@ -43,7 +43,9 @@ def test_decisions_are_counted_without_a_query_and_written_together(django_asser
     recorder, today = UsageRecorder(writes_in_thread=False), timezone.now().date()
     with django_assert_num_queries(0):
         for _ in range(3):
-            recorder.count([question(), question("ned"), question("operators", type_="group"), question("nobody")])
+            recorder.count(
+                [question(), question("ned"), question("operators", type_="group"), question("nobody")]
+            )
     assert recorder.write() == 2 and recorder.write() == 0
     assert usage() == {("dee", "sales.orders", today, 3), ("ned", "sales.orders", today, 3)}
     recorder.count([question()])
@@ -63,6 +65,7 @@ def test_counts_are_kept_when_the_database_fails(monkeypatch):
     recorder = UsageRecorder(writes_in_thread=False)
     recorder.count([question()])
     with monkeypatch.context() as patch:
+
         def fail(records):
             raise DatabaseError("locked")
 
@@ -101,7 +104,9 @@ def test_a_process_writes_its_counts_at_its_end_and_never_those_of_its_parent(mo
     monkeypatch.setattr(recording, "Thread", lambda **options: SimpleNamespace(start=lambda: None))
     recording.recorder.reset()
     recording.recorder.count([question("ned")])
-    child = get_context("fork").Process(target=lambda: recording.recorder.count([question("dee"), question("dee")]))
+    child = get_context("fork").Process(
+        target=lambda: recording.recorder.count([question("dee"), question("dee")])
+    )
     child.start()
     child.join(10)
     assert (child.exitcode, (tmp_path / "written").read_text()) == (0, "dee 2\n")
@@ -109,14 +114,20 @@ def test_a_process_writes_its_counts_at_its_end_and_never_those_of_its_parent(mo
     recording.recorder.reset()
 
 
-def test_a_permitted_decision_over_the_api_is_recorded_and_a_denied_or_past_one_is_not(client, cast, settings, monkeypatch):
+def test_a_permitted_decision_over_the_api_is_recorded_and_a_denied_or_past_one_is_not(
+    client, cast, settings, monkeypatch
+):
     recorder = UsageRecorder(writes_in_thread=False)
     monkeypatch.setattr(recording, "recorder", recorder)
     client.force_login(cast["ada"])
 
     def ask(user: str, operation: str, **context) -> None:
-        body = {"subject": {"type": "user", "id": user}, "action": {"name": operation},
-                "resource": {"type": "dataset", "id": "sales.orders"}, "context": context}
+        body = {
+            "subject": {"type": "user", "id": user},
+            "action": {"name": operation},
+            "resource": {"type": "dataset", "id": "sales.orders"},
+            "context": context,
+        }
         for sent in (body, {"evaluations": [body]}):
             answer = client.post("/api/v1/decisions", json.dumps(sent), content_type="application/json")
             assert answer.status_code == 200, answer.content
@@ -147,8 +158,10 @@ def import_file(content: bytes, monkeypatch) -> str:
 
 
 def test_records_are_imported_and_can_be_imported_again(monkeypatch):
-    content = lines({"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "count": 7},
-                    {"user": "ned", "entity": "dataset:sales.orders", "at": "2026-02-01T00:30:00+01:00"})
+    content = lines(
+        {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "count": 7},
+        {"user": "ned", "entity": "dataset:sales.orders", "at": "2026-02-01T00:30:00+01:00"},
+    )
     expected = {("dee", "sales.orders", date(2026, 1, 31), 7), ("ned", "sales.orders", date(2026, 1, 31), 1)}
     for _ in range(2):
         assert import_file(content, monkeypatch) == "stored 2 days of use\n"
@@ -166,18 +179,36 @@ def test_an_import_over_rest_names_its_administrator_in_the_journal(client, cast
     assert [(line.actor, line.detail) for line in import_lines()] == [("ada", "1 day of use")]
 
 
-@pytest.mark.parametrize(("record", "message"), [
-    ({"user": "nobody", "entity": "dataset:sales.orders", "day": "2026-01-31"}, "user: user:nobody is not known"),
-    ({"user": "dee", "entity": "dataset:sales.none", "day": "2026-01-31"}, "entity: dataset:sales.none is not known"),
-    ({"user": "dee", "entity": "orders", "day": "2026-01-31"}, "entity: "),
-    ({"user": "dee", "entity": "dataset:sales.orders"}, "day: exactly one"),
-    ({"user": "dee", "entity": "dataset:sales.orders", "at": "2026-01-31T00:00:00"}, "at: "),
-    ({"user": "dee", "entity": "dataset:sales.orders", "day": "31 January"}, "day: this must be a day"),
-    ({"user": "dee", "entity": "dataset:sales.orders", "day": "2999-01-01"}, "day: this is in the future"),
-    ({"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "count": 0}, "count: this must be"),
-    ({"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "colour": 1}, "colour: unknown member"),
-    ([], "line: this must be an object"),
-])
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        (
+            {"user": "nobody", "entity": "dataset:sales.orders", "day": "2026-01-31"},
+            "user: user:nobody is not known",
+        ),
+        (
+            {"user": "dee", "entity": "dataset:sales.none", "day": "2026-01-31"},
+            "entity: dataset:sales.none is not known",
+        ),
+        ({"user": "dee", "entity": "orders", "day": "2026-01-31"}, "entity: "),
+        ({"user": "dee", "entity": "dataset:sales.orders"}, "day: exactly one"),
+        ({"user": "dee", "entity": "dataset:sales.orders", "at": "2026-01-31T00:00:00"}, "at: "),
+        ({"user": "dee", "entity": "dataset:sales.orders", "day": "31 January"}, "day: this must be a day"),
+        (
+            {"user": "dee", "entity": "dataset:sales.orders", "day": "2999-01-01"},
+            "day: this is in the future",
+        ),
+        (
+            {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "count": 0},
+            "count: this must be",
+        ),
+        (
+            {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31", "colour": 1},
+            "colour: unknown member",
+        ),
+        ([], "line: this must be an object"),
+    ],
+)
 def test_a_bad_record_is_reported_with_its_line_and_nothing_is_stored(record, message, monkeypatch):
     good = {"user": "dee", "entity": "dataset:sales.orders", "day": "2026-01-31"}
     with pytest.raises(CommandError, match=f"line 2: {message}"):
@@ -195,5 +226,7 @@ def test_text_that_is_not_json_is_reported(monkeypatch, tmp_path):
 def test_old_rows_are_deleted(settings):
     settings.USAGE_KEPT_DAYS = 30
     today = timezone.now().date()
-    add_usage(UsageRecord("dee", "dataset", "sales.orders", today - timedelta(days=days)) for days in (10, 40))
+    add_usage(
+        UsageRecord("dee", "dataset", "sales.orders", today - timedelta(days=days)) for days in (10, 40)
+    )
     assert delete_old_usage() == 1 and {day for _, _, day, _ in usage()} == {today - timedelta(days=10)}

@@ -19,11 +19,15 @@ def delegation(settings):
 
 def test_a_delegate_reads_the_grants_on_its_entities(by_session):
     ned = by_session("ned")
-    holders = {grant["principal"] for grant in ned.get("/grants", entity="dataset:sales.orders").json()["items"]}
+    holders = {
+        grant["principal"] for grant in ned.get("/grants", entity="dataset:sales.orders").json()["items"]
+    }
     assert holders == {"user:dee", "user:ina", "user:ned"}
     assert ned.get("/grants", entity="dataset:sales.orders", principal="user:dee").json()["items"]
     assert {grant["principal"] for grant in ned.get("/grants").json()["items"]} == {"user:ned"}
-    assert {grant["principal"] for grant in ned.get("/grants", within="namespace:sales").json()["items"]} == {"user:ned"}
+    assert {grant["principal"] for grant in ned.get("/grants", within="namespace:sales").json()["items"]} == {
+        "user:ned"
+    }
 
 
 def test_a_delegate_reads_nothing_else(by_session):
@@ -33,9 +37,13 @@ def test_a_delegate_reads_nothing_else(by_session):
         assert ned.get("/grants", entity=entity).json()["items"] == []
         problem(ned.get("/grants", entity=entity, principal="user:dee"), 403)
     problem(ned.get("/grants", principal="user:dee"), 403)
-    problem(ned.get("/grants", entity="dataset:sales.orders", principal="user:grp", through_groups="true"), 403)
-    assert {grant["principal"] for grant in by_session("dee").get("/grants", entity="dataset:sales.orders").json()["items"]} == {
-        "user:dee"}
+    problem(
+        ned.get("/grants", entity="dataset:sales.orders", principal="user:grp", through_groups="true"), 403
+    )
+    assert {
+        grant["principal"]
+        for grant in by_session("dee").get("/grants", entity="dataset:sales.orders").json()["items"]
+    } == {"user:dee"}
 
 
 def test_a_delegate_changes_grants_and_sees_no_effect(by_session):
@@ -48,21 +56,39 @@ def test_a_delegate_changes_grants_and_sees_no_effect(by_session):
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_digest_tells_nothing_about_entities_and_users_that_one_does_not_see(by_session, dry_run):
-    """A change without an effect has a known digest, so an answer to it would tell who holds what, and what exists."""
-    known = by_session("ada").post("/grants", {"grant": [ITEM | {"principal": "user:ned"}], "dry_run": True}).json()
+    """A change without an effect has a known digest, so an answer to it would tell who holds what, and what
+    exists.
+    """
+    known = (
+        by_session("ada")
+        .post("/grants", {"grant": [ITEM | {"principal": "user:ned"}], "dry_run": True})
+        .json()
+    )
     answers = set()
     for entity in ("dataset:hr.salaries", "dataset:hr.nothing", "dataset:sales.orders"):
         for digest in (known["effect"]["digest"], "x"):
-            refused = by_session("out").post("/grants", {"grant": [ITEM | {"entity": entity, "principal": "user:ned"}],
-                                                         "effect_digest": digest, "dry_run": dry_run})
+            refused = by_session("out").post(
+                "/grants",
+                {
+                    "grant": [ITEM | {"entity": entity, "principal": "user:ned"}],
+                    "effect_digest": digest,
+                    "dry_run": dry_run,
+                },
+            )
             answers.add((problem(refused, 403)["type"], refused.json()["detail"]))
     assert len(answers) == 1
 
 
-@pytest.mark.parametrize("item", [
-    {"entity": "dataset:hr.salaries"}, {"entity": "dataset:hr.nothing"}, {"principal": "user:ned"},
-    {"privileges": ["EXECUTE", "ADMIN"]}, {"entity": "dataset:hr.salaries", "principal": "user:nobody"},
-])
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"entity": "dataset:hr.salaries"},
+        {"entity": "dataset:hr.nothing"},
+        {"principal": "user:ned"},
+        {"privileges": ["EXECUTE", "ADMIN"]},
+        {"entity": "dataset:hr.salaries", "principal": "user:nobody"},
+    ],
+)
 def test_a_delegate_is_refused_beyond_its_rights(item, by_session):
     before = database_state()
     items = [ITEM, ITEM | {"privileges": ["WRITE"]} | item]
@@ -78,6 +104,10 @@ def test_other_accounts_change_nothing(name, by_session):
 
 def test_delegates_change_nothing_but_grants(by_session):
     ned = by_session("ned")
-    for path, body in (("/groups", {"name": "new"}), ("/plans", {"grant": [ITEM]}),
-                       ("/members", {"group": "operators", "user": "out"}), ("/entities", {"address": "dataset:sales.new"})):
+    for path, body in (
+        ("/groups", {"name": "new"}),
+        ("/plans", {"grant": [ITEM]}),
+        ("/members", {"group": "operators", "user": "out"}),
+        ("/entities", {"address": "dataset:sales.new"}),
+    ):
         problem(ned.post(path, body), 403)

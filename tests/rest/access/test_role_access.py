@@ -1,7 +1,7 @@
 """Every endpoint for the roles security administrator, approver and operator.
 
-They get the same answers as an account without a role (`out`), an approver the same as an auditor (`aud`), except for the
-endpoints that are listed here.
+They get the same answers as an account without a role (`out`), an approver the same as an auditor (`aud`),
+except for the endpoints that are listed here.
 """
 
 import pytest
@@ -51,7 +51,9 @@ def test_each_role_reads_exactly_its_resources(name, accounts, by_session):
 @pytest.mark.parametrize("name", ["sec", "app", "ope"])
 def test_each_role_changes_exactly_its_resources(name, accounts, by_session):
     rest, baseline, before = by_session(name), by_session(BASELINE[name]), database_state()
-    refused = [(method, path, body) for method, path, body in WRITES if (method, path) not in CHANGEABLE[name]]
+    refused = [
+        (method, path, body) for method, path, body in WRITES if (method, path) not in CHANGEABLE[name]
+    ]
     for method, path, body in refused:
         answer = call(rest, method, path, body)
         expected = REFUSED.get(name, {}).get((method, path)) or call(baseline, method, path, body).status_code
@@ -75,7 +77,9 @@ def test_a_security_administrator_sees_no_grants_and_no_entities(accounts, by_se
         assert rest.get(path).json()["items"] == [], path
 
 
-@pytest.mark.parametrize("change", [{"role": "administrator"}, {"role": "auditor"}, {"role": "approver"}, {"name": "boss"}])
+@pytest.mark.parametrize(
+    "change", [{"role": "administrator"}, {"role": "auditor"}, {"role": "approver"}, {"name": "boss"}]
+)
 def test_the_attack_a_security_administrator_gives_no_account_more_rights(change, accounts, by_session):
     for target in ("sec", "ned"):
         assert call(by_session("sec"), "PATCH", f"/users/{target}", change).status_code == 403
@@ -84,7 +88,12 @@ def test_the_attack_a_security_administrator_gives_no_account_more_rights(change
 def test_the_attack_a_security_administrator_changes_no_account_with_more_rights(accounts, by_session):
     rest = by_session("sec")
     for target in ("ada", "aud", "app", "ope"):
-        for change in ({"active": False}, {"email": "x@example.com"}, {"role": "ordinary"}, {"full_name": "X"}):
+        for change in (
+            {"active": False},
+            {"email": "x@example.com"},
+            {"role": "ordinary"},
+            {"full_name": "X"},
+        ):
             assert call(rest, "PATCH", f"/users/{target}", change).status_code == 403, (target, change)
     assert call(rest, "POST", "/users", {"name": "boss", "role": "administrator"}).status_code == 403
     assert call(rest, "POST", "/users", {"name": "help", "role": "security-administrator"}).status_code == 201

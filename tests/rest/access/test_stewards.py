@@ -25,7 +25,10 @@ def test_a_steward_reads_everything_in_the_namespace(steward):
     assert listed == {*SALES, "dataset:sales.forecast", "dataset:sales.legacy"}
     assert steward.get(f"/entities/{ORDERS}").status_code == 200
     assert {grant["principal"] for grant in steward.get("/grants", entity=ORDERS).json()["items"]} == {
-        "user:dee", "user:ina", "user:ned"}
+        "user:dee",
+        "user:ina",
+        "user:ned",
+    }
     for entity in (ORDERS, "namespace:sales"):
         assert {row["user"] for row in steward.get("/who-can", entity=entity).json()["items"]} >= {"ned"}
     assert steward.get("/who-can.csv", entity=ORDERS).status_code == 200
@@ -35,11 +38,22 @@ def test_a_steward_reads_everything_in_the_namespace(steward):
 
 def test_a_steward_reads_nothing_else(steward):
     problem(steward.get(f"/entities/{SALARIES}"), 404)
-    assert steward.get("/grants", entity=SALARIES).json()["items"] == steward.get("/grants").json()["items"] == []
+    assert (
+        steward.get("/grants", entity=SALARIES).json()["items"]
+        == steward.get("/grants").json()["items"]
+        == []
+    )
     for entity in (SALARIES, "instance:cdap"):
         problem(steward.get("/who-can", entity=entity), 404)
         problem(steward.get("/journal", entity=entity), 403)
-    for path in ("/journal", "/journal/proof", "/plans", "/runs", f"/differences?entity={ORDERS}&since=1", "/evidence"):
+    for path in (
+        "/journal",
+        "/journal/proof",
+        "/plans",
+        "/runs",
+        f"/differences?entity={ORDERS}&since=1",
+        "/evidence",
+    ):
         problem(steward.get(path), 403)
     problem(steward.get("/grants", principal="user:ned"), 403)
     problem(steward.get("/users/ned"), 404)
@@ -48,8 +62,11 @@ def test_a_steward_reads_nothing_else(steward):
 def test_a_steward_changes_nothing(steward):
     before = database_state()
     item = {"principal": "user:out", "entity": ORDERS, "privileges": ["READ"]}
-    for path, body in (("/grants", {"grant": [item]}), ("/stewards", {"namespace": "namespace:sales", "principal": "user:dee"}),
-                       ("/entities", {"address": "dataset:sales.new"})):
+    for path, body in (
+        ("/grants", {"grant": [item]}),
+        ("/stewards", {"namespace": "namespace:sales", "principal": "user:dee"}),
+        ("/entities", {"address": "dataset:sales.new"}),
+    ):
         problem(steward.post(path, body), 403)
     problem(steward.patch(f"/entities/{ORDERS}", {"description": "x"}, If_Match="*"), 403)
     assert database_state() == before
@@ -59,12 +76,18 @@ def test_an_administrator_assigns_lists_and_removes_stewards(ada, by_session):
     body = {"namespace": "namespace:sales", "principal": "group:operators", "reason": "owns the data"}
     assert ada.post("/stewards", body).json()["changed"] and not ada.post("/stewards", body).json()["changed"]
     ada.post("/stewards", {"namespace": "namespace:hr", "principal": "user:dee"})
-    assert [(row["principal"], row["reason"]) for row in ada.get("/stewards", namespace="namespace:sales").json()["items"]] == [
-        ("group:operators", "owns the data")]
-    assert len(ada.all_of("/stewards", limit=1)) == len(by_session("aud").get("/stewards").json()["items"]) == 2
+    assert [
+        (row["principal"], row["reason"])
+        for row in ada.get("/stewards", namespace="namespace:sales").json()["items"]
+    ] == [("group:operators", "owns the data")]
+    assert (
+        len(ada.all_of("/stewards", limit=1)) == len(by_session("aud").get("/stewards").json()["items"]) == 2
+    )
     assert by_session("grp").get("/stewards").json()["items"][0]["namespace"] == "namespace:sales"
     assert by_session("ned").get("/stewards").json()["items"] == []
     problem(ada.post("/stewards", body | {"namespace": "namespace:nowhere"}), 400)
     problem(ada.post("/stewards", body | {"principal": "user:nobody"}), 409)
-    assert ada.delete("/stewards", query="?namespace=namespace:sales&principal=group:operators").json()["changed"]
+    assert ada.delete("/stewards", query="?namespace=namespace:sales&principal=group:operators").json()[
+        "changed"
+    ]
     assert by_session("grp").get("/stewards").json()["items"] == []

@@ -28,13 +28,17 @@ def ada(by_session):
 
 def request_access(caller, *parts, **members) -> str:
     """Create a request, and return its path."""
-    answer = caller.post("/access-requests", {"parts": parts or [ORDERS], "reason": "quarterly close"} | members)
+    answer = caller.post(
+        "/access-requests", {"parts": parts or [ORDERS], "reason": "quarterly close"} | members
+    )
     assert answer.status_code == 201, answer.content
     return answer["Location"].removeprefix("/api/v1")
 
 
 def grants_of(name: str) -> set[str]:
-    return {f"{grant.privilege} {grant.content_object}" for grant in UserGrant.objects.filter(user__username=name)}
+    return {
+        f"{grant.privilege} {grant.content_object}" for grant in UserGrant.objects.filter(user__username=name)
+    }
 
 
 def test_a_request_is_created_read_approved_and_listed(out, ada):
@@ -42,14 +46,17 @@ def test_a_request_is_created_read_approved_and_listed(out, ada):
     created = out.get(path).json()
     assert created["valid_until"] == "2126-12-05T16:00:00Z" and created["can"] == ["withdraw"]
     assert [(part["entity"], part["operation"], part["state"]) for part in created["parts"]] == [
-        ("dataset:sales.orders", "read", "pending")]
+        ("dataset:sales.orders", "read", "pending")
+    ]
     assert ada.get(path).json()["can"] == ["approve", "reject", "ask"]
     proposals = ada.get(f"{path}/proposals").json()
     (part,) = proposals["parts"]
     assert part["proposals"][0]["grants"] == [{"entity": "dataset:sales.orders", "privilege": "READ"}]
     assert (part["entity_state"], part["held"], part["colleagues"]) == ("live", [], 0)
-    approved = ada.post(f"{path}/approve", {
-        "effect": proposals["effect"]["digest"], "confirm_beyond": True, "comment": "fine"}).json()
+    approved = ada.post(
+        f"{path}/approve",
+        {"effect": proposals["effect"]["digest"], "confirm_beyond": True, "comment": "fine"},
+    ).json()
     assert approved["state"] == "approved" and approved["parts"][0]["plan"] is not None
     assert grants_of("out") == {"READ dataset:sales.orders"}
     mine = out.get("/access-requests", show="mine").json()["items"]
@@ -58,11 +65,16 @@ def test_a_request_is_created_read_approved_and_listed(out, ada):
     assert [event["kind"] for event in out.get(path).json()["events"]] == ["created", "approved"]
 
 
-def test_an_approver_sees_the_effect_of_a_proposal_only_if_it_decides_about_all_of_it(out, ada, by_session, settings):
+def test_an_approver_sees_the_effect_of_a_proposal_only_if_it_decides_about_all_of_it(
+    out, ada, by_session, settings
+):
     settings.DELEGATION = True
-    question = {"subject": {"type": "user", "id": "out"}, "action": {"name": "deploy"},
-                "resource": {"type": "application", "id": "sales.new"},
-                "context": {"business_justification": "close", "artifact": "artifact:hr.etl"}}
+    question = {
+        "subject": {"type": "user", "id": "out"},
+        "action": {"name": "deploy"},
+        "resource": {"type": "application", "id": "sales.new"},
+        "context": {"business_justification": "close", "artifact": "artifact:hr.etl"},
+    }
     created = out.client.post("/access/v1/requests", json.dumps(question), content_type="application/json")
     assert created.status_code == 202, created.content
     path = f"/access-requests/{AccessRequest.objects.get().pk}/proposals"
@@ -101,16 +113,19 @@ def test_an_approver_chooses_another_proposal_and_shortens_the_period(out, ada):
     assert grants_of("out") == {f"{widest['grants'][0]['privilege']} dataset:sales.orders"}
 
 
-@pytest.mark.parametrize(("members", "status", "message"), [
-    ({"reason": ""}, 400, "reason: "),
-    ({"valid_until": "2126-12-05T17:00:00"}, 400, "time zone"),
-    ({"valid_until": "2020-12-05T17:00:00Z"}, 400, "past"),
-    ({"parts": []}, 400, "parts: "),
-    ({"parts": [{"entity": "dataset:sales", "operation": "read"}]}, 400, "parts[0].entity: "),
-    ({"parts": [ORDERS | {"operation": "fly"}]}, 400, "not an operation"),
-    ({"subject": "dee"}, 403, "only request access for itself"),
-    ({"unknown": 1}, 400, "unknown member"),
-])
+@pytest.mark.parametrize(
+    ("members", "status", "message"),
+    [
+        ({"reason": ""}, 400, "reason: "),
+        ({"valid_until": "2126-12-05T17:00:00"}, 400, "time zone"),
+        ({"valid_until": "2020-12-05T17:00:00Z"}, 400, "past"),
+        ({"parts": []}, 400, "parts: "),
+        ({"parts": [{"entity": "dataset:sales", "operation": "read"}]}, 400, "parts[0].entity: "),
+        ({"parts": [ORDERS | {"operation": "fly"}]}, 400, "not an operation"),
+        ({"subject": "dee"}, 403, "only request access for itself"),
+        ({"unknown": 1}, 400, "unknown member"),
+    ],
+)
 def test_an_invalid_request_is_refused(out, members, status, message):
     answer = out.post("/access-requests", {"parts": [ORDERS], "reason": "x"} | members)
     assert message in problem(answer, status)["detail"]
@@ -118,8 +133,9 @@ def test_an_invalid_request_is_refused(out, members, status, message):
 
 
 def test_what_is_held_or_pending_already_is_refused_with_a_reference(by_session, out):
-    assert problem(by_session("dee").post("/access-requests", {"parts": [ORDERS], "reason": "x"}), 409)["type"].endswith(
-        "already-permitted")
+    assert problem(by_session("dee").post("/access-requests", {"parts": [ORDERS], "reason": "x"}), 409)[
+        "type"
+    ].endswith("already-permitted")
     path = request_access(out)
     duplicate = problem(out.post("/access-requests", {"parts": [ORDERS], "reason": "x"}), 409)
     assert duplicate["type"].endswith("duplicate-request") and path.endswith(f"/{duplicate['request']}")
@@ -128,9 +144,16 @@ def test_what_is_held_or_pending_already_is_refused_with_a_reference(by_session,
 def test_the_answer_does_not_tell_whether_an_address_or_a_colleague_exists(out):
     def answer(**members):
         content = out.post("/access-requests", {"reason": "x"} | members).json()
-        return {name: value for name, value in content.items() if name not in ("number", "created_at", "expires_at", "events")}
+        return {
+            name: value
+            for name, value in content.items()
+            if name not in ("number", "created_at", "expires_at", "events")
+        }
 
-    hidden, missing = (answer(parts=[SALARIES | {"entity": address}]) for address in ("dataset:hr.salaries", "dataset:no.thing"))
+    hidden, missing = (
+        answer(parts=[SALARIES | {"entity": address}])
+        for address in ("dataset:hr.salaries", "dataset:no.thing")
+    )
     assert hidden["parts"][0].pop("entity") != missing["parts"][0].pop("entity") and hidden == missing
     ned, nobody = (answer(colleague=name) for name in ("ned", "nobody"))
     assert ned.pop("colleague") == "ned" and nobody.pop("colleague") == "nobody" and ned == nobody
@@ -139,10 +162,21 @@ def test_the_answer_does_not_tell_whether_an_address_or_a_colleague_exists(out):
 def test_strangers_see_nothing_and_change_nothing(by_session, out):
     path, dee = request_access(out), by_session("dee")
     assert dee.get("/access-requests").json()["items"] == []
-    steps = {"approve": {}, "reject": {"reason": "x"}, "ask": {"question": "x"}, "answer": {"answer": "x"}, "withdraw": {}}
-    answers = [dee.get(path), dee.get(f"{path}/proposals"), *(dee.post(f"{path}/{step}", body) for step, body in steps.items())]
+    steps = {
+        "approve": {},
+        "reject": {"reason": "x"},
+        "ask": {"question": "x"},
+        "answer": {"answer": "x"},
+        "withdraw": {},
+    }
+    answers = [
+        dee.get(path),
+        dee.get(f"{path}/proposals"),
+        *(dee.post(f"{path}/{step}", body) for step, body in steps.items()),
+    ]
     assert {problem(answer, 404)["detail"] for answer in answers} == {
-        problem(dee.get("/access-requests/999999"), 404)["detail"]}
+        problem(dee.get("/access-requests/999999"), 404)["detail"]
+    }
 
 
 def test_auditors_read_and_do_not_decide_and_requesters_do_not_see_proposals(by_session, out):
@@ -162,7 +196,11 @@ def test_the_group_of_a_namespace_sees_and_decides_only_its_parts(by_session, ou
     path, grp = request_access(out, ORDERS, SALARIES), by_session("grp")
     (row,) = grp.get("/access-requests", show="to-decide").json()["items"]
     seen = grp.get(path)
-    assert seen.json()["hidden_parts"] == 1 and b"salaries" not in seen.content and path.endswith(str(row["number"]))
+    assert (
+        seen.json()["hidden_parts"] == 1
+        and b"salaries" not in seen.content
+        and path.endswith(str(row["number"]))
+    )
     assert b"salaries" not in grp.get(f"{path}/proposals").content
     assert grp.post(f"{path}/approve", {"confirm_beyond": True}).json()["state"] == "pending"
     assert [part["state"] for part in out.get(path).json()["parts"]] == ["approved", "pending"]
@@ -177,12 +215,16 @@ def test_a_question_is_asked_and_answered_and_a_request_withdrawn(out, ada):
     assert ada.get("/access-requests", show="to-decide").json()["items"] == []
     assert out.post(f"{path}/answer", {"answer": "The yearly one."}).json()["waits_for_answer"] is False
     assert out.post(f"{path}/withdraw", {"comment": "not needed"}).json()["state"] == "cancelled"
-    assert [row["state"] for row in out.get("/access-requests", state="cancelled").json()["items"]] == ["cancelled"]
+    assert [row["state"] for row in out.get("/access-requests", state="cancelled").json()["items"]] == [
+        "cancelled"
+    ]
     problem(ada.get(f"{path}/proposals"), 409)
 
 
 def test_the_access_of_a_colleague_is_shown_only_as_far_as_it_was_approved(out, ada):
-    path = out.post("/access-requests", {"colleague": "ned", "reason": "same team"})["Location"].removeprefix("/api/v1")
+    path = out.post("/access-requests", {"colleague": "ned", "reason": "same team"})["Location"].removeprefix(
+        "/api/v1"
+    )
     assert out.get(path).json()["parts"] == []
     parts = ada.get(path).json()["parts"]
     assert len(parts) > 3
@@ -198,13 +240,20 @@ def test_an_administrator_requests_access_for_others_and_cannot_approve_it(by_se
 
 
 def test_the_list_has_pages_and_filters(out, ada):
-    paths = [request_access(out, {"entity": f"dataset:sales.d{number}", "operation": "READ"}) for number in range(3)]
-    assert [f"/access-requests/{row['number']}" for row in ada.all_of("/access-requests", limit=1)] == paths[::-1]
+    paths = [
+        request_access(out, {"entity": f"dataset:sales.d{number}", "operation": "READ"})
+        for number in range(3)
+    ]
+    assert [f"/access-requests/{row['number']}" for row in ada.all_of("/access-requests", limit=1)] == paths[
+        ::-1
+    ]
     assert len(ada.all_of("/access-requests", show="to-decide", state="pending")) == 3
     problem(ada.get("/access-requests", show="everything"), 400)
 
 
-def test_the_queries_of_lists_and_requests_do_not_grow(out, ada, django_assert_num_queries, django_assert_max_num_queries):
+def test_the_queries_of_lists_and_requests_do_not_grow(
+    out, ada, django_assert_num_queries, django_assert_max_num_queries
+):
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
     path = request_access(out)
     request_access(out, SALARIES)
@@ -222,13 +271,17 @@ def test_downloads_have_the_parts_that_the_caller_may_see(out, ada, by_session, 
     out.post("/access-requests", {"colleague": "ned", "reason": "=same team"})
 
     def parts(client) -> list[list[str]]:
-        return [json.loads(line)["parts"] for line in _content(client.get("/access-requests.jsonl")).splitlines()]
+        return [
+            json.loads(line)["parts"] for line in _content(client.get("/access-requests.jsonl")).splitlines()
+        ]
 
     orders, salaries = (f"{part['operation']} {part['entity']}" for part in (ORDERS, SALARIES))
     assert parts(ada)[1:] == [["WRITE dataset:hr.x"], [orders, salaries]] and len(parts(ada)[0]) > 3
     assert parts(out) == [[], ["WRITE dataset:hr.x"], [orders, salaries]]
     assert parts(by_session("grp")) == [[orders]] and parts(by_session("dee")) == []
-    header, first, *others = _content(out.get("/access-requests.csv", show="mine", state="pending")).splitlines()
+    header, first, *others = _content(
+        out.get("/access-requests.csv", show="mine", state="pending")
+    ).splitlines()
     assert header.startswith("number,subject,created_by,colleague,parts,reason") and len(others) == 2
     assert "user:out" in first and "'=same team" in first
     assert _content(out.get("/access-requests.csv", state="denied")).splitlines() == [header]

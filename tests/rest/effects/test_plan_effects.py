@@ -1,4 +1,6 @@
-"""The effect of a plan over REST: totals, rows as files, and the confirmation of permissions beyond its purpose."""
+"""The effect of a plan over REST: totals, rows as files, and the confirmation of permissions beyond its
+purpose.
+"""
 
 import csv
 import io
@@ -21,8 +23,11 @@ ORDERS, SALES = "dataset:sales.orders", "namespace:sales"
 
 @pytest.fixture
 def plan(cast):
-    return create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address(ORDERS), "READ")],
-                                    revoke=[("user:dee", parse_address(ORDERS), "READ")])
+    return create_plan_from_changes(
+        author=SETUP,
+        grant=[("user:out", parse_address(ORDERS), "READ")],
+        revoke=[("user:dee", parse_address(ORDERS), "READ")],
+    )
 
 
 def body_of(response):
@@ -33,25 +38,46 @@ def test_the_effect_has_totals_and_the_most_affected_users_entities_and_operatio
     effect = ada.get(f"/plans/{plan.pk}/effect").json()
     rows = [json.loads(line) for line in body_of(ada.get(f"/plans/{plan.pk}/effect/rows.jsonl")).splitlines()]
     for part, intended in (("for", True), ("beyond", False)):
-        assert effect[part] == {"gained": sum(row["after"] and row["intended"] == intended for row in rows),
-                                "lost": sum(row["before"] and row["intended"] == intended for row in rows)}
-    assert effect["generation"] == "final" and effect["beyond"] == {"gained": 4, "lost": 0} and effect["for"]["lost"] > 0
+        assert effect[part] == {
+            "gained": sum(row["after"] and row["intended"] == intended for row in rows),
+            "lost": sum(row["before"] and row["intended"] == intended for row in rows),
+        }
+    assert (
+        effect["generation"] == "final"
+        and effect["beyond"] == {"gained": 4, "lost": 0}
+        and effect["for"]["lost"] > 0
+    )
     assert [user["user"] for user in effect["users"]] == ["out", "dee"]
     assert {entity["entity"] for entity in effect["entities"]} == {ORDERS, SALES}
-    assert {"kind": "dataset", "operation": "read", "for": {"gained": 1, "lost": 1}, "beyond": {"gained": 0, "lost": 0}} in \
-        effect["operations"]
+    assert {
+        "kind": "dataset",
+        "operation": "read",
+        "for": {"gained": 1, "lost": 1},
+        "beyond": {"gained": 0, "lost": 0},
+    } in effect["operations"]
 
 
 def test_rows_are_sorted_and_filtered_and_the_same_in_both_formats(ada, plan):
     path = f"/plans/{plan.pk}/effect/rows"
     rows = [json.loads(line) for line in body_of(ada.get(f"{path}.jsonl")).splitlines()]
     keys = [(row["user"], row["entity"], row["operation"]) for row in rows]
-    assert keys == sorted(keys) and list(rows[0]) == ["user", "entity", "operation", "before", "after", "intended"]
+    assert keys == sorted(keys) and list(rows[0]) == [
+        "user",
+        "entity",
+        "operation",
+        "before",
+        "after",
+        "intended",
+    ]
     table = list(csv.DictReader(io.StringIO(body_of(ada.get(f"{path}.csv")))))
     assert [(row["user"], row["entity"], row["operation"]) for row in table] == keys
-    beyond = [json.loads(line) for line in body_of(ada.get(f"{path}.jsonl?purpose=beyond&entity=namespace")).splitlines()]
+    beyond = [
+        json.loads(line)
+        for line in body_of(ada.get(f"{path}.jsonl?purpose=beyond&entity=namespace")).splitlines()
+    ]
     assert {(row["user"], row["operation"]) for row in beyond} == {
-        ("out", operation) for operation in ("get", "get-preferences", "list", "search")}
+        ("out", operation) for operation in ("get", "get-preferences", "list", "search")
+    }
     problem(ada.get(f"{path}.jsonl?purpose=good"), 400)
 
 
@@ -63,7 +89,10 @@ def test_the_effect_depends_on_the_generation(ada, plan):
 
 def test_permissions_beyond_the_purpose_must_be_confirmed(ada, plan):
     refused = problem(ada.post(f"/plans/{plan.pk}/apply", {"reason": "x"}), 409)
-    assert refused["type"].endswith("unconfirmed-effect") and "also gives 4 permissions beyond its purpose" in refused["detail"]
+    assert (
+        refused["type"].endswith("unconfirmed-effect")
+        and "also gives 4 permissions beyond its purpose" in refused["detail"]
+    )
     assert Plan.objects.get(pk=plan.pk).is_proposed
     applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True}).json()
     assert applied["effect"]["permissions"]["beyond"] == {"gained": 4, "lost": 0}
@@ -91,7 +120,10 @@ def test_an_applied_plan_about_unknown_data_keeps_its_totals(ada, plan):
     ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
     effect = ada.get(f"/plans/{plan.pk}/effect").json()
     assert effect["beyond"] == {"gained": 4, "lost": 0} and effect["users"] == []
-    assert "some data from that time is not known" in problem(ada.get(f"/plans/{plan.pk}/effect/rows.jsonl"), 409)["detail"]
+    assert (
+        "some data from that time is not known"
+        in problem(ada.get(f"/plans/{plan.pk}/effect/rows.jsonl"), 409)["detail"]
+    )
 
 
 def test_a_discarded_plan_has_no_rows(ada, plan):
@@ -102,14 +134,21 @@ def test_a_discarded_plan_has_no_rows(ada, plan):
 def test_the_effect_counts_leftover_grants_and_the_access_that_ends(ada, by_token, cast):
     by_token("dee", "read")
     legacy = parse_address("dataset:sales.legacy")
-    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", legacy, "READ"), ("user:ned", legacy, "READ")],
-                                    revoke=[("user:dee", legacy, "WRITE")], deactivate=["dee"])
+    plan = create_plan_from_changes(
+        author=SETUP,
+        grant=[("user:out", legacy, "READ"), ("user:ned", legacy, "READ")],
+        revoke=[("user:dee", legacy, "WRITE")],
+        deactivate=["dee"],
+    )
     effect = ada.get(f"/plans/{plan.pk}/effect").json()
     assert (effect["leftover_created"], effect["leftover_removed"], effect["tokens_ended"]) == (2, 1, 1)
     ada.post(f"/plans/{plan.pk}/apply", {"reason": "x", "confirm_beyond": True})
     applied = ada.get(f"/plans/{plan.pk}/effect").json()
     assert {name: applied[name] for name in ("leftover_created", "leftover_removed", "tokens_ended")} == {
-        "leftover_created": 2, "leftover_removed": 1, "tokens_ended": 1}
+        "leftover_created": 2,
+        "leftover_removed": 1,
+        "tokens_ended": 1,
+    }
 
 
 def test_an_effect_that_changed_since_it_was_read_is_not_applied(ada, plan):

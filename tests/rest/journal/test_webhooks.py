@@ -32,7 +32,11 @@ def test_a_webhook_is_created_listed_changed_and_deleted(ada):
     changed = ada.patch(f"/webhooks/{number}", {"enabled": False})
     assert changed.json() == webhook | {"enabled": False} == ada.get(f"/webhooks/{number}").json()
     deleted = ada.delete(f"/webhooks/{number}?reason=unused").json()
-    assert deleted == {"changed": True, "sentence": f"webhook {number} was deleted", "revision": current_revision()}
+    assert deleted == {
+        "changed": True,
+        "sentence": f"webhook {number} was deleted",
+        "revision": current_revision(),
+    }
     assert ada.get("/webhooks").json() == {"items": []}
     assert [line[0] for line in lines_after(before)] == ["webhook-add", "webhook-change", "webhook-delete"]
 
@@ -42,17 +46,28 @@ def test_dead_letters_are_listed_and_sent_again(ada, number):
         DeadLetter.objects.create(webhook_id=number, revision=revision, at=timezone.now(), error="status 500")
     page = ada.get(f"/webhooks/{number}/dead-letters?limit=2").json()
     assert [(item["revision"], item["error"], item["sent_again"]) for item in page["items"]] == [
-        (3, "status 500", False), (4, "status 500", False)]
+        (3, "status 500", False),
+        (4, "status 500", False),
+    ]
     assert ada.get(f"/webhooks/{number}").json()["dead_letters"] == 3
     assert ada.post(f"/webhooks/{number}/redeliver", {"reason": "it works again"}).json() == {"count": 3}
     assert ada.post(f"/webhooks/{number}/redeliver", {}).json() == {"count": 0}
     assert all(item["sent_again"] for item in ada.all_of(f"/webhooks/{number}/dead-letters"))
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"url": ""}, {"url": "http://receiver.example/"}, {"url": "ftp://receiver.example/"},
-    {"url": URL, "actions": ["sign-in"]}, {"url": URL, "actions": "grant"}, {"url": URL, "secret": "mine"},
-    {"url": f"https://{'x' * 500}.example/"}])
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"url": ""},
+        {"url": "http://receiver.example/"},
+        {"url": "ftp://receiver.example/"},
+        {"url": URL, "actions": ["sign-in"]},
+        {"url": URL, "actions": "grant"},
+        {"url": URL, "secret": "mine"},
+        {"url": f"https://{'x' * 500}.example/"},
+    ],
+)
 def test_an_invalid_webhook_is_refused(ada, body):
     assert problem(ada.post("/webhooks", body), 400)["detail"]
     assert not Webhook.objects.exists()
@@ -60,9 +75,13 @@ def test_an_invalid_webhook_is_refused(ada, body):
 
 def test_unknown_webhooks_are_not_found(ada):
     for number in (1, 10**30):
-        for answer in (ada.get(f"/webhooks/{number}"), ada.patch(f"/webhooks/{number}", {"enabled": True}),
-                       ada.delete(f"/webhooks/{number}"), ada.get(f"/webhooks/{number}/dead-letters"),
-                       ada.post(f"/webhooks/{number}/redeliver", {})):
+        for answer in (
+            ada.get(f"/webhooks/{number}"),
+            ada.patch(f"/webhooks/{number}", {"enabled": True}),
+            ada.delete(f"/webhooks/{number}"),
+            ada.get(f"/webhooks/{number}/dead-letters"),
+            ada.post(f"/webhooks/{number}/redeliver", {}),
+        ):
             assert "no webhook" in problem(answer, 404)["detail"]
 
 
@@ -73,7 +92,10 @@ def test_only_administrators_change_webhooks(by_session, number):
         assert aud.get(path).status_code == 200
         problem(ned.get(path), 403)
     for rest in (aud, ned):
-        for answer in (rest.patch(f"/webhooks/{number}", {"enabled": False}), rest.delete(f"/webhooks/{number}"),
-                       rest.post(f"/webhooks/{number}/redeliver", {})):
+        for answer in (
+            rest.patch(f"/webhooks/{number}", {"enabled": False}),
+            rest.delete(f"/webhooks/{number}"),
+            rest.post(f"/webhooks/{number}/redeliver", {}),
+        ):
             problem(answer, 403)
     assert database_state() == before and Webhook.objects.get().is_enabled

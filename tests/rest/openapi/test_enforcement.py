@@ -35,7 +35,10 @@ def operations():
 
 def request_schemas():
     """Return the names of the schemas of request bodies, and of the schemas inside them."""
-    names, found = set(), [operation["requestBody"] for _, _, operation in operations() if "requestBody" in operation]
+    names, found = (
+        set(),
+        [operation["requestBody"] for _, _, operation in operations() if "requestBody" in operation],
+    )
     while found:
         new = {name for name in references(found) if name not in names}
         names |= new
@@ -77,10 +80,15 @@ def test_every_request_schema_and_its_members_are_described_for_readers():
 
 
 def test_required_headers_are_required_where_a_request_without_them_is_refused():
-    conditional = {(path, method): parameter.get("required", False) for path, method, operation in operations()
-                   for parameter in operation.get("parameters", []) if parameter["name"] == "If-Match"}
+    conditional = {
+        (path, method): parameter.get("required", False)
+        for path, method, operation in operations()
+        for parameter in operation.get("parameters", [])
+        if parameter["name"] == "If-Match"
+    }
     assert {key for key, is_required in conditional.items() if is_required} == {
-        key for key in conditional if "428" in DOCUMENT["paths"][key[0]][key[1]]["responses"]}
+        key for key in conditional if "428" in DOCUMENT["paths"][key[0]][key[1]]["responses"]
+    }
     assert len(conditional) >= 5
 
 
@@ -89,14 +97,24 @@ def send(db):
     """Send a request of an administrator. The path parameters name resources that exist."""
     create_sample_tenant()
     create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("namespace:sales"), "READ")])
-    secret = create_token(author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1).secret
+    secret = create_token(
+        author=SETUP, owner="ada", name="x", scopes=["decide", "read", "administer"], days=1
+    ).secret
     client = Client(headers={"Authorization": f"Bearer {secret}"})
     number, now = Plan.objects.latest("pk").pk, timezone.now()
     Webhook.objects.create(pk=number, url="https://example.com/hook", nonce="x", created_by="ada")
-    AccessRequest.objects.create(pk=number, subject_name="ned", created_by="ned", creator=User.objects.get(username="ned"),
-                                 created_at=now, expires_at=now + timedelta(days=1))
+    AccessRequest.objects.create(
+        pk=number,
+        subject_name="ned",
+        created_by="ned",
+        creator=User.objects.get(username="ned"),
+        created_at=now,
+        expires_at=now + timedelta(days=1),
+    )
     BreakGlassUse.objects.create(pk=number, account_name="ned", started_at=now, ends_at=now, first_revision=1)
-    Campaign.objects.create(pk=number, title="x", state=CampaignState.OPEN, deadline=now + timedelta(days=1), created_by="ada")
+    Campaign.objects.create(
+        pk=number, title="x", state=CampaignState.OPEN, deadline=now + timedelta(days=1), created_by="ada"
+    )
     in_path = IN_PATH | {"number": str(number)}
 
     def send_request(path, method, *, body=None, query=None, **headers):
@@ -154,7 +172,10 @@ def test_every_documented_constraint_of_a_body_is_enforced(send):
     count, faults = 0, []
     for path, method, operation in operations():
         # a batch reports the fault of an item in its place, and an action search ignores the action
-        if "requestBody" not in operation or operation["operationId"] in ("decisions_ask", "authzen_evaluations"):
+        if "requestBody" not in operation or operation["operationId"] in (
+            "decisions_ask",
+            "authzen_evaluations",
+        ):
             continue
         (content,) = operation["requestBody"]["content"].values()
         schema, (example,) = resolve_references(content["schema"]), content["examples"].values()
@@ -171,7 +192,9 @@ def test_every_documented_constraint_of_a_body_is_enforced(send):
 
 @pytest.mark.parametrize("path", ["/api/v1/decisions", "/access/v1/evaluations"])
 def test_a_batch_has_the_documented_maximum(send, path):
-    schema = resolve_references(DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"])
+    schema = resolve_references(
+        DOCUMENT["paths"][path]["post"]["requestBody"]["content"]["application/json"]["schema"]
+    )
     count = schema["properties"]["evaluations"]["maxItems"]
     assert send(path, "post", body={"evaluations": [{}] * count}).status_code == 200
     assert send(path, "post", body={"evaluations": [{}] * (count + 1)}).status_code == 400
@@ -183,7 +206,9 @@ def test_every_documented_constraint_of_a_parameter_is_enforced(send):
         if "tables" in path or path.startswith("/api/v1/runs/"):
             # these need a finished run
             continue
-        parameters = [parameter for parameter in operation.get("parameters", []) if parameter["in"] == "query"]
+        parameters = [
+            parameter for parameter in operation.get("parameters", []) if parameter["in"] == "query"
+        ]
         valid = {parameter["name"]: "x" for parameter in parameters if parameter.get("required")}
         for parameter in parameters:
             for constraint, value in invalid_values(parameter["schema"]):
@@ -201,7 +226,10 @@ def test_every_documented_constraint_of_a_parameter_is_enforced(send):
 
 def test_a_missing_if_match_is_refused_where_it_is_required(send):
     for path, method, operation in operations():
-        if any(parameter["name"] == "If-Match" and parameter.get("required") for parameter in operation.get("parameters", [])):
+        if any(
+            parameter["name"] == "If-Match" and parameter.get("required")
+            for parameter in operation.get("parameters", [])
+        ):
             (content,) = operation["requestBody"]["content"].values()
             (example,) = content["examples"].values()
             answer = send(path, method, body=example["value"], **{"If-Match": '"other"'})
@@ -222,6 +250,11 @@ def test_an_import_accepts_the_longest_document_that_its_schema_allows(send):
     complete = "verb,principal,entity,privilege\n" + line * ((MAX_DOCUMENT_CHARACTERS - 40) // len(line))
     assert len(complete) > MAX_DOCUMENT_CHARACTERS - 100
     assert send("/api/v1/plans/import", "post", body={"document": complete}).status_code == 201
-    assert send("/api/v1/plans/import", "post", body={"document": "x" * (MAX_DOCUMENT_CHARACTERS + 1)}).status_code == 400
+    assert (
+        send(
+            "/api/v1/plans/import", "post", body={"document": "x" * (MAX_DOCUMENT_CHARACTERS + 1)}
+        ).status_code
+        == 400
+    )
     assert send("/api/v1/plans/import", "post", body={"document": "x" * MAX_IMPORT_BYTES}).status_code == 413
     assert send("/api/v1/plans", "post", body={"title": "x" * MAX_BODY_BYTES}).status_code == 413

@@ -13,9 +13,16 @@ def test_users_are_renamed_with_if_match_and_removed(ada):
     etag = ada.get("/users/dee")["ETag"]
     problem(ada.patch("/users/dee", {"name": "dora"}), 428)
     renamed = ada.patch("/users/dee", {"name": "dora"}, **{"If-Match": etag})
-    assert renamed.status_code == 200 and renamed.json()["name"] == "dora" and ada.get("/users/dee").status_code == 404
+    assert (
+        renamed.status_code == 200
+        and renamed.json()["name"] == "dora"
+        and ada.get("/users/dee").status_code == 404
+    )
     problem(ada.delete("/users/dora"), 409)
-    assert ada.delete("/users/dora", query="?revoke_grants=true&reason=left").json()["sentence"] == "user:dora was removed"
+    assert (
+        ada.delete("/users/dora", query="?revoke_grants=true&reason=left").json()["sentence"]
+        == "user:dora was removed"
+    )
     assert not User.objects.filter(username="dora").exists()
 
 

@@ -1,4 +1,6 @@
-"""Users, groups and members over REST, also many memberships in one request and the stranded entities of dry runs."""
+"""Users, groups and members over REST, also many memberships in one request and the stranded entities of dry
+runs.
+"""
 
 from urllib.parse import quote
 
@@ -17,22 +19,47 @@ JOIN, LEAVE = {"user": "out", "group": "operators"}, {"user": "grp", "group": "o
 
 
 def test_a_user_is_added_once(ada):
-    created = ada.post("/users", {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor",
-                                   "full_name": "New  Person"})
+    created = ada.post(
+        "/users",
+        {
+            "name": "new/one two",
+            "email": "n@example.com",
+            "active": False,
+            "role": "auditor",
+            "full_name": "New  Person",
+        },
+    )
     assert created.status_code == 201 and created["Location"] == "/api/v1/users/new%2Fone%20two"
-    expected = {"name": "new/one two", "email": "n@example.com", "active": False, "role": "auditor", "is_principal": True,
-                "is_service": False, "full_name": "New Person"}
+    expected = {
+        "name": "new/one two",
+        "email": "n@example.com",
+        "active": False,
+        "role": "auditor",
+        "is_principal": True,
+        "is_service": False,
+        "full_name": "New Person",
+    }
     assert created.json() == ada.client.get(created["Location"]).json() == expected
     assert ada.client.get(created["Location"])["ETag"] == created["ETag"]
     assert "already exists" in problem(ada.post("/users", {"name": "new/one two"}), 409)["detail"]
 
 
-@pytest.mark.parametrize(("body", "field"), [
-    ({}, "name"), ({"name": 5}, "name"), ({"name": " "}, "name"), ({"name": "a\0"}, "name"), ({"name": "x" * 151}, "name"),
-    ({"name": "x", "role": "root"}, "role"), ({"name": "x", "active": "yes"}, "active"), ({"name": "x", "email": None}, "email"),
-    ({"name": "x", "email": "e" * 255}, "email"), ({"name": "x", "is_superuser": True}, "is_superuser"),
-    ({"name": "x", "password": "secret"}, "password"),
-])
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "name"),
+        ({"name": 5}, "name"),
+        ({"name": " "}, "name"),
+        ({"name": "a\0"}, "name"),
+        ({"name": "x" * 151}, "name"),
+        ({"name": "x", "role": "root"}, "role"),
+        ({"name": "x", "active": "yes"}, "active"),
+        ({"name": "x", "email": None}, "email"),
+        ({"name": "x", "email": "e" * 255}, "email"),
+        ({"name": "x", "is_superuser": True}, "is_superuser"),
+        ({"name": "x", "password": "secret"}, "password"),
+    ],
+)
 def test_an_invalid_user_names_the_member(ada, body, field):
     before = database_state()
     assert problem(ada.post("/users", body), 400)["errors"][0]["field"] == field
@@ -42,9 +69,20 @@ def test_an_invalid_user_names_the_member(ada, body, field):
 def test_changing_a_user_requires_the_current_etag_and_is_journaled(ada):
     revision, first_read = current_revision(), ada.get("/users/ned")
     problem(ada.patch("/users/ned", {"active": False}), 428)
-    changed = ada.patch("/users/ned", {"active": False, "role": "auditor", "email": "n@example.com"}, If_Match=first_read["ETag"])
-    assert changed.json() == {"name": "ned", "active": False, "role": "auditor", "email": "n@example.com", "is_principal": True,
-                              "is_service": False, "full_name": ""}
+    changed = ada.patch(
+        "/users/ned",
+        {"active": False, "role": "auditor", "email": "n@example.com"},
+        If_Match=first_read["ETag"],
+    )
+    assert changed.json() == {
+        "name": "ned",
+        "active": False,
+        "role": "auditor",
+        "email": "n@example.com",
+        "is_principal": True,
+        "is_service": False,
+        "full_name": "",
+    }
     assert [line[0] for line in lines_after(revision)] == ["role-set", "user-deactivate", "user-change"]
     problem(ada.patch("/users/ned", {"active": True}, If_Match=first_read["ETag"]), 412)
     assert ada.get("/users/ned").json()["active"] is False
@@ -59,7 +97,9 @@ def test_a_user_change_is_applied_completely_or_not_at_all(ada):
 
 
 def test_a_change_without_members_or_of_an_unknown_user_is_refused(ada):
-    assert "nothing to change" in problem(ada.patch("/users/ned", {"reason": "x"}, If_Match="*"), 400)["detail"]
+    assert (
+        "nothing to change" in problem(ada.patch("/users/ned", {"reason": "x"}, If_Match="*"), 400)["detail"]
+    )
     problem(ada.patch("/users/ned", {"is_principal": False}, If_Match="*"), 400)
     problem(ada.patch("/users/nobody", {"active": True}, If_Match="*"), 404)
     problem(ada.client.get(f"/api/v1/users/{quote(chr(0))}"), 404)
@@ -82,19 +122,26 @@ def test_adding_and_removing_a_member_twice_changes_nothing(ada):
     assert ada.post("/members", membership).json()["changed"] is True
     assert ada.post("/members", membership).json()["changed"] is False
     assert ada.all_of("/members", group="operators") == [
-        {"group": "operators", "user": name, **NO_LIMITS} for name in ("ned", "grp")]
+        {"group": "operators", "user": name, **NO_LIMITS} for name in ("ned", "grp")
+    ]
     assert ada.all_of("/members", user="ned") == [{"group": "operators", "user": "ned", **NO_LIMITS}]
     assert ada.delete("/members", query="?group=operators&user=ned").json()["changed"] is True
     assert ada.delete("/members", query="?group=operators&user=ned").json()["changed"] is False
     assert [line[0] for line in lines_after(revision)] == ["member-add", "member-remove"]
-    for body in ({"group": "nobody", "user": "ned"}, {"group": "operators", "user": "nobody"}, {"group": "operators"}):
+    for body in (
+        {"group": "nobody", "user": "ned"},
+        {"group": "operators", "user": "nobody"},
+        {"group": "operators"},
+    ):
         problem(ada.post("/members", body), 400)
     problem(ada.delete("/members"), 400)
 
 
 def test_a_group_with_any_valid_name_is_added_once(ada):
     created = ada.post("/groups", {"name": "a/members/b"})
-    assert created.status_code == 201 and ada.client.get(created["Location"]).json() == {"name": "a/members/b"}
+    assert created.status_code == 201 and ada.client.get(created["Location"]).json() == {
+        "name": "a/members/b"
+    }
     problem(ada.post("/groups", {"name": "a/members/b"}), 409)
 
 
@@ -106,7 +153,11 @@ def test_memberships_change_together_and_a_repetition_changes_nothing(ada):
     answer = ada.post("/memberships", {"join": [JOIN], "leave": [LEAVE], "base_revision": current_revision()})
     assert answer.status_code == 200 and memberships() == {("out", "operators")}
     body = answer.json()
-    assert (body["sentence"], body["joined"], body["left"]) == ("added 1, removed 1", [JOIN | NO_LIMITS], [LEAVE | NO_LIMITS])
+    assert (body["sentence"], body["joined"], body["left"]) == (
+        "added 1, removed 1",
+        [JOIN | NO_LIMITS],
+        [LEAVE | NO_LIMITS],
+    )
     assert body["revision"] == current_revision() and body["effect"] is None
     again = ada.post("/memberships", {"join": [JOIN], "leave": [LEAVE]}).json()
     assert (again["changed"], len(again["unchanged"]), again["revision"]) == (False, 2, body["revision"])
@@ -114,9 +165,21 @@ def test_memberships_change_together_and_a_repetition_changes_nothing(ada):
 
 def test_one_invalid_item_refuses_all_and_every_error_is_listed(ada):
     before = database_state()
-    answer = problem(ada.post("/memberships", {"join": [JOIN, {"user": "nobody", "group": "operators"}],
-                                               "leave": [JOIN, {"user": "out", "group": "none"}]}), 400)
-    assert [(error["list"], error["index"]) for error in answer["errors"]] == [("join", 1), ("leave", 0), ("leave", 1)]
+    answer = problem(
+        ada.post(
+            "/memberships",
+            {
+                "join": [JOIN, {"user": "nobody", "group": "operators"}],
+                "leave": [JOIN, {"user": "out", "group": "none"}],
+            },
+        ),
+        400,
+    )
+    assert [(error["list"], error["index"]) for error in answer["errors"]] == [
+        ("join", 1),
+        ("leave", 0),
+        ("leave", 1),
+    ]
     assert database_state() == before
 
 
@@ -130,9 +193,14 @@ def test_dry_runs_report_stranded_entities_and_change_nothing(ada):
     change_grants(author=COMMAND, grant=[("group:operators", "dataset:hr.salaries", "ADMIN")])
     before = database_state()
     body = ada.post("/memberships", {"leave": [LEAVE], "dry_run": True}).json()
-    assert body["sentence"] == "would remove 1" and body["stranded"] == [{"entity": "dataset:hr.salaries", "admins": 0}]
+    assert body["sentence"] == "would remove 1" and body["stranded"] == [
+        {"entity": "dataset:hr.salaries", "admins": 0}
+    ]
     assert (body["effect"]["leaves"], body["effect"]["stranded_none"]) == (1, 1)
     revocation = {"principal": "user:ned", "entity": "dataset:sales.orders", "privileges": ["ADMIN"]}
     body = ada.post("/grants", {"revoke": [revocation], "dry_run": True}).json()
-    assert body["stranded"] == [{"entity": "dataset:sales.orders", "admins": 0}] and body["effect"]["revokes"] == 1
+    assert (
+        body["stranded"] == [{"entity": "dataset:sales.orders", "admins": 0}]
+        and body["effect"]["revokes"] == 1
+    )
     assert database_state() == before

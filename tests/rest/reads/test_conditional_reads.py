@@ -35,7 +35,9 @@ def test_a_changed_resource_is_sent_again(ada):
 
 def test_the_etag_of_a_user_covers_every_member_of_the_representation(ada, cast):
     etag = ada.get("/users/ned")["ETag"]
-    type(cast["ned"]).objects.filter(username="ned").update(is_principal=not ada.get("/users/ned").json()["is_principal"])
+    type(cast["ned"]).objects.filter(username="ned").update(
+        is_principal=not ada.get("/users/ned").json()["is_principal"]
+    )
     assert get(ada, "/users/ned", etag).status_code == 200
 
 
@@ -43,7 +45,9 @@ def test_a_change_with_a_matching_if_none_match_is_refused(ada):
     etag = ada.get(ORDERS)["ETag"]
     problem(ada.patch(ORDERS, {"description": "new"}, If_Match=etag, If_None_Match=etag), 412)
     problem(ada.patch(ORDERS, {"description": "new"}, If_Match=etag, If_None_Match="*"), 412)
-    assert ada.patch(ORDERS, {"description": "new"}, If_Match=etag, If_None_Match='"other"').status_code == 200
+    assert (
+        ada.patch(ORDERS, {"description": "new"}, If_Match=etag, If_None_Match='"other"').status_code == 200
+    )
 
 
 def test_other_errors_come_first(ada, by_session):
@@ -54,10 +58,19 @@ def test_other_errors_come_first(ada, by_session):
 
 def test_every_operation_with_an_etag_documents_304(ada):
     paths = ada.get("/openapi.json").json()["paths"]
-    documented = {path for path, methods in paths.items() if "304" in methods.get("get", {}).get("responses", {})}
-    assert documented == {f"{ROOT}/entities/{{address}}", f"{ROOT}/users/{{name}}", f"{ROOT}/policies/active",
-                          f"{ROOT}/schedules/{{analysis}}"}
+    documented = {
+        path for path, methods in paths.items() if "304" in methods.get("get", {}).get("responses", {})
+    }
+    assert documented == {
+        f"{ROOT}/entities/{{address}}",
+        f"{ROOT}/users/{{name}}",
+        f"{ROOT}/policies/active",
+        f"{ROOT}/schedules/{{analysis}}",
+    }
     for path in documented:
         operation = paths[path]["get"]
-        assert "content" not in operation["responses"]["304"] and "ETag" in operation["responses"]["304"]["headers"]
+        assert (
+            "content" not in operation["responses"]["304"]
+            and "ETag" in operation["responses"]["304"]["headers"]
+        )
         assert "If-None-Match" in {parameter["name"] for parameter in operation["parameters"]}

@@ -21,21 +21,32 @@ MAX_ROWS_READ = 5_000
 
 
 def grants(rest, **filters):
-    return {(item["principal"], item["entity"], item["privilege"]) for item in rest.all_of("/grants", **filters)}
+    return {
+        (item["principal"], item["entity"], item["privilege"]) for item in rest.all_of("/grants", **filters)
+    }
 
 
 def test_grants_are_filtered_by_privilege_state_and_granter(ada):
-    change = {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["WRITE"]},
-                        {"principal": "group:operators", "entity": ORDERS, "privileges": ["WRITE"]}]}
+    change = {
+        "grant": [
+            {"principal": "user:out", "entity": ORDERS, "privileges": ["WRITE"]},
+            {"principal": "group:operators", "entity": ORDERS, "privileges": ["WRITE"]},
+        ]
+    }
     assert ada.post("/grants", change).status_code == 200
     by_ada = {("user:out", ORDERS, "WRITE"), ("group:operators", ORDERS, "WRITE")}
-    leftover, planned = ("user:dee", "dataset:sales.legacy", "WRITE"), ("group:operators", "dataset:sales.forecast", "READ")
+    leftover, planned = (
+        ("user:dee", "dataset:sales.legacy", "WRITE"),
+        ("group:operators", "dataset:sales.forecast", "READ"),
+    )
     assert grants(ada, privilege="WRITE") == by_ada | {leftover}
     assert grants(ada, state="deleted") == {leftover} and grants(ada, state="planned") == {planned}
     assert grants(ada, granted_by="ada") == grants(ada, granted_by="ada", limit=1) == by_ada
     assert grants(ada, granted_by="ada", privilege="READ") == set() == grants(ada, granted_by="nobody")
     assert grants(ada, state="live", privilege="READ", entity=ORDERS) == {
-        ("user:dee", ORDERS, "READ"), ("user:ina", ORDERS, "READ")}
+        ("user:dee", ORDERS, "READ"),
+        ("user:ina", ORDERS, "READ"),
+    }
     assert grants(ada, principal="user:dee", state="deleted") == {leftover}
 
 
@@ -44,11 +55,17 @@ def test_an_ordinary_account_filters_only_its_own_grants(by_session):
     problem(by_session("dee").get("/grants", privilege="READ", principal="user:ina"), 403)
 
 
-@pytest.mark.parametrize(("path", "query", "field"), [
-    ("/grants", {"privilege": "read"}, "privilege"), ("/grants", {"state": "gone"}, "state"),
-    ("/entities", {"changed_since": "yesterday"}, "changed_since"), ("/entities", {"changed_since": "-1"}, "changed_since"),
-    ("/entities", {"changed_since": "9" * 30}, "changed_since"), ("/journal", {"request_id": "x" * 201}, "request_id"),
-])
+@pytest.mark.parametrize(
+    ("path", "query", "field"),
+    [
+        ("/grants", {"privilege": "read"}, "privilege"),
+        ("/grants", {"state": "gone"}, "state"),
+        ("/entities", {"changed_since": "yesterday"}, "changed_since"),
+        ("/entities", {"changed_since": "-1"}, "changed_since"),
+        ("/entities", {"changed_since": "9" * 30}, "changed_since"),
+        ("/journal", {"request_id": "x" * 201}, "request_id"),
+    ],
+)
 def test_invalid_values_are_refused(ada, path, query, field):
     assert problem(ada.get(path, **query), 400)["errors"][0]["field"] == field
 
@@ -62,7 +79,10 @@ def test_entities_are_filtered_by_their_last_change(ada):
     assert addresses(ada, changed_since=revision) == addresses(ada, changed_since=before.isoformat()) == []
     ada.post("/entities", {"address": "dataset:sales.new"})
     ada.patch(f"/entities/{ORDERS}", {"description": "new"}, If_Match="*")
-    ada.post("/grants", {"grant": [{"principal": "user:out", "entity": "dataset:hr.salaries", "privileges": ["READ"]}]})
+    ada.post(
+        "/grants",
+        {"grant": [{"principal": "user:out", "entity": "dataset:hr.salaries", "privileges": ["READ"]}]},
+    )
     changed = ["dataset:sales.new", ORDERS]
     for since in (revision, before.isoformat(), before.strftime("%Y-%m-%dT%H:%M:%S.%fZ")):
         assert addresses(ada, changed_since=since) == addresses(ada, changed_since=since, limit=1) == changed
@@ -72,7 +92,9 @@ def test_entities_are_filtered_by_their_last_change(ada):
     assert addresses(ada, changed_since=(timezone.now() + timedelta(days=1)).isoformat()) == []
     assert set(addresses(ada, changed_since=0)) >= {"namespace:sales", "dataset:hr.salaries"}
     ada.delete("/entities/namespace:hr")
-    assert {"namespace:hr", "dataset:hr.salaries"} <= set(addresses(ada, changed_since=current_revision() - 2))
+    assert {"namespace:hr", "dataset:hr.salaries"} <= set(
+        addresses(ada, changed_since=current_revision() - 2)
+    )
 
 
 def test_an_ordinary_account_finds_only_its_entities(by_session):
@@ -81,8 +103,11 @@ def test_an_ordinary_account_finds_only_its_entities(by_session):
 
 
 def test_the_journal_is_filtered_by_request(ada):
-    first = ada.post("/grants", {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}]},
-                     X_Request_ID="from-the-caller")
+    first = ada.post(
+        "/grants",
+        {"grant": [{"principal": "user:out", "entity": ORDERS, "privileges": ["READ", "WRITE"]}]},
+        X_Request_ID="from-the-caller",
+    )
     assert first["X-Request-ID"] == "from-the-caller"
     ada.patch(f"/entities/{ORDERS}", {"description": "new"}, If_Match="*")
     lines = ada.all_of("/journal", caller_request_id="from-the-caller")
@@ -96,7 +121,9 @@ def test_the_journal_is_filtered_by_request(ada):
 
 @pytest.fixture
 def large_tenant(cast):
-    """10,000 entities, 20,000 grants and 10,000 journal lines; planned entities, WRITE and grants by ned are rare."""
+    """10,000 entities, 20,000 grants and 10,000 journal lines; planned entities, WRITE and grants by ned are
+    rare.
+    """
     if connection.vendor != "postgresql":
         pytest.skip("PostgreSQL plans by statistics, SQLite in the order as written")
     privileges, group = permission_ids(), Group.objects.get(name="operators")
@@ -134,7 +161,9 @@ def rows_read(captured) -> int:
             cursor.execute("EXPLAIN (ANALYZE, FORMAT JSON) " + query["sql"].replace("%", "%%"))
             plan = cursor.fetchone()[0]
         for step in steps(json.loads(plan) if isinstance(plan, str) else plan):
-            most = max(most, step["Actual Loops"] * (step["Actual Rows"] + step.get("Rows Removed by Filter", 0)))
+            most = max(
+                most, step["Actual Loops"] * (step["Actual Rows"] + step.get("Rows Removed by Filter", 0))
+            )
     return most
 
 
@@ -150,12 +179,20 @@ LATE = (datetime(2031, 1, 1, tzinfo=UTC) + timedelta(seconds=9_990)).isoformat()
 
 
 PAGES = [
-    ("/grants", {"privilege": "READ"}, 50), ("/grants", {"privilege": "WRITE"}, 7), ("/grants", {"privilege": "ADMIN"}, 6),
-    ("/grants", {"state": "live"}, 50), ("/grants", {"state": "planned"}, 7), ("/grants", {"state": "deleted"}, 1),
-    ("/grants", {"granted_by": "ada"}, 50), ("/grants", {"granted_by": "ned"}, 6), ("/grants", {"granted_by": "aud"}, 0),
-    ("/entities", {"changed_since": "10990"}, 10), ("/entities", {"changed_since": LATE}, 11),
+    ("/grants", {"privilege": "READ"}, 50),
+    ("/grants", {"privilege": "WRITE"}, 7),
+    ("/grants", {"privilege": "ADMIN"}, 6),
+    ("/grants", {"state": "live"}, 50),
+    ("/grants", {"state": "planned"}, 7),
+    ("/grants", {"state": "deleted"}, 1),
+    ("/grants", {"granted_by": "ada"}, 50),
+    ("/grants", {"granted_by": "ned"}, 6),
+    ("/grants", {"granted_by": "aud"}, 0),
+    ("/entities", {"changed_since": "10990"}, 10),
+    ("/entities", {"changed_since": LATE}, 11),
     ("/entities", {"changed_since": "60000"}, 0),
-    ("/journal", {"request_id": "c4ca4238a0b923820dcc509a6f75849b"}, 10), ("/journal", {"request_id": "unknown"}, 0),
+    ("/journal", {"request_id": "c4ca4238a0b923820dcc509a6f75849b"}, 10),
+    ("/journal", {"request_id": "unknown"}, 0),
     ("/journal", {"caller_request_id": "unknown"}, 0),
 ]
 

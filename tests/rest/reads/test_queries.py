@@ -17,17 +17,29 @@ TOKEN, OWNER, ROWS, GENERATION, REVISION, PARENT, QUESTION, STATES, STEWARDSHIPS
 PLAN_CACHE_MODE = 3 if connection.vendor == "postgresql" else 0
 CALLER = TOKEN + OWNER
 READS = [
-    ("/entities", {}, ROWS), ("/entities", {"parent": "namespace:sales"}, PARENT + ROWS), ("/entities", {"q": "d1"}, ROWS),
-    ("/entities", {"within": "namespace:sales"}, PARENT + ROWS), ("/entities/dataset:sales.orders", {}, ROWS),
-    ("/users", {}, ROWS), ("/users/ned", {}, ROWS), ("/groups", {}, ROWS), ("/groups/operators", {}, ROWS),
+    ("/entities", {}, ROWS),
+    ("/entities", {"parent": "namespace:sales"}, PARENT + ROWS),
+    ("/entities", {"q": "d1"}, ROWS),
+    ("/entities", {"within": "namespace:sales"}, PARENT + ROWS),
+    ("/entities/dataset:sales.orders", {}, ROWS),
+    ("/users", {}, ROWS),
+    ("/users/ned", {}, ROWS),
+    ("/groups", {}, ROWS),
+    ("/groups/operators", {}, ROWS),
     ("/members", {}, ROWS),
-    ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS), ("/grants", {"entity": "dataset:sales.d1"}, REVISION + 2 * ROWS),
+    ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS),
+    ("/grants", {"entity": "dataset:sales.d1"}, REVISION + 2 * ROWS),
     ("/grants", {"principal": "group:many_grants"}, REVISION + ROWS),
     ("/grants", {"principal": "user:ned", "through_groups": "true", "limit": 1_000}, REVISION + 2 * ROWS),
-    ("/policies", {}, GENERATION), ("/policies/final", {}, GENERATION), ("/policies/active", {}, GENERATION),
+    ("/policies", {}, GENERATION),
+    ("/policies/final", {}, GENERATION),
+    ("/policies/active", {}, GENERATION),
     ("/analyses", {}, 0),
-    ("/plans", {}, ROWS), ("/forecasts/deletion", {"namespace": "namespace:sales", "user": "ned", "generation": "final"}, 13),
-    ("/runs", {}, ROWS), ("/schedules", {}, ROWS), ("/schedules/visibility", {}, ROWS),
+    ("/plans", {}, ROWS),
+    ("/forecasts/deletion", {"namespace": "namespace:sales", "user": "ned", "generation": "final"}, 13),
+    ("/runs", {}, ROWS),
+    ("/schedules", {}, ROWS),
+    ("/schedules/visibility", {}, ROWS),
     ("/journal", {"limit": 1_000}, ROWS + PLAN_CACHE_MODE),
 ]
 
@@ -41,12 +53,20 @@ def many_grants(cast):
         add_user(author=SETUP, name=f"user{number}")
         add_member(author=SETUP, user=f"user{number}", group="many_grants")
     add_member(author=SETUP, user="ned", group="many_grants")
-    change_grants(author=SETUP, grant=[(principal, address, Privilege.READ) for principal in ("user:ned", "group:many_grants")
-                                       for address in addresses])
+    change_grants(
+        author=SETUP,
+        grant=[
+            (principal, address, Privilege.READ)
+            for principal in ("user:ned", "group:many_grants")
+            for address in addresses
+        ],
+    )
 
 
 @pytest.mark.parametrize(("path", "query", "expected"), READS)
-def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many_grants, django_assert_num_queries, path, query, expected):
+def test_a_read_by_token_takes_a_fixed_number_of_queries(
+    by_token, many_grants, django_assert_num_queries, path, query, expected
+):
     rest = by_token("ada")
     # the first use of a token writes its time of last use
     rest.get("/analyses")
@@ -54,13 +74,17 @@ def test_a_read_by_token_takes_a_fixed_number_of_queries(by_token, many_grants, 
         assert rest.get(path, **query).status_code == 200
 
 
-@pytest.mark.parametrize(("path", "query", "expected"), [
-    ("/entities", {}, GENERATION + STEWARDSHIPS + ROWS),
-    ("/entities/dataset:sales.d1", {}, GENERATION + STEWARDSHIPS + ROWS),
-    ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS),
-])
-def test_a_read_by_an_ordinary_account_takes_a_fixed_number_of_queries(by_token, many_grants, django_assert_num_queries,
-                                                                       path, query, expected):
+@pytest.mark.parametrize(
+    ("path", "query", "expected"),
+    [
+        ("/entities", {}, GENERATION + STEWARDSHIPS + ROWS),
+        ("/entities/dataset:sales.d1", {}, GENERATION + STEWARDSHIPS + ROWS),
+        ("/grants", {"limit": 1_000}, REVISION + 2 * ROWS),
+    ],
+)
+def test_a_read_by_an_ordinary_account_takes_a_fixed_number_of_queries(
+    by_token, many_grants, django_assert_num_queries, path, query, expected
+):
     rest = by_token("ned", "read")
     rest.get("/analyses")
     with django_assert_num_queries(CALLER + expected):
@@ -71,8 +95,11 @@ def test_a_read_by_an_ordinary_account_takes_a_fixed_number_of_queries(by_token,
 def test_a_thousand_decisions_take_two_queries(by_token, many_grants, django_assert_num_queries, count):
     rest = by_token("ada")
     rest.get("/analyses")
-    question = {"subject": {"type": "user", "id": "ned"}, "action": {"name": "read"},
-                "resource": {"type": "dataset", "id": "sales.d1"}}
+    question = {
+        "subject": {"type": "user", "id": "ned"},
+        "action": {"name": "read"},
+        "resource": {"type": "dataset", "id": "sales.d1"},
+    }
     with django_assert_num_queries(CALLER + QUESTION + STATES):
         assert rest.post("/decisions", question | {"evaluations": [{}] * count}).status_code == 200
 

@@ -48,7 +48,9 @@ def issued_token(cast):
 
 @pytest.mark.parametrize(("page", "statuses"), [(page, statuses) for page, *statuses in PAGES])
 def test_each_page_has_the_expected_status_for_each_account(page, statuses, browse, issued_token):
-    assert [browse(name).get(page.format(token=issued_token.token.pk)).status_code for name in ACCOUNTS] == statuses
+    assert [
+        browse(name).get(page.format(token=issued_token.token.pk)).status_code for name in ACCOUNTS
+    ] == statuses
 
 
 @pytest.mark.parametrize(("url", "form"), WRITES)
@@ -62,7 +64,13 @@ def test_only_administrators_can_write(url, form, browse, issued_token):
 def test_a_token_is_shown_once_and_never_again(browse):
     client = browse("ada")
     User.objects.filter(username="dee").update(is_service=True)
-    form = {"owner": "user:dee", "name": "nightly job", "scope": ["decide", "read"], "days": "30", "reason": "for the job"}
+    form = {
+        "owner": "user:dee",
+        "name": "nightly job",
+        "scope": ["decide", "read"],
+        "days": "30",
+        "reason": "for the job",
+    }
     response = client.post("/accounts/tokens/new", form)
     secret = re.search(r"azc_[\w-]{40,}", page_html(response))[0]
     assert verify_token(secret).scopes == {"decide", "read"} and "no-store" in response["Cache-Control"]
@@ -72,16 +80,24 @@ def test_a_token_is_shown_once_and_never_again(browse):
         assert "azc_" not in text and ("nightly job" in text or url.endswith("new"))
 
 
-@pytest.mark.parametrize(("form", "fault"), [
-    ({"owner": "nobody"}, "is not an active account"), ({"scope": []}, "a token needs one or more of the scopes"),
-    ({"days": "soon"}, "<code>soon</code> is not a number of days"), ({"days": "0"}, "the lifetime of a token must be 1 to"),
-    ({"name": " "}, "the name of a token must have 1 to"), ({"scope": ["administer"]}, "is not an administrator of this console"),
-])
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        ({"owner": "nobody"}, "is not an active account"),
+        ({"scope": []}, "a token needs one or more of the scopes"),
+        ({"days": "soon"}, "<code>soon</code> is not a number of days"),
+        ({"days": "0"}, "the lifetime of a token must be 1 to"),
+        ({"name": " "}, "the name of a token must have 1 to"),
+        ({"scope": ["administer"]}, "is not an administrator of this console"),
+    ],
+)
 def test_an_invalid_token_is_explained_and_keeps_the_input(form, fault, browse):
     client = browse("ada")
     User.objects.filter(username="dee").update(is_service=True)
-    response = client.post("/accounts/tokens/new", {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9",
-                                                    "reason": "kept too"} | form)
+    response = client.post(
+        "/accounts/tokens/new",
+        {"owner": "dee", "name": "kept", "scope": ["read"], "days": "9", "reason": "kept too"} | form,
+    )
     assert response.status_code == 400 and fault in page_html(response).replace("&#x27;", "'")
     assert "kept too" in page_html(response) and not ApiToken.objects.exists()
 
@@ -105,19 +121,28 @@ def test_a_token_is_revoked_after_confirmation(browse, issued_token, htmx):
     with pytest.raises(TokenRefused):
         verify_token(issued_token.secret)
     assert JournalLine.objects.get(action="token-revoke").reason == "leaked"
-    totals = [len(client.get(f"/accounts/tokens/?state={state}").context["rows"]) for state in ("good", "expired", "revoked")]
+    totals = [
+        len(client.get(f"/accounts/tokens/?state={state}").context["rows"])
+        for state in ("good", "expired", "revoked")
+    ]
     assert totals == [0, 0, 1]
 
 
 def test_role_email_and_activity_changes_are_journalled(browse):
     client, url = browse("ada"), "/accounts/change/user:dee"
-    for form in ({"change": "role", "role": "auditor"}, {"change": "email", "email": "d@example.com"},
-                 {"change": "activity", "active": "no"}):
+    for form in (
+        {"change": "role", "role": "auditor"},
+        {"change": "email", "email": "d@example.com"},
+        {"change": "activity", "active": "no"},
+    ):
         assert client.post(url, form | {"reason": "moved"})["Location"] == "/accounts/user:dee"
     dee = User.objects.get(username="dee")
     assert (dee.role, dee.email, dee.is_active) == ("auditor", "d@example.com", False)
     assert list(JournalLine.objects.filter(reason="moved").values_list("action", flat=True)) == [
-        "role-set", "user-change", "user-deactivate"]
+        "role-set",
+        "user-change",
+        "user-deactivate",
+    ]
     assert client.post(url, {"change": "name"}).status_code == 404
 
 
@@ -125,7 +150,9 @@ def test_the_last_administrator_cannot_lose_the_role_or_be_deactivated(browse):
     for form in ({"change": "role", "role": "ordinary"}, {"change": "activity", "active": "no"}):
         response = browse("ada").post("/accounts/change/user:ada", form)
         assert response.status_code == 400 and "only active administrator" in page_html(response)
-    assert browse("ada").post("/accounts/change/user:dee", {"change": "role", "role": "king"}).status_code == 400
+    assert (
+        browse("ada").post("/accounts/change/user:dee", {"change": "role", "role": "king"}).status_code == 400
+    )
 
 
 def test_a_new_password_is_shown_once_works_and_ends_sessions(browse):
@@ -166,14 +193,22 @@ def test_the_full_name_is_edited_shown_and_found(browse):
     assert User.objects.get(username="dee").get_full_name() == "Dorothea van Dee"
     page = page_html(client.get("/people/user:dee"))
     assert "Dorothea van Dee." in page and 'value="Dorothea van Dee"' in page
-    assert [row["principal"].username for row in client.get("/people/?find=dorothea dee").context["rows"]] == ["dee"]
+    assert [
+        row["principal"].username for row in client.get("/people/?find=dorothea dee").context["rows"]
+    ] == ["dee"]
     refused = client.post(url, {"change": "full-name", "full_name": "Dee\u202e"})
     assert refused.status_code == 400 and "invisible character" in page_html(refused)
-    assert "The full name changes from Dorothea van Dee to empty." in page_html(client.get(f"{url}?change=full-name"))
+    assert "The full name changes from Dorothea van Dee to empty." in page_html(
+        client.get(f"{url}?change=full-name")
+    )
 
 
-@pytest.mark.parametrize(("url", "max_queries"), {"/accounts/": 2, "/accounts/user:dee": 3, "/accounts/tokens/": 4}.items())
-def test_the_number_of_queries_does_not_grow_with_the_data(url, max_queries, browse, issued_token, django_assert_max_num_queries):
+@pytest.mark.parametrize(
+    ("url", "max_queries"), {"/accounts/": 2, "/accounts/user:dee": 3, "/accounts/tokens/": 4}.items()
+)
+def test_the_number_of_queries_does_not_grow_with_the_data(
+    url, max_queries, browse, issued_token, django_assert_max_num_queries
+):
     for number in range(30):
         User.objects.create(username=f"more{number}")
         create_token(author=COMMAND, owner="dee", name=f"job {number}", scopes=["read"], days=9)
@@ -196,23 +231,29 @@ def test_deactivation_shows_its_effects_before_it_happens(browse):
     browse("ned")
     create_token(author=COMMAND, owner="ned", name="a job", scopes=["read"], days=9)
     text = forecast_text(client, f"{url}?change=activity&active=no")
-    for phrase in ("Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
-                   "1 session ends.", "1 API token is revoked.",
-                   "6 entities would have fewer than two administrators",
-                   ": 6 with none.", 'href="/entities/namespace:sales"', 'href="/people/leaving/user:ned">and 1 more'):
+    for phrase in (
+        "Their 6 direct grants and 0 memberships remain, and take effect again when reactivated.",
+        "1 session ends.",
+        "1 API token is revoked.",
+        "6 entities would have fewer than two administrators",
+        ": 6 with none.",
+        'href="/entities/namespace:sales"',
+        'href="/people/leaving/user:ned">and 1 more',
+    ):
         assert phrase in text
     form = form_fields(text)
     effect = {name: form.pop(name) for name in ("effect", "effect_of")}
     assert form == {"change": "activity", "active": "no", "reason": ""} and "Takes " in text
     form |= effect
     client.post(url, form | {"reason": "left"})
-    assert ("Their 6 direct grants and 0 memberships take effect again."
-            in forecast_text(client, f"{url}?change=activity&active=yes"))
+    assert "Their 6 direct grants and 0 memberships take effect again." in forecast_text(
+        client, f"{url}?change=activity&active=yes"
+    )
 
 
 def form_fields(html: str) -> dict[str, str]:
     """Return the values that the form of a confirmation page sends."""
-    form = html[html.index('class="form"'):]
+    form = html[html.index('class="form"') :]
     fields = dict(re.findall(r'name="(\w+)"(?: value="([^"]*)")?', form))
     return {name: value for name, value in fields.items() if name != "csrfmiddlewaretoken"}
 
@@ -220,15 +261,24 @@ def form_fields(html: str) -> dict[str, str]:
 def test_a_role_change_shows_its_effects_and_the_remaining_administrators(browse, cast):
     client = browse("ada")
     text = forecast_text(client, "/accounts/change/user:dee?change=role&role=auditor")
-    assert "The role changes from User to Auditor. Auditors see everything in this console and cannot change anything." in text
+    assert (
+        "The role changes from User to Auditor. Auditors see everything in this console and cannot change anything."
+        in text
+    )
     assert "Set role to Auditor" in text
-    assert "the only active console administrator" in forecast_text(client, "/accounts/change/user:ada?change=role&role=ordinary")
+    assert "the only active console administrator" in forecast_text(
+        client, "/accounts/change/user:ada?change=role&role=ordinary"
+    )
     User.objects.filter(username="out").update(role="administrator")
     create_token(author=COMMAND, owner="ada", name="a job", scopes=["administer"], days=9)
     text = forecast_text(client, "/accounts/change/user:ada?change=role&role=ordinary")
-    assert "1 other active console administrator remains." in text and "1 API token can no longer change anything." in text
-    assert ("already has the role User. Nothing changes."
-            in forecast_text(client, "/accounts/change/user:dee?change=role&role=ordinary"))
+    assert (
+        "1 other active console administrator remains." in text
+        and "1 API token can no longer change anything." in text
+    )
+    assert "already has the role User. Nothing changes." in forecast_text(
+        client, "/accounts/change/user:dee?change=role&role=ordinary"
+    )
 
 
 def test_replacing_a_password_shows_how_many_sessions_end(browse):
@@ -248,7 +298,9 @@ def test_the_dialog_and_the_page_show_the_same_forecast(browse, htmx):
 
 
 def test_a_refused_email_and_its_reason_are_kept(browse):
-    response = browse("ada").post("/accounts/change/user:dee", {"change": "email", "email": "dee@", "reason": "she moved"})
+    response = browse("ada").post(
+        "/accounts/change/user:dee", {"change": "email", "email": "dee@", "reason": "she moved"}
+    )
     assert response.status_code == 400
     assert 'value="dee@"' in page_html(response) and 'value="she moved"' in page_html(response)
 
@@ -256,7 +308,10 @@ def test_a_refused_email_and_its_reason_are_kept(browse):
 @pytest.mark.parametrize("email", ["nobody", "a@b", "two words@example.com", "a\0@example.com"])
 def test_an_invalid_email_address_is_refused(email, browse):
     before = database_state()
-    for url, form in (("/accounts/change/user:dee", {"change": "email"}), ("/people/add", {"type": "user", "name": "eve"})):
+    for url, form in (
+        ("/accounts/change/user:dee", {"change": "email"}),
+        ("/people/add", {"type": "user", "name": "eve"}),
+    ):
         response = browse("ada").post(url, form | {"email": email})
         assert response.status_code == 400
         assert "is not an email address. Enter one such as name@example.com" in page_html(response)

@@ -11,7 +11,9 @@ from tests.support.cast import PASSWORD
 from tests.support.pages import page_html
 
 # the running provider uses deprecated functions of its libraries
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:authlib", "ignore:get_jwt_config:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning:authlib", "ignore:get_jwt_config:DeprecationWarning"
+)
 
 
 def is_signed_in(client, name: str) -> bool:
@@ -19,8 +21,9 @@ def is_signed_in(client, name: str) -> bool:
     return "_auth_user_id" in client.session
 
 
-@pytest.mark.parametrize(("choice", "expected"), [
-    ("all", [True, True]), ("break-glass", [True, False]), ("none", [False, False])])
+@pytest.mark.parametrize(
+    ("choice", "expected"), [("all", [True, True]), ("break-glass", [True, False]), ("none", [False, False])]
+)
 def test_only_permitted_accounts_sign_in_with_a_password(browse, settings, choice, expected):
     settings.LOCAL_SIGN_IN, settings.BREAK_GLASS_ACCOUNTS = choice, ["ada"]
     assert [is_signed_in(browse(), name) for name in ("ada", "ned")] == expected
@@ -28,8 +31,13 @@ def test_only_permitted_accounts_sign_in_with_a_password(browse, settings, choic
 
 def test_a_refused_password_looks_like_a_wrong_one(browse, settings):
     settings.LOCAL_SIGN_IN, settings.BREAK_GLASS_ACCOUNTS = "break-glass", ["ada"]
-    pages = [page_html(browse().post("/sign-in", {"username": "ned", "password": password})) for password in (PASSWORD, "wrong")]
-    assert all("Wrong user name or password." in page and "for emergency accounts only" in page for page in pages)
+    pages = [
+        page_html(browse().post("/sign-in", {"username": "ned", "password": password}))
+        for password in (PASSWORD, "wrong")
+    ]
+    assert all(
+        "Wrong user name or password." in page and "for emergency accounts only" in page for page in pages
+    )
     assert "emergency" not in page_html(browse("ned").get("/"))
 
 
@@ -64,12 +72,15 @@ def test_no_identity_is_linked_to_a_break_glass_account(browse, settings, oidc):
     assert oidc.sign_in(browse(), "s-ned", {"preferred_username": "ned"}).status_code == 403
 
 
-@pytest.mark.parametrize(("choice", "accounts", "has_other_way", "sentence"), [
-    ("some", [], True, "LOCAL_SIGN_IN is 'some'; it must be one of"),
-    ("break-glass", [], True, "name the accounts in BREAK_GLASS_ACCOUNTS"),
-    ("none", [], False, "there is no other way to sign in"),
-    ("break-glass", ["ada"], False, "there is no other way to sign in"),
-])
+@pytest.mark.parametrize(
+    ("choice", "accounts", "has_other_way", "sentence"),
+    [
+        ("some", [], True, "LOCAL_SIGN_IN is 'some'; it must be one of"),
+        ("break-glass", [], True, "name the accounts in BREAK_GLASS_ACCOUNTS"),
+        ("none", [], False, "there is no other way to sign in"),
+        ("break-glass", ["ada"], False, "there is no other way to sign in"),
+    ],
+)
 def test_settings_that_lock_everyone_out_are_refused(choice, accounts, has_other_way, sentence):
     with pytest.raises(ImproperlyConfigured, match=sentence):
         check_local_sign_in(choice, accounts, has_other_way)

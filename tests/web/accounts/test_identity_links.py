@@ -32,7 +32,10 @@ def test_an_administrator_unlinks_an_identity(browse, link):
     response = client.post(unlink_url(link), REASON, follow=True)
     assert response.redirect_chain[0] == ("/accounts/user:dee", 303)
     page = page_html(response)
-    assert "user:dee is no longer linked to the identity s-dee of corp." in page and "No linked identities" in page
+    assert (
+        "user:dee is no longer linked to the identity s-dee of corp." in page
+        and "No linked identities" in page
+    )
     assert not SocialAccount.objects.exists()
     lines = lines_after(before)
     assert lines[0] == ("identity-unlink", "user:dee", "", "", "provider: corp, subject: s-dee")

@@ -68,16 +68,21 @@ def test_repeated_wrong_passwords_block_known_and_unknown_names(name):
     assert response.status_code == 429 and 0 < int(response["Retry-After"]) <= login_throttle.WINDOW_SECONDS
     assert response.context["form"].non_field_errors() == [
         "Too many wrong passwords for this name or from your address. "
-        f"Wait {login_throttle.wait_in_words(int(response['Retry-After']))}, then sign in."]
+        f"Wait {login_throttle.wait_in_words(int(response['Retry-After']))}, then sign in."
+    ]
     assert sign_in("dee", PASSWORD).status_code == 302
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
 def test_blocked_attempts_check_no_password(monkeypatch, django_assert_num_queries):
     checked_forms = []
-    monkeypatch.setattr("authzconsole.web.accounts.sign_in.AuthenticationForm.clean", lambda form: checked_forms.append(form))
+    monkeypatch.setattr(
+        "authzconsole.web.accounts.sign_in.AuthenticationForm.clean", lambda form: checked_forms.append(form)
+    )
     for name in ("ned", "nobody"):
-        login_throttle.count_failure(*[login_throttle.password_counters(RequestFactory().get("/"), name).pair] * LIMIT)
+        login_throttle.count_failure(
+            *[login_throttle.password_counters(RequestFactory().get("/"), name).pair] * LIMIT
+        )
         # the first query asks whether the limits were cleared, the second stores the security event
         with django_assert_num_queries(2) as queries:
             assert sign_in(name).status_code == 429
@@ -143,7 +148,11 @@ def test_a_command_lifts_the_limits_of_an_account(has_redis, settings, redis_ser
     clear_limits("ned")
     assert sign_in("ned", PASSWORD).status_code == 302
     line = JournalLine.objects.latest("revision")
-    assert (line.action, line.principal, line.actor) == ("sign-in-limits-clear", "user:ned", "clear_sign_in_limits")
+    assert (line.action, line.principal, line.actor) == (
+        "sign-in-limits-clear",
+        "user:ned",
+        "clear_sign_in_limits",
+    )
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
@@ -203,7 +212,9 @@ def open_session(user) -> Client:
 
 
 def change_password(client: Client, old: str, new: str = "quite another password", **environ):
-    return client.post("/password", {"old_password": old, "new_password1": new, "new_password2": new}, **environ)
+    return client.post(
+        "/password", {"old_password": old, "new_password1": new, "new_password2": new}, **environ
+    )
 
 
 @pytest.mark.usefixtures("redis_shared")
@@ -213,10 +224,19 @@ def test_the_password_form_is_throttled_like_sign_in(cast, monkeypatch):
     verified = []
     monkeypatch.setattr(MD5PasswordHasher, "verify", lambda *args: verified.append(args))
     response = change_password(client, PASSWORD)
-    assert response.status_code == 429 and 0 < int(response["Retry-After"]) <= login_throttle.WINDOW_SECONDS and not verified
-    message = ("Too many wrong passwords for this name or from your address. "
-               f"Wait {login_throttle.wait_in_words(int(response['Retry-After']))}, then change yours.")
-    assert response.context["form"].errors == {"old_password": [message]} and message in response.content.decode()
+    assert (
+        response.status_code == 429
+        and 0 < int(response["Retry-After"]) <= login_throttle.WINDOW_SECONDS
+        and not verified
+    )
+    message = (
+        "Too many wrong passwords for this name or from your address. "
+        f"Wait {login_throttle.wait_in_words(int(response['Retry-After']))}, then change yours."
+    )
+    assert (
+        response.context["form"].errors == {"old_password": [message]}
+        and message in response.content.decode()
+    )
     assert sign_in("ned", PASSWORD).status_code == 429
     monkeypatch.undo()
     assert cast["ned"].check_password(PASSWORD)
@@ -235,8 +255,10 @@ def test_the_old_password_is_counted_by_name_and_address(cast, monkeypatch):
 
 @pytest.mark.usefixtures("redis_shared")
 def test_the_new_password_field_does_not_reveal_the_old_password(cast):
-    errors = [change_password(open_session(cast["ned"]), "wrong", new).context["form"].errors.as_json()
-              for new in (PASSWORD, "other")]
+    errors = [
+        change_password(open_session(cast["ned"]), "wrong", new).context["form"].errors.as_json()
+        for new in (PASSWORD, "other")
+    ]
     assert all("old_password" in text and "is your current password" not in text for text in errors)
 
 
@@ -244,7 +266,11 @@ def test_the_new_password_field_does_not_reveal_the_old_password(cast):
 def test_a_block_is_logged_once_on_a_single_line(caplog):
     caplog.set_level(logging.WARNING, "authzconsole.common.login_throttle")
     wrong_sign_ins(LIMIT + 3, "x\nWARNING all is well")
-    lines = [record.getMessage() for record in caplog.records if record.name == "authzconsole.common.login_throttle"]
+    lines = [
+        record.getMessage()
+        for record in caplog.records
+        if record.name == "authzconsole.common.login_throttle"
+    ]
     assert len(lines) == 1 and "\n" not in lines[0]
     assert "WARNING all is well from 127.0.0.1': further attempts wait for" in lines[0]
 
@@ -273,7 +299,10 @@ def test_a_pickle_written_to_redis_is_not_executed(tmp_path, redis_server, caplo
     counters = login_throttle.password_counters(RequestFactory().post("/sign-in"), "ned")
     with redis.Redis.from_url(redis_server) as attacker:
         for counter in (counters.pair, counters.name, counters.address):
-            attacker.set(caches["shared"].make_key(counter.window()[0]), pickle.dumps(FileCreator(tmp_path / "executed")))
+            attacker.set(
+                caches["shared"].make_key(counter.window()[0]),
+                pickle.dumps(FileCreator(tmp_path / "executed")),
+            )
     assert sign_in("ned", PASSWORD).status_code == 302
     assert not (tmp_path / "executed").exists()
     assert "this process counts failed attempts alone" in caplog.text
@@ -300,34 +329,52 @@ with override_settings(CACHES=caches_at(sys.argv[1]), ALLOWED_HOSTS=["testserver
 @pytest.mark.django_db(transaction=True)
 def test_several_processes_count_together(redis_server, redis_shared):
     environment = os.environ | {"DATABASE_URL": database_url(), "DJANGO_SETTINGS_MODULE": "tests.settings"}
-    processes = [subprocess.Popen([sys.executable, "-W", "ignore", "-c", GUESSING, redis_server], cwd=ROOT, env=environment,
-                                  stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", GUESSING, redis_server],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
     statuses = "".join(process.communicate()[0] for process in processes).split()
     # each of the other two processes can have read the counter before the limit was reached
-    assert len(statuses) == 24 and LIMIT <= statuses.count("200") <= LIMIT + 2 and set(statuses) == {"200", "429"}
+    assert (
+        len(statuses) == 24
+        and LIMIT <= statuses.count("200") <= LIMIT + 2
+        and set(statuses) == {"200", "429"}
+    )
     assert sign_in("nobody").status_code == 429
 
 
-@pytest.mark.parametrize(("proxies", "forwarded", "remote", "expected"), [
-    (0, "203.0.113.9", "192.0.2.1", "192.0.2.1"),
-    (1, "198.51.100.7, 203.0.113.9", "192.0.2.1", "203.0.113.9"),
-    (2, "198.51.100.7, 203.0.113.9", "192.0.2.1", "198.51.100.7"),
-    (1, None, "192.0.2.1", "192.0.2.1"),
-    (0, None, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
-    (0, None, "::ffff:203.0.113.9", "203.0.113.9"),
-    (1, "::ffff:cb00:7109", "192.0.2.1", "203.0.113.9"),
-    (1, "203.0.113.9:50123", "192.0.2.1", "203.0.113.9"),
-    (1, "[2001:db8:1:2::5]:50123", "192.0.2.1", "2001:db8:1:2::/64"),
-    (1, "[2001:db8:1:2::5]", "192.0.2.1", "2001:db8:1:2::/64"),
-    (1, "unknown", "192.0.2.1", "192.0.2.1"),
-    (1, "[]", "192.0.2.1", "192.0.2.1"),
-    (1, ":50123", "", ""),
-    (0, None, "", ""),
-])
+@pytest.mark.parametrize(
+    ("proxies", "forwarded", "remote", "expected"),
+    [
+        (0, "203.0.113.9", "192.0.2.1", "192.0.2.1"),
+        (1, "198.51.100.7, 203.0.113.9", "192.0.2.1", "203.0.113.9"),
+        (2, "198.51.100.7, 203.0.113.9", "192.0.2.1", "198.51.100.7"),
+        (1, None, "192.0.2.1", "192.0.2.1"),
+        (0, None, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        (0, None, "::ffff:203.0.113.9", "203.0.113.9"),
+        (1, "::ffff:cb00:7109", "192.0.2.1", "203.0.113.9"),
+        (1, "203.0.113.9:50123", "192.0.2.1", "203.0.113.9"),
+        (1, "[2001:db8:1:2::5]:50123", "192.0.2.1", "2001:db8:1:2::/64"),
+        (1, "[2001:db8:1:2::5]", "192.0.2.1", "2001:db8:1:2::/64"),
+        (1, "unknown", "192.0.2.1", "192.0.2.1"),
+        (1, "[]", "192.0.2.1", "192.0.2.1"),
+        (1, ":50123", "", ""),
+        (0, None, "", ""),
+    ],
+)
 def test_the_client_address_comes_from_trusted_proxies(settings, proxies, forwarded, remote, expected):
     settings.REST_FRAMEWORK = settings.REST_FRAMEWORK | {"NUM_PROXIES": proxies}
     headers = {} if forwarded is None else {"X-Forwarded-For": forwarded}
-    assert login_throttle.client_address(RequestFactory().get("/", headers=headers, REMOTE_ADDR=remote)) == expected
+    assert (
+        login_throttle.client_address(RequestFactory().get("/", headers=headers, REMOTE_ADDR=remote))
+        == expected
+    )
 
 
 @pytest.mark.usefixtures("cast", "redis_shared")
@@ -342,12 +389,17 @@ def test_the_attack_wrong_passwords_do_not_block_other_clients_of_a_server_that_
 @pytest.mark.parametrize("address", ["203.0.113.9:{}", "[2001:db8::9]:{}", "x{}"])
 def test_the_attack_changing_ports_behind_a_proxy_do_not_avoid_the_limit(settings, address):
     settings.REST_FRAMEWORK = settings.REST_FRAMEWORK | {"NUM_PROXIES": 1}
-    attempts = [sign_in("ned", headers={"X-Forwarded-For": address.format(50_000 + number)}) for number in range(LIMIT + 1)]
+    attempts = [
+        sign_in("ned", headers={"X-Forwarded-For": address.format(50_000 + number)})
+        for number in range(LIMIT + 1)
+    ]
     assert [response.status_code for response in attempts] == [200] * LIMIT + [429]
 
 
 @pytest.mark.usefixtures("redis_shared")
-@pytest.mark.parametrize(("path", "is_problem"), [("/api/v1/entities", True), ("/access/v1/evaluation", False)])
+@pytest.mark.parametrize(
+    ("path", "is_problem"), [("/api/v1/entities", True), ("/access/v1/evaluation", False)]
+)
 def test_unknown_tokens_block_an_address_but_not_valid_tokens(cast, monkeypatch, path, is_problem):
     monkeypatch.setattr(login_throttle, "MAX_TOKENS_PER_ADDRESS", 3)
     issued = create_token(author=SETUP, owner="ada", name="x", scopes=["read", "decide"], days=1)
@@ -359,6 +411,8 @@ def test_unknown_tokens_block_an_address_but_not_valid_tokens(cast, monkeypatch,
     assert [call(f"azc_{number}").status_code for number in range(5)] == [401] * 3 + [429] * 2
     response = call("azc_x")
     sentence = response.json()["detail"] if is_problem else response.json()
-    assert int(response["Retry-After"]) > 0 and sentence.startswith("too many unknown tokens came from your address: wait")
+    assert int(response["Retry-After"]) > 0 and sentence.startswith(
+        "too many unknown tokens came from your address: wait"
+    )
     assert call(issued.secret).status_code not in (401, 429)
     assert sign_in("ned", PASSWORD).status_code == 302

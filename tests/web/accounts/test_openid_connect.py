@@ -21,7 +21,9 @@ from tests.support.oidc_provider import configure_oidc
 from tests.support.pages import page_html
 
 # the running provider uses deprecated functions of its libraries
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:authlib", "ignore:get_jwt_config:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning:authlib", "ignore:get_jwt_config:DeprecationWarning"
+)
 
 ROLE_OPTIONS = {"role_claim": "groups", "roles": {"platform-admins": "administrator", "audit": "auditor"}}
 GROUP_OPTIONS = {"group_claim": "groups", "groups": {"ops": "operators", "data": "data"}}
@@ -50,20 +52,31 @@ def passwordless(cast):
 
 def test_the_sign_in_page_has_a_link_for_each_provider_and_keeps_the_form(browse, oidc):
     text = page_html(browse().get("/sign-in?next=/ask"))
-    assert '<a class="button" href="/sign-in/corp?next=%2Fask">Sign in with Corp</a>' in text and 'id="password"' in text
+    assert (
+        '<a class="button" href="/sign-in/corp?next=%2Fask">Sign in with Corp</a>' in text
+        and 'id="password"' in text
+    )
 
 
 def test_without_providers_nothing_changes(browse):
     assert "Sign in with" not in page_html(browse().get("/sign-in"))
-    assert browse().get("/sign-in/corp").status_code == browse().get("/sign-in/corp/callback").status_code == 404
+    assert (
+        browse().get("/sign-in/corp").status_code == browse().get("/sign-in/corp/callback").status_code == 404
+    )
 
 
 def test_a_sign_in_uses_pkce_state_and_nonce_and_continues_to_the_requested_page(browse, oidc, passwordless):
     oidc.configure(link_existing="without-password")
     client = browse()
-    url = oidc.callback_url(client, "s-ned", {"preferred_username": "ned"}, path="/sign-in/corp?next=/search?q=orders")
+    url = oidc.callback_url(
+        client, "s-ned", {"preferred_username": "ned"}, path="/sign-in/corp?next=/search?q=orders"
+    )
     response = client.get(url)
-    assert (response.status_code, response["Location"], account_name(client)) == (302, "/search?q=orders", "ned")
+    assert (response.status_code, response["Location"], account_name(client)) == (
+        302,
+        "/search?q=orders",
+        "ned",
+    )
     token_request = next(form for path, form in oidc.requests if path == "/oauth2/token")
     assert len(token_request["code_verifier"]) >= 43 and token_request["client_secret"] == "s3cret"
     question = parse_qs(urlsplit(browse().get("/sign-in/corp")["Location"]).query)
@@ -71,10 +84,14 @@ def test_a_sign_in_uses_pkce_state_and_nonce_and_continues_to_the_requested_page
     assert set(question["scope"][0].split()) == {"openid", "profile", "email"}
 
 
-@pytest.mark.parametrize("next_url", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"])
+@pytest.mark.parametrize(
+    "next_url", ["https://elsewhere.example/", "//elsewhere.example/", "javascript:alert(1)"]
+)
 def test_a_sign_in_never_leads_to_another_host(browse, oidc, passwordless, next_url):
     oidc.configure(link_existing="without-password")
-    response = oidc.sign_in(browse(), "s-ned", {"preferred_username": "ned"}, path=f"/sign-in/corp?next={next_url}")
+    response = oidc.sign_in(
+        browse(), "s-ned", {"preferred_username": "ned"}, path=f"/sign-in/corp?next={next_url}"
+    )
     assert response["Location"] == "/"
 
 
@@ -107,7 +124,9 @@ def test_linking_leaves_a_journal_line_of_the_sign_in_service(browse, oidc):
     oidc.configure(link_existing="always")
     revision = newest_revision()
     oidc.sign_in(browse(), "s-ned", {"preferred_username": "ned"})
-    assert lines_since(revision) == [("sign-in", "identity-link", "user:ned", "provider: corp, subject: s-ned")]
+    assert lines_since(revision) == [
+        ("sign-in", "identity-link", "user:ned", "provider: corp, subject: s-ned")
+    ]
     oidc.sign_in(browse(), "s-ned", {"preferred_username": "ned"})
     assert newest_revision() == revision + 1
 
@@ -125,7 +144,12 @@ def test_a_created_account_is_no_principal_and_needs_no_email(browse, oidc):
     response = oidc.sign_in(client, "s-new", {"preferred_username": "newcomer", "groups": ["audit", "ops"]})
     user = User.objects.get(username="newcomer")
     assert response.status_code == 302 and account_name(client) == "newcomer"
-    assert (user.role, user.is_principal, user.email, user.has_usable_password()) == (Role.AUDITOR, False, "", False)
+    assert (user.role, user.is_principal, user.email, user.has_usable_password()) == (
+        Role.AUDITOR,
+        False,
+        "",
+        False,
+    )
     assert not user.groups.exists()
     assert [action for _, action, *_ in lines_since(revision)] == ["user-add", "identity-link"]
     assert client.get("/journal/").status_code == 200
@@ -133,15 +157,34 @@ def test_a_created_account_is_no_principal_and_needs_no_email(browse, oidc):
 
 def test_only_a_verified_email_is_stored(browse, oidc):
     oidc.configure(unknown_users="create")
-    oidc.sign_in(browse(), "s-1", {"preferred_username": "first", "email": "first@corp.example", "email_verified": True})
-    oidc.sign_in(browse(), "s-2", {"preferred_username": "second", "email": "first@corp.example", "email_verified": False})
-    assert list(User.objects.filter(username__in=("first", "second")).order_by("username").values_list("email", flat=True)) == [
-        "first@corp.example", ""]
+    oidc.sign_in(
+        browse(),
+        "s-1",
+        {"preferred_username": "first", "email": "first@corp.example", "email_verified": True},
+    )
+    oidc.sign_in(
+        browse(),
+        "s-2",
+        {"preferred_username": "second", "email": "first@corp.example", "email_verified": False},
+    )
+    assert list(
+        User.objects.filter(username__in=("first", "second"))
+        .order_by("username")
+        .values_list("email", flat=True)
+    ) == ["first@corp.example", ""]
 
 
-@pytest.mark.parametrize("claims", [{}, {"preferred_username": ""}, {"preferred_username": "a\x00b"},
-                                    {"preferred_username": "x" * 151}, {"preferred_username": {"a": 1}},
-                                    {"preferred_username": "Ned"}])
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {},
+        {"preferred_username": ""},
+        {"preferred_username": "a\x00b"},
+        {"preferred_username": "x" * 151},
+        {"preferred_username": {"a": 1}},
+        {"preferred_username": "Ned"},
+    ],
+)
 def test_a_missing_invalid_or_ambiguous_name_creates_no_account(browse, oidc, claims):
     oidc.configure(unknown_users="create")
     before = database_state()
@@ -153,7 +196,11 @@ def test_role_and_groups_follow_the_claims_at_each_sign_in(browse, oidc, cast):
     Group.objects.create(name="data")
     oidc.configure(link_existing="always", **ROLE_OPTIONS | GROUP_OPTIONS)
     revision = newest_revision()
-    oidc.sign_in(browse(), "s-grp", {"preferred_username": "grp", "groups": ["audit", "platform-admins", "data", "else"]})
+    oidc.sign_in(
+        browse(),
+        "s-grp",
+        {"preferred_username": "grp", "groups": ["audit", "platform-admins", "data", "else"]},
+    )
     assert User.objects.get(username="grp").role == Role.ADMINISTRATOR
     oidc.sign_in(browse(), "s-grp", {"preferred_username": "grp"})
     assert User.objects.get(username="grp").role == Role.ORDINARY
@@ -176,7 +223,11 @@ def test_the_last_administrator_who_lost_the_role_may_not_sign_in(browse, oidc):
     oidc.configure(link_existing="always", **ROLE_OPTIONS)
     client = browse()
     response = oidc.sign_in(client, "s-ada", {"preferred_username": "ada", "groups": []})
-    assert response.status_code == 403 and "the only active administrator" in page_html(response) and account_name(client) == ""
+    assert (
+        response.status_code == 403
+        and "the only active administrator" in page_html(response)
+        and account_name(client) == ""
+    )
 
 
 def test_groups_that_no_mapping_names_are_kept_and_missing_ones_are_skipped(browse, oidc):
@@ -207,7 +258,9 @@ def test_a_provider_that_is_down_gets_a_page_with_a_retry_and_passwords_still_wo
     configure_oidc(settings, f"http://127.0.0.1:{free_port()}")
     client = browse()
     response = client.get("/sign-in/corp")
-    assert response.status_code == 502 and 'href="/sign-in/corp">Try again with Corp</a>' in page_html(response)
+    assert response.status_code == 502 and 'href="/sign-in/corp">Try again with Corp</a>' in page_html(
+        response
+    )
     assert client.post("/sign-in", {"username": "ned", "password": PASSWORD}).status_code == 302
 
 
@@ -221,7 +274,11 @@ def test_a_provider_that_fails_between_redirect_and_callback(browse, oidc, setti
 def test_denied_consent_is_explained(browse, oidc):
     client = browse()
     response = oidc.sign_in(client, "s-ned", {}, deny=True)
-    assert response.status_code == 403 and "cancelled or not permitted" in page_html(response) and account_name(client) == ""
+    assert (
+        response.status_code == 403
+        and "cancelled or not permitted" in page_html(response)
+        and account_name(client) == ""
+    )
 
 
 def test_a_state_is_used_once_and_only_in_its_own_browser(browse, oidc):
@@ -288,11 +345,18 @@ def test_a_provider_that_names_another_issuer_is_refused_before_and_after_the_re
     assert response.status_code == 502 and "Corp names another issuer" in page_html(response)
 
 
-@pytest.mark.parametrize(("path", "answer"), [
-    ("/oauth2/token", {"access_token": None}), ("/oauth2/token", {"id_token": 7}), ("/oauth2/token", {"id_token": "x.y.z"}),
-    ("/userinfo", {"sub": None}), ("/jwks", {"keys": []}), ("/jwks", {"keys": "none"}),
-    ("/.well-known/openid-configuration", {"token_endpoint": "file:///etc/passwd"}),
-])
+@pytest.mark.parametrize(
+    ("path", "answer"),
+    [
+        ("/oauth2/token", {"access_token": None}),
+        ("/oauth2/token", {"id_token": 7}),
+        ("/oauth2/token", {"id_token": "x.y.z"}),
+        ("/userinfo", {"sub": None}),
+        ("/jwks", {"keys": []}),
+        ("/jwks", {"keys": "none"}),
+        ("/.well-known/openid-configuration", {"token_endpoint": "file:///etc/passwd"}),
+    ],
+)
 def test_a_malformed_answer_gets_a_page(browse, oidc, path, answer):
     oidc.configure(link_existing="always")
     client = browse()
@@ -322,15 +386,20 @@ def test_a_password_set_by_an_administrator_does_not_stop_a_sign_in_without_pass
 
 
 def test_user_input_reaches_neither_scope_nor_parameters_of_the_request_to_the_provider(browse, oidc):
-    url = browse().get("/sign-in/corp?scope=offline_access&auth_params=prompt%3Dnone&process=connect")["Location"]
+    url = browse().get("/sign-in/corp?scope=offline_access&auth_params=prompt%3Dnone&process=connect")[
+        "Location"
+    ]
     assert "offline_access" not in url and "prompt" not in url
 
 
 def test_the_account_page_of_allauth_have_no_url(browse):
-    for path in ("/accounts/signup/", "/accounts/email/", "/accounts/password/reset/", "/accounts/social/connections/"):
+    for path in (
+        "/accounts/signup/",
+        "/accounts/email/",
+        "/accounts/password/reset/",
+        "/accounts/social/connections/",
+    ):
         assert browse("ned").get(path).status_code == 404
-
-
 
 
 def test_a_sensitive_change_asks_to_sign_in_again_at_the_provider(browse, oidc):
@@ -356,25 +425,41 @@ def test_signing_in_again_for_a_change_returns_to_the_page_with_the_form(browse,
     client, claims, form_page = browse(), {"preferred_username": "ada"}, "/journal/webhooks/1/"
     oidc.change_token = _set(auth_time=1_000_000_000)
     oidc.sign_in(client, "s-ada", claims)
-    page = page_html(client.post("/journal/webhooks/1/change", headers={"Referer": f"http://testserver{form_page}"}))
-    assert "return to the form and can repeat the change" in page and "continues with what you entered" not in page
+    page = page_html(
+        client.post("/journal/webhooks/1/change", headers={"Referer": f"http://testserver{form_page}"})
+    )
+    assert (
+        "return to the form and can repeat the change" in page
+        and "continues with what you entered" not in page
+    )
     link = re.search(r'href="(/sign-in/corp[^"]*)">Sign in again with Corp', page)[1].replace("&amp;", "&")
     oidc.change_token = _set(auth_time=int(time.time()))
     assert oidc.sign_in(client, "s-ada", claims, path=link)["Location"] == form_page
 
 
-@pytest.mark.parametrize(("name", "value", "sentence"), [
-    ("PROVIDERS", '{"corp": {"client_id": "x"}}', "the OIDC provider `corp` has no `issuer`"),
-    ("PROVIDERS", '{"corp": {"issuer": "http://login.corp.example", "client_id": "x"}}', "must start with https://"),
-    ("PROVIDERS", '{"corp": {"issuer": "https://x", "client_id": "x", "secret": "x"}}', "`secret` is not an option"),
-    ("PROVIDERS", '{"Corp": {"issuer": "https://x", "client_id": "x"}}', "an id has lower-case letters"),
-    ("PROVIDERS", '["corp"]', "OIDC_PROVIDERS must be one JSON object"),
-    ("ROLES", '{"admins": "root"}', "`root` is not a console role"),
-    ("ROLES", '{"admins": "auditor"}', "`role_claim` and `roles` belong together"),
-    ("GROUPS", '{"ops": 7}', "`groups` must be a JSON object of texts"),
-    ("UNKNOWN_USERS", "accept", "`unknown_users` must be one of: reject, create"),
-    ("CLIENT_SECRET_FILE", "/nowhere/secret", "client secret of the OIDC provider `oidc` cannot be read"),
-])
+@pytest.mark.parametrize(
+    ("name", "value", "sentence"),
+    [
+        ("PROVIDERS", '{"corp": {"client_id": "x"}}', "the OIDC provider `corp` has no `issuer`"),
+        (
+            "PROVIDERS",
+            '{"corp": {"issuer": "http://login.corp.example", "client_id": "x"}}',
+            "must start with https://",
+        ),
+        (
+            "PROVIDERS",
+            '{"corp": {"issuer": "https://x", "client_id": "x", "secret": "x"}}',
+            "`secret` is not an option",
+        ),
+        ("PROVIDERS", '{"Corp": {"issuer": "https://x", "client_id": "x"}}', "an id has lower-case letters"),
+        ("PROVIDERS", '["corp"]', "OIDC_PROVIDERS must be one JSON object"),
+        ("ROLES", '{"admins": "root"}', "`root` is not a console role"),
+        ("ROLES", '{"admins": "auditor"}', "`role_claim` and `roles` belong together"),
+        ("GROUPS", '{"ops": 7}', "`groups` must be a JSON object of texts"),
+        ("UNKNOWN_USERS", "accept", "`unknown_users` must be one of: reject, create"),
+        ("CLIENT_SECRET_FILE", "/nowhere/secret", "client secret of the OIDC provider `oidc` cannot be read"),
+    ],
+)
 def test_invalid_options_are_refused(name, value, sentence):
     single = {} if name == "PROVIDERS" else {"OIDC_ISSUER": "https://x", "OIDC_CLIENT_ID": "x"}
     with pytest.raises(ImproperlyConfigured, match=re.escape(sentence)):
@@ -383,9 +468,20 @@ def test_invalid_options_are_refused(name, value, sentence):
 
 def test_a_single_provider_is_described_by_variables(tmp_path):
     (tmp_path / "secret").write_text("s3cret\n")
-    providers = oidc_providers({"OIDC_ISSUER": "https://x", "OIDC_CLIENT_ID": "c",
-                                "OIDC_CLIENT_SECRET_FILE": str(tmp_path / "secret"), "OIDC_ROLE_CLAIM": "g",
-                                "OIDC_ROLES": '{"a": "auditor"}', "OIDC_SCOPES": "openid groups"})
+    providers = oidc_providers(
+        {
+            "OIDC_ISSUER": "https://x",
+            "OIDC_CLIENT_ID": "c",
+            "OIDC_CLIENT_SECRET_FILE": str(tmp_path / "secret"),
+            "OIDC_ROLE_CLAIM": "g",
+            "OIDC_ROLES": '{"a": "auditor"}',
+            "OIDC_SCOPES": "openid groups",
+        }
+    )
     options = providers["oidc"]
-    assert (options.client_secret, options.roles, options.scopes) == ("s3cret", {"a": "auditor"}, ("openid", "groups"))
+    assert (options.client_secret, options.roles, options.scopes) == (
+        "s3cret",
+        {"a": "auditor"},
+        ("openid", "groups"),
+    )
     assert "s3cret" not in repr(options)

@@ -13,7 +13,13 @@ from django.contrib.auth.hashers import make_password
 from django.test import Client
 from fido2.cose import ES256
 from fido2.utils import websafe_decode, websafe_encode
-from fido2.webauthn import Aaguid, AttestationObject, AttestedCredentialData, AuthenticatorData, CollectedClientData
+from fido2.webauthn import (
+    Aaguid,
+    AttestationObject,
+    AttestedCredentialData,
+    AuthenticatorData,
+    CollectedClientData,
+)
 
 from authzconsole.models import SecurityEvent
 from grants.models import User
@@ -32,20 +38,39 @@ class SoftPasskey:
         """Add the passkey to the account of the client."""
         options = self._options(client, "/second-factor/passkey", query)
         self.user_handle = websafe_decode(options["user"]["id"])
-        data = AttestedCredentialData.create(Aaguid.NONE, self.id, ES256.from_cryptography_key(self.key.public_key()))
-        attestation = AttestationObject.create("none", self._authenticator_data(verified=True, credential=data), {})
-        response = {"attestationObject": websafe_encode(attestation),
-                    "clientDataJSON": websafe_encode(self._client_data("webauthn.create", options))}
-        return client.post("/second-factor/passkey", {"credential": self._credential(response), "name": "Laptop"}, secure=True)
+        data = AttestedCredentialData.create(
+            Aaguid.NONE, self.id, ES256.from_cryptography_key(self.key.public_key())
+        )
+        attestation = AttestationObject.create(
+            "none", self._authenticator_data(verified=True, credential=data), {}
+        )
+        response = {
+            "attestationObject": websafe_encode(attestation),
+            "clientDataJSON": websafe_encode(self._client_data("webauthn.create", options)),
+        }
+        return client.post(
+            "/second-factor/passkey",
+            {"credential": self._credential(response), "name": "Laptop"},
+            secure=True,
+        )
 
     def sign_in(self, client: Client, *, verified: bool = True, **form: str):
         """Sign in with the passkey alone. verified: whether it asked its user for the PIN or the fingerprint."""
         options = self._options(client, "/sign-in/passkey", {})
-        client_data, data = self._client_data("webauthn.get", options), self._authenticator_data(verified=verified)
+        client_data, data = (
+            self._client_data("webauthn.get", options),
+            self._authenticator_data(verified=verified),
+        )
         signature = self.key.sign(data + hashlib.sha256(client_data).digest(), ec.ECDSA(hashes.SHA256()))
-        response = {"authenticatorData": websafe_encode(data), "clientDataJSON": websafe_encode(client_data),
-                    "signature": websafe_encode(signature), "userHandle": websafe_encode(self.user_handle)}
-        return client.post("/sign-in/passkey", {"credential": self._credential(response), **form}, secure=True)
+        response = {
+            "authenticatorData": websafe_encode(data),
+            "clientDataJSON": websafe_encode(client_data),
+            "signature": websafe_encode(signature),
+            "userHandle": websafe_encode(self.user_handle),
+        }
+        return client.post(
+            "/sign-in/passkey", {"credential": self._credential(response), **form}, secure=True
+        )
 
     def _options(self, client: Client, path: str, query: dict) -> dict:
         page = client.get(path, query, secure=True).content.decode()
@@ -60,8 +85,15 @@ class SoftPasskey:
         return CollectedClientData.create(kind, websafe_decode(options["challenge"]), f"https://{HOST}")
 
     def _credential(self, response: dict) -> str:
-        return json.dumps({"id": websafe_encode(self.id), "rawId": websafe_encode(self.id), "type": "public-key",
-                           "clientExtensionResults": {}, "response": response})
+        return json.dumps(
+            {
+                "id": websafe_encode(self.id),
+                "rawId": websafe_encode(self.id),
+                "type": "public-key",
+                "clientExtensionResults": {},
+                "response": response,
+            }
+        )
 
 
 @pytest.fixture
@@ -82,7 +114,9 @@ def test_a_passkey_replaces_the_password_and_the_second_factor(browse, passkey):
     client = browse()
     assert "Sign in with a passkey" in page_html(client.get("/sign-in", secure=True))
     response = passkey.sign_in(client, next="/my-access")
-    assert (response.status_code, response["Location"], account_name(client)) == (302, "/my-access", "ned"), response.content
+    assert (response.status_code, response["Location"], account_name(client)) == (302, "/my-access", "ned"), (
+        response.content
+    )
     assert client.get("/my-access", secure=True).status_code == 200
     assert SecurityEvent.objects.filter(kind="sign-in").latest("pk").account == "ned"
 
@@ -117,7 +151,9 @@ def test_a_passkey_of_another_account_or_of_none_is_refused(browse, passkey, cas
 
 
 @pytest.mark.parametrize("change", ["inactive", "without a password", "expired password", "limited sign-in"])
-def test_an_account_that_cannot_sign_in_with_a_password_cannot_use_a_passkey(browse, passkey, settings, change):
+def test_an_account_that_cannot_sign_in_with_a_password_cannot_use_a_passkey(
+    browse, passkey, settings, change
+):
     ned = User.objects.filter(username="ned")
     match change:
         case "inactive":
@@ -130,7 +166,11 @@ def test_an_account_that_cannot_sign_in_with_a_password_cannot_use_a_passkey(bro
             settings.LOCAL_SIGN_IN, settings.BREAK_GLASS_ACCOUNTS = "break-glass", ["ada"]
     client = browse()
     response = passkey.sign_in(client)
-    assert response.status_code == 400 and "cannot sign in with a passkey" in page_html(response) and account_name(client) == ""
+    assert (
+        response.status_code == 400
+        and "cannot sign in with a passkey" in page_html(response)
+        and account_name(client) == ""
+    )
 
 
 def test_the_setting_turns_sign_in_with_a_passkey_off(browse, passkey, settings):
@@ -141,13 +181,29 @@ def test_the_setting_turns_sign_in_with_a_passkey_off(browse, passkey, settings)
 
 def test_a_new_passkey_can_stay_a_second_factor(browse, passkey):
     client = browse("ada")
-    assert '"residentKey": "required"' in page_html(client.get("/second-factor/passkey", secure=True)).replace("&quot;", '"')
-    page = page_html(client.get("/second-factor/passkey?use=second-factor", secure=True)).replace("&quot;", '"')
+    assert '"residentKey": "required"' in page_html(
+        client.get("/second-factor/passkey", secure=True)
+    ).replace("&quot;", '"')
+    page = page_html(client.get("/second-factor/passkey?use=second-factor", secure=True)).replace(
+        "&quot;", '"'
+    )
     assert '"residentKey": "discouraged"' in page
 
 
-@pytest.mark.parametrize("credential", ["", "x", "[]", "{}", '{"response": 1}', '{"response": {"userHandle": 1}}', "x" * 30_000,
-                                        "[" * 20_000, "9" * 20_000])
+@pytest.mark.parametrize(
+    "credential",
+    [
+        "",
+        "x",
+        "[]",
+        "{}",
+        '{"response": 1}',
+        '{"response": {"userHandle": 1}}',
+        "x" * 30_000,
+        "[" * 20_000,
+        "9" * 20_000,
+    ],
+)
 def test_malformed_answers_are_refused(browse, passkey, credential):
     client = browse()
     client.get("/sign-in/passkey", secure=True)

@@ -16,13 +16,27 @@ from tests.support.pages import page_html
 
 NEW = "quite another password"
 # URLs that stay available before the change
-AVAILABLE = {"password", "healthz", "sign-in", "sign-out", "openid_connect_login", "openid_connect_callback", "saml-acs",
-             "saml-metadata", "saml-slo", "passkey-sign-in", "mfa_authenticate", "readyz", "metrics"}
+AVAILABLE = {
+    "password",
+    "healthz",
+    "sign-in",
+    "sign-out",
+    "openid_connect_login",
+    "openid_connect_callback",
+    "saml-acs",
+    "saml-metadata",
+    "saml-slo",
+    "passkey-sign-in",
+    "mfa_authenticate",
+    "readyz",
+    "metrics",
+}
 
 
 @pytest.fixture
 def sign_in_with_reset_password(cast):
     """Return a function that resets the password of a user and signs in with it."""
+
     def sign_in(name: str) -> tuple[Client, str]:
         client, password = Client(), renew_user_password(author=SETUP, name=name)
         assert client.login(username=name, password=password)
@@ -32,15 +46,19 @@ def sign_in_with_reset_password(cast):
 
 
 def change_password(client: Client, old: str, new: str = NEW, **fields):
-    return client.post("/password", {"old_password": old, "new_password1": new, "new_password2": new, **fields})
+    return client.post(
+        "/password", {"old_password": old, "new_password1": new, "new_password2": new, **fields}
+    )
 
 
 def page_urls() -> dict[str, str]:
     """Return an example of each URL of the pages, by the name of the URL."""
     examples = {"int": 1, "slug": "visibility", "path": "user:dee"}
     routes = [route for route in get_resolver().url_patterns if isinstance(route, URLPattern)]
-    arguments = {route.name: {name: examples[kind] for kind, name in re.findall(r"<(\w+):(\w+)>", str(route.pattern))}
-                 for route in routes}
+    arguments = {
+        route.name: {name: examples[kind] for kind, name in re.findall(r"<(\w+):(\w+)>", str(route.pattern))}
+        for route in routes
+    }
     return {name: reverse(name, kwargs=kwargs) for name, kwargs in arguments.items()}
 
 
@@ -69,12 +87,18 @@ def test_posts_are_not_performed_before_the_change(sign_in_with_reset_password, 
 
 def test_public_pages_stay_available(sign_in_with_reset_password):
     client, _ = sign_in_with_reset_password("dee")
-    assert [client.get(url).status_code for url in ("/healthz", "/api/v1/docs", "/api/v1/openapi.json")] == [200, 200, 200]
+    assert [client.get(url).status_code for url in ("/healthz", "/api/v1/docs", "/api/v1/openapi.json")] == [
+        200,
+        200,
+        200,
+    ]
 
 
 def test_htmx_requests_redirect_the_whole_page(sign_in_with_reset_password, htmx):
-    response = sign_in_with_reset_password("dee")[0].get("/entities/namespace:sales", headers={
-        **htmx("children"), "HX-Current-URL": "http://testserver/entities/namespace:sales"})
+    response = sign_in_with_reset_password("dee")[0].get(
+        "/entities/namespace:sales",
+        headers={**htmx("children"), "HX-Current-URL": "http://testserver/entities/namespace:sales"},
+    )
     assert response["HX-Redirect"] == "/password?next=%2Fentities%2Fnamespace%3Asales"
 
 
@@ -96,7 +120,9 @@ def test_after_the_change_the_user_continues_to_the_requested_page(sign_in_with_
     assert (response.status_code, response["Location"]) == (302, "/search?q=orders")
     assert client.get("/search?q=orders").status_code == client.get("/").status_code == 200
     new_client = Client()
-    assert not new_client.login(username="dee", password=password) and new_client.login(username="dee", password=NEW)
+    assert not new_client.login(username="dee", password=password) and new_client.login(
+        username="dee", password=NEW
+    )
     assert new_client.get("/").status_code == 200
 
 
@@ -130,7 +156,9 @@ def test_the_attack_a_first_password_is_used_after_it_expired(cast):
     password = renew_user_password(author=SETUP, name="dee")
     form = {"username": "dee", "password": password}
     for hours, is_expired in ((1, False), (-1, True)):
-        User.objects.filter(username="dee").update(password_expires_at=timezone.now() + timedelta(hours=hours))
+        User.objects.filter(username="dee").update(
+            password_expires_at=timezone.now() + timedelta(hours=hours)
+        )
         text = page_html(Client().post("/sign-in", form, follow=True))
         assert ("This first password has expired" in text) == is_expired
     assert "has expired" not in page_html(Client().post("/sign-in", form | {"password": "wrong"}))

@@ -1,4 +1,6 @@
-"""Sensitive changes need a recent authentication, so that a stolen or unattended session cannot take over the console."""
+"""Sensitive changes need a recent authentication, so that a stolen or unattended session cannot take over the
+console.
+"""
 
 import html
 import re
@@ -46,14 +48,18 @@ def stale(browse, clock, settings) -> Client:
 def submitted_fields(response) -> dict[str, list[str]]:
     """Return the hidden fields of the form, as a browser would post them."""
     fields: dict[str, list[str]] = {}
-    for name, value in re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', response.content.decode()):
+    for name, value in re.findall(
+        r'<input type="hidden" name="([^"]+)" value="([^"]*)">', response.content.decode()
+    ):
         fields.setdefault(html.unescape(name), []).append(html.unescape(value))
     return fields
 
 
 @pytest.mark.parametrize(("url", "form"), SENSITIVE)
 def test_a_stale_session_changes_nothing_until_the_password_is_given(url, form, stale):
-    url = url.format(token=create_token(author=SETUP, owner="ada", name="x", scopes=["read"], days=1).token.pk)
+    url = url.format(
+        token=create_token(author=SETUP, owner="ada", name="x", scopes=["read"], days=1).token.pk
+    )
     before = database_state()
     response = stale.post(url, form | {"reason": 'a "reason" & <more>'})
     assert response.status_code == 403 and "Nothing has changed yet" in page_html(response)
@@ -61,7 +67,8 @@ def test_a_stale_session_changes_nothing_until_the_password_is_given(url, form, 
     assert database_state() == before
     repeated = submitted_fields(response)
     assert {name: repeated[name] for name in form} == {
-        name: value if isinstance(value, list) else [value] for name, value in form.items()}
+        name: value if isinstance(value, list) else [value] for name, value in form.items()
+    }
     assert repeated["reason"] == ['a "reason" & <more>']
     response = stale.post(url, repeated | CONFIRM)
     assert response.status_code in (200, 303) and database_state() != before
@@ -101,15 +108,22 @@ def test_the_password_of_another_account_confirms_nothing(stale, cast):
     recent = stale.session
     recent[recent_authentication.TIME_KEY] = 0
     recent.save()
-    assert stale.post("/accounts/change/user:dee", {"change": "role", "role": "auditor", "username": "dee"} | CONFIRM
-                      ).status_code == 403
+    assert (
+        stale.post(
+            "/accounts/change/user:dee", {"change": "role", "role": "auditor", "username": "dee"} | CONFIRM
+        ).status_code
+        == 403
+    )
 
 
 def test_accounts_without_access_are_refused_first(browse, clock, settings):
     clients = browse("dee"), browse("aud")
     clock.append(settings.REAUTHENTICATION_SECONDS)
     form = {"change": "role", "role": "administrator"}
-    assert [client.post("/accounts/change/user:dee", form | CONFIRM).status_code for client in clients] == [404, 403]
+    assert [client.post("/accounts/change/user:dee", form | CONFIRM).status_code for client in clients] == [
+        404,
+        403,
+    ]
 
 
 def test_adding_an_ordinary_user_needs_no_confirmation(stale):
@@ -130,13 +144,23 @@ def test_the_identity_can_be_confirmed_on_its_own_page(stale):
 
 
 def test_an_account_that_must_set_up_a_second_factor_confirms_its_identity(stale, settings):
-    """The page has no navigation: every other request of such an account is redirected to the page Second factor."""
+    """The page has no navigation: every other request of such an account is redirected to the page Second
+    factor.
+    """
     settings.MFA_REQUIRED_ROLES = ["administrator"]
-    secret = re.search(r'<div class="secret"> <code>(\w+)</code>', page_html(stale.get("/second-factor/app")))[1]
+    secret = re.search(
+        r'<div class="secret"> <code>(\w+)</code>', page_html(stale.get("/second-factor/app"))
+    )[1]
     code = format_hotp_value(hotp_value(secret, int(time()) // 30))
     response = stale.post("/second-factor/app", {"code": code})
-    assert response.status_code == 403 and "Password of ada" in page_html(response) and "hx-get" not in page_html(response)
-    assert "The authenticator app was added." in page_html(stale.post("/second-factor/app", submitted_fields(response) | CONFIRM))
+    assert (
+        response.status_code == 403
+        and "Password of ada" in page_html(response)
+        and "hx-get" not in page_html(response)
+    )
+    assert "The authenticator app was added." in page_html(
+        stale.post("/second-factor/app", submitted_fields(response) | CONFIRM)
+    )
     assert stale.get("/").status_code == 200
 
 
@@ -146,11 +170,14 @@ def test_a_session_from_before_a_clock_change_is_stale(browse, clock):
     assert client.post("/accounts/change/user:dee", {"change": "role", "role": "auditor"}).status_code == 403
 
 
-@pytest.mark.parametrize(("method", "path", "body"), [
-    ("patch", "/api/v1/users/dee", {"role": "administrator", "reason": "x"}),
-    ("post", "/api/v1/users", {"name": "eve", "role": "administrator"}),
-    ("put", "/api/v1/policies/active", {"name": "existing", "reason": "x"}),
-])
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("patch", "/api/v1/users/dee", {"role": "administrator", "reason": "x"}),
+        ("post", "/api/v1/users", {"name": "eve", "role": "administrator"}),
+        ("put", "/api/v1/policies/active", {"name": "existing", "reason": "x"}),
+    ],
+)
 def test_rest_refuses_a_stale_session(method, path, body, stale):
     before = database_state()
     response = getattr(stale, method)(path, body, content_type="application/json")

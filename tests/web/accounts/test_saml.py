@@ -14,7 +14,15 @@ from authzconsole.web.accounts.factors.services import add_app
 from grants.journal import Author
 from grants.models import JournalLine, Role, User
 from tests.support.pages import page_html
-from tests.support.saml_provider import SHA1, answer, configure_saml, key_and_certificate, send, sign_in, start
+from tests.support.saml_provider import (
+    SHA1,
+    answer,
+    configure_saml,
+    key_and_certificate,
+    send,
+    sign_in,
+    start,
+)
 
 
 def account_name(client) -> str:
@@ -24,7 +32,9 @@ def account_name(client) -> str:
 
 @pytest.fixture
 def saml(cast, settings):
-    """The settings name the provider `staff`; saml(option=...) changes its options. ned has no password and may be linked."""
+    """The settings name the provider `staff`; saml(option=...) changes its options. ned has no password and
+    may be linked.
+    """
     User.objects.filter(username="ned").update(password=make_password(None))
 
     def configure(**options):
@@ -38,9 +48,15 @@ def test_a_signed_answer_signs_in_and_continues_to_the_requested_page(browse, sa
     client = browse()
     assert "Sign in with Staff" in page_html(client.get("/sign-in"))
     response = sign_in(client, "ned", path="/sign-in/staff?next=/ask")
-    assert (response.status_code, response["Location"], account_name(client)) == (302, "/ask", "ned"), response.content
+    assert (response.status_code, response["Location"], account_name(client)) == (302, "/ask", "ned"), (
+        response.content
+    )
     line = JournalLine.objects.order_by("-revision").first()
-    assert (line.actor, line.action, line.detail) == ("sign-in", "identity-link", "provider: staff, subject: ned")
+    assert (line.actor, line.action, line.detail) == (
+        "sign-in",
+        "identity-link",
+        "provider: staff, subject: ned",
+    )
     assert SocialAccount.objects.get().extra_data == {}
 
 
@@ -54,11 +70,20 @@ def test_the_form_of_the_provider_is_repeated_from_this_site(browse, saml):
 
 
 def test_attributes_decide_role_name_and_email(browse, saml):
-    saml(unknown_users="create", subject_attribute="employee", name_claim="login", role_claim="groups",
-         roles={"audit": "auditor"})
+    saml(
+        unknown_users="create",
+        subject_attribute="employee",
+        name_claim="login",
+        role_claim="groups",
+        roles={"audit": "auditor"},
+    )
     client = browse()
-    sign_in(client, "a-transient-one", {"employee": ["e-7"], "login": ["newcomer"], "groups": ["x", "audit"],
-                                        "mail": ["n@corp.example"]}, format="urn:oasis:names:tc:SAML:2.0:nameid-format:transient")
+    sign_in(
+        client,
+        "a-transient-one",
+        {"employee": ["e-7"], "login": ["newcomer"], "groups": ["x", "audit"], "mail": ["n@corp.example"]},
+        format="urn:oasis:names:tc:SAML:2.0:nameid-format:transient",
+    )
     user = User.objects.get(username="newcomer")
     assert (user.role, user.email, user.is_principal) == (Role.AUDITOR, "n@corp.example", False)
     assert SocialAccount.objects.get(user=user).uid == "e-7" and account_name(client) == "newcomer"
@@ -132,13 +157,18 @@ def test_a_sign_in_that_the_console_did_not_start_is_refused(browse, saml):
     assert send(client, answer("", "ned", confirms="")).status_code == 400 and account_name(client) == ""
 
 
-@pytest.mark.parametrize("xml", ["", "x", "<a/>", "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>", "<a>" * 2000, "\x00"])
+@pytest.mark.parametrize(
+    "xml", ["", "x", "<a/>", "<!DOCTYPE a [<!ENTITY b 'c'>]><a>&b;</a>", "<a>" * 2000, "\x00"]
+)
 def test_malformed_answers_get_a_page(browse, saml, xml):
     assert send(browse(), xml).status_code == 502
 
 
 def test_an_answer_that_is_no_base64_gets_a_page(browse, saml):
-    assert browse().post("/sign-in/staff/acs", {"SAMLResponse": "\N{SNOWMAN}", "repeated": "yes"}).status_code == 502
+    assert (
+        browse().post("/sign-in/staff/acs", {"SAMLResponse": "\N{SNOWMAN}", "repeated": "yes"}).status_code
+        == 502
+    )
     assert browse().post("/sign-in/staff/acs", {"repeated": "yes"}).status_code == 502
 
 
@@ -150,7 +180,9 @@ def test_the_second_factor_is_asked_after_the_provider(browse, saml, cast):
 
 def test_the_metadata_names_the_address_for_answers(browse, saml):
     response = browse().get("/sign-in/staff/metadata")
-    assert response.status_code == 200 and b'Location="http://testserver/sign-in/staff/acs"' in response.content
+    assert (
+        response.status_code == 200 and b'Location="http://testserver/sign-in/staff/acs"' in response.content
+    )
 
 
 def test_urls_of_another_protocol_or_provider_do_not_exist(browse, saml):
@@ -159,12 +191,21 @@ def test_urls_of_another_protocol_or_provider_do_not_exist(browse, saml):
     assert browse().post("/sign-in/nowhere/acs").status_code == 404
 
 
-@pytest.mark.parametrize(("change", "sentence"), [
-    ({"certificate": ""}, "has no `certificate`"), ({"sso_url": "http://idp.corp.example"}, "must start with https://"),
-    ({"certificate_file": "/nowhere"}, "cannot be read"), ({"scopes": "x"}, "`scopes` is not an option"),
-])
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"certificate": ""}, "has no `certificate`"),
+        ({"sso_url": "http://idp.corp.example"}, "must start with https://"),
+        ({"certificate_file": "/nowhere"}, "cannot be read"),
+        ({"scopes": "x"}, "`scopes` is not an option"),
+    ],
+)
 def test_invalid_options_are_refused(change, sentence):
-    options = {"issuer": "https://idp", "sso_url": "https://idp/sso", "certificate": key_and_certificate("idp")[1]} | change
+    options = {
+        "issuer": "https://idp",
+        "sso_url": "https://idp/sso",
+        "certificate": key_and_certificate("idp")[1],
+    } | change
     with pytest.raises(ImproperlyConfigured, match=sentence):
         saml_providers({"SAML_PROVIDERS": json.dumps({"staff": options})})
 

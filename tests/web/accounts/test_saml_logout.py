@@ -35,7 +35,9 @@ def saml(cast, settings):
     User.objects.filter(username="ned").update(password=make_password(None))
 
     def configure(**options):
-        configure_saml(settings, **{"link_existing": "without-password", "slo_url": SLO_URL, **console_keys(), **options})
+        configure_saml(
+            settings, **{"link_existing": "without-password", "slo_url": SLO_URL, **console_keys(), **options}
+        )
 
     configure()
     return configure
@@ -44,6 +46,7 @@ def saml(cast, settings):
 @pytest.fixture
 def signed_in(browse, saml):
     """Return a new browser in which ned has signed in. index: of the session at the provider."""
+
     def sign_in_with(index: str = "1"):
         client = browse()
         assert sign_in(client, "ned", index=index).status_code == 302
@@ -66,7 +69,10 @@ def test_signing_out_of_the_console_continues_at_the_provider(signed_in):
     assert not is_signed_in(client)
     url = page.partition('http-equiv="refresh" content="0; url=')[2].partition('"')[0].replace("&amp;", "&")
     request = received_message(url, "Request")
-    assert [request.findtext(name, namespaces=NAMES) for name in ("a:NameID", "p:SessionIndex")] == ["ned", "s-1"]
+    assert [request.findtext(name, namespaces=NAMES) for name in ("a:NameID", "p:SessionIndex")] == [
+        "ned",
+        "s-1",
+    ]
     response = slo(client, logout_response(request.attrib["ID"]))
     assert (response.status_code, response["Location"]) == (303, "/sign-in")
     refused = slo(client, logout_response(request.attrib["ID"], "Responder"))
@@ -97,13 +103,19 @@ def test_other_users_and_other_sessions_of_the_account_stay(signed_in, browse):
     slo(browse(), logout_request("ada"))
     slo(browse(), logout_request("ned", "another"))
     assert is_signed_in(by_password) and is_signed_in(client)
-    assert AccountSession.objects.filter(provider_name="").exclude(account=None).get().account.username == "ada"
+    assert (
+        AccountSession.objects.filter(provider_name="").exclude(account=None).get().account.username == "ada"
+    )
 
 
 LIES = {
-    "not signed": {"signed_by": ""}, "signed by another key": {"signed_by": "mallory"}, "old": {"minutes": -10},
-    "from the future": {"minutes": 10}, "another issuer": {"issuer": "https://elsewhere.example"},
-    "for another service": {"destination": "https://elsewhere.example/slo"}, "without a destination": {"destination": ""},
+    "not signed": {"signed_by": ""},
+    "signed by another key": {"signed_by": "mallory"},
+    "old": {"minutes": -10},
+    "from the future": {"minutes": 10},
+    "another issuer": {"issuer": "https://elsewhere.example"},
+    "for another service": {"destination": "https://elsewhere.example/slo"},
+    "without a destination": {"destination": ""},
 }
 
 
@@ -116,14 +128,28 @@ def test_a_false_request_ends_no_session(signed_in, browse, lie):
 def test_the_attack_a_second_message_beside_the_signed_one_is_refused(signed_in, browse):
     client = signed_in()
     signed, forged = logout_request("someone"), logout_request("ned", signed_by="").split("&")[0]
-    for extra in (forged, forged.replace("SAMLRequest", "SAMLReques%74"), forged.replace("SAMLRequest", "SAML%52equest")):
+    for extra in (
+        forged,
+        forged.replace("SAMLRequest", "SAMLReques%74"),
+        forged.replace("SAMLRequest", "SAML%52equest"),
+    ):
         assert slo(browse(), f"{signed}&{extra}").status_code == 400
         assert slo(browse(), f"{extra}&{signed}").status_code == 400
     assert is_signed_in(client)
 
 
-@pytest.mark.parametrize("query", ["", "SAMLRequest=", "SAMLRequest=x", "SAMLResponse=%00", "SAMLRequest=" + "A" * 9_000,
-                                   "SAMLRequest=" + quote("7cGBAAAAAMMgzfmDHgQ=") + "&SAMLResponse=x", "x=1"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "SAMLRequest=",
+        "SAMLRequest=x",
+        "SAMLResponse=%00",
+        "SAMLRequest=" + "A" * 9_000,
+        "SAMLRequest=" + quote("7cGBAAAAAMMgzfmDHgQ=") + "&SAMLResponse=x",
+        "x=1",
+    ],
+)
 def test_malformed_messages_get_a_page(browse, saml, query):
     assert slo(browse(), query).status_code == 400
 
@@ -146,15 +172,19 @@ def test_an_assertion_in_clear_text_is_refused_if_encryption_is_required(browse,
 
 
 def test_faults_of_encrypted_answers_look_alike(browse, saml):
-    answers = [lambda number: encrypted(answer(number, "ned"), reader="another"),
-               lambda number: encrypted(answer(number, "ned", signed_by="")),
-               lambda number: encrypted(answer(number, "ned", signed_by="mallory")),
-               lambda number: encrypted(answer(number, "ned", minutes=-30)),
-               lambda number: encrypted(answer(number, "ned")).replace("CipherValue>", "CipherValue>AAAA", 1)]
+    answers = [
+        lambda number: encrypted(answer(number, "ned"), reader="another"),
+        lambda number: encrypted(answer(number, "ned", signed_by="")),
+        lambda number: encrypted(answer(number, "ned", signed_by="mallory")),
+        lambda number: encrypted(answer(number, "ned", minutes=-30)),
+        lambda number: encrypted(answer(number, "ned")).replace("CipherValue>", "CipherValue>AAAA", 1),
+    ]
     for wrong in answers:
         client = browse()
         response = send(client, wrong(start(client)))
-        assert response.status_code == 502 and "sends an encrypted answer that is not accepted" in page_html(response)
+        assert response.status_code == 502 and "sends an encrypted answer that is not accepted" in page_html(
+            response
+        )
         assert not is_signed_in(client)
 
 
@@ -170,15 +200,24 @@ def test_the_metadata_has_the_logout_and_the_certificate_for_signing_and_encrypt
     assert 'use="signing"' in metadata and 'use="encryption"' in metadata
 
 
-@pytest.mark.parametrize(("options", "sentence"), [
-    ({"slo_url": SLO_URL}, "`slo_url` needs `console_key_file`"),
-    ({"encrypted_assertions": "required"}, "`encrypted_assertions` needs"), ({"encrypted_assertions": "off"}, "must be one of"),
-    ({"slo_url": "http://idp.corp.example/slo", **console_keys()}, "must start with https://"),
-    ({"console_key": "x"}, "belong together"), ({**console_keys(), "console_key": "x"}, "must be a private key"),
-    ({**console_keys(), "console_key": key_and_certificate("another")[0]}, "must be the RSA key of"),
-])
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"slo_url": SLO_URL}, "`slo_url` needs `console_key_file`"),
+        ({"encrypted_assertions": "required"}, "`encrypted_assertions` needs"),
+        ({"encrypted_assertions": "off"}, "must be one of"),
+        ({"slo_url": "http://idp.corp.example/slo", **console_keys()}, "must start with https://"),
+        ({"console_key": "x"}, "belong together"),
+        ({**console_keys(), "console_key": "x"}, "must be a private key"),
+        ({**console_keys(), "console_key": key_and_certificate("another")[0]}, "must be the RSA key of"),
+    ],
+)
 def test_invalid_options_are_refused(options, sentence):
-    known = {"issuer": "https://idp", "sso_url": "https://idp/sso", "certificate": key_and_certificate("idp")[1]}
+    known = {
+        "issuer": "https://idp",
+        "sso_url": "https://idp/sso",
+        "certificate": key_and_certificate("idp")[1],
+    }
     with pytest.raises(ImproperlyConfigured, match=sentence) as error:
         saml_providers({"SAML_PROVIDERS": json.dumps({"staff": known | options})})
     assert "PRIVATE KEY-----" not in str(error.value)

@@ -25,7 +25,9 @@ from tests.support.cast import PASSWORD, SETUP
 from tests.support.pages import page_html
 
 # the running provider uses deprecated functions of its libraries
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:authlib", "ignore:get_jwt_config:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning:authlib", "ignore:get_jwt_config:DeprecationWarning"
+)
 
 
 def code_at(secret: str, steps: int = 0) -> str:
@@ -35,7 +37,9 @@ def code_at(secret: str, steps: int = 0) -> str:
 
 def set_up_app(client: Client) -> tuple[str, list[str]]:
     """Add an authenticator app to the account of the client. Return its secret and the recovery codes."""
-    secret = re.search(r'<div class="secret"> <code>(\w+)</code>', page_html(client.get("/second-factor/app")))[1]
+    secret = re.search(
+        r'<div class="secret"> <code>(\w+)</code>', page_html(client.get("/second-factor/app"))
+    )[1]
     page = page_html(client.post("/second-factor/app", {"code": code_at(secret)}))
     return secret, [code.replace(" ", "") for code in re.findall(r"<li><code>([\d ]+)</code>", page)]
 
@@ -69,16 +73,28 @@ def test_an_app_is_added_with_recovery_codes_and_journal_lines(browse):
     client = browse("ned")
     secret, codes = set_up_app(client)
     assert len(set(codes)) == 10 and newest_lines(2) == [
-        ("ned", "factor-add", "user:ned", "authenticator app"), ("ned", "factor-add", "user:ned", "recovery codes")]
+        ("ned", "factor-add", "user:ned", "authenticator app"),
+        ("ned", "factor-add", "user:ned", "recovery codes"),
+    ]
     page = page_html(client.get("/second-factor"))
-    assert "Authenticator app" in page and "10 unused codes are left" in page and "Add authenticator app" not in page
+    assert (
+        "Authenticator app" in page
+        and "10 unused codes are left" in page
+        and "Add authenticator app" not in page
+    )
 
 
 def test_a_wrong_code_adds_no_app_and_keeps_the_secret(browse):
     client = browse("ned")
     secret = re.search(r"<code>(\w+)</code>", page_html(client.get("/second-factor/app")))[1]
-    response = client.post("/second-factor/app", {"code": "000000" if code_at(secret) != "000000" else "111111"})
-    assert response.status_code == 400 and secret in response.content.decode() and not Authenticator.objects.exists()
+    response = client.post(
+        "/second-factor/app", {"code": "000000" if code_at(secret) != "000000" else "111111"}
+    )
+    assert (
+        response.status_code == 400
+        and secret in response.content.decode()
+        and not Authenticator.objects.exists()
+    )
 
 
 def test_secrets_are_encrypted_in_the_database(factor_of_ned, settings):
@@ -112,7 +128,9 @@ def test_the_password_alone_does_not_sign_in(browse, factor_of_ned):
 def test_the_session_that_waits_for_a_factor_contains_no_password(browse, factor_of_ned):
     client = browse()
     send_password(client)
-    assert PASSWORD not in str(dict(client.session.items())) and "md5$" not in str(dict(client.session.items()))
+    assert PASSWORD not in str(dict(client.session.items())) and "md5$" not in str(
+        dict(client.session.items())
+    )
 
 
 def test_an_account_without_a_factor_signs_in_with_the_password(browse, factor_of_ned):
@@ -194,7 +212,10 @@ def guess_codes(browse, address: str, times: int) -> list[int]:
     """Return the status of each of several wrong codes of ned from this address."""
     client = browse()
     send_password(client)
-    return [client.post("/sign-in/second-factor", {"code": "12345"}, REMOTE_ADDR=address).status_code for _ in range(times)]
+    return [
+        client.post("/sign-in/second-factor", {"code": "12345"}, REMOTE_ADDR=address).status_code
+        for _ in range(times)
+    ]
 
 
 def test_the_attack_wrong_codes_from_elsewhere_do_not_lock_out_the_account(browse, factor_of_ned):
@@ -252,8 +273,10 @@ def test_removing_the_last_factor_removes_the_recovery_codes(browse, factor_of_n
     assert "authenticator app" in page_html(client.get(f"/second-factor/{pk}/remove"))
     client.post(f"/second-factor/{pk}/remove")
     assert not Authenticator.objects.exists()
-    assert newest_lines(2) == [("ned", "factor-remove", "user:ned", "authenticator app"),
-                               ("ned", "factor-remove", "user:ned", "recovery codes")]
+    assert newest_lines(2) == [
+        ("ned", "factor-remove", "user:ned", "authenticator app"),
+        ("ned", "factor-remove", "user:ned", "recovery codes"),
+    ]
 
 
 def test_new_recovery_codes_replace_the_old_ones(browse, factor_of_ned):
@@ -274,12 +297,18 @@ def test_an_account_cannot_change_the_factors_of_another(browse, factor_of_ned, 
 
 def test_an_administrator_resets_the_factors_of_an_account(browse, factor_of_ned):
     client = browse("ada")
-    assert "Removes: authenticator app, recovery codes." in page_html(client.get("/accounts/second-factor/user:ned"))
+    assert "Removes: authenticator app, recovery codes." in page_html(
+        client.get("/accounts/second-factor/user:ned")
+    )
     response = client.post("/accounts/second-factor/user:ned", {"reason": "lost the phone"}, follow=True)
     assert "second factors of" in page_html(response) and "were removed" in page_html(response)
     line = JournalLine.objects.order_by("-revision").first()
-    assert (line.actor, line.action, line.detail, line.reason) == ("ada", "factor-reset", "authenticator app, recovery codes",
-                                                                  "lost the phone")
+    assert (line.actor, line.action, line.detail, line.reason) == (
+        "ada",
+        "factor-reset",
+        "authenticator app, recovery codes",
+        "lost the phone",
+    )
     client = browse()
     send_password(client)
     assert is_signed_in(client)
@@ -315,7 +344,9 @@ def test_other_roles_and_tokens_need_no_factor(browse, settings, client):
     settings.MFA_REQUIRED_ROLES = ["administrator"]
     assert browse("aud").get("/").status_code == 200
     token = create_token(author=SETUP, owner="ada", name="a script", scopes=["read"], days=1)
-    assert client.get("/api/v1/grants", headers={"Authorization": f"Bearer {token.secret}"}).status_code == 200
+    assert (
+        client.get("/api/v1/grants", headers={"Authorization": f"Bearer {token.secret}"}).status_code == 200
+    )
 
 
 def test_a_required_role_costs_one_query_for_each_page_and_no_query_otherwise(browse, settings):
@@ -330,7 +361,9 @@ def test_a_required_role_costs_one_query_for_each_page_and_no_query_otherwise(br
     assert totals == [0, 0, 1]
 
 
-def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(browse, oidc, factor_of_ned, settings):
+def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(
+    browse, oidc, factor_of_ned, settings
+):
     settings.MFA_REQUIRED_ROLES = ["auditor", "ordinary"]
     oidc.configure(link_existing="always")
     client = browse()
@@ -338,7 +371,10 @@ def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(br
     assert response["Location"] == "/sign-in/second-factor" and not is_signed_in(client)
     stored = str(dict(client.session.items()))
     assert "md5$" not in stored and "access_token" not in stored and "'token'" not in stored
-    assert send_code(client, code_at(factor_of_ned[0]))["Location"] == "/ask" and client.session["sign_in_provider"] == "corp"
+    assert (
+        send_code(client, code_at(factor_of_ned[0]))["Location"] == "/ask"
+        and client.session["sign_in_provider"] == "corp"
+    )
     oidc.configure(link_existing="always", second_factor="provider")
     for name in ("ned", "dee"):
         client = browse()
@@ -347,7 +383,10 @@ def test_the_second_factor_is_asked_after_a_provider_unless_the_provider_asks(br
 
 
 def test_the_session_keeps_the_backend_that_checked_the_password(browse, factor_of_ned, settings):
-    settings.AUTHENTICATION_BACKENDS = ["tests.support.second_backend.SecondBackend", *settings.AUTHENTICATION_BACKENDS]
+    settings.AUTHENTICATION_BACKENDS = [
+        "tests.support.second_backend.SecondBackend",
+        *settings.AUTHENTICATION_BACKENDS,
+    ]
     client = browse()
     send_password(client)
     send_code(client, code_at(factor_of_ned[0]))
@@ -362,15 +401,30 @@ def test_wrong_codes_are_security_events(browse, factor_of_ned):
     assert (event.kind, event.account, event.detail) == ("sign-in-failure", "ned", "wrong second factor")
 
 
-@pytest.mark.parametrize("credential", ["", "{", "[]", "{}", '{"id": 1}', "null", '{"response": {"clientDataJSON": "e30"}}',
-                                        "x" * 30_000, "[" * 20_000, "9" * 20_000,
-                                        '{"id": "YQ", "rawId": "YQ", "type": "public-key", "response": {"clientDataJSON": "e30", '
-                                        '"attestationObject": "e30", "authenticatorData": "e30", "signature": "e30"}}'])
+@pytest.mark.parametrize(
+    "credential",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"id": 1}',
+        "null",
+        '{"response": {"clientDataJSON": "e30"}}',
+        "x" * 30_000,
+        "[" * 20_000,
+        "9" * 20_000,
+        '{"id": "YQ", "rawId": "YQ", "type": "public-key", "response": {"clientDataJSON": "e30", '
+        '"attestationObject": "e30", "authenticatorData": "e30", "signature": "e30"}}',
+    ],
+)
 def test_malformed_passkeys_are_refused(browse, factor_of_ned, credential):
     client = browse()
     send_password(client)
     client.get("/sign-in/second-factor")
-    assert client.post("/sign-in/second-factor", {"credential": credential}).status_code == 400 and not is_signed_in(client)
+    assert client.post(
+        "/sign-in/second-factor", {"credential": credential}
+    ).status_code == 400 and not is_signed_in(client)
     client = browse("dee")
     client.get("/second-factor/passkey")
     assert client.post("/second-factor/passkey", {"credential": credential}).status_code == 400

@@ -1,4 +1,6 @@
-"""Attacks of a security administrator, who must not obtain rights through accounts, tokens or sign-in methods."""
+"""Attacks of a security administrator, who must not obtain rights through accounts, tokens or sign-in
+methods.
+"""
 
 import pytest
 
@@ -35,12 +37,14 @@ def sec(cast):
 def test_the_attack_on_an_account_with_other_rights_changes_nothing(name, sec, cast):
     before = database_state()
     for attack in (
-        lambda: renew_user_password(author=sec, name=name), lambda: reset_factors(author=sec, name=name),
+        lambda: renew_user_password(author=sec, name=name),
+        lambda: reset_factors(author=sec, name=name),
         lambda: set_user_email(author=sec, name=name, email="x@example.com"),
         lambda: set_user_role(author=sec, name=name, role="ordinary"),
         lambda: set_user_active(author=sec, name=name, active=False),
         lambda: unlink_identity(author=sec, user=cast[name], pk=1),
-        lambda: rename_user(author=sec, name=name, new_name="gone"), lambda: remove_user(author=sec, name=name),
+        lambda: rename_user(author=sec, name=name, new_name="gone"),
+        lambda: remove_user(author=sec, name=name),
     ):
         with pytest.raises(NotAdministrator):
             attack()
@@ -49,19 +53,24 @@ def test_the_attack_on_an_account_with_other_rights_changes_nothing(name, sec, c
 
 @pytest.mark.parametrize("role", ["auditor", "approver", "operator", "administrator"])
 def test_the_attack_through_the_role_of_an_existing_or_a_new_account_fails(role, sec):
-    for attack in (lambda: set_user_role(author=sec, name="sec", role=role),
-                   lambda: set_user_role(author=sec, name="ned", role=role),
-                   lambda: add_user(author=sec, name="new", role=role),
-                   lambda: add_user(author=sec, name="robot", role=role, is_service=True)):
+    for attack in (
+        lambda: set_user_role(author=sec, name="sec", role=role),
+        lambda: set_user_role(author=sec, name="ned", role=role),
+        lambda: add_user(author=sec, name="new", role=role),
+        lambda: add_user(author=sec, name="robot", role=role, is_service=True),
+    ):
         with pytest.raises(NotAdministrator):
             attack()
 
 
 def test_the_attack_through_grants_groups_and_names_fails(sec):
-    for attack in (lambda: change_grants(author=sec, grant=[("user:sec", "dataset:sales.orders", "READ")]),
-                   lambda: add_member(author=sec, user="sec", group="operators"), lambda: add_group(author=sec, name="new"),
-                   lambda: change_members(author=sec, group="operators", added=[sec.user_id]),
-                   lambda: rename_user(author=sec, name="sec", new_name="boss")):
+    for attack in (
+        lambda: change_grants(author=sec, grant=[("user:sec", "dataset:sales.orders", "READ")]),
+        lambda: add_member(author=sec, user="sec", group="operators"),
+        lambda: add_group(author=sec, name="new"),
+        lambda: change_members(author=sec, group="operators", added=[sec.user_id]),
+        lambda: rename_user(author=sec, name="sec", new_name="boss"),
+    ):
         with pytest.raises(NotAdministrator):
             attack()
 
@@ -69,7 +78,12 @@ def test_the_attack_through_grants_groups_and_names_fails(sec):
 def test_the_attack_through_tokens_fails(sec):
     add_user(author=SETUP, name="root-robot", role="administrator", is_service=True, is_principal=False)
     add_user(author=SETUP, name="robot", is_service=True, is_principal=False)
-    for owner, scope in (("root-robot", "read"), ("root-robot", "administer"), ("robot", "decide"), ("robot", "provision")):
+    for owner, scope in (
+        ("root-robot", "read"),
+        ("root-robot", "administer"),
+        ("robot", "decide"),
+        ("robot", "provision"),
+    ):
         with pytest.raises(NotAdministrator):
             create_token(author=sec, owner=owner, name="x", scopes=[scope], days=1)
     for owner, scope in (("ada", "administer"), ("ned", "read"), ("robot", "administer")):
@@ -82,11 +96,24 @@ def test_the_attack_through_tokens_fails(sec):
 def test_a_token_of_a_security_administrator_asks_only_about_itself_and_changes_no_grant(sec, client):
     token = create_token(author=SETUP, owner="sec", name="x", scopes=["administer", "decide", "read"], days=1)
     headers = {"Authorization": f"Bearer {token.secret}"}
-    question = {"subject": {"type": "user", "id": "ned"}, "action": {"name": "read"},
-                "resource": {"type": "dataset", "id": "sales.orders"}}
-    assert client.post("/access/v1/evaluation", question, content_type="application/json", headers=headers).status_code == 403
+    question = {
+        "subject": {"type": "user", "id": "ned"},
+        "action": {"name": "read"},
+        "resource": {"type": "dataset", "id": "sales.orders"},
+    }
+    assert (
+        client.post(
+            "/access/v1/evaluation", question, content_type="application/json", headers=headers
+        ).status_code
+        == 403
+    )
     item = {"principal": "user:sec", "entity": "dataset:sales.orders", "privileges": ["READ"]}
-    assert client.post("/api/v1/grants", {"grant": [item]}, content_type="application/json", headers=headers).status_code == 403
+    assert (
+        client.post(
+            "/api/v1/grants", {"grant": [item]}, content_type="application/json", headers=headers
+        ).status_code
+        == 403
+    )
     new = client.post("/api/v1/users", {"name": "new"}, content_type="application/json", headers=headers)
     assert new.status_code == 201
 

@@ -14,11 +14,15 @@ FORM = {"principal": "user:dee", "privilege": "READ"}
 
 def test_a_form_sent_after_the_session_ended_returns_to_its_page(browse):
     response = browse().post("/grant/dataset:sales.orders", FORM, headers={"Referer": ORDERS})
-    assert response.headers["Location"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders%3Fkind%3Dprogram"
+    assert (
+        response.headers["Location"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders%3Fkind%3Dprogram"
+    )
 
 
 def test_a_form_of_another_host_leads_to_sign_in(browse):
-    response = browse().post("/grant/dataset:sales.orders", FORM, headers={"Referer": "https://elsewhere.example/page"})
+    response = browse().post(
+        "/grant/dataset:sales.orders", FORM, headers={"Referer": "https://elsewhere.example/page"}
+    )
     assert response.headers["Location"] == "/sign-in"
 
 
@@ -29,13 +33,21 @@ def test_a_download_after_the_session_ended_returns_to_its_page(url, browse):
     assert browse().get(url).headers["Location"] == f"/sign-in?next={url}"
 
 
-@pytest.mark.parametrize("page", ["http://[", "nonsense", "http://testserver", "http://testserver//elsewhere.example/"])
+@pytest.mark.parametrize(
+    "page", ["http://[", "nonsense", "http://testserver", "http://testserver//elsewhere.example/"]
+)
 def test_a_forged_referer_leads_to_no_other_host(page, browse, cast):
     client = browse()
     location = client.post("/grant/dataset:sales.orders", FORM, headers={"Referer": page}).headers["Location"]
     client.get(location)
-    response = client.post(location, {"username": "ada", "password": PASSWORD,
-                                      "next": dict(parse_qsl(urlsplit(location).query)).get("next", "")})
+    response = client.post(
+        location,
+        {
+            "username": "ada",
+            "password": PASSWORD,
+            "next": dict(parse_qsl(urlsplit(location).query)).get("next", ""),
+        },
+    )
     assert response.status_code == 302 and response.headers["Location"] == "/"
 
 

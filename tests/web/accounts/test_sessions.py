@@ -30,8 +30,10 @@ IDLE, ABSOLUTE = 1_800, 43_200
 def age(*, unused_seconds: int = 0, seconds: int = 0) -> None:
     """Move the last use, or the sign-in, of all sessions to the past."""
     now = timezone.now()
-    AccountSession.objects.update(last_used_at=now - timedelta(seconds=unused_seconds),
-                                  created_at=now - timedelta(seconds=max(seconds, unused_seconds)))
+    AccountSession.objects.update(
+        last_used_at=now - timedelta(seconds=unused_seconds),
+        created_at=now - timedelta(seconds=max(seconds, unused_seconds)),
+    )
 
 
 def is_signed_in(client: Client) -> bool:
@@ -111,7 +113,12 @@ def test_the_time_of_the_last_use_is_written_at_most_once_a_minute(browse, djang
 def test_the_cookie_has_no_lifetime_of_its_own(cast):
     response = Client().post("/sign-in", {"username": "dee", "password": PASSWORD})
     cookie = response.cookies[configured.SESSION_COOKIE_NAME]
-    assert (cookie["max-age"], cookie["expires"], cookie["httponly"], cookie["samesite"]) == ("", "", True, "Lax")
+    assert (cookie["max-age"], cookie["expires"], cookie["httponly"], cookie["samesite"]) == (
+        "",
+        "",
+        True,
+        "Lax",
+    )
 
 
 def test_a_session_of_version_1_is_not_valid(cast):
@@ -128,7 +135,9 @@ def test_signing_in_deletes_expired_sessions(browse):
     browse("dee")
     AccountSession.objects.update(expire_date=timezone.now())
     browse("ada")
-    assert [session.account.username for session in AccountSession.objects.select_related("account")] == ["ada"]
+    assert [session.account.username for session in AccountSession.objects.select_related("account")] == [
+        "ada"
+    ]
 
 
 def test_the_hourly_task_deletes_all_expired_sessions(browse, monkeypatch):
@@ -144,8 +153,17 @@ def test_the_hourly_task_deletes_all_expired_sessions(browse, monkeypatch):
 def test_an_account_lists_its_sessions_without_their_keys(cast):
     agent = "Firefox\t/1 <b>" + "x" * 300
     client, other, foreign = Client(), Client(), Client()
-    for browser, name, address in ((client, "dee", "192.0.2.1"), (other, "dee", "198.51.100.7"), (foreign, "ned", "203.0.113.9")):
-        browser.post("/sign-in", {"username": name, "password": PASSWORD}, REMOTE_ADDR=address, headers={"User-Agent": agent})
+    for browser, name, address in (
+        (client, "dee", "192.0.2.1"),
+        (other, "dee", "198.51.100.7"),
+        (foreign, "ned", "203.0.113.9"),
+    ):
+        browser.post(
+            "/sign-in",
+            {"username": name, "password": PASSWORD},
+            REMOTE_ADDR=address,
+            headers={"User-Agent": agent},
+        )
     text = page_html(client.get("/sessions"))
     assert "192.0.2.1" in text and "198.51.100.7" in text and "203.0.113.9" not in text
     assert "now, this session" in text and "Firefox/1 &lt;b&gt;x" in text
@@ -162,7 +180,9 @@ def test_an_account_ends_one_of_its_sessions_or_all_others(browse):
 
 def test_the_attack_ending_a_session_of_another_account(browse):
     client, victim = browse("dee"), browse("ned")
-    assert "There was no session" in page_html(client.post("/sessions", {"session": session_id(key_of(victim))}, follow=True))
+    assert "There was no session" in page_html(
+        client.post("/sessions", {"session": session_id(key_of(victim))}, follow=True)
+    )
     client.post("/sessions")
     assert is_signed_in(victim)
     assert client.post("/accounts/sessions/user:ned").status_code == 404
@@ -174,11 +194,18 @@ def test_an_administrator_ends_sessions_of_an_account_with_a_journal_line(browse
     client, first, second = browse("ada"), browse("dee"), browse("dee")
     url = "/accounts/sessions/user:dee"
     assert page_html(client.get(url)).count("End session") == 2
-    assert client.post(url, {"session": session_id(key_of(first)), "reason": "lost laptop"})["Location"] == url
+    assert (
+        client.post(url, {"session": session_id(key_of(first)), "reason": "lost laptop"})["Location"] == url
+    )
     assert [is_signed_in(browser) for browser in (first, second)] == [False, True]
     line = JournalLine.objects.latest("revision")
     assert (line.action, line.principal, line.actor, line.detail, line.reason) == (
-        "sessions-end", "user:dee", "ada", "1 session", "lost laptop")
+        "sessions-end",
+        "user:dee",
+        "ada",
+        "1 session",
+        "lost laptop",
+    )
     client.post(url)
     assert not is_signed_in(second) and is_signed_in(client)
     assert "The account is not signed in anywhere." in page_html(client.get(url))

@@ -7,12 +7,16 @@ from tests.support.pages import page_html
 
 
 def test_signing_in_continues_to_the_requested_page(browse):
-    response = browse().post("/sign-in", {"username": "ned", "password": PASSWORD, "next": "/search?q=orders"})
+    response = browse().post(
+        "/sign-in", {"username": "ned", "password": PASSWORD, "next": "/search?q=orders"}
+    )
     assert (response.status_code, response.headers["Location"]) == (302, "/search?q=orders")
 
 
 def test_signing_in_never_leads_to_another_host(browse):
-    response = browse().post("/sign-in", {"username": "ned", "password": PASSWORD, "next": "https://elsewhere.example/"})
+    response = browse().post(
+        "/sign-in", {"username": "ned", "password": PASSWORD, "next": "https://elsewhere.example/"}
+    )
     assert response.headers["Location"] == "/"
 
 
@@ -24,7 +28,9 @@ def test_a_wrong_password_says_so_and_keeps_the_name(browse):
 
 
 def test_an_inactive_account_gets_the_same_answer_as_an_unknown_one(browse):
-    unknown, inactive = (browse().post("/sign-in", {"username": name, "password": PASSWORD}) for name in ("nobody", "ina"))
+    unknown, inactive = (
+        browse().post("/sign-in", {"username": name, "password": PASSWORD}) for name in ("nobody", "ina")
+    )
     assert unknown.context["form"].non_field_errors() == inactive.context["form"].non_field_errors()
 
 
@@ -47,8 +53,11 @@ def test_a_post_after_the_session_ended_leads_to_sign_in(url, browse):
 
 def test_an_htmx_post_returns_to_its_page(browse):
     client, page = browse(), "http://testserver/entities/dataset:sales.orders"
-    response = client.post("/grant/dataset:sales.orders", follow=True, headers={
-        "HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page})
+    response = client.post(
+        "/grant/dataset:sales.orders",
+        follow=True,
+        headers={"HX-Request": "true", "HX-Target": "grant-form", "HX-Current-URL": page},
+    )
     assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fdataset%3Asales.orders"
     assert "Your session expired" in page_html(client.get(response.headers["HX-Redirect"]))
 
@@ -60,15 +69,23 @@ def test_signing_out_after_the_session_ended_needs_no_repeat(browse):
 
 
 def test_htmx_requests_after_the_session_ended_redirect_the_whole_page(browse):
-    response = browse().get("/sign-in?next=/", headers={
-        "HX-Request": "true", "HX-Target": "holders", "HX-Current-URL": "http://testserver/entities/namespace:sales"})
+    response = browse().get(
+        "/sign-in?next=/",
+        headers={
+            "HX-Request": "true",
+            "HX-Target": "holders",
+            "HX-Current-URL": "http://testserver/entities/namespace:sales",
+        },
+    )
     assert response.headers["HX-Redirect"] == "/sign-in?next=%2Fentities%2Fnamespace%3Asales"
 
 
 def test_the_password_can_be_changed(browse, cast):
     new = "quite another password"
     client = browse("ned")
-    response = client.post("/password", {"old_password": PASSWORD, "new_password1": new, "new_password2": new}, follow=True)
+    response = client.post(
+        "/password", {"old_password": PASSWORD, "new_password1": new, "new_password2": new}, follow=True
+    )
     assert "Your password was changed." in page_html(response)
     cast["ned"].refresh_from_db()
     assert cast["ned"].check_password(new)
@@ -84,11 +101,19 @@ def test_a_simple_password_is_refused_next_to_its_field(browse, cast):
 
 def test_healthz_is_public(client):
     response = client.get("/healthz")
-    assert (response.status_code, response.content, response.headers["Content-Type"]) == (200, b"ok", "text/plain")
+    assert (response.status_code, response.content, response.headers["Content-Type"]) == (
+        200,
+        b"ok",
+        "text/plain",
+    )
 
 
 def test_password_pages_show_no_framework_texts(browse):
     client, url = browse("dee"), "/password"
     text = page_html(client.post(url, {"old_password": "wrong", "new_password1": "x", "new_password2": "y"}))
-    assert "This is not your current password." in text and "The two new passwords differ." in text and "Please" not in text
+    assert (
+        "This is not your current password." in text
+        and "The two new passwords differ." in text
+        and "Please" not in text
+    )
     assert "Please" not in page_html(browse().post("/sign-in", {"username": "dee", "password": "wrong"}))

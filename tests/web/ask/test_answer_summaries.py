@@ -25,10 +25,13 @@ def test_the_operation_answers_match_the_engine(generation, browse):
         for subject in SUBJECTS:
             ask = client.get(f"/entities/{address}?subject={subject}&generation={generation}").context["ask"]
             type_, _, name = subject.partition(":")
-            decisions = [check(Question(type_, name, operation, address, generation))
-                         for operation in KINDS[address.kind].operations]
+            decisions = [
+                check(Question(type_, name, operation, address, generation))
+                for operation in KINDS[address.kind].operations
+            ]
             assert [(summary.name, summary.is_permitted) for summary in ask["operation_answers"]] == [
-                (decision.question.operation, decision.is_permitted) for decision in decisions]
+                (decision.question.operation, decision.is_permitted) for decision in decisions
+            ]
 
 
 def test_each_generation_answers_with_its_source(browse):
@@ -38,21 +41,37 @@ def test_each_generation_answers_with_its_source(browse):
     assert all(summary.source for summary in ask["generation_summaries"])
     for summary in ask["generation_summaries"]:
         target = parse_address("program:sales.shop.workflow.daily")
-        assert summary.is_permitted == check(Question("user", "grp", "start", target, summary.name)).is_permitted
-    assert browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["generation_summaries"] == []
+        assert (
+            summary.is_permitted == check(Question("user", "grp", "start", target, summary.name)).is_permitted
+        )
+    assert (
+        browse("aud").get(f"{PROGRAM}?subject=user:grp&operation=READ").context["ask"]["generation_summaries"]
+        == []
+    )
 
 
 def test_an_ordinary_account_sees_its_own_operations_without_asking(browse):
     ask = browse("dee").get("/entities/dataset:sales.orders?tab=ask").context["ask"]
     answers = ask["operation_answers"]
-    assert {summary.name for summary in answers if summary.is_permitted} >= {"read", "list"} and ask["permitted"] < len(answers)
-    assert browse("dee").get("/entities/dataset:sales.orders?subject=user:ned").context["ask"]["operation_answers"] == []
+    assert {summary.name for summary in answers if summary.is_permitted} >= {"read", "list"} and ask[
+        "permitted"
+    ] < len(answers)
+    assert (
+        browse("dee")
+        .get("/entities/dataset:sales.orders?subject=user:ned")
+        .context["ask"]["operation_answers"]
+        == []
+    )
 
 
 def test_answer_summaries_do_not_name_invisible_entities(browse):
     for operation in ("", "delete"):
         for generation in GENERATIONS:
-            text = browse("dee").get(NAMESPACE, {"generation": generation, "operation": operation}).content.decode()
+            text = (
+                browse("dee")
+                .get(NAMESPACE, {"generation": generation, "operation": operation})
+                .content.decode()
+            )
             assert "customers" not in text and "etl-1.0" not in text
 
 
@@ -65,15 +84,26 @@ def test_an_answer_summary_links_to_the_full_answer(browse):
 
 def test_an_invalid_subject_is_explained_once(browse):
     response = browse("aud").get(f"{NAMESPACE}?subject=group:")
-    assert response.status_code == 200 and response.context["ask"]["fault"] and response.context["ask"]["operation_answers"] == []
+    assert (
+        response.status_code == 200
+        and response.context["ask"]["fault"]
+        and response.context["ask"]["operation_answers"] == []
+    )
 
 
-@pytest.mark.parametrize("query", ["subject=nobody", "subject=user:nobody&operation=delete", "subject=group:nobody"])
+@pytest.mark.parametrize(
+    "query", ["subject=nobody", "subject=user:nobody&operation=delete", "subject=group:nobody"]
+)
 def test_an_unknown_subject_gets_one_notice_and_no_denials(query, browse):
     response = browse("aud").get(f"{NAMESPACE}?{query}")
     ask, text = response.context["ask"], response.content.decode()
     assert (ask["unknown_principal"].name, ask["unknown_principal"].suggestions) == ("nobody", [])
-    assert (ask["operation_answers"], ask["generation_summaries"], ask["answer"], ask["fault"]) == ([], [], None, "")
+    assert (ask["operation_answers"], ask["generation_summaries"], ask["answer"], ask["fault"]) == (
+        [],
+        [],
+        None,
+        "",
+    )
     assert text.count("named <code>nobody</code>") == 1 and "Denied" not in text
 
 
@@ -88,7 +118,9 @@ def test_asking_keeps_the_other_url_parameters(browse, htmx):
         assert 'type="hidden" name="subject"' not in form
 
 
-@pytest.mark.parametrize("url", [f"{NAMESPACE}?subject=user:dee", f"{NAMESPACE}?subject=user:dee&operation=delete"])
+@pytest.mark.parametrize(
+    "url", [f"{NAMESPACE}?subject=user:dee", f"{NAMESPACE}?subject=user:dee&operation=delete"]
+)
 def test_the_number_of_queries_does_not_grow_with_the_contents(url, browse):
     client, costs = browse("aud"), []
     for numbers in (range(1), range(1, 60)):
@@ -100,7 +132,12 @@ def test_the_number_of_queries_does_not_grow_with_the_contents(url, browse):
 
 
 def plan_form(**more) -> dict:
-    return {"address": "namespace:sales", "subject": "user:dee", "operation": "delete", "generation": "final"} | more
+    return {
+        "address": "namespace:sales",
+        "subject": "user:dee",
+        "operation": "delete",
+        "generation": "final",
+    } | more
 
 
 def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
@@ -112,18 +149,30 @@ def test_a_plan_of_the_missing_grants_turns_the_denial_into_a_permit(browse):
     assert response["Location"] == f"/plans/{plan.pk}/" and database_state()[0] == before
     assert plan.title == "Let user:dee delete namespace:sales (final)" and plan.effect["grants"] == 6
     client.post(f"/plans/{plan.pk}/apply", {"reason": "takes over", "beyond": "yes"})
-    assert client.get(f"{NAMESPACE}?subject=user:dee&operation=delete").context["ask"]["answer"].decision.is_permitted
+    assert (
+        client.get(f"{NAMESPACE}?subject=user:dee&operation=delete")
+        .context["ask"]["answer"]
+        .decision.is_permitted
+    )
     next_step = client.get(f"/plans/{plan.pk}/").context["next_step"]
     assert next_step["text"] == "Ask again: may user:dee delete namespace:sales?"
     assert client.get(next_step["url"]).context["ask"]["answer"].decision.is_permitted
-    assert client.post("/plans/missing", plan_form())["Location"] == f"{NAMESPACE}?tab=ask" and Plan.objects.count() == 1
+    assert (
+        client.post("/plans/missing", plan_form())["Location"] == f"{NAMESPACE}?tab=ask"
+        and Plan.objects.count() == 1
+    )
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
     client, address = browse("ada"), parse_address("namespace:sales")
-    ensure_entities(states={parse_address(f"{kind}:sales.more{n}"): "live" for n in range(3)
-                            for kind in ("stream", "dataset_module")})
+    ensure_entities(
+        states={
+            parse_address(f"{kind}:sales.more{n}"): "live"
+            for n in range(3)
+            for kind in ("stream", "dataset_module")
+        }
+    )
     for operation in ("delete", "delete-all-streams", "delete-all-dataset-modules", "update", "list"):
         for type_, name in (("user", "dee"), ("user", "ned"), ("group", "operators")):
             missing = check(Question(type_, name, operation, address, generation)).missing_grants or ()
@@ -135,9 +184,14 @@ def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
                 if "alternatives" in plan.recipe:
                     # of several ways, the plan has the one with the fewest other permissions
                     ways = plan.recipe["alternatives"]
-                    assert {f"{privilege} {address}" for _, address, privilege in items} == set(ways[0]["grants"])
+                    assert {f"{privilege} {address}" for _, address, privilege in items} == set(
+                        ways[0]["grants"]
+                    )
                     assert ways[0]["beyond"] == min(way["beyond"] for way in ways) and len(ways) > 1
-                    assert any({f"{privilege} {address}" for address, privilege in missing} == set(way["grants"]) for way in ways)
+                    assert any(
+                        {f"{privilege} {address}" for address, privilege in missing} == set(way["grants"])
+                        for way in ways
+                    )
                 else:
                     assert items == {(f"{type_}:{name}", *gap) for gap in missing}
             else:
@@ -149,7 +203,9 @@ def test_the_plan_contains_all_missing_grants_of_the_answer(generation, browse):
 def test_the_plan_of_a_large_namespace_is_written_in_batches(browse, monkeypatch):
     client, costs = browse("ada"), []
     for module in ("grants.evaluation.engine", "grants.lifecycle.missing_grants"):
-        monkeypatch.setattr(f"{module}.gather_facts", lambda *args, **kwargs: pytest.fail("all missing grants were loaded"))
+        monkeypatch.setattr(
+            f"{module}.gather_facts", lambda *args, **kwargs: pytest.fail("all missing grants were loaded")
+        )
     for numbers in (range(1), range(1, 1_500)):
         ensure_entities(states={parse_address(f"dataset:sales.more{n}"): "live" for n in numbers})
         with CaptureQueriesContext(connection) as captured:
@@ -166,15 +222,25 @@ def test_too_many_missing_grants_for_a_plan_are_refused_before_writing(browse, m
     assert "A plan can contain at most 5 changes." in page and 'action="/plans/missing"' not in page
     assert 'href="/plans/many?within=namespace:sales&amp;principal=user:dee&amp;privilege=ADMIN"' in page
     monkeypatch.setattr("grants.plans.create._insert_items", lambda *args: pytest.fail("items were written"))
-    assert client.post("/plans/missing", plan_form())["Location"] == f"{NAMESPACE}?tab=ask" and not Plan.objects.exists()
-    assert ("No plan was created: 6 grants are missing, but a plan can contain at most 5: plan a bulk change of namespace:sales, "
-            "a few kinds at a time.") in client.get(NAMESPACE).content.decode()
+    assert (
+        client.post("/plans/missing", plan_form())["Location"] == f"{NAMESPACE}?tab=ask"
+        and not Plan.objects.exists()
+    )
+    assert (
+        "No plan was created: 6 grants are missing, but a plan can contain at most 5: plan a bulk change of namespace:sales, "
+        "a few kinds at a time."
+    ) in client.get(NAMESPACE).content.decode()
 
 
 def test_only_an_administrator_can_create_a_plan_from_an_answer(browse):
     before = database_state()
-    assert [browse(name).post("/plans/missing", plan_form()).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
-    assert "/plans/missing" not in browse("aud").get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    assert [
+        browse(name).post("/plans/missing", plan_form()).status_code for name in ("aud", "ned", "out")
+    ] == [403, 404, 404]
+    assert (
+        "/plans/missing"
+        not in browse("aud").get(f"{NAMESPACE}?subject=user:dee&operation=delete").content.decode()
+    )
     assert browse("ada").post("/plans/missing", plan_form(subject="nonsense:x")).status_code == 303
     assert browse("ada").post("/plans/missing", plan_form(operation="explode")).status_code == 303
     assert browse("ada").post("/plans/missing", plan_form(address="nonsense")).status_code == 404

@@ -27,10 +27,14 @@ def test_every_account_can_ask(name, browse):
 
 
 def test_a_question_is_answered_on_the_same_page(browse):
-    response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "read", "generation": "core", "entity": ORDERS})
+    response = browse("aud").get(
+        "/ask", {"subject": "user:dee", "operation": "read", "generation": "core", "entity": ORDERS}
+    )
     assert response.status_code == 200 and response.context["ask"]["answer"].decision.generation == "core"
     text = response.content.decode()
-    assert all(field in text for field in ('value="user:dee"', "<option selected>read</option>", f'value="{ORDERS}"'))
+    assert all(
+        field in text for field in ('value="user:dee"', "<option selected>read</option>", f'value="{ORDERS}"')
+    )
     assert browse("aud").get(f"/ask?entity={ORDERS}").context["ask"]["answer"] is None
 
 
@@ -38,7 +42,12 @@ def test_a_question_is_answered_on_the_same_page(browse):
 @pytest.mark.parametrize("operation", KINDS["namespace"].operations)
 def test_the_answers_of_all_generations_match_the_engine(subject, operation, browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number}"): "live" for number in range(20)})
-    question = {"subject": subject, "operation": operation, "entity": "namespace:sales", "generation": "existing"}
+    question = {
+        "subject": subject,
+        "operation": operation,
+        "entity": "namespace:sales",
+        "generation": "existing",
+    }
     ask = browse("aud").get("/ask", question).context["ask"]
     assert [row.name for row in ask["generation_answers"]] == list(GENERATIONS)
     assert [row.name for row in ask["generation_answers"] if row.is_current] == ["existing"]
@@ -56,18 +65,26 @@ def test_an_answer_links_to_its_policy(browse):
     for url in ("/ask?entity=namespace:sales&", "/entities/namespace:sales?"):
         response = client.get(f"{url}subject=user:dee&operation=delete&generation=proposed")
         assert 'href="/policies/?generation=proposed#namespace-delete"' in response.content.decode()
-        assert response.context["ask"]["answer"].policy_url == "/policies/?generation=proposed#namespace-delete"
+        assert (
+            response.context["ask"]["answer"].policy_url == "/policies/?generation=proposed#namespace-delete"
+        )
         privilege = client.get(f"{url}subject=user:dee&operation=ADMIN").context["ask"]
         assert privilege["answer"].policy_url == "" and privilege["generation_answers"] == []
 
 
 def test_the_requirement_tree_names_addresses_and_grants(browse):
-    tree = browse("ada").get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"}).context["ask"]["answer"].tree
+    tree = (
+        browse("ada")
+        .get("/ask?subject=user:ned", DELETE | {"subject": "user:ned"})
+        .context["ask"]["answer"]
+        .tree
+    )
     assert (tree.operator, tree.is_met) == ("ALL OF", True)
     own, inside = tree.parts
     assert (own.before, str(own.address_link), own.after) == ("ADMIN on ", "namespace:sales", "")
     assert [(held.privilege, held.address_link, held.principal, held.url) for held in own.grants] == [
-        ("ADMIN", None, "user:ned", "/people/user:ned")]
+        ("ADMIN", None, "user:ned", "/people/user:ned")
+    ]
     assert inside.is_met and str(inside.address_link) == "namespace:sales"
 
 
@@ -82,17 +99,25 @@ def test_the_permalink_of_an_answer_is_absolute(browse, settings):
     client = browse("ada")
     ask = client.get("/ask?subject=dee&operation=delete&entity=namespace:sales").context["ask"]
     assert ask["permalink"] == (
-        "https://console.example/ask?subject=user:dee&operation=delete&generation=final&entity=namespace:sales")
+        "https://console.example/ask?subject=user:dee&operation=delete&generation=final&entity=namespace:sales"
+    )
     section = client.get("/entities/namespace:sales?subject=dee&operation=delete")
     assert section.context["ask"]["ask_page_url"] == ask["permalink"].removeprefix(settings.PUBLIC_URL)
     assert "Open on the Ask page" in section.content.decode()
     assert client.get(section.context["ask"]["ask_page_url"]).context["ask"]["answer"].decision.sentence == (
-        ask["answer"].decision.sentence)
+        ask["answer"].decision.sentence
+    )
 
 
 def test_only_administrators_are_offered_a_plan_of_the_missing_grants(browse):
-    pages = {name: browse(name).get("/ask", DELETE | {"subject": "user:dee"}).content.decode() for name in ("ada", "aud")}
-    assert {name: 'action="/plans/missing"' in page for name, page in pages.items()} == {"ada": True, "aud": False}
+    pages = {
+        name: browse(name).get("/ask", DELETE | {"subject": "user:dee"}).content.decode()
+        for name in ("ada", "aud")
+    }
+    assert {name: 'action="/plans/missing"' in page for name, page in pages.items()} == {
+        "ada": True,
+        "aud": False,
+    }
     assert {name: "/grant/" in page for name, page in pages.items()} == {"ada": True, "aud": False}
 
 
@@ -115,7 +140,10 @@ def test_an_ordinary_account_can_ask_only_about_itself(browse):
             response = browse("dee").get(url, query | {"subject": subject})
             ask, text = response.context["ask"], response.content.decode()
             assert ask["answer"] is None and ask["generation_answers"] == ask["operation_answers"] == []
-            assert f"This question is about <code>{subject}</code>. You can only ask about yourself" in " ".join(text.split())
+            assert (
+                f"This question is about <code>{subject}</code>. You can only ask about yourself"
+                in " ".join(text.split())
+            )
             own = browse("dee").get(ask["own_question_url"]).context["ask"]
             assert own["answer"].decision.question.principal == "user:dee" and own["other_subject"] == ""
         for subject in ("", "dee", "user:dee"):
@@ -127,17 +155,28 @@ def test_the_form_offers_only_the_operations_of_the_kind(browse, htmx):
     client = browse("aud")
 
     def operations(url, **headers):
-        text = client.get(url, headers=headers).content.decode().split('name="operation"')[1].split("</select>")[0]
+        text = (
+            client.get(url, headers=headers)
+            .content.decode()
+            .split('name="operation"')[1]
+            .split("</select>")[0]
+        )
         return [option.partition("</option>")[0] for option in text.split("<option>")[1:]]
 
     dataset, privileges = list(KINDS["dataset"].operations), ["READ", "WRITE", "EXECUTE", "ADMIN"]
     assert operations("/ask") == privileges
-    assert operations(f"/ask?entity={ORDERS}") == operations(f"/entities/{ORDERS}?tab=ask") == [*dataset, *privileges]
+    assert (
+        operations(f"/ask?entity={ORDERS}")
+        == operations(f"/entities/{ORDERS}?tab=ask")
+        == [*dataset, *privileges]
+    )
     assert operations(f"/ask?entity={ORDERS}", **htmx("operation-field")) == [*dataset, *privileges]
     assert operations("/ask?entity=orders", **htmx("operation-field")) == [*dataset, *privileges]
     assert operations("/ask?entity=dataset:no.such", **htmx("operation-field")) == privileges
     # an entity that the account may not see looks like a missing one
-    text = browse("dee").get("/ask?entity=dataset:hr.salaries", headers=htmx("operation-field")).content.decode()
+    text = (
+        browse("dee").get("/ask?entity=dataset:hr.salaries", headers=htmx("operation-field")).content.decode()
+    )
     assert "truncate" not in text
 
 
@@ -157,18 +196,33 @@ def test_no_generation_discloses_invisible_entities(browse):
     for operation in ("delete", "delete-all-streams", "list", ""):
         response = browse("dee").get("/ask", DELETE | {"operation": operation})
         text = response.content.decode()
-        assert response.status_code == 200 and "customers" not in text and "etl-1.0" not in text and "of the 5" not in text
-    answers = {row.name: row.answer for row in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]}
-    assert answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
+        assert (
+            response.status_code == 200
+            and "customers" not in text
+            and "etl-1.0" not in text
+            and "of the 5" not in text
+        )
+    answers = {
+        row.name: row.answer for row in browse("dee").get("/ask", DELETE).context["ask"]["generation_answers"]
+    }
+    assert (
+        answers["final"].missing == answers["proposed"].missing == [] and answers["final"].missing_total == 0
+    )
     assert "entities that you may not see" in answers["final"].decision.sentence
-    assert not answers["final"].decision.is_permitted and all(not part.address_link.url for part in answers["final"].tree.parts)
+    assert not answers["final"].decision.is_permitted and all(
+        not part.address_link.url for part in answers["final"].tree.parts
+    )
 
 
 def test_an_operation_of_another_kind_is_refused_with_the_valid_ones(browse):
     response = browse("aud").get("/ask", {"subject": "user:dee", "operation": "start", "entity": ORDERS})
     assert fault_of(response).startswith("Datasets have no operation `start`. Try create, update")
     text = response.content.decode()
-    assert "have no operation <code>start</code>" in text and 'value="user:dee"' in text and f'value="{ORDERS}"' in text
+    assert (
+        "have no operation <code>start</code>" in text
+        and 'value="user:dee"' in text
+        and f'value="{ORDERS}"' in text
+    )
 
 
 def test_part_of_an_address_lists_suggestions(browse):
@@ -181,12 +235,17 @@ def test_part_of_an_address_lists_suggestions(browse):
 @pytest.mark.parametrize("text", ["orders", "sales.orders"])
 def test_a_unique_name_or_key_redirects_to_the_address(text, browse):
     response = browse("aud").get("/ask", {"subject": "dee", "operation": "read", "entity": text})
-    assert (response.status_code, response["Location"]) == (303, f"/ask?subject=dee&operation=read&entity={ORDERS}")
+    assert (response.status_code, response["Location"]) == (
+        303,
+        f"/ask?subject=dee&operation=read&entity={ORDERS}",
+    )
     assert browse("dee").get(f"/ask?entity={text}").status_code == 303
 
 
 def test_an_ambiguous_name_lists_suggestions(browse, monkeypatch):
-    ensure_entities(states={parse_address("application:hr.orders"): "live", parse_address("dataset:hr.customers"): "live"})
+    ensure_entities(
+        states={parse_address("application:hr.orders"): "live", parse_address("dataset:hr.customers"): "live"}
+    )
     response = browse("aud").get("/ask?subject=dee&entity=orders")
     assert [str(entity) for entity, _ in response.context["suggestions"]] == ["application:hr.orders", ORDERS]
     assert browse("dee").get("/ask?entity=orders").status_code == 303
@@ -197,34 +256,54 @@ def test_an_ambiguous_name_lists_suggestions(browse, monkeypatch):
 def test_an_exact_name_is_suggested_before_its_contents(browse):
     ensure_entities(states={parse_address("dataset:hr.sales"): "live"})
     suggestions = browse("aud").get("/ask", {"subject": "user:dee", "entity": "sales"}).context["suggestions"]
-    assert str(suggestions[0][0]) == "namespace:sales" and len(suggestions) > 3 and len(set(suggestions)) == len(suggestions)
+    assert (
+        str(suggestions[0][0]) == "namespace:sales"
+        and len(suggestions) > 3
+        and len(set(suggestions)) == len(suggestions)
+    )
 
 
 def test_an_invisible_entity_looks_like_a_missing_one(browse):
     client = browse("dee")
-    invisible, missing = (fault_of(client.get("/ask", {"entity": f"dataset:hr.{name}"})) for name in ("salaries", "nothing"))
+    invisible, missing = (
+        fault_of(client.get("/ask", {"entity": f"dataset:hr.{name}"})) for name in ("salaries", "nothing")
+    )
     assert invisible.replace("salaries", "nothing") == missing != ""
     for text in ("salaries", "hr.salaries", "customers"):
         assert client.get("/ask", {"entity": text}).context["suggestions"] == []
-    assert [browse(name).get(f"/ask?operation=read&entity={ORDERS}").context["ask"].get("answer") is not None
-            for name in ("ned", "out")] == [True, False]
+    assert [
+        browse(name).get(f"/ask?operation=read&entity={ORDERS}").context["ask"].get("answer") is not None
+        for name in ("ned", "out")
+    ] == [True, False]
     assert client.get(f"/ask?operation=read&entity={DELETED}").context["ask"]["answer"]
 
 
 def test_similar_names_are_suggested_to_accounts_that_see_everything(browse):
     User.objects.create(username="deedee")
-    for subject, nearest in (("xyz", []), ("dee-dee", ["user:deedee"]), ("operator", ["group:operators"]),
-                             ("group:operators2", ["group:operators"]), ("user:operators", ["group:operators"])):
+    for subject, nearest in (
+        ("xyz", []),
+        ("dee-dee", ["user:deedee"]),
+        ("operator", ["group:operators"]),
+        ("group:operators2", ["group:operators"]),
+        ("user:operators", ["group:operators"]),
+    ):
         ask = browse("aud").get("/ask", DELETE | {"subject": subject}).context["ask"]
         assert [name for name, _ in ask["unknown_principal"].suggestions][:1] == nearest, subject
         assert ask["answer"] is None and ask["operation_answers"] == [] and ask["generation_answers"] == []
     ((_, url),) = ask["unknown_principal"].suggestions
     assert browse("aud").get(url).context["ask"]["answer"].decision.question.principal == "group:operators"
-    assert browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["unknown_principal"] is None
+    assert (
+        browse("dee").get("/ask", DELETE | {"subject": "operator"}).context["ask"]["unknown_principal"]
+        is None
+    )
 
 
 def test_quoted_input_is_escaped_and_formatted_as_code(browse):
-    text = browse("aud").get("/ask", {"subject": "user:<b>", "operation": "read", "entity": ORDERS}).content.decode()
+    text = (
+        browse("aud")
+        .get("/ask", {"subject": "user:<b>", "operation": "read", "entity": ORDERS})
+        .content.decode()
+    )
     assert "<code>&lt;b&gt;</code>" in text
     text = browse("aud").get("/ask", {"subject": "x", "entity": "`<script>`x` `"}).content.decode()
     assert "<script>`" not in text and "<code>&lt;" in text
@@ -235,16 +314,32 @@ def test_quoted_input_is_escaped_and_formatted_as_code(browse):
 def test_no_input_causes_a_server_error(name, text, browse):
     for entity in (text, ORDERS):
         for operation in (text, "read", ""):
-            question = {"entity": entity, "operation": operation, "subject": text, "generation": text, "owner": text}
+            question = {
+                "entity": entity,
+                "operation": operation,
+                "subject": text,
+                "generation": text,
+                "owner": text,
+            }
             assert browse(name).get("/ask", question).status_code == 200
 
 
-@pytest.mark.parametrize(("url", "area"), [
-    ("/", "Overview"), ("/ask", "Ask"), (f"/entities/{ORDERS}", "Explorer"), ("/search?q=x", "Explorer"),
-    ("/people/", "Users and groups"), ("/analyses/", "Analyses"), ("/my-access", "My access"),
-])
+@pytest.mark.parametrize(
+    ("url", "area"),
+    [
+        ("/", "Overview"),
+        ("/ask", "Ask"),
+        (f"/entities/{ORDERS}", "Explorer"),
+        ("/search?q=x", "Explorer"),
+        ("/people/", "Users and groups"),
+        ("/analyses/", "Analyses"),
+        ("/my-access", "My access"),
+    ],
+)
 def test_the_navigation_marks_the_current_area(url, area, browse):
-    assert [item["title"] for item in browse("aud").get(url).context["nav_items"] if item["is_current"]] == [area]
+    assert [item["title"] for item in browse("aud").get(url).context["nav_items"] if item["is_current"]] == [
+        area
+    ]
 
 
 def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
@@ -255,13 +350,24 @@ def test_the_navigation_lists_only_areas_that_the_account_can_open(browse):
     assert all(browse("dee").get(item["url"]).status_code == 200 for item in nav_items)
 
 
-@pytest.mark.parametrize(("change", "field"), [
-    ({"subject": "robot:x"}, "subject"), ({"operation": "fly"}, "operation"), ({"entity": "dataset:no.such"}, "entity"),
-])
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"subject": "robot:x"}, "subject"),
+        ({"operation": "fly"}, "operation"),
+        ({"entity": "dataset:no.such"}, "entity"),
+    ],
+)
 def test_an_error_is_attached_to_its_field(change, field, browse):
-    text = browse("ada").get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | change).content.decode()
+    text = (
+        browse("ada")
+        .get("/ask", {"subject": "user:dee", "operation": "read", "entity": ORDERS} | change)
+        .content.decode()
+    )
     inputs = [tag.partition(">")[0] for tag in text.replace("<select ", "<input ").split("<input ")]
-    assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [tag for tag in inputs if f'name="{field}"' in tag]
+    assert [tag for tag in inputs if 'aria-describedby="ask-fault"' in tag] == [
+        tag for tag in inputs if f'name="{field}"' in tag
+    ]
     assert 'id="ask-fault" role="alert"' in text
 
 
@@ -270,7 +376,12 @@ def test_an_inserted_answer_is_announced_to_screen_readers(url, browse, htmx):
     client = browse("ada")
     response = client.get(f"{url}?subject=user:dee&entity={ORDERS}", headers=htmx("ask"))
     ask = response.context["ask"]
-    assert ask["announcement"] == f"{ask['permitted']} of {len(ask['operation_answers'])} operations are allowed."
+    assert (
+        ask["announcement"]
+        == f"{ask['permitted']} of {len(ask['operation_answers'])} operations are allowed."
+    )
     assert f'hx-swap-oob="innerHTML">{ask["announcement"]}</div>' in response.content.decode()
     response = client.get(f"{url}?subject=user:dee&operation=read&entity={ORDERS}", headers=htmx("ask"))
-    assert '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in response.content.decode()
+    assert (
+        '<div id="announce" hx-swap-oob="innerHTML">Allowed: user:dee holds READ' in response.content.decode()
+    )

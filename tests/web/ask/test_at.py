@@ -27,10 +27,19 @@ def berlin(browse):
     return client
 
 
-@pytest.mark.parametrize(("at", "is_permitted"), [
-    ("2126-12-04T08:59", False), ("2126-12-04T09:00", True), ("2126-12-04 23:59:59", True), ("2126-12-05", False),
-    ("2126-12-04T08:30:00Z", True), ("2126-12-04T08:30:00%2B01:00", False), ("2126-12-04", False), ("1970-01-01", False),
-])
+@pytest.mark.parametrize(
+    ("at", "is_permitted"),
+    [
+        ("2126-12-04T08:59", False),
+        ("2126-12-04T09:00", True),
+        ("2126-12-04 23:59:59", True),
+        ("2126-12-05", False),
+        ("2126-12-04T08:30:00Z", True),
+        ("2126-12-04T08:30:00%2B01:00", False),
+        ("2126-12-04", False),
+        ("1970-01-01", False),
+    ],
+)
 def test_the_time_is_one_of_the_reader_unless_it_names_a_zone(berlin, at, is_permitted):
     response = berlin.get(f"{ASK}&at={at}")
     assert response.context["ask"]["answer"].decision.is_permitted is is_permitted
@@ -47,7 +56,11 @@ def test_the_time_is_one_of_the_reader_unless_it_names_a_zone(berlin, at, is_per
 def test_an_invalid_time_is_reported_above_the_answer_for_now(browse, at):
     response = browse("aud").get(f"{ASK}&at={quote(at)}")
     text = page_html(response)
-    assert response.status_code == 200 and "This page shows the state now." in text and "valid at <strong>" not in text
+    assert (
+        response.status_code == 200
+        and "This page shows the state now." in text
+        and "valid at <strong>" not in text
+    )
     assert not response.context["ask"]["answer"].decision.is_permitted
 
 
@@ -57,7 +70,13 @@ def test_ordinary_accounts_ask_about_now(browse):
 
 
 def test_a_denial_shows_when_the_grant_begins_and_ended(berlin):
-    for url in (ASK, f"{ASK}&generation=final", f"/entities/{ORDERS}?tab=ask&subject=user:out&operation=read"):
+    for url in (
+        ASK,
+        f"{ASK}&generation=final",
+        f"/entities/{ORDERS}?tab=ask&subject=user:out&operation=read",
+    ):
         text = " ".join(page_html(berlin.get(url)).replace("<wbr>", "").split())
         assert "begins on 4 December 2126, 09:00 CET." in text, url
-    assert "ended on 5 December 2126, 00:00 CET." in page_html(berlin.get(f"{ASK}&at=2126-12-05")).replace("<wbr>", "")
+    assert "ended on 5 December 2126, 00:00 CET." in page_html(berlin.get(f"{ASK}&at=2126-12-05")).replace(
+        "<wbr>", ""
+    )

@@ -23,12 +23,16 @@ def test_the_page_lists_every_change_with_filters_and_downloads(browse):
     assert "Revoke ADMIN on namespace:sales from user:ned" in text and "Most affected operations" in text
     effect = response.context["permissions"]["effect"]
     assert effect.tally.total > 0 and f"Takes {effect.tally.total} permission" in text
-    part = browse("ada").get(url_of(REVOKE, effect_entity="nothing"), headers={"HX-Request": "true", "HX-Target": "permissions"})
+    part = browse("ada").get(
+        url_of(REVOKE, effect_entity="nothing"), headers={"HX-Request": "true", "HX-Target": "permissions"}
+    )
     assert "No matching changes" in page_html(part) and "<html" not in page_html(part)
     jsonl = browse("ada").get(url_of(REVOKE, path="/effect.jsonl"))
     rows = [json.loads(line) for line in b"".join(jsonl.streaming_content).splitlines()]
     assert len(rows) == effect.tally.total and {row["user"] for row in rows} == {"ned"}
-    csv = b"".join(browse("ada").get(url_of(REVOKE, path="/effect.csv", effect_operation="delete")).streaming_content).decode()
+    csv = b"".join(
+        browse("ada").get(url_of(REVOKE, path="/effect.csv", effect_operation="delete")).streaming_content
+    ).decode()
     assert csv.startswith("user,entity,operation,before,after,intended") and ",create," not in csv
 
 
@@ -49,24 +53,39 @@ def test_the_totals_are_those_of_the_filters(browse):
     assert "With these filters: changes no permission." in text and "Most affected people" not in text
 
 
-@pytest.mark.parametrize("change", [
-    ["grant", "user:out", "dataset:sales.orders", "READ"], ["join", "out", "operators"], ["leave", "grp", "operators"],
-    ["deactivate", "ned"], ["activate", "ina"], ["register", "dataset:sales.forecast", "user:dee"], ["delete", "namespace:sales"],
-    ["remove", "user:ned"], ["remove", "group:operators"], ["generation", "existing"]])
+@pytest.mark.parametrize(
+    "change",
+    [
+        ["grant", "user:out", "dataset:sales.orders", "READ"],
+        ["join", "out", "operators"],
+        ["leave", "grp", "operators"],
+        ["deactivate", "ned"],
+        ["activate", "ina"],
+        ["register", "dataset:sales.forecast", "user:dee"],
+        ["delete", "namespace:sales"],
+        ["remove", "user:ned"],
+        ["remove", "group:operators"],
+        ["generation", "existing"],
+    ],
+)
 def test_each_change_has_an_effect(browse, change):
     assert browse("ada").get(url_of(change)).context["permissions"]["effect"].has_effect
 
 
 def test_the_page_counts_the_entities_left_without_administrators(browse):
     page = browse("ada").get(url_of(REVOKE))
-    assert page.context["permissions"]["stranding"].without_admin_count == 1 and "would have no administrator" in page_html(page)
+    assert page.context["permissions"][
+        "stranding"
+    ].without_admin_count == 1 and "would have no administrator" in page_html(page)
     page = browse("ada").get(url_of(["remove", "user:ned"]))
     assert "6 entities would have fewer than two administrators" in page_html(page)
     page = browse("ada").get(url_of(["join", "out", "operators"]))
     assert "No entity loses its administrators" in page_html(page)
 
 
-def test_an_account_that_becomes_a_principal_has_an_effect_where_all_principals_are_permitted_something(browse):
+def test_an_account_that_becomes_a_principal_has_an_effect_where_all_principals_are_permitted_something(
+    browse,
+):
     page = browse("ada").get(url_of(["principal", "aud"], generation="existing"))
     assert "Make the account user:aud a principal" in page_html(page)
     assert page.context["permissions"]["effect"].people_count == 1
@@ -74,14 +93,23 @@ def test_an_account_that_becomes_a_principal_has_an_effect_where_all_principals_
 
 def test_the_page_shows_the_effect_at_the_beginning_of_each_period(browse, htmx):
     client = browse("ada")
-    changes = [["grant", "user:out", "dataset:sales.orders", "READ"],
-               ["grant", "user:out", "dataset:hr.salaries", "READ", "2126-01-01T00:00:00Z", ""]]
+    changes = [
+        ["grant", "user:out", "dataset:sales.orders", "READ"],
+        ["grant", "user:out", "dataset:hr.salaries", "READ", "2126-01-01T00:00:00Z", ""],
+    ]
     page = client.get(url_of(*changes))
     text, section = page_html(page), page.context["permissions"]
-    assert "to user:out from 1 January 2126, 00:00 UTC" in text and "From 1 January 2126" in text and "Shown below" in text
+    assert (
+        "to user:out from 1 January 2126, 00:00 UTC" in text
+        and "From 1 January 2126" in text
+        and "Shown below" in text
+    )
     assert [time["is_shown"] for time in section["times"]] == [True, False]
     later = client.get(section["times"][1]["url"], headers=htmx("permissions")).context["permissions"]
-    assert later["effect"].tally.total > section["effect"].tally.total and later["time"] == "2126-01-01T00:00:00Z"
+    assert (
+        later["effect"].tally.total > section["effect"].tally.total
+        and later["time"] == "2126-01-01T00:00:00Z"
+    )
     assert "effect_at=2126" in later["downloads"][0][1]
     urls = [part["downloads"][0][1] for part in (later, section)]
     rows = [b"".join(client.get(url).streaming_content).splitlines() for url in urls]
@@ -89,15 +117,31 @@ def test_the_page_shows_the_effect_at_the_beginning_of_each_period(browse, htmx)
     assert not client.get(url_of(changes[0])).context["permissions"]["times"]
 
 
-@pytest.mark.parametrize("text", ["", "x", "{}", "[]", '["grant"]', '["grant","user:out","dataset:x","READ"]',
-                                  '["join","\\ud800","a"]', '["deactivate",""]', '["generation","newest"]', "[" * 5_000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "x",
+        "{}",
+        "[]",
+        '["grant"]',
+        '["grant","user:out","dataset:x","READ"]',
+        '["join","\\ud800","a"]',
+        '["deactivate",""]',
+        '["generation","newest"]',
+        "[" * 5_000,
+    ],
+)
 def test_an_unknown_change_is_not_found(browse, text):
     assert browse("ada").get(f"/effect?{urlencode({'change': text})}").status_code == 404
 
 
 def test_the_page_leaves_out_no_change(browse):
     text = '["deactivate","out"]'
-    statuses = [browse("ada").get(f"/effect?{urlencode([('change', text)] * count)}").status_code for count in (100, 101)]
+    statuses = [
+        browse("ada").get(f"/effect?{urlencode([('change', text)] * count)}").status_code
+        for count in (100, 101)
+    ]
     assert statuses == [200, 404]
 
 
@@ -115,6 +159,9 @@ def test_only_accounts_that_see_everything_see_effects(browse):
 def test_the_number_of_queries_does_not_grow_with_the_changes(browse, django_assert_max_num_queries):
     client = browse("ada")
     client.get(url_of(REVOKE))
-    for change in (REVOKE, *(["grant", "user:out", address, "READ"] for address in ("dataset:sales.orders", "namespace:hr"))):
+    for change in (
+        REVOKE,
+        *(["grant", "user:out", address, "READ"] for address in ("dataset:sales.orders", "namespace:hr")),
+    ):
         with django_assert_max_num_queries(26):
             client.get(url_of(change))

@@ -1,4 +1,6 @@
-"""Every form that changes permissions shows the effect first, and makes only the change with the shown effect."""
+"""Every form that changes permissions shows the effect first, and makes only the change with the shown
+effect.
+"""
 
 import pytest
 
@@ -12,12 +14,26 @@ pytestmark = pytest.mark.django_db
 
 # the URL of the form, its sentence about permissions, and the fields that are posted
 FORMS = {
-    "join": ("/people/membership?verb=add&user=out&group=operators", "Gives ",
-             {"verb": "add", "user": "out", "group": "operators"}),
-    "leave": ("/people/membership?verb=remove&user=grp&group=operators", "Takes ",
-              {"verb": "remove", "user": "grp", "group": "operators"}),
-    "deactivate": ("/accounts/change/user:ned?change=activity&active=no", "Takes ", {"change": "activity", "active": "no"}),
-    "activate": ("/accounts/change/user:ina?change=activity&active=yes", "Gives ", {"change": "activity", "active": "yes"}),
+    "join": (
+        "/people/membership?verb=add&user=out&group=operators",
+        "Gives ",
+        {"verb": "add", "user": "out", "group": "operators"},
+    ),
+    "leave": (
+        "/people/membership?verb=remove&user=grp&group=operators",
+        "Takes ",
+        {"verb": "remove", "user": "grp", "group": "operators"},
+    ),
+    "deactivate": (
+        "/accounts/change/user:ned?change=activity&active=no",
+        "Takes ",
+        {"change": "activity", "active": "no"},
+    ),
+    "activate": (
+        "/accounts/change/user:ina?change=activity&active=yes",
+        "Gives ",
+        {"change": "activity", "active": "yes"},
+    ),
     "register": ("/lifecycle/register/dataset:sales.forecast", "Gives ", {}),
     "recreate": ("/lifecycle/recreate/dataset:sales.legacy", "Gives ", {}),
     "delete": ("/lifecycle/delete/dataset:sales.orders", "Takes ", {}),
@@ -35,9 +51,19 @@ def test_a_form_shows_the_effect_and_refuses_the_change_if_the_effect_is_differe
     assert " gained</button>" in page_html(page) or " lost</button>" in page_html(page)
     shown = shown_effect(page)
     # gives and takes permissions in each of the effects above
-    change_grants(author=SETUP, grant=[
-        (principal, parse_address(address), "ADMIN") for principal in ("user:dee", "group:operators", "user:ned", "user:ina")
-        for address in ("dataset:sales.orders", "dataset:sales.legacy", "dataset:sales.forecast", "dataset:hr.salaries")])
+    change_grants(
+        author=SETUP,
+        grant=[
+            (principal, parse_address(address), "ADMIN")
+            for principal in ("user:dee", "group:operators", "user:ned", "user:ina")
+            for address in (
+                "dataset:sales.orders",
+                "dataset:sales.legacy",
+                "dataset:sales.forecast",
+                "dataset:hr.salaries",
+            )
+        ],
+    )
     before = database_state()
     path = url.partition("?")[0]
     refused = browse("ada").post(path, form | shown)
@@ -54,7 +80,9 @@ def test_a_new_member_is_added_only_after_the_effect_was_shown(browse, htmx):
     first = client.post("/people/membership", form)
     assert first.status_code == 200 and "Gives " in page_html(first) and database_state() == before
     part = page_html(client.get("/people/membership", form, headers=htmx("member-form-effect")))
-    assert part.startswith('<div id="member-form-effect"') and "<form" not in part and "Add to group: " in part
+    assert (
+        part.startswith('<div id="member-form-effect"') and "<form" not in part and "Add to group: " in part
+    )
     assert client.post("/people/membership", form | shown_effect(first)).status_code == 303
 
 
@@ -67,8 +95,20 @@ def test_accounts_that_see_no_grants_deactivate_without_numbers(browse, cast):
     assert client.post(url, {"change": "activity", "active": "no"}).status_code == 303
 
 
-@pytest.mark.parametrize(("url", "max_queries"), [(FORMS[name][0], most) for name, most in (
-    ("join", 27), ("leave", 29), ("delete", 31), ("register", 30), ("remove", 50), ("generation", 26))])
+@pytest.mark.parametrize(
+    ("url", "max_queries"),
+    [
+        (FORMS[name][0], most)
+        for name, most in (
+            ("join", 27),
+            ("leave", 29),
+            ("delete", 31),
+            ("register", 30),
+            ("remove", 50),
+            ("generation", 26),
+        )
+    ],
+)
 def test_the_number_of_queries_is_limited(browse, django_assert_max_num_queries, url, max_queries):
     client = browse("ada")
     client.get(url)

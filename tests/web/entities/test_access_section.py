@@ -25,7 +25,9 @@ def test_people_are_listed_with_operations_and_paths(browse):
     assert access["summary"]["people_total"] == len(access["rows"]) and not access["page"].next_url
     dee = next(row for row in access["rows"] if row["principal"].name == "dee")
     holders = [holder for way in dee["ways"] for holder in way.holders]
-    assert all((holder.privileges, holder.group, holder.elsewhere) == ("READ", None, ()) for holder in holders)
+    assert all(
+        (holder.privileges, holder.group, holder.elsewhere) == ("READ", None, ()) for holder in holders
+    )
     assert all(holder.is_only for holder in holders)
     assert {operation for way in dee["ways"] for operation in way.operations} >= {"read", "get", "list"}
     read = next(total for total in access["summary"]["totals"] if "read" in total.operations)
@@ -60,7 +62,10 @@ def test_a_container_is_listed_with_its_contents(browse):
     client = browse("ada")
     access = section(client, "/entities/namespace:sales?tab=access&contents=1&of=dataset")
     assert {row["address_link"].kind for row in access["rows"]} == {"dataset"}
-    assert access["entity_total"] == Entity.objects.filter(kind="dataset", namespace__key="sales", state="live").count()
+    assert (
+        access["entity_total"]
+        == Entity.objects.filter(kind="dataset", namespace__key="sales", state="live").count()
+    )
     assert section(client, "/entities/instance:cdap?tab=access")["rows"]
 
 
@@ -110,7 +115,9 @@ def test_people_with_access_to_a_large_container_are_counted_on_demand(browse, m
     assert [row["principal"] for row in access["rows"]] == [row["principal"] for row in expected["rows"]]
     counted = section(client, access["count_url"])
     assert (counted["summary"]["people_total"], counted["summary"]["totals"]) == (
-        expected["summary"]["people_total"], expected["summary"]["totals"])
+        expected["summary"]["people_total"],
+        expected["summary"]["totals"],
+    )
 
 
 def test_the_totals_of_a_container_with_many_entities_are_loaded_after_the_page(browse, monkeypatch, htmx):

@@ -14,10 +14,15 @@ DELETE = "/lifecycle/delete/namespace:sales"
 NAME = {"confirmed_name": "sales"}
 
 
-@pytest.mark.parametrize("make_change", [
-    lambda: change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")]),
-    lambda: activate_generation(author=SETUP, name="existing"),
-])
+@pytest.mark.parametrize(
+    "make_change",
+    [
+        lambda: change_grants(
+            author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "WRITE")]
+        ),
+        lambda: activate_generation(author=SETUP, name="existing"),
+    ],
+)
 def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
     client = browse("ada")
     form_version = client.get(DELETE).context["form_version"]
@@ -26,7 +31,12 @@ def test_a_deletion_with_an_outdated_forecast_is_refused(make_change, browse):
     response = client.post(DELETE, NAME | {"reason": "sold", "form_version": form_version})
     assert response.status_code == 409 and "Nothing was changed" in response.content.decode()
     assert response.context["reason"] == "sold" and JournalLine.objects.count() == lines
-    assert client.post(DELETE, NAME | {"reason": "sold", "form_version": response.context["form_version"]}).status_code == 303
+    assert (
+        client.post(
+            DELETE, NAME | {"reason": "sold", "form_version": response.context["form_version"]}
+        ).status_code
+        == 303
+    )
 
 
 def test_unrelated_changes_do_not_block_a_deletion(browse):
@@ -51,7 +61,12 @@ def test_an_outdated_form_does_not_overwrite_a_description(browse):
     form = {"description": "Orders of the shop", "reason": "clearer", "was": form_version}
     response = client.post(url, form)
     text = response.content.decode()
-    assert response.status_code == 409 and "All orders" in text and "Orders of the shop" in text and "clearer" in text
+    assert (
+        response.status_code == 409
+        and "All orders" in text
+        and "Orders of the shop" in text
+        and "clearer" in text
+    )
     assert entity_at(parse_address("dataset:sales.orders")).description == "All orders"
     assert client.post(url, form | {"was": response.context["form_version"]}).status_code == 303
     assert entity_at(parse_address("dataset:sales.orders")).description == "Orders of the shop"
@@ -61,7 +76,9 @@ def test_renewing_a_stale_plan_keeps_the_reason(browse):
     client = browse("ada")
     plan = create_plan_from_copy(author=SETUP, source="user:ned", target="user:out")
     change_grants(author=SETUP, revoke=[("user:ned", parse_address("dataset:sales.orders"), "ADMIN")])
-    text = client.post(f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"}).content.decode()
+    text = client.post(
+        f"/plans/{plan.pk}/apply", {"reason": "he takes over", "strand": "yes", "beyond": "yes"}
+    ).content.decode()
     assert '<input type="hidden" name="reason" value="he takes over">' in text
     response = client.post(f"/plans/{plan.pk}/renew", {"reason": "he takes over"}, follow=True)
     assert response.context["reason"] == "he takes over" and response.context["plan"].pk != plan.pk

@@ -21,10 +21,17 @@ def test_a_delegate_sees_holders_without_links_members_and_groups(browse):
     response = browse("ned").get(f"/entities/{ORDERS}?tab=access")
     text = response.content.decode()
     assert response.context["holders"]["total"] == 5 and ">dee<" in text and ">operators<" in text
-    assert "/people/" not in text and "1 member" not in text and "through" not in text.split('id="holders"')[1].split("legend")[0]
+    assert (
+        "/people/" not in text
+        and "1 member" not in text
+        and "through" not in text.split('id="holders"')[1].split("legend")[0]
+    )
     assert f'action="/grant/{ORDERS}"' in text and f"/revoke/{ORDERS}?principal=user:dee" in text
     assert "Show effect" not in text and "suggest/principals" not in text and 'value="ADMIN"' not in text
-    assert response.context["access"] is None and [tab.name for tab in response.context["tabs"]] == ["access", "ask"]
+    assert response.context["access"] is None and [tab.name for tab in response.context["tabs"]] == [
+        "access",
+        "ask",
+    ]
     assert 'href="/lifecycle' not in text
 
 
@@ -48,13 +55,21 @@ def test_a_delegate_grants_and_revokes_with_a_click(browse):
     assert [line.detail for line in JournalLine.objects.filter(actor="ned")] == ["by delegation"] * 2
 
 
-@pytest.mark.parametrize("fields", [
-    {"principal": "user:ned"}, {"privilege": "ADMIN"}, {"principal": "user:nobody"}, {"preview": "yes"},
-])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"principal": "user:ned"},
+        {"privilege": "ADMIN"},
+        {"principal": "user:nobody"},
+        {"preview": "yes"},
+    ],
+)
 def test_a_refused_form_changes_nothing_and_shows_no_effect(fields, browse):
     before = database_state()
     response = browse("ned").post(f"/grant/{ORDERS}", FORM | fields)
-    assert response.status_code == (200 if "preview" in fields else 400) and response.context["effect"] is None
+    assert (
+        response.status_code == (200 if "preview" in fields else 400) and response.context["effect"] is None
+    )
     assert database_state() == before
 
 
@@ -64,24 +79,37 @@ def test_a_delegate_opens_the_form_of_unseen_addresses_inside_its_entity_whether
     for name in ("customers", "nothing42"):
         response = ned.get(f"/grant/dataset:sales.{name}")
         assert response.status_code == 200
-        pages.append(response.content.decode().replace(name, "x").split("<h1")[1].split("csrfmiddlewaretoken")[0])
+        pages.append(
+            response.content.decode().replace(name, "x").split("<h1")[1].split("csrfmiddlewaretoken")[0]
+        )
     assert pages[0] == pages[1]
-    assert ned.post("/grant/dataset:sales.customers", FORM).headers["Location"] == "/grant/dataset:sales.customers"
+    assert (
+        ned.post("/grant/dataset:sales.customers", FORM).headers["Location"]
+        == "/grant/dataset:sales.customers"
+    )
     for url in (f"/grant/{SALARIES}", "/grant/dataset:hr.nothing", f"/entities/{SALARIES}"):
         assert ned.get(url).status_code == 404
 
 
 def test_delegates_change_neither_entities_nor_principals(browse):
     ned = browse("ned")
-    for url, status in ((f"/lifecycle/delete/{ORDERS}", 403), (f"/describe/{ORDERS}", 403), ("/people/", 404),
-                        ("/people/user:dee", 404), ("/suggest/principals?principal=n", 404), ("/plans/many", 404)):
+    for url, status in (
+        (f"/lifecycle/delete/{ORDERS}", 403),
+        (f"/describe/{ORDERS}", 403),
+        ("/people/", 404),
+        ("/people/user:dee", 404),
+        ("/suggest/principals?principal=n", 404),
+        ("/plans/many", 404),
+    ):
         assert ned.get(url).status_code == status
 
 
 @pytest.mark.parametrize("name", ["aud", "sec", "ope"])
 def test_roles_that_must_not_change_grants_are_no_delegates(name, cast, browse):
     cast.update(create_role_accounts())
-    change_grants(author=SETUP, grant=[(f"user:{name}", "namespace:sales", "ADMIN"), (f"user:{name}", ORDERS, "ADMIN")])
+    change_grants(
+        author=SETUP, grant=[(f"user:{name}", "namespace:sales", "ADMIN"), (f"user:{name}", ORDERS, "ADMIN")]
+    )
     assert User.objects.get(username=name).is_principal
     before = database_state()
     assert browse(name).post(f"/grant/{ORDERS}", FORM).status_code == 403

@@ -32,7 +32,9 @@ def test_the_instance_lists_its_namespaces_by_default(browse):
     ensure_entities(states={parse_address("kerberosprincipal:etl/host.com@REALM"): "live"})
     children = browse("ada").get("/entities/instance:cdap").context["children"]
     assert [str(row["entity"]) for row in children["rows"]] == ["namespace:hr", "namespace:sales"]
-    assert not children["is_filtered"] and [chip["title"] for chip in children["kinds"] if chip["is_current"]] == ["namespaces"]
+    assert not children["is_filtered"] and [
+        chip["title"] for chip in children["kinds"] if chip["is_current"]
+    ] == ["namespaces"]
     everything = browse("ada").get(children["kinds"][0]["url"]).context["children"]
     assert len(everything["rows"]) == 3 and everything["kinds"][0]["is_current"]
 
@@ -44,15 +46,32 @@ def test_children_are_paged_both_ways_without_gaps(browse):
         page = client.get(url).context["children"]
         names += [str(row["address_link"]) for row in page["rows"]]
         url, last = page["page"].next_url, page["page"]
-    assert len(names) == len(set(names)) == 66 and names == sorted(names, key=lambda name: tuple(name.split(":", 1)))
+    assert len(names) == len(set(names)) == 66 and names == sorted(
+        names, key=lambda name: tuple(name.split(":", 1))
+    )
     back = client.get(last.previous_url).context["children"]
     assert [str(row["address_link"]) for row in back["rows"]] == names[25:50]
     first = client.get(back["page"].previous_url).context["children"]
-    assert [str(row["address_link"]) for row in first["rows"]] == names[:25] and first["page"].previous_url == ""
+    assert [str(row["address_link"]) for row in first["rows"]] == names[:25] and first[
+        "page"
+    ].previous_url == ""
 
 
-@pytest.mark.parametrize("query", ["after=nonsense", "before=dataset:", "after=", "holders=0", "holders=-1", "holders=x",
-                                   "holders=99999999999999999999", "find=%00", "state=undead", "kind=%F0%9F%92%A9"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "after=nonsense",
+        "before=dataset:",
+        "after=",
+        "holders=0",
+        "holders=-1",
+        "holders=x",
+        "holders=99999999999999999999",
+        "find=%00",
+        "state=undead",
+        "kind=%F0%9F%92%A9",
+    ],
+)
 def test_an_invalid_page_cursor_is_ignored(query, browse):
     assert browse("ada").get(f"{SALES}?{query}").status_code == 200
 
@@ -60,16 +79,26 @@ def test_an_invalid_page_cursor_is_ignored(query, browse):
 def test_the_selection_is_kept_across_pages_and_in_the_plan(browse):
     ensure_entities(states={parse_address(f"stream:sales.s{number:03}"): "live" for number in range(60)})
     client, first, last = browse("ada"), "dataset:sales.orders", "stream:sales.s040"
-    page = client.get(SALES, {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s", "tab": "inside"})
+    page = client.get(
+        SALES,
+        {"address": [first, "nonsense", last, first], "subject": "user:dee", "find": "s", "tab": "inside"},
+    )
     selection, text = page.context["children"]["selection"], page.content.decode()
-    assert selection.selected == {first, last} and selection.other_parameters == [("subject", "user:dee"), ("tab", "inside")]
+    assert selection.selected == {first, last} and selection.other_parameters == [
+        ("subject", "user:dee"),
+        ("tab", "inside"),
+    ]
     on_page = addresses(page)
     assert selection.on_other_pages == [address for address in (first, last) if address not in on_page]
     assert selection.next == on_page[-1]
     for address in selection.on_other_pages:
         assert f'<input type="hidden" form="children-form" name="address" value="{address}">' in text
-    assert '<input type="hidden" name="subject" value="user:dee">' in text and 'formaction="/plans/many"' in text
-    plan_form = client.get("/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"})
+    assert (
+        '<input type="hidden" name="subject" value="user:dee">' in text and 'formaction="/plans/many"' in text
+    )
+    plan_form = client.get(
+        "/plans/many", {"address": [first, last], "selection": "yes", "find": "s", "subject": "user:dee"}
+    )
     assert [row["text"] for row in plan_form.context["selected_rows"]] == [first, last]
 
 
@@ -87,7 +116,12 @@ def test_only_administrators_can_select_children(account, browse):
 
 
 def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
-    ensure_entities(states={parse_address("dataset:sales.idle"): "planned", parse_address("dataset:plans.inner"): "planned"})
+    ensure_entities(
+        states={
+            parse_address("dataset:sales.idle"): "planned",
+            parse_address("dataset:plans.inner"): "planned",
+        }
+    )
     client, url = browse("ada"), "/entities/dataset:sales.idle"
     assert 'href="/lifecycle/delete/dataset:sales.idle"' in client.get(url).content.decode()
     for name in ("aud", "dee"):
@@ -95,17 +129,26 @@ def test_a_planned_entity_without_grants_and_children_can_be_deleted(browse):
     # the dataset has a grant, the namespace has a child
     for address in ("dataset:sales.forecast", "namespace:plans"):
         assert "/lifecycle/delete/" not in client.get(f"/entities/{address}").content.decode()
-    assert "/lifecycle/delete/" not in client.get("/entities/dataset:sales.forecast?holder=nobody").content.decode()
+    assert (
+        "/lifecycle/delete/"
+        not in client.get("/entities/dataset:sales.forecast?holder=nobody").content.decode()
+    )
     assert "1 entity will be deleted" in client.get("/lifecycle/delete/dataset:sales.idle").content.decode()
     assert client.post("/lifecycle/delete/dataset:sales.idle").status_code == 303
     assert client.get(url).status_code == 404
 
 
 def test_cells_distinguish_direct_grants_from_grants_through_a_group(browse):
-    change_grants(author=SETUP, grant=[("user:grp", parse_address("program:sales.shop.workflow.daily"), "READ")])
+    change_grants(
+        author=SETUP, grant=[("user:grp", parse_address("program:sales.shop.workflow.daily"), "READ")]
+    )
     rows = browse("ada").get("/entities/program:sales.shop.workflow.daily").context["holders"]["rows"]
     cells = {row["principal"].address: held_cells(row["cells"]) for row in rows}
-    assert cells == {"user:grp": {"R": "direct", "X": "group"}, "user:ned": {"A": "direct"}, "group:operators": {"X": "direct"}}
+    assert cells == {
+        "user:grp": {"R": "direct", "X": "group"},
+        "user:ned": {"A": "direct"},
+        "group:operators": {"X": "direct"},
+    }
     assert [row["principal"].members for row in rows if row["principal"].type == "group"] == [1]
 
 
@@ -113,13 +156,18 @@ def test_grants_on_planned_and_deleted_addresses_look_different(browse):
     planned = browse("ada").get("/entities/dataset:sales.forecast").context["holders"]["rows"][0]["cells"][0]
     deleted = browse("ada").get("/entities/dataset:sales.legacy").context["holders"]["rows"][0]["cells"][1]
     assert (planned.status, deleted.status) == ("planned", "leftover")
-    assert "applies once the entity exists" in planned.title and "left over from a deleted entity" in deleted.title
+    assert (
+        "applies once the entity exists" in planned.title
+        and "left over from a deleted entity" in deleted.title
+    )
 
 
 def test_a_deleted_entity_warns_about_its_ghost_grants(browse):
     hint = browse("aud").get("/entities/dataset:sales.legacy").context["hint"]
-    assert hint.text == ("Deleted: this dataset no longer exists, but 1 grant remains as a ghost "
-                         "grant and would apply again if it is recreated.")
+    assert hint.text == (
+        "Deleted: this dataset no longer exists, but 1 grant remains as a ghost "
+        "grant and would apply again if it is recreated."
+    )
 
 
 def test_entities_with_fewer_than_two_administrators_show_a_warning(browse):
@@ -128,14 +176,22 @@ def test_entities_with_fewer_than_two_administrators_show_a_warning(browse):
     post_as_shown(client, "/grant/dataset:hr.salaries", {"principal": "user:ina", "privilege": "ADMIN"})
     assert "No active user administers this dataset" in client.get(url).content.decode()
     for name, has_warning in (("ned", True), ("dee", False)):
-        post_as_shown(client, "/grant/dataset:hr.salaries", {"principal": f"user:{name}", "privilege": "ADMIN"})
-        assert ("Only one active user administers this dataset" in client.get(url).content.decode()) is has_warning
+        post_as_shown(
+            client, "/grant/dataset:hr.salaries", {"principal": f"user:{name}", "privilege": "ADMIN"}
+        )
+        assert (
+            "Only one active user administers this dataset" in client.get(url).content.decode()
+        ) is has_warning
     assert "administers this" not in browse("dee").get(url).content.decode()
 
 
 def test_an_inactive_holder_is_marked(browse):
     rows = browse("ada").get(ORDERS).context["holders"]["rows"]
-    assert {row["principal"].name: row["principal"].is_inactive for row in rows} == {"dee": False, "ina": True, "ned": False}
+    assert {row["principal"].name: row["principal"].is_inactive for row in rows} == {
+        "dee": False,
+        "ina": True,
+        "ned": False,
+    }
 
 
 def test_an_ordinary_account_sees_its_own_privileges(browse):
@@ -143,16 +199,19 @@ def test_an_ordinary_account_sees_its_own_privileges(browse):
     assert held_cells(own["cells"]) == {"X": "group"} and own["groups"] == ["group:operators"]
 
 
-@pytest.mark.parametrize(("query", "allowed"), [
-    ("subject=user:dee&operation=read", True),
-    ("subject=dee&operation=read", True),
-    ("subject=user:dee&operation=write", False),
-    ("subject=user:dee&operation=READ", True),
-    ("subject=user:ina&operation=read", False),
-    ("subject=group:operators&operation=get", False),
-    ("subject=user:dee&operation=read&generation=core", False),
-    ("subject=user:dee&operation=explode", False),
-])
+@pytest.mark.parametrize(
+    ("query", "allowed"),
+    [
+        ("subject=user:dee&operation=read", True),
+        ("subject=dee&operation=read", True),
+        ("subject=user:dee&operation=write", False),
+        ("subject=user:dee&operation=READ", True),
+        ("subject=user:ina&operation=read", False),
+        ("subject=group:operators&operation=get", False),
+        ("subject=user:dee&operation=read&generation=core", False),
+        ("subject=user:dee&operation=explode", False),
+    ],
+)
 def test_an_answer_states_the_decision_and_its_reason(query, allowed, browse):
     response = browse("ada").get(f"{ORDERS}?{query}")
     decision = response.context["ask"]["answer"].decision
@@ -178,19 +237,31 @@ def test_the_permalink_uses_the_public_url(browse, settings):
 
 def test_the_form_shows_the_context_fields_of_the_operation(browse):
     url = "/entities/application:sales.shop"
-    names = {query: [field.name for field in browse("ada").get(f"{url}?{query}").context["ask"]["context_fields"]]
-             for query in ("operation=get", "operation=deploy")}
+    names = {
+        query: [field.name for field in browse("ada").get(f"{url}?{query}").context["ask"]["context_fields"]]
+        for query in ("operation=get", "operation=deploy")
+    }
     assert names == {"operation=get": [], "operation=deploy": ["artifact", "artifact_is_new", "owner"]}
-    response = browse("ada").get(f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true")
-    assert response.context["ask"]["answer"].decision.missing_grants == ((parse_address("artifact:sales.new"), "ADMIN"),)
+    response = browse("ada").get(
+        f"{url}?subject=user:ned&operation=deploy&artifact=artifact:sales.new&artifact_is_new=true"
+    )
+    assert response.context["ask"]["answer"].decision.missing_grants == (
+        (parse_address("artifact:sales.new"), "ADMIN"),
+    )
 
 
-@pytest.mark.parametrize(("query", "fault"), [
-    ("subject=role:x&operation=read", "is not a principal"),
-    ("subject=user:&operation=read", "the name is empty"),
-    ("subject=user:dee&operation=create&owner=nonsense", "context.owner"),
-    ("subject=user:dee&operation=create&dataset_type=dataset:sales.orders", "must be the address of a dataset type"),
-])
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("subject=role:x&operation=read", "is not a principal"),
+        ("subject=user:&operation=read", "the name is empty"),
+        ("subject=user:dee&operation=create&owner=nonsense", "context.owner"),
+        (
+            "subject=user:dee&operation=create&dataset_type=dataset:sales.orders",
+            "must be the address of a dataset type",
+        ),
+    ],
+)
 def test_an_invalid_question_is_explained_in_the_form(query, fault, browse):
     response = browse("ada").get(f"{ORDERS}?{query}")
     assert response.status_code == 200
@@ -203,7 +274,9 @@ def test_live_readiness_counts_held_grants_and_lists_missing_ones(browse):
     assert "generation `final` requires ADMIN" in answer["sentence"]
     answer = browse("ada").get(f"{SALES}?deleter=user:dee").context["readiness"]["answer"]
     assert answer["ready"] is False and answer["missing_total"] == 6
-    assert "No user named nobody" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
+    assert (
+        "No user named nobody" in browse("ada").get(f"{SALES}?deleter=nobody").context["readiness"]["fault"]
+    )
 
 
 def test_htmx_gets_a_section_and_other_requests_the_page(browse, htmx):
@@ -240,7 +313,11 @@ def test_a_kerberos_principal_with_slashes_has_a_page(browse):
 def test_the_delete_page_shows_the_forecast_and_deletes_nothing(browse):
     before = database_state()
     text = browse("ada").get("/lifecycle/delete/namespace:sales").content.decode()
-    assert "6 entities will be deleted" in text and "1 planned entity remains planned" in text and "grants remain" in text
+    assert (
+        "6 entities will be deleted" in text
+        and "1 planned entity remains planned" in text
+        and "grants remain" in text
+    )
     assert database_state() == before
 
 
@@ -249,9 +326,15 @@ def test_a_namespace_with_contents_is_deleted_only_if_its_name_is_entered(browse
     form = client.get("/lifecycle/delete/namespace:sales").content.decode()
     assert 'name="confirmed_name"' in form and "Only this register changes." in form
     for name in ("", "sale", "Sales", "namespace:sales"):
-        response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": name})
+        response = client.post(
+            "/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": name}
+        )
         text = response.content.decode()
-        assert response.status_code == 400 and "enter the name of the namespace, sales" in text and 'value="sold"' in text
+        assert (
+            response.status_code == 400
+            and "enter the name of the namespace, sales" in text
+            and 'value="sold"' in text
+        )
         assert 'aria-invalid="true" aria-describedby="lifecycle-fault"' in text
     assert database_state() == before
     # an empty namespace and other kinds need no name
@@ -263,7 +346,9 @@ def test_a_namespace_with_contents_is_deleted_only_if_its_name_is_entered(browse
 
 def test_grants_survive_deletion_and_apply_again_after_recreation(browse):
     client = browse("ada")
-    response = client.post("/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": "sales"}, follow=True)
+    response = client.post(
+        "/lifecycle/delete/namespace:sales", {"reason": "sold", "confirmed_name": "sales"}, follow=True
+    )
     assert "namespace:sales was deleted with 5 entities in it" in response.content.decode()
     assert entity_states()["dataset:sales.orders"] == "deleted"
     assert JournalLine.objects.get(action="delete", entity="namespace:sales").reason == "sold"
@@ -283,12 +368,15 @@ def test_registering_leads_from_the_form_through_the_forecast_to_the_entity(brow
     assert (response.context["entity"].state, response.context["entity"].description) == ("live", "Next year")
 
 
-@pytest.mark.parametrize(("form", "fault"), [
-    ({"kind": "program", "name": "x"}, "namespace:sales cannot contain"),
-    ({"kind": "dataset", "name": ""}, "the dataset is empty"),
-    ({"kind": "dataset", "name": "a b"}, "contains a character"),
-    ({"kind": "", "name": "x"}, "namespace:sales cannot contain"),
-])
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        ({"kind": "program", "name": "x"}, "namespace:sales cannot contain"),
+        ({"kind": "dataset", "name": ""}, "the dataset is empty"),
+        ({"kind": "dataset", "name": "a b"}, "contains a character"),
+        ({"kind": "", "name": "x"}, "namespace:sales cannot contain"),
+    ],
+)
 def test_a_name_that_cannot_be_registered_is_explained(form, fault, browse):
     response = browse("ada").post("/register", {"parent": "namespace:sales", **form})
     assert response.status_code == 400 and fault in response.content.decode().replace("&#x27;", "'")
@@ -303,7 +391,9 @@ def test_an_impossible_lifecycle_change_is_refused_with_a_remedy(browse):
 
 
 def test_a_description_can_be_changed(browse):
-    response = browse("ada").post("/describe/dataset:sales.orders", {"description": "All orders"}, follow=True)
+    response = browse("ada").post(
+        "/describe/dataset:sales.orders", {"description": "All orders"}, follow=True
+    )
     assert response.context["entity"].description == "All orders"
 
 
@@ -320,29 +410,45 @@ def test_holders_are_filtered_by_name_and_sorted_by_latest_grant(browse, htmx):
     assert "No matching holders" in client.get(f"{url}?holder=zzz").content.decode()
 
 
-@pytest.mark.parametrize(("account", "url", "current", "names"), [
-    ("ada", SALES, "inside", ["inside", "access", "ask", "history"]),
-    ("ada", ORDERS, "access", ["access", "ask", "history"]),
-    ("dee", ORDERS, "access", ["access", "ask"]),
-    ("ada", f"{SALES}?tab=history", "history", ["inside", "access", "ask", "history"]),
-    ("ada", f"{ORDERS}?tab=inside", "access", ["access", "ask", "history"]),
-    ("ada", f"{SALES}?tab=undead", "inside", ["inside", "access", "ask", "history"]),
-    # the parameters of a form or a link select its tab
-    ("ada", f"{SALES}?deleter=ned", "ask", ["inside", "access", "ask", "history"]),
-    ("ada", f"{SALES}?holder=n&order=latest", "access", ["inside", "access", "ask", "history"]),
-    ("ada", f"{SALES}?subject=user:dee&holders=2", "ask", ["inside", "access", "ask", "history"]),
-    ("ada", f"{SALES}?subject=user:dee&tab=inside&kind=dataset", "inside", ["inside", "access", "ask", "history"]),
-])
-def test_the_tabs_depend_on_the_kind_and_the_account_and_the_url_selects_one(account, url, current, names, browse):
+@pytest.mark.parametrize(
+    ("account", "url", "current", "names"),
+    [
+        ("ada", SALES, "inside", ["inside", "access", "ask", "history"]),
+        ("ada", ORDERS, "access", ["access", "ask", "history"]),
+        ("dee", ORDERS, "access", ["access", "ask"]),
+        ("ada", f"{SALES}?tab=history", "history", ["inside", "access", "ask", "history"]),
+        ("ada", f"{ORDERS}?tab=inside", "access", ["access", "ask", "history"]),
+        ("ada", f"{SALES}?tab=undead", "inside", ["inside", "access", "ask", "history"]),
+        # the parameters of a form or a link select its tab
+        ("ada", f"{SALES}?deleter=ned", "ask", ["inside", "access", "ask", "history"]),
+        ("ada", f"{SALES}?holder=n&order=latest", "access", ["inside", "access", "ask", "history"]),
+        ("ada", f"{SALES}?subject=user:dee&holders=2", "ask", ["inside", "access", "ask", "history"]),
+        (
+            "ada",
+            f"{SALES}?subject=user:dee&tab=inside&kind=dataset",
+            "inside",
+            ["inside", "access", "ask", "history"],
+        ),
+    ],
+)
+def test_the_tabs_depend_on_the_kind_and_the_account_and_the_url_selects_one(
+    account, url, current, names, browse
+):
     page = browse(account).get(url)
     links = page.context["tabs"]
-    assert [link.name for link in links] == names and [link.name for link in links if link.is_current] == [current]
+    assert [link.name for link in links] == names and [link.name for link in links if link.is_current] == [
+        current
+    ]
     assert page.content.decode().count('aria-current="page"\n         hx-get="/entities/') == 1
 
 
 def test_a_tab_link_keeps_the_filters_and_htmx_gets_only_the_tab(browse, htmx):
     client = browse("ada")
-    url = next(link.url for link in client.get(f"{SALES}?kind=dataset").context["tabs"] if link.name == "access")
+    url = next(
+        link.url for link in client.get(f"{SALES}?kind=dataset").context["tabs"] if link.name == "access"
+    )
     assert url == f"{SALES}?kind=dataset&tab=access"
     text = client.get(url, headers=htmx("tab")).content.decode()
-    assert 'id="tab"' in text and 'id="holders"' in text and 'id="children"' not in text and "<h1>" not in text
+    assert (
+        'id="tab"' in text and 'id="holders"' in text and 'id="children"' not in text and "<h1>" not in text
+    )

@@ -21,9 +21,15 @@ def messages_of(response) -> list[str]:
 def test_a_grant_without_scripts_returns_to_the_entity_with_a_message(browse):
     form = {"principal": "user:out", "privilege": ["READ", "WRITE"], "reason": "quarterly close"}
     response = post_as_shown(browse("ada"), GRANT, form)
-    assert (response.status_code, response.headers["Location"]) == (303, "/entities/dataset:sales.orders?tab=access")
+    assert (response.status_code, response.headers["Location"]) == (
+        303,
+        "/entities/dataset:sales.orders?tab=access",
+    )
     assert messages_of(response) == ["Granted READ, WRITE on dataset:sales.orders to user:out."]
-    assert {("user:out", "dataset:sales.orders", "READ"), ("user:out", "dataset:sales.orders", "WRITE")} <= all_grants()
+    assert {
+        ("user:out", "dataset:sales.orders", "READ"),
+        ("user:out", "dataset:sales.orders", "WRITE"),
+    } <= all_grants()
 
 
 def test_a_grant_is_journalled_with_author_reason_and_request_id(browse):
@@ -35,7 +41,9 @@ def test_a_grant_is_journalled_with_author_reason_and_request_id(browse):
 
 
 def test_htmx_gets_a_notice_and_an_event_that_reloads_the_grants(browse, htmx):
-    response = post_as_shown(browse("ada"), GRANT, {"principal": "user:out", "privilege": "READ"}, headers=htmx("grant-form"))
+    response = post_as_shown(
+        browse("ada"), GRANT, {"principal": "user:out", "privilege": "READ"}, headers=htmx("grant-form")
+    )
     assert response.status_code == 200
     assert set(json.loads(response.headers["HX-Trigger"])) == {"grants-changed", "dialog-done"}
     assert response.headers["HX-Reswap"] == "none"
@@ -49,7 +57,10 @@ def test_cells_and_answer_change_with_the_grant(browse, htmx):
     assert not client.get(url).context["ask"]["answer"].decision.is_permitted
     post_as_shown(client, GRANT, {"principal": "user:out", "privilege": "READ"})
     part = client.get(url, headers=htmx("ask"))
-    assert part.context["ask"]["answer"].decision.sentence == "Allowed: user:out holds READ on dataset:sales.orders."
+    assert (
+        part.context["ask"]["answer"].decision.sentence
+        == "Allowed: user:out holds READ on dataset:sales.orders."
+    )
     holders = client.get(url, headers=htmx("holders")).context["holders"]["rows"]
     assert "user:out" in [row["principal"].address for row in holders]
 
@@ -66,19 +77,40 @@ def test_a_grant_on_an_unregistered_address_registers_it_as_planned(browse):
     response = post_as_shown(browse("ada"), "/grant/dataset:sales.next", form, follow=True)
     assert "dataset:sales.next was not registered; it is now planned." in response.content.decode()
     assert response.context["entity"].state == "planned"
-    assert response.context["hint"].text == "Planned: this dataset does not exist yet. 1 grant applies once it exists."
+    assert (
+        response.context["hint"].text
+        == "Planned: this dataset does not exist yet. 1 grant applies once it exists."
+    )
 
 
-@pytest.mark.parametrize(("form", "fault"), [
-    ({"principal": "user:nobody", "privilege": "READ"}, "user:nobody does not exist: add it first, or correct the name"),
-    ({"principal": "user:nobody", "privilege": ["READ", "ADMIN"]}, "user:nobody does not exist: add it first"),
-    ({"principal": "user:dee"}, f"no privilege is selected: select at least one of {', '.join(Privilege)}"),
-    ({"principal": "user:dee", "privilege": ""}, f"`` is not a privilege; the privileges are {', '.join(Privilege)}"),
-    ({"principal": "user:dee", "privilege": "read"}, "`read` is not a privilege"),
-    ({"principal": "", "privilege": "READ"}, "no principal is named: write user:NAME or group:NAME"),
-    ({"principal": "dee", "privilege": "READ"}, "`dee` is not a principal: write user:NAME or group:NAME"),
-    ({"principal": "user:dee", "privilege": "WRITE", "reason": "a\0b"}, "the reason cannot be stored"),
-])
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        (
+            {"principal": "user:nobody", "privilege": "READ"},
+            "user:nobody does not exist: add it first, or correct the name",
+        ),
+        (
+            {"principal": "user:nobody", "privilege": ["READ", "ADMIN"]},
+            "user:nobody does not exist: add it first",
+        ),
+        (
+            {"principal": "user:dee"},
+            f"no privilege is selected: select at least one of {', '.join(Privilege)}",
+        ),
+        (
+            {"principal": "user:dee", "privilege": ""},
+            f"`` is not a privilege; the privileges are {', '.join(Privilege)}",
+        ),
+        ({"principal": "user:dee", "privilege": "read"}, "`read` is not a privilege"),
+        ({"principal": "", "privilege": "READ"}, "no principal is named: write user:NAME or group:NAME"),
+        (
+            {"principal": "dee", "privilege": "READ"},
+            "`dee` is not a principal: write user:NAME or group:NAME",
+        ),
+        ({"principal": "user:dee", "privilege": "WRITE", "reason": "a\0b"}, "the reason cannot be stored"),
+    ],
+)
 @pytest.mark.parametrize("target", ["", "grant-form"])
 def test_an_invalid_grant_is_explained_and_writes_nothing(form, fault, target, browse, htmx):
     before = database_state()
@@ -122,7 +154,9 @@ def test_revoking_admin_warns_about_stranded_entities(target, browse, htmx):
     assert "No entity loses its administrators." in text
 
 
-@pytest.mark.parametrize("query", ["principal=user:dee&privilege=READ", "principal=user:nobody&privilege=ADMIN", "principal=x"])
+@pytest.mark.parametrize(
+    "query", ["principal=user:dee&privilege=READ", "principal=user:nobody&privilege=ADMIN", "principal=x"]
+)
 def test_revoking_other_privileges_or_from_unknown_principals_shows_no_warning(query, browse):
     assert "fewer than two" not in browse("ada").get(f"{REVOKE}?{query}").content.decode()
 
@@ -165,12 +199,19 @@ def test_the_forecast_warns_about_entities_without_administrators(browse):
     assert "No other entity loses administrators" in text
 
 
-@pytest.mark.parametrize(("form", "field"), [
-    ({"principal": "user:stranger", "privilege": "READ"}, '<input type="text" id="grant-form-principal"'),
-    ({"principal": "user:out"}, "<fieldset"),
-])
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"principal": "user:stranger", "privilege": "READ"}, '<input type="text" id="grant-form-principal"'),
+        ({"principal": "user:out"}, "<fieldset"),
+    ],
+)
 def test_an_error_of_a_grant_is_attached_to_its_field(form, field, browse, htmx):
     text = post_as_shown(browse("ada"), GRANT, form, headers=htmx("grant-form")).content.decode()
     tags = [part.partition(">")[0] for part in text.split("<")]
     described = [tag for tag in tags if 'aria-describedby="grant-form-fault"' in tag]
-    assert len(described) == 1 and field.lstrip("<") in described[0] and 'id="grant-form-fault" role="alert"' in text
+    assert (
+        len(described) == 1
+        and field.lstrip("<") in described[0]
+        and 'id="grant-form-fault" role="alert"' in text
+    )

@@ -1,4 +1,6 @@
-"""The forms that grant and revoke show the effect on permissions, and apply it only if it is the one that was shown."""
+"""The forms that grant and revoke show the effect on permissions, and apply it only if it is the one that was
+shown.
+"""
 
 import pytest
 
@@ -21,15 +23,25 @@ def digest_in(response):
 
 def test_a_grant_shows_its_effect_before_it_is_made(browse):
     preview = browse("ada").post(GRANT, FORM | {"preview": "yes"})
-    assert preview.status_code == 200 and "(4 beyond its purpose)" in page_html(preview) and READ_ORDERS not in all_grants()
-    assert browse("ada").post(GRANT, FORM | {"effect": digest_in(preview)}).status_code == 303 and READ_ORDERS in all_grants()
+    assert (
+        preview.status_code == 200
+        and "(4 beyond its purpose)" in page_html(preview)
+        and READ_ORDERS not in all_grants()
+    )
+    assert (
+        browse("ada").post(GRANT, FORM | {"effect": digest_in(preview)}).status_code == 303
+        and READ_ORDERS in all_grants()
+    )
 
 
 def test_a_grant_with_an_effect_beyond_its_purpose_is_made_only_after_the_effect_was_shown(browse):
     shown = browse("ada").post(GRANT, FORM)
     assert shown.status_code == 200 and READ_ORDERS not in all_grants()
     assert ">Grant: " in page_html(shown) and "permissions gained</button>" in page_html(shown)
-    assert browse("ada").post(GRANT, FORM | shown_effect(shown)).status_code == 303 and READ_ORDERS in all_grants()
+    assert (
+        browse("ada").post(GRANT, FORM | shown_effect(shown)).status_code == 303
+        and READ_ORDERS in all_grants()
+    )
 
 
 def test_a_grant_within_its_purpose_is_made_at_once(browse):
@@ -48,8 +60,12 @@ def test_a_changed_field_loads_the_effect_and_the_button(browse, htmx, django_as
     client = browse("ada")
     fields = {"principal": "user:out", "privilege": "READ"}
     part = client.get(GRANT, fields, headers=htmx("grant-form-effect"))
-    assert 'id="grant-form-effect"' in page_html(part) and "<form" not in page_html(part) and shown_effect(part)
-    assert not shown_effect(client.get(GRANT, fields | {"principal": "user:nobody"}, headers=htmx("grant-form-effect")))
+    assert (
+        'id="grant-form-effect"' in page_html(part) and "<form" not in page_html(part) and shown_effect(part)
+    )
+    assert not shown_effect(
+        client.get(GRANT, fields | {"principal": "user:nobody"}, headers=htmx("grant-form-effect"))
+    )
     with django_assert_max_num_queries(20):
         client.get(GRANT, fields, headers=htmx("grant-form-effect"))
 

@@ -1,4 +1,6 @@
-"""Pages with `as_of` show the state at a revision or time, with a banner and without buttons that change anything."""
+"""Pages with `as_of` show the state at a revision or time, with a banner and without buttons that change
+anything.
+"""
 
 import io
 import re
@@ -23,13 +25,24 @@ from grants.tenant.import_document import import_tenant
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests")
 ORDERS, GONE = parse_address("dataset:sales.orders"), parse_address("dataset:sales.gone")
-BUTTONS = ("Grant", "Delete dataset", "Bulk change", "Register inside", "Add description", "Remove", "Off-board",
-           "See as this user")
+BUTTONS = (
+    "Grant",
+    "Delete dataset",
+    "Bulk change",
+    "Register inside",
+    "Add description",
+    "Remove",
+    "Off-board",
+    "See as this user",
+)
 
 
 @pytest.fixture
 def past():
-    """Return the revision at which alice read the dataset through a group; it is a day old. Now she has WRITE."""
+    """Return the revision at which alice read the dataset through a group; it is a day old.
+
+    Now she has WRITE.
+    """
     for name, role in (("ada", "administrator"), ("aud", "auditor"), ("alice", "ordinary")):
         add_user(author=OPERATOR, name=name, role=role, is_principal=name == "alice")
     for address in (parse_address("namespace:sales"), ORDERS, GONE):
@@ -42,7 +55,11 @@ def past():
     JournalLine.objects.update(at=timezone.now() - timedelta(days=1))
     activate_generation(author=OPERATOR, name="existing")
     delete_entity(author=OPERATOR, address=GONE)
-    change_grants(author=OPERATOR, grant=[("user:alice", ORDERS, Privilege.WRITE)], revoke=[("group:readers", ORDERS, "READ")])
+    change_grants(
+        author=OPERATOR,
+        grant=[("user:alice", ORDERS, Privilege.WRITE)],
+        revoke=[("group:readers", ORDERS, "READ")],
+    )
     return revision
 
 
@@ -64,13 +81,20 @@ def test_the_page_of_an_entity_shows_its_holders_at_that_time(past):
     assert f'href="/entities/{ORDERS}?tab=access"' in then
 
 
-@pytest.mark.parametrize("path", [f"/entities/{ORDERS}?tab=access", "/entities/namespace:sales?tab=inside", "/people/user:alice?",
-                                  "/people/group:readers?"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/entities/{ORDERS}?tab=access",
+        "/entities/namespace:sales?tab=inside",
+        "/people/user:alice?",
+        "/people/group:readers?",
+    ],
+)
 def test_pages_about_the_past_have_no_buttons_that_change_anything(past, path):
     then = page(f"{path}&as_of={past}").replace("Granted", "")
     assert "State at revision" in then
     assert [button for button in BUTTONS if f">{button}<" in then or f"> {button} <" in then] == []
-    assert 'method="post"' not in then.split('<main')[1]
+    assert 'method="post"' not in then.split("<main")[1]
 
 
 def test_pages_about_the_past_list_no_later_changes(past):
@@ -120,10 +144,16 @@ def test_a_date_means_its_end(past):
     assert f"<strong>{past}</strong>" in page(f"/entities/{ORDERS}?tab=access&as_of={time}")
 
 
-@pytest.mark.parametrize(("as_of", "message"), [
-    ("9999", "does not exist: the newest revision is"), ("2001-01-01", "before the first journal line"),
-    ("2999-01-01", "is in the future"), ("long ago", "neither a revision"), ("2026-02-30", "neither a revision"),
-])
+@pytest.mark.parametrize(
+    ("as_of", "message"),
+    [
+        ("9999", "does not exist: the newest revision is"),
+        ("2001-01-01", "before the first journal line"),
+        ("2999-01-01", "is in the future"),
+        ("long ago", "neither a revision"),
+        ("2026-02-30", "neither a revision"),
+    ],
+)
 def test_an_unknown_revision_or_time_is_reported_above_the_state_now(past, as_of, message):
     for path in (f"/entities/{ORDERS}", "/people/user:alice", "/ask"):
         shown = page(f"{path}?as_of={as_of}")

@@ -1,4 +1,6 @@
-"""A data steward sees everything in the namespace and nothing else; administrators assign stewards on its page."""
+"""A data steward sees everything in the namespace and nothing else; administrators assign stewards on its
+page.
+"""
 
 import pytest
 
@@ -24,26 +26,37 @@ def steward(cast, browse):
 
 def test_a_steward_opens_every_entity_in_the_namespace_and_no_other(steward, browse):
     assert {address: steward.get(f"/entities/{address}").status_code for address in [*INSIDE, *HIDDEN]} == (
-        dict.fromkeys(INSIDE, 200) | dict.fromkeys(HIDDEN, 404))
+        dict.fromkeys(INSIDE, 200) | dict.fromkeys(HIDDEN, 404)
+    )
     remove_steward(author=SETUP, namespace=SALES_NAMESPACE, principal="user:out")
     assert {browse("out").get(f"/entities/{address}").status_code for address in INSIDE} == {404}
 
 
 def test_a_steward_sees_holders_people_with_access_and_history_without_links_to_other_pages(steward):
     page = steward.get("/entities/dataset:sales.orders?tab=access")
-    assert page.context["holders"]["total"] == 3 and {str(row["principal"].name) for row in page.context["access"]["rows"]} == {
-        "dee", "ned"}
+    assert page.context["holders"]["total"] == 3 and {
+        str(row["principal"].name) for row in page.context["access"]["rows"]
+    } == {"dee", "ned"}
     namespace = steward.get("/entities/namespace:sales?tab=access&contents=yes")
     history = steward.get("/entities/dataset:sales.orders?tab=history")
     assert [row["line"].action for row in history.context["history"]["lines"]].count("grant") == 3
     for response in (page, namespace, history):
         text = response.content.decode()
-        assert "/people/" not in text and "/journal" not in text and 'href="/grant/' not in text and "/revoke/" not in text
+        assert (
+            "/people/" not in text
+            and "/journal" not in text
+            and 'href="/grant/' not in text
+            and "/revoke/" not in text
+        )
         assert "Show members" not in text or "operators" in text
-    assert steward.get("/entities/program:sales.shop.workflow.daily?tab=access").context["access"]["summary"]["groups"]["rows"]
+    assert steward.get("/entities/program:sales.shop.workflow.daily?tab=access").context["access"]["summary"][
+        "groups"
+    ]["rows"]
 
 
-def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_namespace(steward, cast, browse):
+def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_namespace(
+    steward, cast, browse
+):
     """The filter by group would otherwise tell which people with access in the namespace are in any group."""
     add_group(author=SETUP, name="board")
     for group in ("board", "operators"):
@@ -56,8 +69,11 @@ def test_a_steward_does_not_find_the_members_of_groups_that_hold_nothing_in_the_
             return {row["user"] for row in response.json()["items"]}
         return {row["principal"].name for row in response.context["access"]["rows"]}
 
-    for url in ("/entities/dataset:sales.orders?tab=access&via={}", "/entities/namespace:sales?tab=access&contents=yes&via={}",
-                "/api/v1/who-can?entity=dataset:sales.orders&group={}"):
+    for url in (
+        "/entities/dataset:sales.orders?tab=access&via={}",
+        "/entities/namespace:sales?tab=access&contents=yes&via={}",
+        "/api/v1/who-can?entity=dataset:sales.orders&group={}",
+    ):
         assert found(browse("ada"), url.format("board")) == {"dee"}
         assert found(steward, url.format("board")) == found(steward, url.format("none")) == set()
         assert "dee" in found(steward, url.format("operators"))
@@ -73,24 +89,42 @@ def test_a_steward_finds_the_entities_of_the_namespace_in_lists_and_search(stewa
     tree = steward.get("/explorer/inside?in=namespace:sales&of=dataset")
     assert tree.status_code == 200 and "customers" in tree.content.decode()
     assert steward.get("/explorer/inside?in=namespace:hr&of=dataset").status_code == 404
-    assert "dataset:sales.customers" in steward.get("/search?q=customers").content.decode().replace("<wbr>", "")
-    assert "salaries" not in steward.get("/search?q=salarie").content.decode().replace("salarie&", "").split("<main")[1].replace(
-        'value="salarie"', "")
+    assert "dataset:sales.customers" in steward.get("/search?q=customers").content.decode().replace(
+        "<wbr>", ""
+    )
+    assert "salaries" not in steward.get("/search?q=salarie").content.decode().replace("salarie&", "").split(
+        "<main"
+    )[1].replace('value="salarie"', "")
 
 
 def test_a_steward_changes_nothing(steward):
     before = database_state()
     form = {"principal": "user:out", "privilege": "READ", "description": "x", "verb": "add"}
-    for url, status in (("/grant/dataset:sales.orders", 403), ("/revoke/dataset:sales.orders", 403),
-                        ("/lifecycle/delete/dataset:sales.orders", 403), ("/describe/dataset:sales.orders", 403),
-                        ("/stewards/namespace:sales", 404), ("/plans/many", 404), ("/grant/dataset:hr.salaries", 404)):
+    for url, status in (
+        ("/grant/dataset:sales.orders", 403),
+        ("/revoke/dataset:sales.orders", 403),
+        ("/lifecycle/delete/dataset:sales.orders", 403),
+        ("/describe/dataset:sales.orders", 403),
+        ("/stewards/namespace:sales", 404),
+        ("/plans/many", 404),
+        ("/grant/dataset:hr.salaries", 404),
+    ):
         assert steward.post(url, form).status_code == status, url
     assert database_state() == before
 
 
 def test_pages_about_everything_stay_hidden_from_a_steward(steward):
-    for url in ("/people/", "/people/user:ned", "/journal/", "/analyses/", "/plans/", "/forecast/namespace:sales", "/status",
-                "/suggest/principals?principal=n", "/stewards/namespace:sales"):
+    for url in (
+        "/people/",
+        "/people/user:ned",
+        "/journal/",
+        "/analyses/",
+        "/plans/",
+        "/forecast/namespace:sales",
+        "/status",
+        "/suggest/principals?principal=n",
+        "/stewards/namespace:sales",
+    ):
         assert steward.get(url).status_code == 404, url
     page = steward.get("/entities/namespace:sales?tab=access").content.decode()
     assert ">Stewards<" in page and "Change stewards" not in page
@@ -101,7 +135,10 @@ def test_an_administrator_assigns_and_removes_stewards_on_the_page_of_the_namesp
     assert "/stewards/namespace:sales" in ada.get("/entities/namespace:sales?tab=access").content.decode()
     assert "No stewards" in ada.get("/stewards/namespace:sales").content.decode()
     fields = {"principal": "group:operators", "reason": "owns the data"}
-    assert ada.post("/stewards/namespace:sales", fields | {"verb": "add"}).headers["Location"] == "/stewards/namespace:sales"
+    assert (
+        ada.post("/stewards/namespace:sales", fields | {"verb": "add"}).headers["Location"]
+        == "/stewards/namespace:sales"
+    )
     assert "owns the data" in ada.get("/stewards/namespace:sales").content.decode()
     refused = ada.post("/stewards/namespace:sales", {"verb": "add", "principal": "user:nobody"})
     assert refused.status_code == 400 and "user:nobody does not exist" in refused.content.decode()
@@ -109,10 +146,14 @@ def test_an_administrator_assigns_and_removes_stewards_on_the_page_of_the_namesp
     assert not NamespaceSteward.objects.exists()
     lines = JournalLine.objects.filter(action__startswith="steward").order_by("revision")
     assert [(line.action, line.actor, line.reason) for line in lines] == [
-        ("steward-add", "ada", "owns the data"), ("steward-remove", "ada", "owns the data")]
+        ("steward-add", "ada", "owns the data"),
+        ("steward-remove", "ada", "owns the data"),
+    ]
 
 
 def test_other_accounts_see_no_stewards(steward, browse):
     for name in ("ned", "dee", "grp"):
-        assert 'id="stewards"' not in browse(name).get("/entities/namespace:sales?tab=access").content.decode()
+        assert (
+            'id="stewards"' not in browse(name).get("/entities/namespace:sales?tab=access").content.decode()
+        )
     assert 'id="stewards"' in browse("aud").get("/entities/namespace:sales?tab=access").content.decode()

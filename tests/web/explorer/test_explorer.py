@@ -15,8 +15,11 @@ PROGRAM = "program:sales.shop.workflow.daily"
 
 def rows_of(level, depth=0) -> list[tuple[int, str]]:
     """Return (depth, title) of every row in order."""
-    return [row for branch in level.branches
-            for row in [(depth, branch.title), *(rows_of(branch.inside, depth + 1) if branch.inside else [])]]
+    return [
+        row
+        for branch in level.branches
+        for row in [(depth, branch.title), *(rows_of(branch.inside, depth + 1) if branch.inside else [])]
+    ]
 
 
 def tree_rows(client, url="/explorer"):
@@ -46,15 +49,29 @@ def test_the_tree_opens_with_the_namespaces_expanded(browse):
 def test_the_tree_is_expanded_down_to_the_requested_entity(browse):
     response = browse("ada").get(f"/explorer?at={PROGRAM}")
     assert rows_of(response.context["tree"]) == [
-        (0, "cdap"), (1, "namespaces"), (2, "hr"), (2, "sales"), (3, "artifacts"), (3, "applications"), (4, "shop"),
-        (5, "workflow.daily"), (3, "datasets")]
-    current = re.findall(r'aria-current="page"[^>]*title="([^"]+)"', response.content.decode().split('id="explorer"')[1])
+        (0, "cdap"),
+        (1, "namespaces"),
+        (2, "hr"),
+        (2, "sales"),
+        (3, "artifacts"),
+        (3, "applications"),
+        (4, "shop"),
+        (5, "workflow.daily"),
+        (3, "datasets"),
+    ]
+    current = re.findall(
+        r'aria-current="page"[^>]*title="([^"]+)"', response.content.decode().split('id="explorer"')[1]
+    )
     assert current == [PROGRAM]
 
 
 def test_a_namespace_shows_its_kinds_with_counts(browse):
     level = browse("ada").get("/explorer/inside?in=namespace:sales").context["level"]
-    assert [(branch.of, branch.count) for branch in level.branches] == [("artifact", 1), ("application", 1), ("dataset", 4)]
+    assert [(branch.of, branch.count) for branch in level.branches] == [
+        ("artifact", 1),
+        ("application", 1),
+        ("dataset", 4),
+    ]
 
 
 def test_rows_link_to_their_entity_page_or_filtered_list(browse):
@@ -80,8 +97,12 @@ def test_a_tree_opened_in_the_middle_of_a_long_level_pages_both_ways(browse, sma
     root = client.get("/explorer?at=stream:sales.s5").context["tree"].branches[0]
     sales = next(branch for branch in root.inside.branches[0].inside.branches if branch.title == "sales")
     level = next(branch for branch in sales.inside.branches if branch.of == "stream").inside
-    assert [(branch.title, branch.is_current) for branch in level.branches] == \
-        [("s4", False), ("s5", True), ("s6", False), ("s7", False)]
+    assert [(branch.title, branch.is_current) for branch in level.branches] == [
+        ("s4", False),
+        ("s5", True),
+        ("s6", False),
+        ("s7", False),
+    ]
     assert not level.later_url
     before = client.get(level.earlier_url).context["level"]
     assert [branch.title for branch in before.branches] == ["s1", "s2", "s3"] and not before.later_url
@@ -108,19 +129,34 @@ def test_the_state_filter_keeps_containers_with_matches(browse):
 
 
 def test_ordinary_accounts_keep_containers_without_visible_matches(browse):
-    assert tree_rows(browse("dee"), "/explorer?state=planned") == [(0, "cdap"), (1, "namespaces"), (2, "sales")]
+    assert tree_rows(browse("dee"), "/explorer?state=planned") == [
+        (0, "cdap"),
+        (1, "namespaces"),
+        (2, "sales"),
+    ]
 
 
 def test_an_ordinary_account_gets_only_visible_entities(browse):
     assert tree_rows(browse("dee"), "/explorer?at=dataset:sales.orders") == [
-        (0, "cdap"), (1, "namespaces"), (2, "sales"), (3, "datasets"), (4, "legacy"), (4, "orders")]
+        (0, "cdap"),
+        (1, "namespaces"),
+        (2, "sales"),
+        (3, "datasets"),
+        (4, "legacy"),
+        (4, "orders"),
+    ]
     assert browse("dee").get("/explorer/inside?in=namespace:sales").context["level"].branches[0].count == 2
     assert titles_inside(browse("dee"), "/explorer/inside?in=namespace:sales&of=artifact") == []
     assert "No visible entities" in browse("out").get("/explorer").content.decode()
 
 
-def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(browse, monkeypatch, small_levels, streams):
-    change_grants(author=SETUP, grant=[("user:dee", parse_address(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)])
+def test_the_tree_is_the_same_for_accounts_with_few_and_many_grants(
+    browse, monkeypatch, small_levels, streams
+):
+    change_grants(
+        author=SETUP,
+        grant=[("user:dee", parse_address(f"stream:sales.s{n}"), "READ") for n in range(0, 8, 2)],
+    )
     urls = ("/explorer?at=stream:sales.s4", "/explorer", "/explorer?at=namespace:sales")
     few = [tree_rows(browse("dee"), url) for url in urls]
     for name in ("FEW_GRANTS", "FEW_GRANTS_INSIDE", "MANY_ROWS"):
@@ -142,7 +178,11 @@ def test_htmx_gets_the_tree_or_the_detail_alone(browse, htmx):
     tree_html = client.get("/explorer?at=namespace:sales", headers=htmx("explorer")).content.decode()
     assert tree_html.lstrip().startswith('<div id="explorer">') and "<html" not in tree_html
     detail = client.get("/entities/namespace:sales", headers=htmx("detail")).content.decode()
-    assert detail.lstrip().startswith("<title>namespace:sales") and "<html" not in detail and 'id="explorer"' not in detail
+    assert (
+        detail.lstrip().startswith("<title>namespace:sales")
+        and "<html" not in detail
+        and 'id="explorer"' not in detail
+    )
 
 
 def test_an_invisible_instance_is_not_linked(cast, browse):
@@ -156,4 +196,7 @@ def test_an_invisible_instance_is_not_linked(cast, browse):
 def test_the_only_kind_in_a_tree_is_expanded(cast, browse):
     ensure_entities(states={parse_address("kerberosprincipal:etl/host@REALM"): "live"})
     assert tree_rows(browse("ada"), "/explorer?kind=kerberosprincipal") == [
-        (0, "cdap"), (1, "kerberos principals"), (2, "etl/host@REALM")]
+        (0, "cdap"),
+        (1, "kerberos principals"),
+        (2, "etl/host@REALM"),
+    ]

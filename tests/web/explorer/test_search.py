@@ -19,23 +19,46 @@ def rows_of(response) -> list[str]:
 
 def test_a_search_returns_only_visible_entities(browse):
     results = {name: rows_of(browse(name).get("/search?q=sales.")) for name in ("ada", "dee", "out")}
-    assert (len(results["ada"]), results["dee"], results["out"]) == (7, ["dataset:sales.legacy", "dataset:sales.orders"], [])
+    assert (len(results["ada"]), results["dee"], results["out"]) == (
+        7,
+        ["dataset:sales.legacy", "dataset:sales.orders"],
+        [],
+    )
 
 
 @pytest.mark.parametrize("max_candidates", [0, 1_000])
 def test_a_search_hides_invisible_entities_for_any_number_of_matches(max_candidates, browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
     results = {name: rows_of(browse(name).get("/search?q=sales")) for name in ("dee", "out")}
-    assert results["out"] == [] and results["dee"] == ["namespace:sales", "dataset:sales.legacy", "dataset:sales.orders"]
+    assert results["out"] == [] and results["dee"] == [
+        "namespace:sales",
+        "dataset:sales.legacy",
+        "dataset:sales.orders",
+    ]
 
 
 def test_exact_names_rank_first_then_prefixes_then_substrings(browse):
-    ensure_entities(states={parse_address(address): "live" for address in (
-        "application:hr.orders", "dataset:hr.orders_old", "dataset:hr.all_orders", "artifact:orders.a",
-        "program:hr.x.workflow.orders")})
+    ensure_entities(
+        states={
+            parse_address(address): "live"
+            for address in (
+                "application:hr.orders",
+                "dataset:hr.orders_old",
+                "dataset:hr.all_orders",
+                "artifact:orders.a",
+                "program:hr.x.workflow.orders",
+            )
+        }
+    )
     assert rows_of(browse("ada").get("/search?q=Orders")) == [
-        "namespace:orders", "application:hr.orders", "program:hr.x.workflow.orders", "dataset:sales.orders",
-        "dataset:hr.orders_old", "dataset:hr.all_orders", "artifact:orders.a"]
+        "namespace:orders",
+        "application:hr.orders",
+        "program:hr.x.workflow.orders",
+        "dataset:sales.orders",
+        "dataset:hr.orders_old",
+        "dataset:hr.all_orders",
+        "artifact:orders.a",
+    ]
 
 
 def test_an_exact_match_is_found_among_too_many_matches(browse, monkeypatch):
@@ -54,9 +77,16 @@ def test_an_account_with_many_grants_learns_that_no_checked_match_is_visible(bro
     assert "you cannot see any of those that it checked" in page_html(browse("dee").get("/search?q=salar"))
 
 
-@pytest.mark.parametrize(("text", "results"), [
-    ("or", ["dataset:sales.orders"]), ("OR", ["dataset:sales.orders"]), ("rd", []), ("-", []),
-    ("dataset:sales.or", ["dataset:sales.orders"])])
+@pytest.mark.parametrize(
+    ("text", "results"),
+    [
+        ("or", ["dataset:sales.orders"]),
+        ("OR", ["dataset:sales.orders"]),
+        ("rd", []),
+        ("-", []),
+        ("dataset:sales.or", ["dataset:sales.orders"]),
+    ],
+)
 def test_fewer_than_three_letters_match_only_the_start_of_names(text, results, browse):
     response = browse("ada").get(f"/search?q={text}")
     assert rows_of(response) == results
@@ -66,12 +96,19 @@ def test_fewer_than_three_letters_match_only_the_start_of_names(text, results, b
 def test_a_search_field_lists_the_best_matches_as_options(browse, htmx):
     listed = page_html(browse("ada").get("/search?q=sales", headers=htmx("search-suggestions")))
     assert "<html" not in listed and listed.count('role="option"') == 9
-    namespace, application, all_results = map(listed.index, (
-        "/entities/namespace:sales", "/entities/application:sales.", "All results for"))
+    namespace, application, all_results = map(
+        listed.index, ("/entities/namespace:sales", "/entities/application:sales.", "All results for")
+    )
     assert namespace < application < all_results
     suggestions = page_html(browse("dee").get("/search?entity=legacy", headers=htmx("entity-suggestions")))
-    assert 'data-value="dataset:sales.legacy"' in suggestions and "deleted" in suggestions and "All results" not in suggestions
-    assert "Nothing found" in page_html(browse("out").get("/search?q=sales", headers=htmx("search-suggestions")))
+    assert (
+        'data-value="dataset:sales.legacy"' in suggestions
+        and "deleted" in suggestions
+        and "All results" not in suggestions
+    )
+    assert "Nothing found" in page_html(
+        browse("out").get("/search?q=sales", headers=htmx("search-suggestions"))
+    )
     assert "option" not in page_html(browse("ada").get("/search", headers=htmx("search-suggestions")))
     assert "<html" in page_html(browse("ada").get("/search?q=sales", headers=htmx("elsewhere")))
 
@@ -81,7 +118,9 @@ def test_a_field_for_one_kind_suggests_only_that_kind(max_candidates, browse, ht
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
     for text in ("sales", "artifact:sales.", "sales.etl-1.0"):
         response = browse("ada").get(f"/search?artifact={text}", headers=htmx("ask-artifact-suggestions"))
-        assert set(rows_of(response)) <= {"artifact:sales.etl-1.0"} and (rows_of(response) or max_candidates == 0), text
+        assert set(rows_of(response)) <= {"artifact:sales.etl-1.0"} and (
+            rows_of(response) or max_candidates == 0
+        ), text
     assert rows_of(browse("ada").get("/search?owner=sales", headers=htmx("ask-owner-suggestions"))) == []
 
 
@@ -101,7 +140,10 @@ def test_principals_are_suggested_by_type_and_part_of_the_name(browse):
     assert "group:operators" in options("principal=o") and "user:out" in options("principal=o")
     assert options("deleter=ne") == ["ned"]
     assert options("like=ne") == ["ned"] and options("stranded_to=user:dee, ne") == ["user:dee, user:ned"]
-    assert options("entity-dataset:sales.orders=ne") == ["user:ned"] and options("inside-namespace:sales=a,b") == []
+    assert (
+        options("entity-dataset:sales.orders=ne") == ["user:ned"]
+        and options("inside-namespace:sales=a,b") == []
+    )
     assert options("principal=%25") == [] and options("principal=%00zzz") == []
 
 
@@ -109,17 +151,33 @@ def hits_of(response) -> dict[str, list[str]]:
     return {group.name: [hit.title for hit in group.hits] for group in response.context["groups"]}
 
 
-@pytest.mark.parametrize(("text", "hits"), [
-    ("dee", {"people": ["dee"]}), ("user:DEE", {"people": ["dee"]}), ("user:oper", {}), ("Delilah", {"people": ["dee"]}),
-    ("oper", {"groups": ["operators"]}), ("group:oper", {"groups": ["operators"]}),
-    ("quarterly", {"plans": ["Quarterly cleanup"]}), ("plan {plan}", {"plans": ["Quarterly cleanup"]}),
-    ("ghost", {"reports": ["Ghost grants"]}), ("verify j", {"pages": ["Verify journal"]}),
-    ("bundle", {"pages": ["Evidence"]}), ("expir", {"pages": ["Limited access"]}),
-    ("emergency", {"pages": ["Break-glass access"]}), ("dataset:sales.or", {}), ("d", {}),
-])
-def test_administrators_and_auditors_also_find_people_groups_plans_reports_and_pages(text, hits, browse, cast):
+@pytest.mark.parametrize(
+    ("text", "hits"),
+    [
+        ("dee", {"people": ["dee"]}),
+        ("user:DEE", {"people": ["dee"]}),
+        ("user:oper", {}),
+        ("Delilah", {"people": ["dee"]}),
+        ("oper", {"groups": ["operators"]}),
+        ("group:oper", {"groups": ["operators"]}),
+        ("quarterly", {"plans": ["Quarterly cleanup"]}),
+        ("plan {plan}", {"plans": ["Quarterly cleanup"]}),
+        ("ghost", {"reports": ["Ghost grants"]}),
+        ("verify j", {"pages": ["Verify journal"]}),
+        ("bundle", {"pages": ["Evidence"]}),
+        ("expir", {"pages": ["Limited access"]}),
+        ("emergency", {"pages": ["Break-glass access"]}),
+        ("dataset:sales.or", {}),
+        ("d", {}),
+    ],
+)
+def test_administrators_and_auditors_also_find_people_groups_plans_reports_and_pages(
+    text, hits, browse, cast
+):
     User.objects.filter(username="dee").update(first_name="Delilah")
-    plan = Plan.objects.create(title="Quarterly cleanup", origin="file", base_revision=0, made_by="ada", effect={})
+    plan = Plan.objects.create(
+        title="Quarterly cleanup", origin="file", base_revision=0, made_by="ada", effect={}
+    )
     AnalysisRun.objects.create(analysis="ghost-grants", options={}, state="done", requested_by=cast["ada"])
     client = browse("aud")
     assert hits_of(client.get("/search", {"q": text.format(plan=plan.pk)})) == hits
@@ -148,7 +206,12 @@ def test_an_ordinary_account_finds_no_names_plans_or_reports(browse, cast):
 
 def test_the_suggestions_have_a_group_for_each_type(browse, htmx):
     text = page_html(browse("ada").get("/search?q=oper", headers=htmx("search-suggestions")))
-    assert 'aria-labelledby="search-suggestions-groups"' in text and 'id="search-suggestions-groups">Groups<' in text
+    assert (
+        'aria-labelledby="search-suggestions-groups"' in text
+        and 'id="search-suggestions-groups">Groups<' in text
+    )
     assert '/people/group:operators"' in text and "All results for" in text and "Nothing found" not in text
     # fields with addresses suggest only addresses
-    assert "operators" not in page_html(browse("ada").get("/search?entity=oper", headers=htmx("entity-suggestions")))
+    assert "operators" not in page_html(
+        browse("ada").get("/search?entity=oper", headers=htmx("entity-suggestions"))
+    )

@@ -52,7 +52,9 @@ def grant_admin(author):
 
 
 def end_all():
-    BreakGlassUse.objects.update(started_at=timezone.now() - timedelta(hours=2), ends_at=timezone.now() - timedelta(hours=1))
+    BreakGlassUse.objects.update(
+        started_at=timezone.now() - timedelta(hours=2), ends_at=timezone.now() - timedelta(hours=1)
+    )
 
 
 def test_the_account_acts_alone_for_one_hour_without_any_task(bob):
@@ -71,7 +73,9 @@ def test_the_account_acts_alone_for_one_hour_without_any_task(bob):
 
 def test_a_clock_that_is_set_back_does_not_extend_the_access(bob):
     start_break_glass(author=bob)
-    BreakGlassUse.objects.update(started_at=timezone.now() + timedelta(minutes=5), ends_at=timezone.now() + timedelta(minutes=65))
+    BreakGlassUse.objects.update(
+        started_at=timezone.now() + timedelta(minutes=5), ends_at=timezone.now() + timedelta(minutes=65)
+    )
     assert not has_break_glass_access(bob.user_id)
 
 
@@ -121,7 +125,11 @@ def test_the_access_is_journalled_recorded_and_shown_until_it_is_reviewed(browse
     answer = browse("aud").get(f"{LIST}/{use.pk}/")
     assert "reviewed by ada" in page_html(answer)
     lines = browse("aud").get(answer.context["journal_url"])
-    assert lines.status_code == 200 and not lines.context["query"].faults and lines.context["form"]["actor"] == "bob"
+    assert (
+        lines.status_code == 200
+        and not lines.context["query"].faults
+        and lines.context["form"]["actor"] == "bob"
+    )
 
 
 def test_only_administrators_in_the_setting_can_start_it_with_a_reason(browse, bob, settings):
@@ -153,8 +161,12 @@ def test_the_person_who_used_it_cannot_review_it_with_any_account(browse, bob, c
     assert answer.status_code == 400 and "Another person must review" in page_html(answer)
     User.objects.create(username="robot", role=Role.ADMINISTRATOR, is_service=True)
     secret = create_token(author=bob, owner="robot", name="t", scopes=["administer"], days=1).secret
-    answer = browse().post(f"/api/v1/break-glass-uses/{use.pk}/review", {"comment": "fine"}, content_type="application/json",
-                           headers={"Authorization": f"Bearer {secret}"})
+    answer = browse().post(
+        f"/api/v1/break-glass-uses/{use.pk}/review",
+        {"comment": "fine"},
+        content_type="application/json",
+        headers={"Authorization": f"Bearer {secret}"},
+    )
     assert answer.status_code == 403 and answer.json()["type"].endswith("second-person-required")
     assert not BreakGlassUse.objects.get().is_reviewed
     assert browse("aud").post(f"{LIST}/{use.pk}/review", {"comment": "fine"}).status_code == 403
@@ -201,16 +213,28 @@ def test_rest_starts_reads_ends_and_reviews(browse):
     created = bob.post(root, {"reason": "payroll"}, **json)
     assert created.status_code == 201 and created.json()["active"] is True
     path = f"{root}/{created.json()['number']}"
-    assert created["Location"].endswith(path) and bob.post(root, {"reason": "again"}, **json).status_code == 409
+    assert (
+        created["Location"].endswith(path) and bob.post(root, {"reason": "again"}, **json).status_code == 409
+    )
     assert ada.get(path).json() == created.json()
     assert ada.post(f"{path}/review", {"comment": "fine"}, **json).status_code == 409
     assert ada.post(f"{path}/end", {}, **json).json()["active"] is False
-    assert [item["account"] for item in browse("aud").get(f"{root}?unreviewed=true").json()["items"]] == ["bob"]
+    assert [item["account"] for item in browse("aud").get(f"{root}?unreviewed=true").json()["items"]] == [
+        "bob"
+    ]
     assert ada.post(f"{path}/review", {"comment": "fine"}, **json).json()["reviewed_by"] == "ada"
-    assert ada.get(f"{root}?unreviewed=true").json()["items"] == [] and len(ada.get(root).json()["items"]) == 1
+    assert (
+        ada.get(f"{root}?unreviewed=true").json()["items"] == [] and len(ada.get(root).json()["items"]) == 1
+    )
     for method, suffix in (("get", ""), ("post", "/end"), ("post", "/review")):
-        assert getattr(ada, method)(f"{root}/99{suffix}", {"comment": "x"} if suffix == "/review" else None,
-                                    **(json if method == "post" else {})).status_code == 404
+        assert (
+            getattr(ada, method)(
+                f"{root}/99{suffix}",
+                {"comment": "x"} if suffix == "/review" else None,
+                **(json if method == "post" else {}),
+            ).status_code
+            == 404
+        )
     assert browse("dee").get(root).status_code == browse("dee").get(path).status_code == 403
 
 

@@ -36,7 +36,9 @@ OWNER = Author("ada", reason="quarter end")
 def sent_numbers(monkeypatch):
     """Collect the numbers that are sent to the worker."""
     numbers = []
-    monkeypatch.setattr("authzconsole.evidence.services.send_to_worker", lambda task, row: numbers.append(row.pk) or True)
+    monkeypatch.setattr(
+        "authzconsole.evidence.services.send_to_worker", lambda task, row: numbers.append(row.pk) or True
+    )
     return numbers
 
 
@@ -65,7 +67,9 @@ def request(client, capture, **values):
 @pytest.fixture
 def bundle(browse, history, sent_numbers, django_capture_on_commit_callbacks, tmp_path):
     """A finished bundle about the history, as a file."""
-    answer = request(browse("aud"), django_capture_on_commit_callbacks, since=str(history[0]), until=str(history[1]))
+    answer = request(
+        browse("aud"), django_capture_on_commit_callbacks, since=str(history[0]), until=str(history[1])
+    )
     assert answer.status_code == 303, answer.content.decode()
     execute_evidence(number=sent_numbers[0])
     response = browse("aud").get(f"{URL}/{sent_numbers[0]}.zip")
@@ -90,35 +94,57 @@ def test_a_bundle_says_who_had_access_when_through_what_and_why(bundle, history)
     of_max = [row for row in rows if row["user"] == "user:max" and row["operation"] == "write"]
     assert [(row["to_revision"], row["member_since"]) for row in of_max] == [("", "")]
     assert {row["user"] for row in rows} == {"user:eve", "user:max"}
-    paths = [row["paths"] for row in content["rows"] if row["user"] == "user:eve" and row["operation"] == "read"]
+    paths = [
+        row["paths"] for row in content["rows"] if row["user"] == "user:eve" and row["operation"] == "read"
+    ]
     assert [(path["principal"], path["privilege"]) for path in paths[0]] == [("group:readers", "READ")]
     assert manifest["figures"]["users"] == content["figures"]["users"] == 2
     head = current_head()
-    assert manifest["journal_head"]["revision"] == head.revision and manifest["journal_head"]["hash"] == head.hash
+    assert (
+        manifest["journal_head"]["revision"] == head.revision
+        and manifest["journal_head"]["hash"] == head.hash
+    )
     assert "quarter end" in page and "user:eve" in page and "<script" not in page
 
 
-def test_a_bundle_shows_the_validity_of_grants_and_memberships(browse, history, sent_numbers, tmp_path,
-                                                               django_capture_on_commit_callbacks):
+def test_a_bundle_shows_the_validity_of_grants_and_memberships(
+    browse, history, sent_numbers, tmp_path, django_capture_on_commit_callbacks
+):
     now = timezone.now().replace(microsecond=0)
     grant, member = (Validity(now - timedelta(hours=2), now + timedelta(hours=hours)) for hours in (1, 2))
-    change_grants(author=OWNER, grant=[("user:eve", parse_address(ORDERS), "EXECUTE", grant),
-                                       ("group:readers", parse_address(ORDERS), "READ", grant)])
+    change_grants(
+        author=OWNER,
+        grant=[
+            ("user:eve", parse_address(ORDERS), "EXECUTE", grant),
+            ("group:readers", parse_address(ORDERS), "READ", grant),
+        ],
+    )
     add_member(author=OWNER, user="eve", group="readers", validity=member)
     request(browse("aud"), django_capture_on_commit_callbacks, since=str(current_revision()))
     execute_evidence(number=sent_numbers[0])
     content = read_bundle(browse, Evidence.objects.get(), tmp_path, heading="user:eve")
-    paths = {path["principal"]: path for row in content["rows"] if row["user"] == "user:eve" for path in row["paths"]}
+    paths = {
+        path["principal"]: path
+        for row in content["rows"]
+        if row["user"] == "user:eve"
+        for path in row["paths"]
+    }
     direct, through = paths["user:eve"], paths["group:readers"]
     of_grant = [format_time(grant.valid_from), format_time(grant.valid_until)]
     of_member = [format_time(member.valid_from), format_time(member.valid_until)]
-    assert [direct["valid_from"], direct["valid_until"]] == [through["valid_from"], through["valid_until"]] == of_grant
+    assert (
+        [direct["valid_from"], direct["valid_until"]]
+        == [through["valid_from"], through["valid_until"]]
+        == of_grant
+    )
     assert [through["member_valid_from"], through["member_valid_until"]] == of_member
     with zipfile.ZipFile(tmp_path / "evidence.zip") as archive:
         rows = list(csv.DictReader(io.StringIO(archive.read("access.csv").decode())))
         page = archive.read("report.html").decode()
     assert [row["member_valid_until"] for row in rows if row["through"] == "group:readers"][0] == of_member[1]
-    assert {row["valid_until"] for row in rows if row["user"] == "user:max" and row["through"] == "user:max"} == {""}
+    assert {
+        row["valid_until"] for row in rows if row["user"] == "user:max" and row["through"] == "user:max"
+    } == {""}
     assert "(grant valid from {} until {})".format(*of_grant) in page
     assert "(membership valid from {} until {})".format(*of_member) in page
 
@@ -128,7 +154,10 @@ def test_a_bundle_is_downloaded_as_chunks_because_servers_cannot_send_its_file(b
     # Django's WSGI handler assigns `close` of such a file, and files of PyArrow refuse that
     number = Evidence.objects.get().pk
     response = browse("aud").get(url.format(number))
-    assert not hasattr(response, "file_to_stream") and b"".join(response.streaming_content) == bundle.read_bytes()
+    assert (
+        not hasattr(response, "file_to_stream")
+        and b"".join(response.streaming_content) == bundle.read_bytes()
+    )
     assert response["Content-Disposition"] == f'attachment; filename="evidence-{number}.zip"'
 
 
@@ -163,14 +192,17 @@ def test_the_page_shows_the_state_and_the_download(bundle, browse, htmx):
     assert browse("ned").post(URL, {"entity": ORDERS, "since": "1"}).status_code == 404
 
 
-@pytest.mark.parametrize(("field", "value", "fault"), [
-    ("entity", "orders", "is not an address"),
-    ("since", "", "Enter the start"),
-    ("since", "yesterday", "Enter a date"),
-    ("since", "99999", "does not exist"),
-    ("since", "1999-01-01", "before the first journal line"),
-    ("until", "2199-01-01", "in the future"),
-])
+@pytest.mark.parametrize(
+    ("field", "value", "fault"),
+    [
+        ("entity", "orders", "is not an address"),
+        ("since", "", "Enter the start"),
+        ("since", "yesterday", "Enter a date"),
+        ("since", "99999", "does not exist"),
+        ("since", "1999-01-01", "before the first journal line"),
+        ("until", "2199-01-01", "in the future"),
+    ],
+)
 def test_a_wrong_field_is_named_and_nothing_is_lost(browse, sent_numbers, field, value, fault):
     values = {"entity": ORDERS, "since": "1", "until": ""} | {field: value}
     answer = browse("aud").post(URL, values)
@@ -180,19 +212,26 @@ def test_a_wrong_field_is_named_and_nothing_is_lost(browse, sent_numbers, field,
     assert not sent_numbers and not Evidence.objects.exists()
 
 
-def test_a_period_that_ends_before_it_starts_is_refused(browse, history, sent_numbers, django_capture_on_commit_callbacks):
-    answer = request(browse("aud"), django_capture_on_commit_callbacks, since=str(history[1]), until=str(history[0]))
+def test_a_period_that_ends_before_it_starts_is_refused(
+    browse, history, sent_numbers, django_capture_on_commit_callbacks
+):
+    answer = request(
+        browse("aud"), django_capture_on_commit_callbacks, since=str(history[1]), until=str(history[0])
+    )
     assertContains(answer, "ends before it starts", status_code=400)
 
 
-def test_an_unregistered_address_gives_a_bundle_without_rows(browse, history, sent_numbers, django_capture_on_commit_callbacks):
+def test_an_unregistered_address_gives_a_bundle_without_rows(
+    browse, history, sent_numbers, django_capture_on_commit_callbacks
+):
     request(browse("ada"), django_capture_on_commit_callbacks, entity="dataset:nowhere.nothing")
     execute_evidence(number=sent_numbers[0])
     assert Evidence.objects.get().figures["rows"] == 0
 
 
 def test_a_request_is_executed_once_and_repeated_after_its_worker_died(
-        browse, history, sent_numbers, django_capture_on_commit_callbacks, monkeypatch):
+    browse, history, sent_numbers, django_capture_on_commit_callbacks, monkeypatch
+):
     request(browse("aud"), django_capture_on_commit_callbacks)
     number = sent_numbers[0]
     for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -201,12 +240,17 @@ def test_a_request_is_executed_once_and_repeated_after_its_worker_died(
         Evidence.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
         sweep_evidence()
         evidence = Evidence.objects.get()
-        assert (evidence.state, evidence.attempt) == ("failed" if attempt == MAX_ATTEMPTS else "waiting", attempt)
+        assert (evidence.state, evidence.attempt) == (
+            "failed" if attempt == MAX_ATTEMPTS else "waiting",
+            attempt,
+        )
     assert sent_numbers == [number] * MAX_ATTEMPTS
     assertContains(browse("aud").get(f"{URL}/{number}/"), "The worker ended 3 times")
 
 
-def test_an_attempt_that_lost_its_request_stores_nothing(browse, history, sent_numbers, django_capture_on_commit_callbacks):
+def test_an_attempt_that_lost_its_request_stores_nothing(
+    browse, history, sent_numbers, django_capture_on_commit_callbacks
+):
     request(browse("aud"), django_capture_on_commit_callbacks)
     lost = claim_evidence(sent_numbers[0])
     Evidence.objects.update(heartbeat_at=timezone.now() - timedelta(hours=1))
@@ -226,7 +270,9 @@ def test_files_are_deleted_after_their_retention(bundle, browse, settings):
     assertNotContains(page, "Download bundle")
 
 
-def test_a_full_storage_is_named(browse, history, sent_numbers, django_capture_on_commit_callbacks, settings, tmp_path):
+def test_a_full_storage_is_named(
+    browse, history, sent_numbers, django_capture_on_commit_callbacks, settings, tmp_path
+):
     request(browse("aud"), django_capture_on_commit_callbacks)
     (tmp_path / "file").write_text("")
     settings.SNAPSHOT_URI = str(tmp_path / "file")
@@ -238,32 +284,53 @@ def test_a_full_storage_is_named(browse, history, sent_numbers, django_capture_o
 SALES = "namespace:sales"
 
 
-def test_evidence_of_a_namespace_has_the_rows_of_every_entity_inside_it(browse, history, sent_numbers, tmp_path, capsys,
-                                                                        django_capture_on_commit_callbacks):
+def test_evidence_of_a_namespace_has_the_rows_of_every_entity_inside_it(
+    browse, history, sent_numbers, tmp_path, capsys, django_capture_on_commit_callbacks
+):
     form = {"since": "1", "until": str(history[1])}
     register_entity(author=OWNER, address=parse_address("dataset:sales.late"))
     change_grants(author=OWNER, grant=[("user:max", parse_address("dataset:sales.late"), "READ")])
     delete_entity(author=OWNER, address=parse_address("dataset:sales.late"))
     form["until"] = str(current_revision())
     request(browse("aud"), django_capture_on_commit_callbacks, entity=SALES, contents="yes", **form)
-    request(browse("aud"), django_capture_on_commit_callbacks, entity=SALES, contents="yes", kind="dataset", **form)
+    request(
+        browse("aud"),
+        django_capture_on_commit_callbacks,
+        entity=SALES,
+        contents="yes",
+        kind="dataset",
+        **form,
+    )
     execute_evidence(number=sent_numbers[0])
     execute_evidence(number=sent_numbers[1])
     whole, datasets = Evidence.objects.order_by("pk")
-    assert whole.state == datasets.state == "done" and whole.users_done == whole.users_total == whole.figures["entities_checked"]
+    assert (
+        whole.state == datasets.state == "done"
+        and whole.users_done == whole.users_total == whole.figures["entities_checked"]
+    )
     content = read_bundle(browse, whole, tmp_path)
     bounds = (whole.from_revision, whole.to_revision + 1)
     addresses = list(contents_of(parse_address(SALES), "", bounds))
     assert addresses[0] == parse_address(SALES) and parse_address("dataset:sales.late") in addresses
-    expected = [(row.user, row.operation, str(of_entity.entity), row.range[0])
-                for of_entity in access_periods(addresses, bounds, "final")
-                for rows in of_entity.rows_by_user() for row in rows]
-    assert [(row["user"], row["operation"], row["entity"], row["from_revision"]) for row in content["rows"]] == expected
+    expected = [
+        (row.user, row.operation, str(of_entity.entity), row.range[0])
+        for of_entity in access_periods(addresses, bounds, "final")
+        for rows in of_entity.rows_by_user()
+        for row in rows
+    ]
+    assert [
+        (row["user"], row["operation"], row["entity"], row["from_revision"]) for row in content["rows"]
+    ] == expected
     assert {"dataset:sales.late", ORDERS, SALES} <= {entity for _, _, entity, _ in expected}
     only = read_bundle(browse, datasets, tmp_path)
-    assert only["rows"] == [row for row in content["rows"] if row["entity"].startswith("dataset:")] and only["kind"] == "dataset"
+    assert (
+        only["rows"] == [row for row in content["rows"] if row["entity"].startswith("dataset:")]
+        and only["kind"] == "dataset"
+    )
     call_command("verify_evidence", str(tmp_path / "evidence.zip"))
-    assert "access to namespace:sales with its contents, only dataset, from revision" in capsys.readouterr().out
+    assert (
+        "access to namespace:sales with its contents, only dataset, from revision" in capsys.readouterr().out
+    )
     assertContains(browse("aud").get(f"{URL}/{whole.pk}/"), "with its contents")
 
 
@@ -276,16 +343,24 @@ def read_bundle(browse, evidence, folder, heading=ORDERS):
         return json.loads(archive.read("access.json"))
 
 
-@pytest.mark.parametrize(("values", "fault"), [
-    ({"entity": ORDERS, "contents": "yes"}, "has no contents"), ({"entity": SALES, "kind": "dataset"}, "with the contents"),
-    ({"entity": SALES, "contents": "yes", "kind": "instance"}, "contains no instance"),
-    ({"entity": "application:sales.shop", "contents": "yes", "kind": "dataset"}, "contains no dataset"),
-])
+@pytest.mark.parametrize(
+    ("values", "fault"),
+    [
+        ({"entity": ORDERS, "contents": "yes"}, "has no contents"),
+        ({"entity": SALES, "kind": "dataset"}, "with the contents"),
+        ({"entity": SALES, "contents": "yes", "kind": "instance"}, "contains no instance"),
+        ({"entity": "application:sales.shop", "contents": "yes", "kind": "dataset"}, "contains no dataset"),
+    ],
+)
 def test_contents_that_do_not_exist_are_refused(browse, history, sent_numbers, values, fault):
     assertContains(browse("aud").post(URL, {"since": "1", **values}), fault, status_code=400)
     assert not sent_numbers
 
 
 def test_the_page_of_a_namespace_leads_to_evidence_with_its_contents(browse, history):
-    assertContains(browse("aud").get("/entities/namespace:sales?tab=history"), "namespace:sales&amp;contents=yes")
-    assertContains(browse("aud").get(f"{URL}?entity=namespace:sales&contents=yes&kind=dataset"), 'value="yes" checked')
+    assertContains(
+        browse("aud").get("/entities/namespace:sales?tab=history"), "namespace:sales&amp;contents=yes"
+    )
+    assertContains(
+        browse("aud").get(f"{URL}?entity=namespace:sales&contents=yes&kind=dataset"), 'value="yes" checked'
+    )

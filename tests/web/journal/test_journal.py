@@ -39,15 +39,22 @@ def test_only_auditors_and_administrators_can_read_the_journal(url, browse):
     assert status == {"ada": 200, "aud": 200, "ned": 404, "dee": 404, "out": 404}
 
 
-@pytest.mark.parametrize(("query", "conditions"), [
-    ("principal=user:dee", {"principal": "user:dee"}), ("principal=dee", {"principal": "user:dee"}),
-    ("principal=group:operators", {"principal": "group:operators"}),
-    ("entity=DATASET:sales.orders", {"entity": "dataset:sales.orders"}),
-    ("action=register", {"action": "register"}), ("actor=the+tests&action=grant", {"actor": "the tests", "action": "grant"}),
-    ("actor=nobody", {"actor": "nobody"}),
-])
+@pytest.mark.parametrize(
+    ("query", "conditions"),
+    [
+        ("principal=user:dee", {"principal": "user:dee"}),
+        ("principal=dee", {"principal": "user:dee"}),
+        ("principal=group:operators", {"principal": "group:operators"}),
+        ("entity=DATASET:sales.orders", {"entity": "dataset:sales.orders"}),
+        ("action=register", {"action": "register"}),
+        ("actor=the+tests&action=grant", {"actor": "the tests", "action": "grant"}),
+        ("actor=nobody", {"actor": "nobody"}),
+    ],
+)
 def test_lines_are_filtered_by_principal_actor_entity_and_action(query, conditions, browse):
-    expected = list(JournalLine.objects.filter(**conditions).order_by("-revision").values_list("revision", flat=True))
+    expected = list(
+        JournalLine.objects.filter(**conditions).order_by("-revision").values_list("revision", flat=True)
+    )
     assert revisions(browse("aud").get(f"/journal/?{query}")) == expected
 
 
@@ -58,7 +65,10 @@ def test_date_filters_include_their_days(browse):
     day = (first.at - timedelta(days=5)).date()
     client = browse("aud")
     assert revisions(client.get(f"/journal/?since={day}&until={day}")) == [first.revision]
-    assert revisions(client.get(f"/journal/?until={day + timedelta(days=2)}")) == [second.revision, first.revision]
+    assert revisions(client.get(f"/journal/?until={day + timedelta(days=2)}")) == [
+        second.revision,
+        first.revision,
+    ]
     assert first.revision not in revisions(client.get(f"/journal/?since={day + timedelta(days=1)}T00:00"))
 
 
@@ -66,21 +76,35 @@ def test_dates_and_times_are_those_of_the_reader(browse):
     line = JournalLine.objects.order_by("revision").first()
     JournalLine.objects.filter(pk=line.pk).update(at=datetime(2025, 12, 4, 23, 30, tzinfo=UTC))
     client = browse("aud")
-    for zone, day in (("Europe/Berlin", "2025-12-05"), ("UTC", "2025-12-04"), ("America/New_York", "2025-12-04")):
+    for zone, day in (
+        ("Europe/Berlin", "2025-12-05"),
+        ("UTC", "2025-12-04"),
+        ("America/New_York", "2025-12-04"),
+    ):
         client.cookies["time_zone"] = zone
         page = client.get(f"/journal/?since={day}&until={day}")
         assert revisions(page) == [line.revision] and f"Since ({zone})" in page_html(page)
     client.cookies["time_zone"] = "Europe/Berlin"
-    for since, is_found in (("2025-12-05T00:30", True), ("2025-12-05T00:31", False), ("2025-12-04T23:30Z", True)):
+    for since, is_found in (
+        ("2025-12-05T00:30", True),
+        ("2025-12-05T00:31", False),
+        ("2025-12-04T23:30Z", True),
+    ):
         assert bool(revisions(client.get("/journal/", {"since": since, "until": "2025-12-06"}))) is is_found
     content = b"".join(client.get("/journal.jsonl?since=2025-12-05&until=2025-12-05").streaming_content)
     assert [json.loads(row)["revision"] for row in content.splitlines()] == [line.revision]
 
 
-@pytest.mark.parametrize(("query", "fault"), [
-    ("since=yesterday", "<code>yesterday</code> is not a date"), ("until=2026-02-31", "<code>2026-02-31</code> is not a date"),
-    ("entity=nonsense", "nonsense"), ("since=0001-01-01T00:00%2B14:00", "is not a date"), ("until=9999-12-31", "is not a date"),
-])
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ("since=yesterday", "<code>yesterday</code> is not a date"),
+        ("until=2026-02-31", "<code>2026-02-31</code> is not a date"),
+        ("entity=nonsense", "nonsense"),
+        ("since=0001-01-01T00:00%2B14:00", "is not a date"),
+        ("until=9999-12-31", "is not a date"),
+    ],
+)
 def test_invalid_filters_are_explained_and_kept(query, fault, browse):
     page = browse("aud").get(f"/journal/?{query}&actor=ada")
     text = page_html(page)
@@ -100,17 +124,24 @@ def test_pages_have_no_gaps_or_overlaps(browse, monkeypatch):
 
 
 def test_the_download_has_the_filtered_lines_and_no_formulas(browse):
-    change_grants(author=Author("the tests", reason="=1+1", request_id="request-7"),
-                  grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    change_grants(
+        author=Author("the tests", reason="=1+1", request_id="request-7"),
+        grant=[("user:out", parse_address("dataset:sales.orders"), "READ")],
+    )
     client = browse("aud")
     rows = list(csv.DictReader(io.StringIO(streamed_text(client.get("/journal.csv?principal=user:out")))))
     assert [(row["action"], row["entity"], row["reason"], row["request_id"]) for row in rows] == [
-        ("grant", "dataset:sales.orders", "'=1+1", "request-7")]
+        ("grant", "dataset:sales.orders", "'=1+1", "request-7")
+    ]
     lines = [json.loads(line) for line in streamed_text(client.get("/journal.jsonl")).splitlines()]
     assert [line["revision"] for line in lines] == list(range(current_revision(), 0, -1))
     assert lines[0]["reason"] == "=1+1" and len(lines[0]["hash"]) == 64
     assert client.get("/journal.xls").status_code == 404
-    assert [form for form, _ in client.get("/journal/").context["downloads"]] == ["CSV", "Parquet", "JSON Lines"]
+    assert [form for form, _ in client.get("/journal/").context["downloads"]] == [
+        "CSV",
+        "Parquet",
+        "JSON Lines",
+    ]
 
 
 def test_verification_reports_an_intact_and_a_broken_chain(browse):
@@ -123,9 +154,14 @@ def test_verification_reports_an_intact_and_a_broken_chain(browse):
 def test_the_number_of_queries_does_not_grow_with_the_journal(browse, django_assert_max_num_queries):
     client = browse("aud")
     ensure_entities(states={parse_address("dataset:sales.more"): "live"})
-    change_grants(author=SETUP,
-                  grant=[(f"user:{name}", parse_address("dataset:sales.more"), privilege) for name in ("ned", "dee", "out")
-                                       for privilege in ("READ", "WRITE", "ADMIN")])
+    change_grants(
+        author=SETUP,
+        grant=[
+            (f"user:{name}", parse_address("dataset:sales.more"), privilege)
+            for name in ("ned", "dee", "out")
+            for privilege in ("READ", "WRITE", "ADMIN")
+        ],
+    )
     client.get("/journal/")
     # on PostgreSQL, a separate transaction sets options of the query planner
     with django_assert_max_num_queries(5 if connection.vendor == "sqlite" else 8):
@@ -140,8 +176,12 @@ def test_lines_link_to_their_plan_on_every_page(browse):
         assert f'<a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(browse("ada").get(url)), url
 
 
-def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(browse, django_assert_num_queries):
-    """Their detail is the group, so the plan is that of the next line about an applied plan with the same request id."""
+def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(
+    browse, django_assert_num_queries
+):
+    """Their detail is the group, so the plan is that of the next line about an applied plan with the same
+    request id.
+    """
     author = administrator()
     numbers = []
     for user in ("out", "dee"):
@@ -158,12 +198,19 @@ def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(
         link = f'<a href="/plans/{number}/">plan {number}</a>, group:operators'
         for url in ("/journal/?action=member-add", f"/people/user:{user}"):
             assert link in page_html(browse("ada").get(url)), (user, url)
-    lines = {(line.principal, line.action): line for line in JournalLine.objects.filter(action__startswith="member-")}
+    lines = {
+        (line.principal, line.action): line
+        for line in JournalLine.objects.filter(action__startswith="member-")
+    }
     with django_assert_num_queries(1):
         rows = journal_rows(lines.values())
     assert {(row["line"].principal, row["line"].action): row["plan"] for row in rows} == {
-        ("user:out", "member-add"): f"plan {numbers[0]}", ("user:dee", "member-add"): f"plan {numbers[1]}",
-        ("user:ned", "member-add"): "", ("user:ned", "member-remove"): "", ("user:ina", "member-add"): ""}
+        ("user:out", "member-add"): f"plan {numbers[0]}",
+        ("user:dee", "member-add"): f"plan {numbers[1]}",
+        ("user:ned", "member-add"): "",
+        ("user:ned", "member-remove"): "",
+        ("user:ina", "member-add"): "",
+    }
 
 
 def test_free_text_is_not_linked_as_a_plan(browse):
@@ -175,8 +222,10 @@ def applied_plan(size: int) -> int:
     """Apply a plan with this number of changes and return its number."""
     author = administrator()
     ensure_entities(states={parse_address(f"dataset:sales.n{number}"): "live" for number in range(size)})
-    plan = create_plan_from_changes(author=author, grant=[
-        ("user:out", parse_address(f"dataset:sales.n{number}"), "READ") for number in range(size)])
+    plan = create_plan_from_changes(
+        author=author,
+        grant=[("user:out", parse_address(f"dataset:sales.n{number}"), "READ") for number in range(size)],
+    )
     apply_plan(author=author, plan_id=plan.pk)
     return plan.pk
 
@@ -190,7 +239,10 @@ def test_the_changes_of_a_plan_fold_under_its_line(browse, django_assert_num_que
     assert (folded.total, len(folded.rows), folded.more) == (23, 20, 3)
     assert [row["line"].revision for row in folded.rows] == list(range(before + 23, before + 3, -1))
     text = page_html(page)
-    assert "<summary>23 changes</summary>" in text and f'<a href="/plans/{number}/">Show all 23 changes</a>' in text
+    assert (
+        "<summary>23 changes</summary>" in text
+        and f'<a href="/plans/{number}/">Show all 23 changes</a>' in text
+    )
     assert revisions(client.get("/journal/?lines=all")) == list(range(before + 24, 0, -1))
     assert len(revisions(client.get("/journal/?principal=user:out"))) == 23
     applied_plan(2)
@@ -199,8 +251,10 @@ def test_the_changes_of_a_plan_fold_under_its_line(browse, django_assert_num_que
 
 
 def test_text_is_found_in_details_and_reasons(browse):
-    change_grants(author=Author("the tests", reason="the Yearly close"),
-                  grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    change_grants(
+        author=Author("the tests", reason="the Yearly close"),
+        grant=[("user:out", parse_address("dataset:sales.orders"), "READ")],
+    )
     browse("ada").post("/describe/dataset:sales.orders", {"description": "all orders of the year: 100%"})
     newest, client = current_revision(), browse("aud")
     assert revisions(client.get("/journal/?text=year")) == [newest, newest - 1]
@@ -227,9 +281,17 @@ def test_a_search_reads_a_limited_number_of_lines(browse, monkeypatch):
 
 def test_dates_have_pickers(browse):
     client = browse("aud")
-    for value, kind in (("", "date"), ("2026-02-28", "date"), ("2026-02-28T13:30", "datetime-local"), ("yesterday", "text"),
-                        ("2026-02-28T13:30Z", "text")):
-        assert client.get("/journal/", {"since": value}).context["query"].time_inputs == {"since": kind, "until": "date"}
+    for value, kind in (
+        ("", "date"),
+        ("2026-02-28", "date"),
+        ("2026-02-28T13:30", "datetime-local"),
+        ("yesterday", "text"),
+        ("2026-02-28T13:30Z", "text"),
+    ):
+        assert client.get("/journal/", {"since": value}).context["query"].time_inputs == {
+            "since": kind,
+            "until": "date",
+        }
     text = page_html(client.get("/journal/?since=2026-02-28"))
     assert '<input type="date" id="lines-since" name="since" value="2026-02-28"' in text
 

@@ -11,15 +11,22 @@ def names(response) -> list[str]:
 
 def test_each_account_sees_only_visible_namespaces(browse):
     assert {name: names(browse(name).get("/")) for name in ("ada", "aud", "ned", "grp", "out")} == {
-        "ada": ["namespace:hr", "namespace:sales"], "aud": ["namespace:hr", "namespace:sales"], "ned": ["namespace:sales"],
-        "grp": ["namespace:sales"], "out": [],
+        "ada": ["namespace:hr", "namespace:sales"],
+        "aud": ["namespace:hr", "namespace:sales"],
+        "ned": ["namespace:sales"],
+        "grp": ["namespace:sales"],
+        "out": [],
     }
 
 
 def test_a_namespace_row_counts_contents_and_holders(browse):
     row = browse("aud").get("/").context["namespaces"]["rows"][1]
-    assert row["inside"] == [("artifact", "1 artifact", 1), ("application", "1 application", 1), ("program", "1 program", 1),
-                             ("dataset", "2 datasets", 2)]
+    assert row["inside"] == [
+        ("artifact", "1 artifact", 1),
+        ("application", "1 application", 1),
+        ("program", "1 program", 1),
+        ("dataset", "2 datasets", 2),
+    ]
     assert (row["users"], row["groups"], row["report"]) == (3, 1, None)
 
 
@@ -44,5 +51,7 @@ def test_an_empty_console_says_how_to_import_data(client, db):
 
 
 def test_only_administrators_can_start_analyses_and_register(browse):
-    has_form = {name: "Check all namespaces" in page_html(browse(name).get("/")) for name in ("ada", "aud", "ned")}
+    has_form = {
+        name: "Check all namespaces" in page_html(browse(name).get("/")) for name in ("ada", "aud", "ned")
+    }
     assert has_form == {"ada": True, "aud": False, "ned": False}

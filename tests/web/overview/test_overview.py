@@ -21,7 +21,13 @@ from tests.support.reports import create_report
 
 NAMESPACES = [("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]
 
-SUMMARY = {"namespaces": 2, "namespaces_somebody_can_delete": 1, "namespaces_nobody_can_delete": 1, "pairs": 4, "pairs_ready": 2}
+SUMMARY = {
+    "namespaces": 2,
+    "namespaces_somebody_can_delete": 1,
+    "namespaces_nobody_can_delete": 1,
+    "pairs": 4,
+    "pairs_ready": 2,
+}
 
 
 @pytest.fixture(autouse=True)
@@ -35,7 +41,10 @@ def overview(client) -> dict:
 
 
 def tiles(client, url: str = "/") -> list[tuple]:
-    return [(tile.item.name, tile.item.area, tile.item.meaning) for tile in client.get(url).context["chart"]["tiles"]]
+    return [
+        (tile.item.name, tile.item.area, tile.item.meaning)
+        for tile in client.get(url).context["chart"]["tiles"]
+    ]
 
 
 def attention_texts(client) -> list[str]:
@@ -43,7 +52,9 @@ def attention_texts(client) -> list[str]:
 
 
 def test_only_administrators_and_auditors_get_the_overview(browse):
-    has_overview = {name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")}
+    has_overview = {
+        name: "overview" in browse(name).get("/").context for name in ("ada", "aud", "ned", "dee", "out")
+    }
     assert has_overview == {"ada": True, "aud": True, "ned": False, "dee": False, "out": False}
     assert "Needs attention" not in page_html(browse("ned").get("/"))
 
@@ -51,15 +62,25 @@ def test_only_administrators_and_auditors_get_the_overview(browse):
 def test_the_figures_count_addresses_users_groups_and_grants(browse):
     client = browse("aud")
     figures = overview(client)["figures"]
-    assert [(figure, unit) for figure, unit, _ in figures] == [(11, "addresses"), (5, "users"), (1, "group"), (11, "grants")]
+    assert [(figure, unit) for figure, unit, _ in figures] == [
+        (11, "addresses"),
+        (5, "users"),
+        (1, "group"),
+        (11, "grants"),
+    ]
     assert all(client.get(url).status_code == 200 for *_, url in figures)
 
 
 def test_tiles_are_sized_by_entities_and_coloured_by_readiness(browse, folder):
     client = browse("aud")
     assert tiles(client) == [("sales", 6, ""), ("hr", 2, "")]
-    create_report(folder, {"namespaces": NAMESPACES}, summary={"namespaces_nobody_can_delete": 1}, revision=3,
-             finished_at=timezone.now())
+    create_report(
+        folder,
+        {"namespaces": NAMESPACES},
+        summary={"namespaces_nobody_can_delete": 1},
+        revision=3,
+        finished_at=timezone.now(),
+    )
     assert tiles(client) == [("sales", 6, "good"), ("hr", 2, "bad")]
     text = page_html(client.get("/"))
     assert "namespace:hr: 2 live entities; no user can delete it; dee is missing 2 of 2" in text
@@ -71,9 +92,16 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
     assert tiles(client, url) == [("sales", 6, ""), ("hr", 2, "")]
     text = page_html(client.get(url))
     assert "How many users see which namespace?" in text and "Not analysed yet" in text
-    visible_counts = [("dee", "sales", 6), ("ned", "hr", 1), ("ned", "sales", 1), ("out", "sales", 2), ("out", "", 1)]
-    create_report(folder, {"namespaces": visible_counts}, analysis="visibility", revision=3,
-             finished_at=timezone.now())
+    visible_counts = [
+        ("dee", "sales", 6),
+        ("ned", "hr", 1),
+        ("ned", "sales", 1),
+        ("out", "sales", 2),
+        ("out", "", 1),
+    ]
+    create_report(
+        folder, {"namespaces": visible_counts}, analysis="visibility", revision=3, finished_at=timezone.now()
+    )
     assert tiles(client, url) == [("sales", 6, "heat-5"), ("hr", 2, "heat-3")]
     text = page_html(client.get(url))
     assert "namespace:sales: 6 live entities; 3 users see an entity in it" in text
@@ -82,7 +110,13 @@ def test_tiles_can_be_coloured_by_number_of_viewers(browse, folder):
 
 
 def test_a_namespace_without_viewers_has_a_known_colour(browse, folder):
-    create_report(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3, finished_at=timezone.now())
+    create_report(
+        folder,
+        {"namespaces": [("dee", "sales", 6)]},
+        analysis="visibility",
+        revision=3,
+        finished_at=timezone.now(),
+    )
     page = browse("aud").get("/?colour=exposure")
     assert "namespace:hr: 2 live entities; no user sees an entity in it" in page_html(page)
     assert not page.context["chart"]["has_unknown_tiles"]
@@ -90,15 +124,24 @@ def test_a_namespace_without_viewers_has_a_known_colour(browse, folder):
 
 def test_the_colour_is_kept_when_the_table_is_filtered(browse):
     client = browse("aud")
-    section = page_html(client.get("/?colour=exposure&find=sa", headers={"HX-Request": "true", "HX-Target": "chart"}))
+    section = page_html(
+        client.get("/?colour=exposure&find=sa", headers={"HX-Request": "true", "HX-Target": "chart"})
+    )
     assert 'href="/?find=sa"' in section and "Needs attention" not in section
-    table = page_html(client.get("/?colour=exposure", headers={"HX-Request": "true", "HX-Target": "namespaces"}))
+    table = page_html(
+        client.get("/?colour=exposure", headers={"HX-Request": "true", "HX-Target": "namespaces"})
+    )
     assert '<input type="hidden" name="colour" value="exposure">' in table
 
 
 def test_a_damaged_visibility_report_leaves_the_areas(browse, folder):
-    run = create_report(folder, {"namespaces": [("dee", "sales", 6)]}, analysis="visibility", revision=3,
-                        finished_at=timezone.now())
+    run = create_report(
+        folder,
+        {"namespaces": [("dee", "sales", 6)]},
+        analysis="visibility",
+        revision=3,
+        finished_at=timezone.now(),
+    )
     next((folder / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/?colour=exposure")
     assert [tile.item.name for tile in page.context["chart"]["tiles"]] == ["sales", "hr"]
@@ -129,17 +172,40 @@ def test_a_damaged_report_breaks_only_its_section(browse, folder):
 
 def test_attention_lists_problems_of_the_newest_reports(browse, folder):
     client = browse("ada")
-    assert overview(client)["attention"].missing_reports == ["Delete readiness", "Stranded entities", "Ghost grants"]
+    assert overview(client)["attention"].missing_reports == [
+        "Delete readiness",
+        "Stranded entities",
+        "Ghost grants",
+    ]
     facts = {"revision": 3, "finished_at": timezone.now()}
     create_report(folder, {"rows": [], "namespaces": NAMESPACES}, summary=SUMMARY, **facts)
-    create_report(folder, {}, analysis="stranded", options={"generation": "core"},
-             summary={"entities_nobody_administers": 4, "entities_one_user_administers": 1}, **facts)
-    create_report(folder, {}, analysis="ghost-grants", options={"generation": "core"},
-             summary={"grants_on_deleted_addresses": 2, "grants_on_planned_addresses": 1}, **facts)
-    create_report(folder, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
-             summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200}, **facts)
+    create_report(
+        folder,
+        {},
+        analysis="stranded",
+        options={"generation": "core"},
+        summary={"entities_nobody_administers": 4, "entities_one_user_administers": 1},
+        **facts,
+    )
+    create_report(
+        folder,
+        {},
+        analysis="ghost-grants",
+        options={"generation": "core"},
+        summary={"grants_on_deleted_addresses": 2, "grants_on_planned_addresses": 1},
+        **facts,
+    )
+    create_report(
+        folder,
+        {},
+        analysis="policy-impact",
+        options={"generation": "final", "to_generation": "core"},
+        summary={"users_affected": 2, "answers_gained": 1, "answers_lost": 1_200},
+        **facts,
+    )
     assert attention_texts(client) == [
-        "1 namespace that no user can delete", "4 live entities without an administrator",
+        "1 namespace that no user can delete",
+        "4 live entities without an administrator",
         "1 live entity with only one administrator",
         "1 grant on deleted addresses, which apply again if the entities are recreated",
         "1 grant on planned addresses, waiting for their entities",
@@ -156,17 +222,23 @@ LEFTOVER = "1 grant on deleted addresses, which apply again if the entities are 
 def test_ghost_grants_are_counted_without_a_report_as_the_plan_counts_them(browse):
     client = browse("ada")
     assert attention_texts(client) == [LEFTOVER, "1 grant on planned addresses, waiting for their entities"]
-    GroupGrant.objects.filter(content_object__state="planned").update(granted_at=timezone.now() - timedelta(days=100))
+    GroupGrant.objects.filter(content_object__state="planned").update(
+        granted_at=timezone.now() - timedelta(days=100)
+    )
     User.objects.filter(username="dee").update(is_active=False)
-    assert attention_texts(client) == [LEFTOVER.replace(", which", ", 1 of inactive users, which"),
-                                       "1 grant on planned addresses for more than 90 days"]
+    assert attention_texts(client) == [
+        LEFTOVER.replace(", which", ", 1 of inactive users, which"),
+        "1 grant on planned addresses for more than 90 days",
+    ]
     client.post("/plans/ghosts")
     assert Plan.objects.get().effect["revokes"] == 1
     assert attention_texts(client)[-1] == "1 proposed plan to apply or discard"
 
 
 def test_problems_of_the_console_come_first(browse):
-    create_plan_from_changes(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")])
+    create_plan_from_changes(
+        author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
+    )
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "WRITE")])
     AnalysisRun.objects.create(analysis="stranded", state="failed", error="Java is missing.")
     record_maintenance(MaintenanceTask.JOURNAL_VERIFICATION, revision=3, fault="line 2 was changed")
@@ -185,7 +257,9 @@ def test_the_first_runs_are_shown_until_they_end(browse, folder, settings, htmx)
     page = browse("aud").get("/")
     text = page_html(page)
     assert "Analyses are running</a> (0 of 5 finished)" in text and 'hx-trigger="every 3s"' in text
-    assert '<noscript><meta http-equiv="refresh" content="10"></noscript>' in text and 'id="chart"' not in text
+    assert (
+        '<noscript><meta http-equiv="refresh" content="10"></noscript>' in text and 'id="chart"' not in text
+    )
     assert "HX-Refresh" not in browse("aud").get("/", headers=htmx("attention")).headers
     create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
     for name in ANALYSES.keys() - {"delete-readiness"}:
@@ -197,16 +271,26 @@ def test_the_first_runs_are_shown_until_they_end(browse, folder, settings, htmx)
 
 def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(browse, folder):
     namespaces = [("hr", 2, 1, 0, None, None, True), ("sales", 6, 3, 0, 3, "ned", True)]
-    missing = [("sales", "ned", address) for address in (
-        "application:sales.shop", "dataset:sales.orders", "program:sales.shop.workflow.daily")]
+    missing = [
+        ("sales", "ned", address)
+        for address in ("application:sales.shop", "dataset:sales.orders", "program:sales.shop.workflow.daily")
+    ]
     other_user = [("sales", "dee", "dataset:sales.orders")]
-    create_report(folder, {"namespaces": namespaces, "detail": sorted([*missing, *other_user])}, revision=3,
-                  finished_at=timezone.now())
+    create_report(
+        folder,
+        {"namespaces": namespaces, "detail": sorted([*missing, *other_user])},
+        revision=3,
+        finished_at=timezone.now(),
+    )
     page = browse("aud").get("/")
     sales, hr = page.context["chart"]["tiles"]
-    assert [(part.item.name, part.item.area, part.item.caption, part.item.meaning, part.item.url) for part in sales.parts] == [
+    assert [
+        (part.item.name, part.item.area, part.item.caption, part.item.meaning, part.item.url)
+        for part in sales.parts
+    ] == [
         ("other entities", 4, "1 of 4 block", "bad", "/entities/namespace:sales"),
-        ("shop", 2, "2 of 2 block", "bad", "/entities/application:sales.shop")]
+        ("shop", 2, "2 of 2 block", "bad", "/entities/application:sales.shop"),
+    ]
     assert not hr.parts, "without an administrator of the namespace, every entity in it blocks its deletion"
     assert "ned is missing ADMIN on 2 of them, which blocks the deletion" in page_html(page)
     assert page_html(page).count('class="part bad"') == 4, "in landscape and in portrait"
@@ -216,13 +300,17 @@ def test_the_applications_in_a_tile_are_coloured_by_what_blocks_the_deletion(bro
 
 
 def test_nothing_blocks_in_a_namespace_that_a_user_can_delete(browse, folder):
-    create_report(folder, {"namespaces": [("sales", 6, 3, 2, 0, "ned", False)]}, revision=3, finished_at=timezone.now())
+    create_report(
+        folder, {"namespaces": [("sales", 6, 3, 2, 0, "ned", False)]}, revision=3, finished_at=timezone.now()
+    )
     sales, _ = browse("aud").get("/").context["chart"]["tiles"]
     assert {part.item.meaning for part in sales.parts} == {"good"} and len(sales.parts) == 2
 
 
 def test_a_report_without_details_leaves_the_applications_out(browse, folder):
-    create_report(folder, {"namespaces": [("sales", 6, 3, 0, 3, "ned", True)]}, revision=3, finished_at=timezone.now())
+    create_report(
+        folder, {"namespaces": [("sales", 6, 3, 0, 3, "ned", True)]}, revision=3, finished_at=timezone.now()
+    )
     sales, _ = browse("aud").get("/").context["chart"]["tiles"]
     assert sales.item.meaning == "bad" and not sales.parts
 

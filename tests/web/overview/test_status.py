@@ -23,13 +23,18 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture(autouse=True)
 def checks(monkeypatch):
     """Replace the checks, which use other connections than the test."""
-    results = [CheckResult("database", True, "sqlite"), CheckResult("worker", False, "no worker for the queue runs")]
+    results = [
+        CheckResult("database", True, "sqlite"),
+        CheckResult("worker", False, "no worker for the queue runs"),
+    ]
     monkeypatch.setattr("authzconsole.web.overview.status.readiness", lambda: results)
     return results
 
 
 def rows(response) -> dict[str, tuple[str, str]]:
-    return {row.title: (row.level, row.text) for row in (*response.context["checks"], *response.context["tasks"])}
+    return {
+        row.title: (row.level, row.text) for row in (*response.context["checks"], *response.context["tasks"])
+    }
 
 
 def test_the_page_has_the_checks_of_readyz_and_says_what_never_happened(browse, django_assert_num_queries):
@@ -38,12 +43,15 @@ def test_the_page_has_the_checks_of_readyz_and_says_what_never_happened(browse, 
     with django_assert_num_queries(8):  # the session and the account, then those of the page
         response = client.get("/status")
     assert rows(response) == {
-        "Database": ("good", "sqlite"), "Workers": ("bad", "no worker for the queue runs"), "Changes": ("good", "possible"),
+        "Database": ("good", "sqlite"),
+        "Workers": ("bad", "no worker for the queue runs"),
+        "Changes": ("good", "possible"),
         "Journal verification": ("attention", "not verified yet; a worker does it once a day"),
         "Journal anchor": ("", "off: JOURNAL_ANCHOR names no place outside the database"),
         "Backup": ("attention", "no backup was written with `manage.py backup`"),
         "E-mail about ended access": ("", "off: EMAIL_HOST names no mail server"),
-        "Names": ("good", "no two users or groups have names that differ only in case")}
+        "Names": ("good", "no two users or groups have names that differ only in case"),
+    }
     assert "1 problem found." in page_html(response)
 
 
@@ -51,7 +59,9 @@ def test_the_page_has_the_last_run_of_each_analysis(browse, checks):
     del checks[1]
     now = timezone.now()
     AnalysisRun.objects.create(analysis="stranded", state=RunState.DONE, finished_at=now)
-    failed = AnalysisRun.objects.create(analysis="stranded", state=RunState.FAILED, error="Java is missing.", finished_at=now)
+    failed = AnalysisRun.objects.create(
+        analysis="stranded", state=RunState.FAILED, error="Java is missing.", finished_at=now
+    )
     AnalysisRun.objects.create(analysis="stranded", state=RunState.RUNNING, heartbeat_at=now)
     Schedule.objects.create(analysis="stranded", is_on=True)
     response = browse("aud").get("/status")
@@ -61,7 +71,10 @@ def test_the_page_has_the_last_run_of_each_analysis(browse, checks):
 
 
 def test_verifying_the_journal_is_recorded(browse, monkeypatch):
-    faults = [None, "the status of user:dee is `inactive` in the tables, but `active` after line 3 of the journal"]
+    faults = [
+        None,
+        "the status of user:dee is `inactive` in the tables, but `active` after line 3 of the journal",
+    ]
     monkeypatch.setattr(maintenance, "first_fault", lambda facts: faults.pop(0))
     call_command("verify_journal", stdout=io.StringIO())
     record = MaintenanceRecord.objects.get()

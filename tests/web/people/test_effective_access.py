@@ -21,11 +21,15 @@ def test_a_person_page_shows_entities_with_operations_and_paths(browse):
     client = browse("aud")
     access = section(client, "/people/user:dee")
     rows = {str(row["address_link"]): row for row in access["rows"]}
-    assert {"namespace:sales", "dataset:sales.orders"} <= set(rows) and "read" in operations(rows["dataset:sales.orders"])
+    assert {"namespace:sales", "dataset:sales.orders"} <= set(rows) and "read" in operations(
+        rows["dataset:sales.orders"]
+    )
     holder = next(way for way in rows["namespace:sales"]["ways"] if "list" in way.operations).holders[0]
     # a grant on a deleted dataset counts too, so neither is the only one
     assert {(grant.privileges, str(grant.entity), grant.is_only) for grant in holder.elsewhere} == {
-        ("READ", "dataset:sales.orders", False), ("WRITE", "dataset:sales.legacy", False)}
+        ("READ", "dataset:sales.orders", False),
+        ("WRITE", "dataset:sales.legacy", False),
+    }
     assert (holder.group, holder.privileges, holder.total) == (None, "", "2 grants inside")
     counts = {kind: count for kind, _, count, _ in access["counts"]}
     assert counts["dataset"] == 1 and sum(counts.values()) == len(rows)
@@ -36,8 +40,13 @@ def test_a_person_page_shows_entities_with_operations_and_paths(browse):
 
 
 def test_a_second_path_is_not_the_only_one(browse):
-    change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:sales.orders"), "READ"),
-                                       ("user:grp", parse_address("dataset:sales.orders"), "READ")])
+    change_grants(
+        author=SETUP,
+        grant=[
+            ("group:operators", parse_address("dataset:sales.orders"), "READ"),
+            ("user:grp", parse_address("dataset:sales.orders"), "READ"),
+        ],
+    )
     rows = section(browse("ada"), "/people/user:grp?of=dataset")["rows"]
     holders = rows[0]["ways"][0].holders
     assert [holder.group and holder.group.name for holder in holders] == [None, "operators"]
@@ -52,7 +61,11 @@ def test_a_group_page_shows_what_the_group_can_do(browse):
 
 def test_filters_pages_and_downloads(browse, monkeypatch):
     client, url = browse("ada"), "/people/user:ned"
-    for query, matches in (("of=dataset", "dataset:"), ("namespace=sales", "sales"), ("what=orders", "orders")):
+    for query, matches in (
+        ("of=dataset", "dataset:"),
+        ("namespace=sales", "sales"),
+        ("what=orders", "orders"),
+    ):
         rows = section(client, f"{url}?{query}")["rows"]
         assert rows and all(matches in str(row["address_link"]) for row in rows)
     assert all("drop" in operations(row) for row in section(client, f"{url}?may=drop")["rows"])
@@ -75,7 +88,9 @@ def test_entities_of_a_principal_with_many_grants_are_counted_on_demand(browse, 
     client = browse("ada")
     access = section(client, "/people/user:dee")
     assert access["counts"] is None and access["rows"]
-    assert sum(count for _, _, count, _ in section(client, access["count_url"])["counts"]) == len(access["rows"])
+    assert sum(count for _, _, count, _ in section(client, access["count_url"])["counts"]) == len(
+        access["rows"]
+    )
 
 
 def test_my_access_says_in_words_what_one_can_do(browse):

@@ -1,4 +1,6 @@
-"""The members of a group are changed from a list of names, with the effect before, by a plan that can be undone."""
+"""The members of a group are changed from a list of names, with the effect before, by a plan that can be
+undone.
+"""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -23,7 +25,13 @@ def members():
 
 def test_members_are_added_after_the_effect_was_shown_and_the_plan_is_undone(browse):
     client, before = browse("ada"), database_state()
-    form = {"verb": "add", "text": "out\r\n user:dee \n\ngrp\nout\n", "valid_from": "", "valid_until": "", "until_preset": ""}
+    form = {
+        "verb": "add",
+        "text": "out\r\n user:dee \n\ngrp\nout\n",
+        "valid_from": "",
+        "valid_until": "",
+        "until_preset": "",
+    }
     preview = page_html(client.post(URL, form | {"preview": "yes"}))
     assert "Adds 2 members" in preview and "dee, out" in preview
     assert "1 named user does not change" in preview and "Gives " in preview and "gained</button>" in preview
@@ -41,14 +49,21 @@ def test_members_are_added_after_the_effect_was_shown_and_the_plan_is_undone(bro
 
 
 def apply(client, page, plan):
-    form = {"reason": "because", "effect": page.context["to_confirm"]["digest"], "beyond": "yes", "strand": "yes"}
+    form = {
+        "reason": "because",
+        "effect": page.context["to_confirm"]["digest"],
+        "beyond": "yes",
+        "strand": "yes",
+    }
     assert client.post(f"/plans/{plan.pk}/apply", form).status_code == 303
 
 
 def test_the_named_users_become_the_only_members(browse):
     change_grants(author=SETUP, grant=[("group:operators", parse_address("dataset:hr.salaries"), "ADMIN")])
     file = SimpleUploadedFile("names.txt", "\ufeffdee\nned\n".encode())
-    preview = page_html(browse("ada").post(URL, {"verb": "replace", "file": file, "text": "out", "preview": "yes"}))
+    preview = page_html(
+        browse("ada").post(URL, {"verb": "replace", "file": file, "text": "out", "preview": "yes"})
+    )
     assert "Adds 2 members" in preview and "Removes 1 member" in preview and "dee ned" in preview
     file.seek(0)
     browse("ada").post(URL, {"verb": "replace", "file": file})
@@ -69,15 +84,26 @@ def test_a_period_applies_to_new_members(browse):
 def test_lines_that_name_no_user_are_listed_and_nothing_is_created(browse):
     page = browse("ada").post(URL, {"verb": "add", "text": "out\nnobody\n\n" + "x" * 200})
     text = page_html(page)
-    assert page.status_code == 400 and "2 lines to correct" in text and "nobody" in text and not Plan.objects.exists()
+    assert (
+        page.status_code == 400
+        and "2 lines to correct" in text
+        and "nobody" in text
+        and not Plan.objects.exists()
+    )
     assert [fault.line for fault in page.context["bad_names"].faults] == [2, 4]
 
 
-@pytest.mark.parametrize(("form", "sentence"), [
-    ({"text": " \n"}, "there are no names"), ({"text": "grp"}, "this changes no member"), ({"text": "out\0"}, "line to correct"),
-    ({"text": "\n".join(map(str, range(MAX_NAMES + 1)))}, "10,001 names, and 10,000 are allowed"),
-    ({"text": "x" * 600_000}, "longer than 512 kB"),
-    ({"file": SimpleUploadedFile("names.txt", b"\xff\xfe")}, "not UTF-8")])
+@pytest.mark.parametrize(
+    ("form", "sentence"),
+    [
+        ({"text": " \n"}, "there are no names"),
+        ({"text": "grp"}, "this changes no member"),
+        ({"text": "out\0"}, "line to correct"),
+        ({"text": "\n".join(map(str, range(MAX_NAMES + 1)))}, "10,001 names, and 10,000 are allowed"),
+        ({"text": "x" * 600_000}, "longer than 512 kB"),
+        ({"file": SimpleUploadedFile("names.txt", b"\xff\xfe")}, "not UTF-8"),
+    ],
+)
 def test_a_list_that_cannot_be_used_is_refused(browse, form, sentence):
     page = browse("ada").post(URL, {"verb": "add"} | form)
     assert page.status_code == 400 and sentence in page_html(page) and not Plan.objects.exists()
@@ -87,7 +113,9 @@ def test_only_administrators_change_members(browse):
     form = {"verb": "add", "text": "out"}
     assert [browse(name).post(URL, form).status_code for name in ("aud", "ned", "out")] == [403, 404, 404]
     assert not Plan.objects.exists()
-    assert [browse("ada").get(f"/people/members/{name}").status_code for name in ("user:ned", "group:none", "x")] == [404] * 3
+    assert [
+        browse("ada").get(f"/people/members/{name}").status_code for name in ("user:ned", "group:none", "x")
+    ] == [404] * 3
     assert "Change many" in page_html(browse("ada").get("/people/group:operators"))
     assert "Change many" not in page_html(browse("aud").get("/people/group:operators"))
 

@@ -22,12 +22,20 @@ def test_groups_are_selected_at_first_and_grants_are_not(browse):
     parts = {part["verb"]: part["rows"] for part in response.context["parts"]}
     assert [row["is_selected"] for row in parts["join"]] == [True]
     assert {row["is_selected"] for row in parts["grant"]} == {False} and len(parts["grant"]) == len(SALES)
-    assert "2 grants" in " ".join(page_html(response).split()).replace('<span class="number">', "").replace("</span>", "")
+    assert "2 grants" in " ".join(page_html(response).split()).replace('<span class="number">', "").replace(
+        "</span>", ""
+    )
 
 
 def test_the_chosen_items_become_one_plan(browse):
-    response = browse("ada").post("/people/like", {
-        "source": "user:ned", "target": "dee", "item": ["join group:operators", "grant ADMIN dataset:sales.orders"]})
+    response = browse("ada").post(
+        "/people/like",
+        {
+            "source": "user:ned",
+            "target": "dee",
+            "item": ["join group:operators", "grant ADMIN dataset:sales.orders"],
+        },
+    )
     plan = Plan.objects.get()
     assert (response.status_code, response["Location"]) == (303, f"/plans/{plan.pk}/")
     assert (plan.effect["joins"], plan.effect["grants"]) == (1, 1)

@@ -19,24 +19,45 @@ def managers() -> list[tuple[str, str]]:
 
 def test_an_administrator_sets_and_removes_the_manager(browse):
     ada, before = browse("ada"), current_revision()
-    assert "No manager" in ada.get("/people/user:dee").content.decode() and URL in ada.get("/people/user:dee").content.decode()
+    assert (
+        "No manager" in ada.get("/people/user:dee").content.decode()
+        and URL in ada.get("/people/user:dee").content.decode()
+    )
     answer = ada.post(URL, {"manager": "user:ned", "reason": "new team"}, follow=True)
-    assert "The manager of user:dee is user:ned now." in answer.content.decode() and managers() == [("dee", "ned")]
-    assert answer.context["manager"]["manager"].name == "ned" and 'value="user:ned"' in ada.get(URL).content.decode()
+    assert "The manager of user:dee is user:ned now." in answer.content.decode() and managers() == [
+        ("dee", "ned")
+    ]
+    assert (
+        answer.context["manager"]["manager"].name == "ned"
+        and 'value="user:ned"' in ada.get(URL).content.decode()
+    )
     assert [link.name for link in ada.get("/people/user:ned").context["manager"]["reports"]] == ["dee"]
     assert "nothing changed" in ada.post(URL, {"manager": "ned"}, follow=True).content.decode()
     ada.post(URL, {"manager": ""})
-    assert managers() == [] and [line[:2] for line in lines_after(before)] == [("user-change", "user:dee")] * 2
+    assert (
+        managers() == [] and [line[:2] for line in lines_after(before)] == [("user-change", "user:dee")] * 2
+    )
 
 
-@pytest.mark.parametrize(("name", "message"), [
-    ("nobody", "user:nobody does not exist"), ("dee", "cannot be their own manager"), ("robot", "is a service account"),
-    ("group:operators", "does not exist")])
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nobody", "user:nobody does not exist"),
+        ("dee", "cannot be their own manager"),
+        ("robot", "is a service account"),
+        ("group:operators", "does not exist"),
+    ],
+)
 def test_an_invalid_manager_is_refused_and_stays_in_the_form(browse, cast, name, message):
     add_user(author=SETUP, name="robot", is_service=True)
     answer = browse("ada").post(URL, {"manager": name, "reason": "new team"})
     text = answer.content.decode()
-    assert answer.status_code == 400 and message in text and f'value="{name}"' in text and 'value="new team"' in text
+    assert (
+        answer.status_code == 400
+        and message in text
+        and f'value="{name}"' in text
+        and 'value="new team"' in text
+    )
     assert managers() == []
 
 

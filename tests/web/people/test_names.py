@@ -17,7 +17,10 @@ def test_a_user_is_renamed_after_the_effect_was_shown_and_the_old_address_leads_
     ada = browse("ada")
     create_plan_from_changes(author=COMMAND, join=[MembershipItem("dee", "operators")])
     page = page_html(ada.get("/people/rename/user:dee"))
-    assert "2 direct grants and 0 memberships stay." in page and "1 proposed plan with this user becomes stale." in page
+    assert (
+        "2 direct grants and 0 memberships stay." in page
+        and "1 proposed plan with this user becomes stale." in page
+    )
     response = ada.post("/people/rename/user:dee", {"name": "dora", "reason": "married"})
     assert (response.status_code, response["Location"]) == (303, "/people/user:dora")
     assert ada.get("/people/user:dee")["Location"] == "/people/user:dora"
@@ -47,7 +50,9 @@ def test_a_user_with_stranded_entities_is_removed_after_both_confirmations(brows
     page = page_html(ada.get("/people/remove/user:ned"))
     assert "Revoke the direct grants: 6 on live addresses" in " ".join(page.split())
     assert "Accept 6 entities with fewer than two administrators" in page
-    assert "fewer than two administrators" in page_html(ada.post("/people/remove/user:ned", {"revoke_grants": "yes"}))
+    assert "fewer than two administrators" in page_html(
+        ada.post("/people/remove/user:ned", {"revoke_grants": "yes"})
+    )
     assert "has grants, which would end" in page_html(ada.post("/people/remove/user:ned", {"strand": "yes"}))
     assert User.objects.filter(username="ned").exists()
     response = ada.post("/people/remove/user:ned", {"revoke_grants": "yes", "strand": "yes"})
@@ -58,7 +63,10 @@ def test_a_user_with_stranded_entities_is_removed_after_both_confirmations(brows
 
 def test_a_group_is_removed_and_the_account_of_the_author_is_not(browse):
     ada = browse("ada")
-    assert ada.post("/people/remove/group:operators", {"revoke_grants": "yes"})["Location"] == "/people/?type=group"
+    assert (
+        ada.post("/people/remove/group:operators", {"revoke_grants": "yes"})["Location"]
+        == "/people/?type=group"
+    )
     assert "your own account" in page_html(ada.post("/people/remove/user:ada", {}))
 
 

@@ -14,11 +14,23 @@ def test_the_checklist_becomes_one_plan_with_the_chosen_heirs(browse):
     ada = browse("ada")
     page = page_html(ada.get(URL))
     assert "Deactivate the account." in page and 'name="entity-dataset:sales.orders"' in page
-    response = ada.post(URL, {"deactivate": "yes", "leave_groups": "yes", "revoke_grants": "yes", "stranded_to": "dee",
-                              "entity-dataset:sales.orders": "user:out, group:operators"})
+    response = ada.post(
+        URL,
+        {
+            "deactivate": "yes",
+            "leave_groups": "yes",
+            "revoke_grants": "yes",
+            "stranded_to": "dee",
+            "entity-dataset:sales.orders": "user:out, group:operators",
+        },
+    )
     plan = Plan.objects.get()
     assert (response.status_code, response["Location"]) == (303, f"/plans/{plan.pk}/")
-    assert (plan.effect["grants"], plan.effect["revokes"], plan.effect["deactivations"]) == (len(SALES) + 1, len(SALES), 1)
+    assert (plan.effect["grants"], plan.effect["revokes"], plan.effect["deactivations"]) == (
+        len(SALES) + 1,
+        len(SALES),
+        1,
+    )
     shown = page_html(ada.get(f"/plans/{plan.pk}/"))
     assert "1 deactivation" in shown and "Undoing the plan does not restore them" in shown
     applied = ada.post(f"/plans/{plan.pk}/apply", {"reason": "leaves", "strand": "yes", "beyond": "yes"})
@@ -27,7 +39,9 @@ def test_the_checklist_becomes_one_plan_with_the_chosen_heirs(browse):
 
 def test_a_plan_without_administrators_shows_the_form_again_until_it_is_confirmed(browse):
     ada = browse("ada")
-    response = ada.post(URL, {"deactivate": "yes", "revoke_grants": "yes", "entity-dataset:sales.orders": "dee"})
+    response = ada.post(
+        URL, {"deactivate": "yes", "revoke_grants": "yes", "entity-dataset:sales.orders": "dee"}
+    )
     assert response.status_code == 400 and "would have no active administrator" in page_html(response)
     assert 'value="dee"' in page_html(response) and not Plan.objects.exists()
     assert ada.post(URL, {"deactivate": "yes", "revoke_grants": "yes", "accept": "yes"}).status_code == 303

@@ -37,9 +37,16 @@ WRITES = [
     ("/people/membership", {"verb": "add", "user": "dee", "group": "operators"}, 403, 404, 404, 404),
 ]
 MAX_QUERIES = {
-    "/people/": 3, "/people/?type=group": 3, "/people/user:dee": 44, "/people/user:dee?in=namespace:sales": 44,
-    "/people/user:grp?through=operators": 43, "/people/group:operators": 32, "/people/group:operators?in=namespace:sales": 33,
-    "/people/leaving/user:ned": 13, "/people/leaving/group:operators": 12, "/people/compare?one=dee&other=grp": 13,
+    "/people/": 3,
+    "/people/?type=group": 3,
+    "/people/user:dee": 44,
+    "/people/user:dee?in=namespace:sales": 44,
+    "/people/user:grp?through=operators": 43,
+    "/people/group:operators": 32,
+    "/people/group:operators?in=namespace:sales": 33,
+    "/people/leaving/user:ned": 13,
+    "/people/leaving/group:operators": 12,
+    "/people/compare?one=dee&other=grp": 13,
     "/my-access": 46,
 }
 
@@ -53,7 +60,9 @@ def test_each_page_has_the_expected_status_for_each_account(page, statuses, brow
     assert [browse(name).get(page).status_code for name in ACCOUNTS] == statuses
 
 
-@pytest.mark.parametrize(("url", "sent", "statuses"), [(url, sent, statuses) for url, sent, *statuses in WRITES])
+@pytest.mark.parametrize(
+    ("url", "sent", "statuses"), [(url, sent, statuses) for url, sent, *statuses in WRITES]
+)
 def test_only_administrators_can_write(url, sent, statuses, browse):
     before = database_state()
     assert [browse(name).post(url, sent).status_code for name in ("aud", "ned", "dee", "out")] == statuses
@@ -64,16 +73,27 @@ def test_lists_filter_by_part_of_the_name(browse):
     client = browse("ada")
     assert [row["link"].address for row in client.get("/people/?find=EE").context["rows"]] == ["user:dee"]
     groups = client.get("/people/?type=group&find=oper").context["rows"]
-    assert [(row["link"].address, row["principal"].total_members) for row in groups] == [("group:operators", 1)]
+    assert [(row["link"].address, row["principal"].total_members) for row in groups] == [
+        ("group:operators", 1)
+    ]
     assert [row["link"].name for row in client.get("/people/?activity=inactive").context["rows"]] == ["ina"]
     assert "No matches" in page_html(client.get("/people/?find=zzz"))
 
 
-@pytest.mark.parametrize(("query", "names"), [
-    ("", ["ada", "aud", "dee", "grp", "ina", "ned", "out"]), ("activity=inactive", ["ina"]), ("role=auditor", ["aud"]),
-    ("account=only", ["ada", "aud"]), ("account=service", []), ("holds=yes", ["dee", "ina", "ned"]),
-    ("holds=no&account=person", ["ada", "aud", "grp", "out"]), ("group=operators", ["grp"]), ("find=n&activity=active", ["ned"]),
-])
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ("", ["ada", "aud", "dee", "grp", "ina", "ned", "out"]),
+        ("activity=inactive", ["ina"]),
+        ("role=auditor", ["aud"]),
+        ("account=only", ["ada", "aud"]),
+        ("account=service", []),
+        ("holds=yes", ["dee", "ina", "ned"]),
+        ("holds=no&account=person", ["ada", "aud", "grp", "out"]),
+        ("group=operators", ["grp"]),
+        ("find=n&activity=active", ["ned"]),
+    ],
+)
 def test_the_list_has_all_accounts_and_filters(browse, query, names):
     assert [row["link"].name for row in browse("aud").get(f"/people/?{query}").context["rows"]] == names
 
@@ -86,13 +106,19 @@ def test_the_list_can_be_paged_forward_and_back(browse):
         names += [row.username for row in page.rows]
         previous, url = page.previous_url, page.next_url
     assert names == [f"w{number:03}" for number in range(60)]
-    assert [row.username for row in client.get(previous).context["page"].rows] == [f"w{number:03}" for number in range(25, 50)]
+    assert [row.username for row in client.get(previous).context["page"].rows] == [
+        f"w{number:03}" for number in range(25, 50)
+    ]
 
 
 def test_visible_entities_of_a_user_name_the_grant_that_makes_them_visible(browse):
     rows = browse("aud").get("/people/user:dee").context["visibility"]["rows"]
     (row,) = rows
-    assert (str(row["address_link"]), row["grants_inside"], row["reason"].is_only) == ("namespace:sales", 2, False)
+    assert (str(row["address_link"]), row["grants_inside"], row["reason"].is_only) == (
+        "namespace:sales",
+        2,
+        False,
+    )
     (row,) = browse("aud").get("/people/user:grp").context["visibility"]["rows"]
     assert row["reason"].group == "group:operators"
     inside = browse("aud").get("/people/user:dee?in=namespace:sales").context["visibility"]["rows"]
@@ -107,11 +133,15 @@ def test_visible_entities_of_a_group_come_from_its_own_grants(browse):
     # two grants make it visible; the database decides which of them is named
     assert reason.privilege in ("EXECUTE", "READ")
     inside = client.get("/people/group:operators?in=namespace:sales").context["visibility"]["rows"]
-    assert [str(row["address_link"]) for row in inside] == ["application:sales.shop", "dataset:sales.forecast"]
+    assert [str(row["address_link"]) for row in inside] == [
+        "application:sales.shop",
+        "dataset:sales.forecast",
+    ]
     assert held_cells(inside[1]["cells"]) == {"R": "planned"}
     deepest = client.get("/people/group:operators?in=application:sales.shop").context["visibility"]["rows"]
     assert [(str(row["address_link"]), row["reason"].is_on_entity) for row in deepest] == [
-        ("program:sales.shop.workflow.daily", True)]
+        ("program:sales.shop.workflow.daily", True)
+    ]
 
 
 def test_grants_that_members_hold_otherwise_do_not_count_for_the_group(browse, cast):
@@ -133,10 +163,15 @@ def test_a_group_without_members_shows_its_visible_entities(browse):
 
 
 def test_a_namespace_visible_through_a_single_grant_says_so(browse):
-    change_grants(author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")])
+    change_grants(
+        author=SETUP, grant=[("user:out", parse_address("program:sales.shop.workflow.daily"), "EXECUTE")]
+    )
     (row,) = browse("aud").get("/people/user:out").context["visibility"]["rows"]
     assert (row["reason"].privilege, str(row["reason"].address_link), row["reason"].is_only) == (
-        "EXECUTE", "program:sales.shop.workflow.daily", True)
+        "EXECUTE",
+        "program:sales.shop.workflow.daily",
+        True,
+    )
 
 
 def test_the_tree_does_not_open_invisible_containers(browse):
@@ -154,14 +189,21 @@ def test_grants_of_a_group_are_separate_from_direct_grants(browse):
     client = browse("ada")
     assert client.get("/people/user:grp").context["grants"]["rows"] == []
     rows = client.get("/people/user:grp?through=operators").context["grants"]["rows"]
-    assert [str(row["address_link"]) for row in rows] == ["dataset:sales.forecast", "program:sales.shop.workflow.daily"]
+    assert [str(row["address_link"]) for row in rows] == [
+        "dataset:sales.forecast",
+        "program:sales.shop.workflow.daily",
+    ]
     assert client.get("/people/user:dee?through=operators").context["grants"]["group"] is None
 
 
 def test_a_grant_can_be_revoked_from_the_page_of_the_user(browse):
     client = browse("ada")
-    (cell,) = [cell for row in client.get("/people/user:dee").context["grants"]["rows"] for cell in row["cells"]
-               if cell.url.startswith("/revoke/dataset:sales.orders")]
+    (cell,) = [
+        cell
+        for row in client.get("/people/user:dee").context["grants"]["rows"]
+        for cell in row["cells"]
+        if cell.url.startswith("/revoke/dataset:sales.orders")
+    ]
     assert client.get(cell.url).status_code == 200
     assert "/revoke/" not in page_html(browse("aud").get("/people/user:dee"))
 
@@ -173,17 +215,24 @@ def test_membership_changes_are_journalled_and_confirmed(browse):
     assert (response.status_code, response["Location"]) == (303, "/people/user:dee")
     assert messages_of(response) == ["user:dee is in group:operators now."]
     assert JournalLine.objects.get(action="member-add").reason == "new team"
-    text = page_html(client.get("/people/membership?verb=remove&user=dee&group=operators&page=group:operators"))
+    text = page_html(
+        client.get("/people/membership?verb=remove&user=dee&group=operators&page=group:operators")
+    )
     assert "no longer be a member of" in text and "2 grants" in text
     sent = {"verb": "remove", "user": "dee", "group": "operators", "page": "group:operators"}
     response = client.post("/people/membership", sent)
-    assert response["Location"] == "/people/group:operators" and not User.objects.get(username="dee").groups.exists()
+    assert (
+        response["Location"] == "/people/group:operators"
+        and not User.objects.get(username="dee").groups.exists()
+    )
 
 
 def test_removing_a_member_warns_about_stranded_entities(browse):
     client, url = browse("ada"), "/people/membership?verb=remove&user=grp&group=operators"
     assert "No entity loses its administrators." in page_html(client.get(url))
-    post_as_shown(client, "/grant/dataset:hr.salaries", {"principal": "group:operators", "privilege": "ADMIN"})
+    post_as_shown(
+        client, "/grant/dataset:hr.salaries", {"principal": "group:operators", "privilege": "ADMIN"}
+    )
     text = page_html(client.get(url))
     assert "would have no administrator" in text and 'href="/entities/dataset:hr.salaries"' in text
     for unknown in ("user=nobody&group=operators", "user=grp&group=nothing", "verb=add"):
@@ -191,19 +240,24 @@ def test_removing_a_member_warns_about_stranded_entities(browse):
 
 
 def test_latest_changes_link_to_the_filtered_journal(browse):
-    for page, journal in (("/people/user:dee", "/journal/?principal=user%3Adee"),
-                          ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
-                          ("/entities/dataset:sales.orders?tab=history", "/journal/?entity=dataset%3Asales.orders")):
+    for page, journal in (
+        ("/people/user:dee", "/journal/?principal=user%3Adee"),
+        ("/people/group:operators", "/journal/?principal=group%3Aoperators"),
+        ("/entities/dataset:sales.orders?tab=history", "/journal/?entity=dataset%3Asales.orders"),
+    ):
         assert f'href="{journal}">View in journal' in page_html(browse("aud").get(page))
         lines = [row["line"] for row in browse("aud").get(journal).context["rows"]]
         assert lines and {str(line.entity if "entity" in journal else line.principal) for line in lines} == {
-            page.partition("?")[0].partition("/")[2].partition("/")[2]}
+            page.partition("?")[0].partition("/")[2].partition("/")[2]
+        }
     assert "View in journal" not in page_html(browse("dee").get("/entities/dataset:sales.orders?tab=history"))
 
 
 def test_an_invalid_membership_is_explained_and_keeps_the_input(browse):
     before = database_state()
-    response = browse("ada").post("/people/membership", {"verb": "add", "user": "dee", "group": "opers", "reason": "x"})
+    response = browse("ada").post(
+        "/people/membership", {"verb": "add", "user": "dee", "group": "opers", "reason": "x"}
+    )
     text = page_html(response)
     assert response.status_code == 400 and "group:opers does not exist" in text
     assert 'value="dee"' in text and 'value="opers"' in text and database_state() == before
@@ -211,8 +265,13 @@ def test_an_invalid_membership_is_explained_and_keeps_the_input(browse):
 
 def test_users_and_groups_are_added_with_a_reason(browse):
     client = browse("ada")
-    response = client.post("/people/add", {"type": "user", "name": "zoë/b", "email": "z@example.com", "reason": "hired"})
-    assert response["Location"] == "/people/user:zo%C3%AB%2Fb" and client.get(response["Location"]).status_code == 200
+    response = client.post(
+        "/people/add", {"type": "user", "name": "zoë/b", "email": "z@example.com", "reason": "hired"}
+    )
+    assert (
+        response["Location"] == "/people/user:zo%C3%AB%2Fb"
+        and client.get(response["Location"]).status_code == 200
+    )
     assert JournalLine.objects.get(action="user-add").reason == "hired"
     assert client.post("/people/add", {"type": "group", "name": "night"})["Location"] == "/people/group:night"
     assert Group.objects.filter(name="night").exists()
@@ -220,7 +279,9 @@ def test_users_and_groups_are_added_with_a_reason(browse):
     assert refused.status_code == 400 and "kept@example.com" in page_html(refused)
 
 
-@pytest.mark.parametrize("name", ["a/b", "a/../b", "a?b", "a#b", "a%2Fb", "a&b", " a ", 'a"b', "user:x", ".."])
+@pytest.mark.parametrize(
+    "name", ["a/b", "a/../b", "a?b", "a#b", "a%2Fb", "a&b", " a ", 'a"b', "user:x", ".."]
+)
 def test_names_with_special_characters_link_to_their_own_page(name, browse):
     User.objects.create(username=name)
     (row,) = [row for row in browse("ada").get("/people/").context["rows"] if row["link"].name == name]
@@ -231,7 +292,10 @@ def test_names_with_special_characters_link_to_their_own_page(name, browse):
 def test_two_users_are_compared_and_a_plan_copies_grants(browse):
     client = browse("ada")
     response = client.get("/people/compare?one=dee&other=user:out")
-    assert [str(row["address_link"]) for row in response.context["rows"]] == ["dataset:sales.legacy", "dataset:sales.orders"]
+    assert [str(row["address_link"]) for row in response.context["rows"]] == [
+        "dataset:sales.legacy",
+        "dataset:sales.orders",
+    ]
     response = client.post("/plans/copy", {"source": "user:dee", "target": "user:out"})
     assert response.status_code == 303 and Plan.objects.get().effect["grants"] == 2
     assert "No user named nobody." in page_html(client.get("/people/compare?one=dee&other=nobody"))
@@ -260,8 +324,9 @@ def test_removing_a_group_lists_stranded_entities_and_affected_members(browse):
     loss = response.context["loss"]
     assert (loss.without_admin_count, loss.one_admin_count, response.context["grants"]) == (1, 0, 3)
     assert [member.name for member in response.context["members"]] == ["grp"]
-    assert "Create plan" in page_html(response) and "Create plan" not in page_html(browse("aud").get(
-        "/people/leaving/group:operators"))
+    assert "Create plan" in page_html(response) and "Create plan" not in page_html(
+        browse("aud").get("/people/leaving/group:operators")
+    )
 
 
 def test_grants_of_a_group_are_transferred_by_a_plan(browse):
@@ -274,7 +339,9 @@ def test_my_access_shows_own_grants_and_no_other_principals(browse):
     assert "dataset:sales." in text and "<b>orders</b>" in text
     for name in ("ned", "grp", "ina", "out", "operators", "the tests"):
         assert f">{name}<" not in text and f"user:{name}" not in text and f"by {name}" not in text
-    text = page_html(browse("grp").get("/my-access?through=operators")).replace('action="/sign-out" method="post"', "")
+    text = page_html(browse("grp").get("/my-access?through=operators")).replace(
+        'action="/sign-out" method="post"', ""
+    )
     assert "operators" in text and "/people/" not in text and 'method="post"' not in text
 
 
@@ -289,14 +356,24 @@ def test_sections_are_rendered_alone_if_the_principal_has_them(browse, htmx):
 
 
 @pytest.mark.parametrize(("url", "max_queries"), MAX_QUERIES.items())
-def test_the_number_of_queries_does_not_grow_with_the_data(url, max_queries, browse, django_assert_max_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_data(
+    url, max_queries, browse, django_assert_max_num_queries
+):
     for number in range(30):
-        Group.objects.create(name=f"group{number}").user_set.add(User.objects.create(username=f"more{number}"))
+        Group.objects.create(name=f"group{number}").user_set.add(
+            User.objects.create(username=f"more{number}")
+        )
     Group.objects.get(name="group1").user_set.add(User.objects.get(username="dee"))
     Group.objects.get(name="operators").user_set.add(*User.objects.filter(username__startswith="more"))
     addresses = [parse_address(f"dataset:sales.more{number}") for number in range(40)]
-    change_grants(author=SETUP, grant=[(principal, address, "ADMIN") for principal in ("user:dee", "group:operators")
-                                       for address in addresses])
+    change_grants(
+        author=SETUP,
+        grant=[
+            (principal, address, "ADMIN")
+            for principal in ("user:dee", "group:operators")
+            for address in addresses
+        ],
+    )
     client = browse("dee" if url == "/my-access" else "ada")
     assert client.get(url).status_code == 200
     with django_assert_max_num_queries(max_queries):
@@ -322,7 +399,12 @@ def test_impersonation_shows_the_pages_of_the_other_user_and_says_so(browse):
 def test_nothing_can_be_changed_during_impersonation(browse):
     client, before = browse("ada"), database_state()
     see_as(client, "ned")
-    assert post_as_shown(client, "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}).status_code == 403
+    assert (
+        post_as_shown(
+            client, "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ"}
+        ).status_code
+        == 403
+    )
     assert client.post("/password", {}).status_code == 403
     assert database_state() == before
 

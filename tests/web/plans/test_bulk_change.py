@@ -22,8 +22,14 @@ from tests.support.reports import create_report
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"
 BULK, GHOSTS, IMPORT = "/plans/many", "/plans/ghosts", "/plans/import"
 ALL_KINDS = [kind for kind in KINDS if "namespace" in ancestor_kinds(kind)]
-INSIDE = {"within": "namespace:sales", "verb": "grant", "principal": "user:out", "privilege": ["READ"], "kind": ALL_KINDS,
-          "itself": "yes"}
+INSIDE = {
+    "within": "namespace:sales",
+    "verb": "grant",
+    "principal": "user:out",
+    "privilege": ["READ"],
+    "kind": ALL_KINDS,
+    "itself": "yes",
+}
 FILE = f"verb,principal,entity,privilege\ngrant,user:out,{ORDERS},READ\nrevoke,user:ned,{ORDERS},ADMIN\n"
 
 
@@ -41,7 +47,9 @@ def text_of(response) -> str:
 def form_fields(response) -> dict[str, list[str]]:
     """Return the values that the form of the page would send without further input."""
     fields: dict[str, list[str]] = {}
-    for tag in re.findall(r"<input\b[^>]*>", response.content.decode().split('<div class="block narrow">')[1]):
+    for tag in re.findall(
+        r"<input\b[^>]*>", response.content.decode().split('<div class="block narrow">')[1]
+    ):
         attributes = {name: unescape(value) for name, value in re.findall(r'([\w-]+)="([^"]*)"', tag)}
         is_sent = attributes["type"] not in ("checkbox", "radio") or " checked" in tag
         if is_sent and attributes["name"] != "csrfmiddlewaretoken":
@@ -55,45 +63,76 @@ def test_a_container_page_links_to_a_bulk_change(browse):
     assert 'href="/plans/many?within=namespace:sales"' in page.content.decode()
     form = client.get("/plans/many?within=namespace:sales")
     data = form_fields(form)
-    assert data == {"verb": ["grant"], "principal": [""], "within": ["namespace:sales"], "valid_from": [""], "valid_until": [""]}
+    assert data == {
+        "verb": ["grant"],
+        "principal": [""],
+        "within": ["namespace:sales"],
+        "valid_from": [""],
+        "valid_until": [""],
+    }
     assert "Nothing is selected." in text_of(form)
     assert {row["name"]: row["total"] for row in form.context["kinds"] if row["total"]} == {
-        "artifact": 1, "application": 1, "program": 1, "dataset": 2}
+        "artifact": 1,
+        "application": 1,
+        "program": 1,
+        "dataset": 2,
+    }
     before = all_grants()
     data = form_fields(client.post(BULK, data | {"select": "all"}))
     assert data["itself"] == ["yes"] and data["kind"] == [kind for kind in ALL_KINDS if kind != "securekey"]
     page = client.post(BULK, data | {"principal": "user:out", "privilege": ["READ"]}, follow=True)
-    assert plan_addresses(page) == set(SALES) and "6 grants to add" in text_of(page) and all_grants() == before
+    assert (
+        plan_addresses(page) == set(SALES) and "6 grants to add" in text_of(page) and all_grants() == before
+    )
     client.post(f"/plans/{page.context['plan'].pk}/apply", {"reason": "she audits sales", "beyond": "yes"})
     assert all_grants() - before == {("user:out", address, "READ") for address in SALES}
 
 
 def test_the_form_counts_what_is_selected_and_what_is_already_held(browse, htmx):
     client, before = browse("ada"), database_state()
-    inside = INSIDE | {"kind": ["dataset"], "itself": "", "principal": "user:ned", "more": "group:operators\nuser:out"}
+    inside = INSIDE | {
+        "kind": ["dataset"],
+        "itself": "",
+        "principal": "user:ned",
+        "more": "group:operators\nuser:out",
+    }
     for change, message in (
-            ({"principal": "", "more": ""}, "2 entities selected."), ({"privilege": []}, "2 entities selected."),
-            ({"privilege": ["ADMIN", "READ"]}, "2 entities selected: 10 grants to add, 2 already held."),
-            ({"verb": "revoke", "privilege": ["ADMIN"]}, "2 entities selected: 2 grants to revoke, 4 not held."),
-            ({"itself": "yes"}, "3 entities selected: 9 grants to add, 0 already held."),
-            ({"kind": []}, "Nothing is selected."), ({"select": "none"}, "Nothing is selected."),
-            ({"address": [ORDERS, "dataset:sales.legacy", "nonsense"], "privilege": ["ADMIN"]},
-             "1 entity selected: 2 grants to add, 1 already held.")):
+        ({"principal": "", "more": ""}, "2 entities selected."),
+        ({"privilege": []}, "2 entities selected."),
+        ({"privilege": ["ADMIN", "READ"]}, "2 entities selected: 10 grants to add, 2 already held."),
+        ({"verb": "revoke", "privilege": ["ADMIN"]}, "2 entities selected: 2 grants to revoke, 4 not held."),
+        ({"itself": "yes"}, "3 entities selected: 9 grants to add, 0 already held."),
+        ({"kind": []}, "Nothing is selected."),
+        ({"select": "none"}, "Nothing is selected."),
+        (
+            {"address": [ORDERS, "dataset:sales.legacy", "nonsense"], "privilege": ["ADMIN"]},
+            "1 entity selected: 2 grants to add, 1 already held.",
+        ),
+    ):
         data = inside | {"count": "yes"} | change
         assert message in text_of(client.post(BULK, data)), change
         part = client.post(BULK, data, headers=htmx("bulk-count")).content.decode()
         assert message in part and 'id="bulk-count"' in part and "<form" not in part
-    assert "<fieldset" in client.post(BULK, inside | {"select": "all"}, headers=htmx("bulk-kinds")).content.decode()
+    assert (
+        "<fieldset"
+        in client.post(BULK, inside | {"select": "all"}, headers=htmx("bulk-kinds")).content.decode()
+    )
     assert database_state() == before and not Plan.objects.exists()
     with CaptureQueriesContext(connection) as captured:
         client.post(BULK, inside | {"count": "yes"}, headers=htmx("bulk-count"))
     assert len(captured) <= 7
 
 
-@pytest.mark.parametrize(("url", "name"), [
-    ("/entities/namespace:sales", "aud"), ("/entities/namespace:sales", "ned"), (f"/entities/{ORDERS}", "ada"),
-    ("/entities/dataset:sales.legacy", "ada"), ("/plans/", "aud"),
-])
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("/entities/namespace:sales", "aud"),
+        ("/entities/namespace:sales", "ned"),
+        (f"/entities/{ORDERS}", "ada"),
+        ("/entities/dataset:sales.legacy", "ada"),
+        ("/plans/", "aud"),
+    ],
+)
 def test_bulk_changes_are_offered_only_to_administrators_on_containers(url, name, browse):
     text = browse(name).get(url).content.decode()
     assert not any(f"{form_url}{end}" in text for form_url in (BULK, GHOSTS, IMPORT) for end in ('"', "?"))
@@ -101,12 +140,21 @@ def test_bulk_changes_are_offered_only_to_administrators_on_containers(url, name
 
 
 def test_a_bulk_change_takes_several_principals_and_selected_kinds(browse):
-    data = INSIDE | {"verb": "revoke", "principal": "user:ned", "more": "user:dee\r\n\r\ngroup:operators",
-                     "privilege": ["ADMIN", "READ"], "kind": ["dataset"], "itself": ""}
+    data = INSIDE | {
+        "verb": "revoke",
+        "principal": "user:ned",
+        "more": "user:dee\r\n\r\ngroup:operators",
+        "privilege": ["ADMIN", "READ"],
+        "kind": ["dataset"],
+        "itself": "",
+    }
     page = browse("ada").post(BULK, data, follow=True)
     assert {(row.verb, row.principal, str(row.address)) for row in page.context["plan"].items.all()} == {
-        ("revoke", "user:ned", ORDERS), ("revoke", "user:ned", CUSTOMERS), ("revoke", "user:dee", ORDERS),
-        ("revoke", "group:operators", "dataset:sales.forecast")}
+        ("revoke", "user:ned", ORDERS),
+        ("revoke", "user:ned", CUSTOMERS),
+        ("revoke", "user:dee", ORDERS),
+        ("revoke", "group:operators", "dataset:sales.forecast"),
+    }
     assert "2 entities with fewer than two administrators" in text_of(page)
     assert "bulk change" in text_of(browse("aud").get("/plans/"))
 
@@ -117,7 +165,9 @@ def test_selected_rows_lead_to_the_bulk_change_form(browse):
     checkbox = r'<input type="checkbox" form="children-form" name="address" value="([^"]+)"[^>]*?( disabled)? autocomplete[^>]*>'
     checkboxes = re.findall(checkbox, text)
     assert (ORDERS, "") in checkboxes and ("dataset:sales.legacy", " disabled") in checkboxes
-    assert re.search(r'<button [^>]*form="children-form" formaction="/plans/many"\s+name="selection" value="yes">', text)
+    assert re.search(
+        r'<button [^>]*form="children-form" formaction="/plans/many"\s+name="selection" value="yes">', text
+    )
     form = client.get(BULK, {"address": [ORDERS, CUSTOMERS], "selection": "yes"})
     data = form_fields(form)
     assert data["address"] == [ORDERS, CUSTOMERS] and "Plan for 2 selected" in text_of(form)
@@ -127,34 +177,53 @@ def test_selected_rows_lead_to_the_bulk_change_form(browse):
     assert "no entity is selected" in text_of(client.post(BULK, data))
 
 
-@pytest.mark.parametrize(("referer", "back"), [
-    ("http://testserver/entities/namespace:sales?kind=dataset", "/entities/namespace:sales?kind=dataset#children"),
-    ("http://elsewhere.example/entities/namespace:sales", "/entities/instance:cdap#children"),
-    ("http://testserver/plans/", "/entities/instance:cdap#children"), ("", "/entities/instance:cdap#children"),
-    ("http://[", "/entities/instance:cdap#children"),
-])
+@pytest.mark.parametrize(
+    ("referer", "back"),
+    [
+        (
+            "http://testserver/entities/namespace:sales?kind=dataset",
+            "/entities/namespace:sales?kind=dataset#children",
+        ),
+        ("http://elsewhere.example/entities/namespace:sales", "/entities/instance:cdap#children"),
+        ("http://testserver/plans/", "/entities/instance:cdap#children"),
+        ("", "/entities/instance:cdap#children"),
+        ("http://[", "/entities/instance:cdap#children"),
+    ],
+)
 def test_an_empty_selection_links_back_to_the_list(referer, back, browse):
     text = browse("ada").get(f"{BULK}?selection=yes", headers={"Referer": referer}).content.decode()
     assert "No entities selected" in text and "0 selected" not in text and f'href="{back}"' in text
 
 
-@pytest.mark.parametrize(("invalid", "message"), [
-    ({"principal": "", "more": " "}, "no principal is named"), ({"principal": "user:nobody"}, "user:nobody does not exist"),
-    ({"privilege": []}, "no privilege is selected"), ({"privilege": ["OWN"]}, "`OWN` is not a privilege"),
-    ({"verb": "give"}, "neither granting nor revoking"), ({"kind": [], "itself": ""}, "no kind is selected"),
-    ({"kind": ["namespace"]}, "namespace:sales cannot contain entities of kind namespace"),
-    ({"more": "out"}, "is not a principal"),
-    ({"principal": "user:ned", "privilege": ["ADMIN"], "more": ""}, "there is nothing to grant"),
-    ({"address": ["dataset:x", ORDERS]}, "`dataset:x` lacks a part"),
-    ({"address": ["dataset:sales.legacy"]}, "is deleted, and only"),
-    ({"address": [f"dataset:sales.d{n}" for n in range(600)]}, "600 entities are selected, and 500 are allowed"),
-])
+@pytest.mark.parametrize(
+    ("invalid", "message"),
+    [
+        ({"principal": "", "more": " "}, "no principal is named"),
+        ({"principal": "user:nobody"}, "user:nobody does not exist"),
+        ({"privilege": []}, "no privilege is selected"),
+        ({"privilege": ["OWN"]}, "`OWN` is not a privilege"),
+        ({"verb": "give"}, "neither granting nor revoking"),
+        ({"kind": [], "itself": ""}, "no kind is selected"),
+        ({"kind": ["namespace"]}, "namespace:sales cannot contain entities of kind namespace"),
+        ({"more": "out"}, "is not a principal"),
+        ({"principal": "user:ned", "privilege": ["ADMIN"], "more": ""}, "there is nothing to grant"),
+        ({"address": ["dataset:x", ORDERS]}, "`dataset:x` lacks a part"),
+        ({"address": ["dataset:sales.legacy"]}, "is deleted, and only"),
+        (
+            {"address": [f"dataset:sales.d{n}" for n in range(600)]},
+            "600 entities are selected, and 500 are allowed",
+        ),
+    ],
+)
 def test_an_invalid_bulk_change_is_explained_and_keeps_the_input(invalid, message, browse):
     data = INSIDE | {"more": "user:grp"} | invalid
     response = browse("ada").post(BULK, data)
     assert response.status_code == 400 and message in text_of(response) and not Plan.objects.exists()
     fields = form_fields(response)
-    assert fields["principal"] == [data["principal"]] and f"\n{data['more']}</textarea>" in response.content.decode()
+    assert (
+        fields["principal"] == [data["principal"]]
+        and f"\n{data['more']}</textarea>" in response.content.decode()
+    )
     assert fields.get("privilege", []) == [name for name in data["privilege"] if name != "OWN"]
     if "address" in data:
         assert fields["address"] == data["address"]
@@ -166,30 +235,50 @@ def test_an_invalid_bulk_change_is_explained_and_keeps_the_input(invalid, messag
 def test_the_entities_of_a_large_tenant_are_not_counted(browse, monkeypatch):
     monkeypatch.setattr("authzconsole.web.shared.row_estimates.MAX_COUNTED", 3)
     assert {row["total"] for row in browse("ada").get(BULK).context["kinds"]} == {None}
-    counted = browse("ada").post(BULK, {"select": "all", "verb": "grant", "principal": "user:out", "privilege": "READ"})
+    counted = browse("ada").post(
+        BULK, {"select": "all", "verb": "grant", "principal": "user:out", "privilege": "READ"}
+    )
     assert counted.context["count"] == "The plan counts the selected entities."
     assert browse("ada").get(f"{BULK}?within=namespace:sales").context["kinds"][4]["total"] == 2
 
 
 def test_ghost_grants_can_be_cleaned_up_from_plans_report_and_overview(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    run = create_report(tmp_path, {"rows": [], "kinds": []}, analysis="ghost-grants", options={"generation": "final"}, revision=1,
-                        finished_at=timezone.now(), summary={"grants_on_deleted_addresses": 1})
+    run = create_report(
+        tmp_path,
+        {"rows": [], "kinds": []},
+        analysis="ghost-grants",
+        options={"generation": "final"},
+        revision=1,
+        finished_at=timezone.now(),
+        summary={"grants_on_deleted_addresses": 1},
+    )
     for url in ("/", "/plans/", f"/analyses/{run.pk}/"):
         assert f'<form action="{GHOSTS}" method="post">' in browse("ada").get(url).content.decode().replace(
-            '<form class="block-body form" action', "<form action"), url
+            '<form class="block-body form" action', "<form action"
+        ), url
         assert GHOSTS not in browse("aud").get(url).content.decode(), url
     page = browse("ada").post(GHOSTS, follow=True)
     assert plan_addresses(page) == {"dataset:sales.legacy"} and "1 grant to revoke" in text_of(page)
     assert "ghost grant cleanup" in text_of(page)
-    assert plan_addresses(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {"dataset:sales.legacy"}
+    assert plan_addresses(browse("ada").post(GHOSTS, {"namespace": " sales "}, follow=True)) == {
+        "dataset:sales.legacy"
+    }
 
 
 def ghost_report(folder):
-    rows = [("group:operators", "dataset:sales.forecast", "READ", "planned", ""),
-            ("user:dee", "dataset:sales.legacy", "READ", "deleted", "")]
-    return create_report(folder, {"rows": rows, "kinds": []}, analysis="ghost-grants", options={"generation": "final"},
-                         revision=1, finished_at=timezone.now())
+    rows = [
+        ("group:operators", "dataset:sales.forecast", "READ", "planned", ""),
+        ("user:dee", "dataset:sales.legacy", "READ", "deleted", ""),
+    ]
+    return create_report(
+        folder,
+        {"rows": rows, "kinds": []},
+        analysis="ghost-grants",
+        options={"generation": "final"},
+        revision=1,
+        finished_at=timezone.now(),
+    )
 
 
 def test_rows_of_the_ghost_report_can_be_selected_for_a_plan(browse, settings, tmp_path):
@@ -204,11 +293,17 @@ def test_rows_of_the_ghost_report_can_be_selected_for_a_plan(browse, settings, t
     assert "Revoke 2 ghost grants" in text_of(page)
 
 
-@pytest.mark.parametrize(("grants", "message"), [
-    ([], "no grant is selected"), (["nonsense"], "`nonsense` is not a principal"), (["user:dee"], "No plan was created"),
-    (["user:dee\tdataset:sales.legacy\tEAT"], "EAT"), (["user:dee\tdataset:sales.orders\tREAD"], "is live now"),
-    (["user:nobody\tdataset:sales.legacy\tREAD"], "user:nobody does not exist"),
-])
+@pytest.mark.parametrize(
+    ("grants", "message"),
+    [
+        ([], "no grant is selected"),
+        (["nonsense"], "`nonsense` is not a principal"),
+        (["user:dee"], "No plan was created"),
+        (["user:dee\tdataset:sales.legacy\tEAT"], "EAT"),
+        (["user:dee\tdataset:sales.orders\tREAD"], "is live now"),
+        (["user:nobody\tdataset:sales.legacy\tREAD"], "user:nobody does not exist"),
+    ],
+)
 def test_a_selection_that_creates_no_plan_says_why_on_the_report(grants, message, browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     run = ghost_report(tmp_path)
@@ -219,17 +314,27 @@ def test_a_selection_that_creates_no_plan_says_why_on_the_report(grants, message
 
 def test_reports_of_other_analyses_do_not_offer_a_cleanup(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    run = create_report(tmp_path, {"rows": [], "kinds": []}, analysis="stranded", options={"generation": "final"}, revision=1)
+    run = create_report(
+        tmp_path, {"rows": [], "kinds": []}, analysis="stranded", options={"generation": "final"}, revision=1
+    )
     assert GHOSTS not in browse("ada").get(f"/analyses/{run.pk}/").content.decode()
 
 
-@pytest.mark.parametrize(("namespace", "message"), [
-    ("namespace:hr", "no grant is on a deleted address in namespace:hr"), ("a b", "the name `a b` contains a character"),
-    (ORDERS, "is not a namespace"),
-])
+@pytest.mark.parametrize(
+    ("namespace", "message"),
+    [
+        ("namespace:hr", "no grant is on a deleted address in namespace:hr"),
+        ("a b", "the name `a b` contains a character"),
+        (ORDERS, "is not a namespace"),
+    ],
+)
 def test_a_cleanup_that_creates_no_plan_says_why(namespace, message, browse):
     response = browse("ada").post(GHOSTS, {"namespace": namespace}, follow=True)
-    assert message in text_of(response) and "No plan was created" in text_of(response) and not Plan.objects.exists()
+    assert (
+        message in text_of(response)
+        and "No plan was created" in text_of(response)
+        and not Plan.objects.exists()
+    )
 
 
 def test_a_plan_is_created_from_pasted_text_and_from_a_file(browse):
@@ -250,19 +355,26 @@ def test_every_bad_line_is_listed_and_the_input_is_kept(source, browse):
     response = browse("ada").post(IMPORT, data)
     assert response.status_code == 400 and not Plan.objects.exists()
     text = text_of(response)
-    for message in ("120 lines to correct", f"4 privilege `<READ>` is not one of {', '.join(Privilege)}",
-                    "Not shown: 20 more bad lines"):
+    for message in (
+        "120 lines to correct",
+        f"4 privilege `<READ>` is not one of {', '.join(Privilege)}",
+        "Not shown: 20 more bad lines",
+    ):
         assert message in text, message
     textarea = response.content.decode().split("<textarea")[1]
     assert unescape(textarea.split(">\n", 1)[1].split("</textarea>")[0]) == bad
     assert response.content.decode().count('<th scope="row" class="number">') == 100
 
 
-@pytest.mark.parametrize(("data", "message"), [
-    ({}, "there are no changes: choose a file or paste the changes"), ({"text": "  \n"}, "the file is empty"),
-    ({"text": FILE.replace("privilege", "right")}, "it lacks `privilege`"),
-    ({"text": FILE.split("\n")[0]}, "a header but no changes"),
-])
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({}, "there are no changes: choose a file or paste the changes"),
+        ({"text": "  \n"}, "the file is empty"),
+        ({"text": FILE.replace("privilege", "right")}, "it lacks `privilege`"),
+        ({"text": FILE.split("\n")[0]}, "a header but no changes"),
+    ],
+)
 def test_an_invalid_file_of_changes_is_explained(data, message, browse):
     response = browse("ada").post(IMPORT, data)
     assert response.status_code == 400 and message in text_of(response) and not Plan.objects.exists()
@@ -285,7 +397,10 @@ def test_lines_that_are_not_utf_8_are_reported(browse):
 
 
 def test_example_files_can_be_downloaded(browse):
-    for extension, media_type in (("csv", "text/csv; charset=utf-8"), ("jsonl", "application/x-ndjson; charset=utf-8")):
+    for extension, media_type in (
+        ("csv", "text/csv; charset=utf-8"),
+        ("jsonl", "application/x-ndjson; charset=utf-8"),
+    ):
         response = browse("ada").get(f"/plans/import/sample.{extension}")
         assert response.content.decode() == SAMPLES[extension] and response["Content-Type"] == media_type
         assert response["Content-Disposition"] == f'attachment; filename="changes.{extension}"'
@@ -306,8 +421,12 @@ def test_creating_a_plan_takes_a_constant_number_of_queries(browse):
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
         lines = "".join(f"grant,user:dee,{address},READ\n" for address in addresses)
-        requests = [(BULK, INSIDE), (GHOSTS, {}), (IMPORT, {"text": FILE + lines}),
-                    (BULK, INSIDE | {"address": list(map(str, addresses))})]
+        requests = [
+            (BULK, INSIDE),
+            (GHOSTS, {}),
+            (IMPORT, {"text": FILE + lines}),
+            (BULK, INSIDE | {"address": list(map(str, addresses))}),
+        ]
         return [_post_query_count(client, url, data) for url, data in requests]
 
     small = query_counts(0, 2)

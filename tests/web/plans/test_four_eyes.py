@@ -33,7 +33,11 @@ def test_the_grant_form_says_that_a_plan_is_needed(browse):
     answer = post_as_shown(browse("ada"), "/grant/dataset:sales.orders", form)
     assert answer.status_code == 400 and "because it grants ADMIN: create a plan" in page_html(answer)
     assert database_state() == before
-    post_as_shown(browse("ada"), "/grant/dataset:sales.orders", {"principal": "user:out", "privilege": "READ", "reason": "x"})
+    post_as_shown(
+        browse("ada"),
+        "/grant/dataset:sales.orders",
+        {"principal": "user:out", "privilege": "READ", "reason": "x"},
+    )
     assert UserGrant.objects.filter(user__username="out").exists()
 
 
@@ -57,16 +61,24 @@ def test_without_the_setting_the_maker_applies_the_plan(browse, plan, settings):
 def test_rest_answers_403_with_its_own_problem_type(browse, plan):
     ada = browse("ada")
     item = {"principal": "user:ada", "entity": str(ORDERS), "privileges": ["READ"]}
-    bodies = [("/api/v1/grants", {"grant": [item]}), ("/api/v1/grants", {"grant": [item], "dry_run": True}),
-              (f"/api/v1/plans/{plan.pk}/apply", {"reason": "mine"})]
+    bodies = [
+        ("/api/v1/grants", {"grant": [item]}),
+        ("/api/v1/grants", {"grant": [item], "dry_run": True}),
+        (f"/api/v1/plans/{plan.pk}/apply", {"reason": "mine"}),
+    ]
     before = database_state()
     for path, body in bodies:
         answer = ada.post(path, body, content_type="application/json")
-        assert answer.status_code == 403 and answer.json()["type"] == "urn:authzconsole:problem:second-person-required", path
+        assert (
+            answer.status_code == 403
+            and answer.json()["type"] == "urn:authzconsole:problem:second-person-required"
+        ), path
     assert database_state() == before
 
 
 def test_the_membership_form_says_that_a_plan_is_needed(browse):
     change_grants(author=SETUP, grant=[("group:operators", ORDERS, Privilege.ADMIN)])
-    answer = browse("ada").post("/people/membership", {"verb": "add", "user": "dee", "group": "operators", "reason": "x"})
+    answer = browse("ada").post(
+        "/people/membership", {"verb": "add", "user": "dee", "group": "operators", "reason": "x"}
+    )
     assert "create a plan" in page_html(answer) and not User.objects.get(username="dee").groups.exists()

@@ -42,21 +42,35 @@ def test_the_receivers_of_missing_grants_are_compared_and_nothing_is_stored(brow
     page = client.get("/plans/readiness", READINESS)
     choices = rows_of(page)
     assert list(choices) == ["user:dee", "group:operators"] and database_state() == before
-    assert choices["user:dee"].gained < choices["group:operators"].gained and page.context["first"].value == "user:dee"
+    assert (
+        choices["user:dee"].gained < choices["group:operators"].gained
+        and page.context["first"].value == "user:dee"
+    )
     for principal, choice in choices.items():
-        plan = client.post("/plans/readiness", READINESS | {"principal": principal}, follow=True).context["plan"]
+        plan = client.post("/plans/readiness", READINESS | {"principal": principal}, follow=True).context[
+            "plan"
+        ]
         tally = plan_effect(plan).tally
-        assert (choice.grants, choice.gained, choice.lost) == (plan.effect["grants"], tally.gained_beyond, tally.lost_beyond)
+        assert (choice.grants, choice.gained, choice.lost) == (
+            plan.effect["grants"],
+            tally.gained_beyond,
+            tally.lost_beyond,
+        )
         assert choice.kept_not == 0 < choice.kept
     items = Plan.objects.earliest("pk").items.all()
     change_grants(author=SETUP, grant=[(item.principal, item.address, item.privilege) for item in items])
     assert "No plan is needed" in page_html(client.get("/plans/readiness", READINESS))
 
 
-@pytest.mark.parametrize(("form", "message"), [
-    ({"namespace": "sales"}, "is not an address"), ({"user": "nobody"}, "user:nobody does not exist"),
-    ({"generation": "newest"}, "newest"), ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
-])
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"namespace": "sales"}, "is not an address"),
+        ({"user": "nobody"}, "user:nobody does not exist"),
+        ({"generation": "newest"}, "newest"),
+        ({"namespace": "dataset:sales.orders"}, "is not a namespace"),
+    ],
+)
 def test_an_invalid_choice_of_receivers_is_explained(form, message, browse):
     page = browse("ada").get("/plans/readiness", READINESS | form, follow=True)
     assert page.redirect_chain == [("/plans/", 303)] and message in page_html(page)
@@ -68,7 +82,9 @@ def test_the_ways_to_permit_a_denied_question_are_compared(browse):
     page = client.get("/plans/missing", form)
     choices = rows_of(page)
     assert len(choices) == len(ANY) and database_state() == before
-    assert [choice.gained for choice in page.context["choices"]] == sorted(choice.gained for choice in choices.values())
+    assert [choice.gained for choice in page.context["choices"]] == sorted(
+        choice.gained for choice in choices.values()
+    )
     widest = page.context["choices"][-1]
     plan = client.post("/plans/missing", form | {"way": widest.value}, follow=True).context["plan"]
     assert plan_effect(plan).tally.gained_beyond == widest.gained
@@ -83,7 +99,9 @@ def test_a_question_with_one_way_shows_it_and_a_permitted_one_nothing(browse):
     assert (choice.value, choice.grants) == ("", 6) and choice.title.startswith("6 grants, such as ADMIN on ")
     plan = browse("ada").post("/plans/missing", plan_form(way=""), follow=True).context["plan"]
     assert plan.effect["grants"] == 6
-    assert "No plan is needed" in page_html(browse("ada").get("/plans/missing", plan_form(subject="user:nobody")))
+    assert "No plan is needed" in page_html(
+        browse("ada").get("/plans/missing", plan_form(subject="user:nobody"))
+    )
 
 
 @pytest.fixture
@@ -91,10 +109,18 @@ def impact(cast, settings, tmp_path):
     """A report after which the fewest grants give more than was lost."""
     settings.SNAPSHOT_URI = str(tmp_path)
     change_grants(author=SETUP, grant=[("user:out", SALES, privilege) for privilege in ANY])
-    plan, regrants = create_plan_of_regrants(author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"])
+    plan, regrants = create_plan_of_regrants(
+        author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"]
+    )
     lost = sorted((row.user, row.entity, row.operation, True, False) for row in kept_not_of_plan(plan))
-    return create_report(tmp_path, {"rows": [], "operations": [], "detail": lost}, analysis="policy-impact", summary={},
-                         revision=current_revision(), options={"generation": "final", "to_generation": "existing"})
+    return create_report(
+        tmp_path,
+        {"rows": [], "operations": [], "detail": lost},
+        analysis="policy-impact",
+        summary={},
+        revision=current_revision(),
+        options={"generation": "final", "to_generation": "existing"},
+    )
 
 
 def test_narrowest_and_fewest_regrants_are_compared_and_the_plan_is_the_chosen_one(impact, browse):
@@ -102,7 +128,10 @@ def test_narrowest_and_fewest_regrants_are_compared_and_the_plan_is_the_chosen_o
     url = f"/plans/policy-impact/{impact.pk}"
     choices = rows_of(client.get(url))
     assert list(choices) == [*Prefer] and database_state() == before
-    assert choices["narrowest"].gained == 0 < choices["fewest"].gained and choices["fewest"].kept > choices["narrowest"].kept
+    assert (
+        choices["narrowest"].gained == 0 < choices["fewest"].gained
+        and choices["fewest"].kept > choices["narrowest"].kept
+    )
     for prefer, choice in choices.items():
         plan = client.post(url, {"prefer": prefer}, follow=True).context["plan"]
         tally = plan_effect(plan).tally
@@ -121,8 +150,10 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
     client, final, activation = browse("ada"), GENERATIONS["final"], GenerationChange(GENERATIONS["existing"])
     given, taken = gained_and_lost([activation], final)
     assert given and taken
-    sentence = (f"Activating <code>existing</code> itself gives {given:,} permissions that <code>final</code> denies, "
-                f"and takes {taken:,}.")
+    sentence = (
+        f"Activating <code>existing</code> itself gives {given:,} permissions that <code>final</code> denies, "
+        f"and takes {taken:,}."
+    )
     page = client.get(f"/plans/policy-impact/{impact.pk}")
     list_url = page.context["activation"]["list_url"]
     assert sentence in page_html(page) and f'href="{escape(list_url)}"' in page_html(page)
@@ -131,10 +162,15 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
         response = client.post(f"/plans/policy-impact/{impact.pk}", {"prefer": prefer}, follow=True)
         plan = response.context["plan"]
         assert (choice.given, choice.taken) == gained_and_lost([*changes_of_plan(plan), activation], final)
-        assert f"{sentence} With this plan, it gives {choice.given:,} and takes {choice.taken:,}." in page_html(response)
+        assert (
+            f"{sentence} With this plan, it gives {choice.given:,} and takes {choice.taken:,}."
+            in page_html(response)
+        )
     # in another generation than that of the plan, nothing is said that could be read as about this generation
-    shown = {"final": page_html(client.get(f"/plans/{plan.pk}/?generation=final")),
-             "existing": page_html(client.get(f"/plans/{plan.pk}/"))}
+    shown = {
+        "final": page_html(client.get(f"/plans/{plan.pk}/?generation=final")),
+        "existing": page_html(client.get(f"/plans/{plan.pk}/")),
+    }
     tally = plan_effect(plan).tally
     total = tally.gained_for + tally.gained_beyond
     for text in shown.values():
@@ -157,14 +193,23 @@ def test_a_plan_lists_what_it_does_not_keep_on_its_page_and_over_rest(impact, br
     assert len(expected) == plan.recipe["kept_not"] > 16
     page = client.get(f"/plans/{plan.pk}/")
     text = page_html(page)
-    assert page.context["kept_not"]["total"] == len(expected) and expected[0]["why"] in text and "kept_not=2" in text
+    assert (
+        page.context["kept_not"]["total"] == len(expected)
+        and expected[0]["why"] in text
+        and "kept_not=2" in text
+    )
     second = client.get(f"/plans/{plan.pk}/?kept_not=2", headers=htmx("kept_not"))
-    assert [row["why"] for row in second.context["kept_not"]["rows"]] == [row["why"] for row in expected[8:16]]
+    assert [row["why"] for row in second.context["kept_not"]["rows"]] == [
+        row["why"] for row in expected[8:16]
+    ]
     assert "Nothing is listed" in page_html(client.get(f"/plans/{plan.pk}/?kept_not=999"))
     api = f"/api/v1/plans/{plan.pk}/kept-not"
     first = client.get(f"{api}?limit=6").json()
     rest = client.get(api, {"limit": 1_000, "cursor": client.get(f"{api}?limit=6").json()["next"]}).json()
-    assert [*first["items"], *client.get(api, {"limit": 6, "cursor": first["next"]}).json()["items"]] == expected[:12]
+    assert [
+        *first["items"],
+        *client.get(api, {"limit": 6, "cursor": first["next"]}).json()["items"],
+    ] == expected[:12]
     assert rest["items"] == expected[6:] and rest["next"] is None
     lines = b"".join(client.get(f"{api}/rows.jsonl").streaming_content).decode().splitlines()
     table = csv.DictReader(io.StringIO(b"".join(client.get(f"{api}/rows.csv").streaming_content).decode()))

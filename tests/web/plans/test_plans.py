@@ -39,21 +39,39 @@ PAGES = [
     ("/forecast/namespace:nowhere?deleter=ned", 404, 404, 404, 404, 404),
     ("/forecast/nonsense", 404, 404, 404, 404, 404),
 ]
-WRITES = ["/plans/{plan}/apply", "/plans/{plan}/discard", "/plans/{plan}/renew", "/plans/{applied}/undo", "/plans/copy"]
-FORM = {"reason": "because", "namespace": "namespace:sales", "user": "dee", "generation": "final", "source": "user:ned",
-        "target": "user:dee", "beyond": "yes"}
+WRITES = [
+    "/plans/{plan}/apply",
+    "/plans/{plan}/discard",
+    "/plans/{plan}/renew",
+    "/plans/{applied}/undo",
+    "/plans/copy",
+]
+FORM = {
+    "reason": "because",
+    "namespace": "namespace:sales",
+    "user": "dee",
+    "generation": "final",
+    "source": "user:ned",
+    "target": "user:dee",
+    "beyond": "yes",
+}
 
 
 @pytest.fixture
 def plan(cast):
     orders = parse_address(ORDERS)
-    return create_plan_from_changes(author=COMMAND, grant=[("user:out", orders, "READ"), ("user:dee", orders, "READ")],
-                                    revoke=[("user:ned", orders, "ADMIN")])
+    return create_plan_from_changes(
+        author=COMMAND,
+        grant=[("user:out", orders, "READ"), ("user:dee", orders, "READ")],
+        revoke=[("user:ned", orders, "ADMIN")],
+    )
 
 
 @pytest.fixture
 def applied_plan(cast):
-    plan = create_plan_from_changes(author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
+    plan = create_plan_from_changes(
+        author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")]
+    )
     return apply_plan(author=COMMAND, plan_id=plan.pk)
 
 
@@ -66,7 +84,12 @@ def test_each_page_has_the_expected_status_for_each_account(page, statuses, brow
 def test_only_administrators_can_change_plans(url, browse, plan, applied_plan):
     before = database_state()
     url = url.format(plan=plan.pk, applied=applied_plan.pk)
-    assert [browse(name).post(url, FORM).status_code for name in ("aud", "ned", "dee", "out")] == [403, 404, 404, 404]
+    assert [browse(name).post(url, FORM).status_code for name in ("aud", "ned", "dee", "out")] == [
+        403,
+        404,
+        404,
+        404,
+    ]
     assert database_state() == before
     assert browse("ada").get(url).status_code == 405
     assert browse().post(url, FORM).status_code == 303
@@ -86,8 +109,15 @@ def test_auditors_see_no_forms(browse, plan, applied_plan):
 
 def test_a_plan_shows_its_effect_and_stranded_entities(browse, plan):
     text = re.sub(r"(<[^>]+>|\s)+", " ", page_html(browse("ada").get(f"/plans/{plan.pk}/")))
-    for phrase in ("1 grant to add", "1 grant to revoke", "1 item already in place", "(no change)",
-                   "1 entity with fewer than two administrators", "READ on 1 dataset", "ADMIN on 1 dataset"):
+    for phrase in (
+        "1 grant to add",
+        "1 grant to revoke",
+        "1 item already in place",
+        "(no change)",
+        "1 entity with fewer than two administrators",
+        "READ on 1 dataset",
+        "ADMIN on 1 dataset",
+    ):
         assert phrase in text, phrase
 
 
@@ -99,8 +129,12 @@ def test_applying_requires_a_reason_and_confirmation_of_stranded_entities(browse
     response = client.post(f"/plans/{plan.pk}/apply", {"beyond": "yes", "strand": "yes"})
     assert response.status_code == 400 and "the reason is missing" in page_html(response)
     assert database_state() == before
-    response = client.post(f"/plans/{plan.pk}/apply", {"beyond": "yes", "strand": "yes", "reason": "tidy up"}, follow=True)
-    assert "is applied: 1 grant, 1 revocation." in page_html(response) and "Undo with a plan" in page_html(response)
+    response = client.post(
+        f"/plans/{plan.pk}/apply", {"beyond": "yes", "strand": "yes", "reason": "tidy up"}, follow=True
+    )
+    assert "is applied: 1 grant, 1 revocation." in page_html(response) and "Undo with a plan" in page_html(
+        response
+    )
 
 
 def test_a_stale_plan_says_what_changed_and_can_be_renewed(browse, plan):
@@ -131,13 +165,20 @@ def test_a_discarded_plan_cannot_be_changed(browse, plan):
     client = browse("ada")
     client.post(f"/plans/{plan.pk}/discard")
     discarded = "was already discarded"
-    for verb, message in (("apply", discarded), ("discard", discarded), ("undo", "only an applied plan can be undone")):
+    for verb, message in (
+        ("apply", discarded),
+        ("discard", discarded),
+        ("undo", "only an applied plan can be undone"),
+    ):
         response = client.post(f"/plans/{plan.pk}/{verb}", {"reason": "x", "strand": "yes"})
         assert response.status_code == 400 and message in page_html(response)
 
 
 def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
-    client, question = browse("ada"), Question("user", "dee", "delete", parse_address("namespace:sales"), "final")
+    client, question = (
+        browse("ada"),
+        Question("user", "dee", "delete", parse_address("namespace:sales"), "final"),
+    )
     page = page_html(client.get("/entities/namespace:sales?deleter=dee"))
     assert "/forecast/namespace:sales?deleter=dee" in page
     page = client.get(FORECAST)
@@ -154,7 +195,10 @@ def test_the_forecast_leads_to_a_plan_with_the_missing_grants(browse):
 @pytest.mark.parametrize("user", ["ned", "dee", "grp", "ina", "nobody", "a%00b", ""])
 @pytest.mark.parametrize("generation", [*GENERATIONS, "newest"])
 def test_the_forecast_works_for_every_user_and_generation(user, generation, browse):
-    assert browse("aud").get(f"/forecast/namespace:sales?deleter={user}&generation={generation}").status_code == 200
+    assert (
+        browse("aud").get(f"/forecast/namespace:sales?deleter={user}&generation={generation}").status_code
+        == 200
+    )
 
 
 def test_a_forecast_requires_a_live_namespace(browse):
@@ -162,10 +206,14 @@ def test_a_forecast_requires_a_live_namespace(browse):
     assert "is not a namespace" in text
 
 
-@pytest.mark.parametrize(("form", "message"), [
-    ({"source": "user:ned", "target": "user:ned"}, "is both"), ({"source": "x", "target": "user:ned"}, "is not a principal"),
-    ({"source": "user:ned", "target": "user:dee", "within": "sales"}, "is not an address"),
-])
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [
+        ({"source": "user:ned", "target": "user:ned"}, "is both"),
+        ({"source": "x", "target": "user:ned"}, "is not a principal"),
+        ({"source": "user:ned", "target": "user:dee", "within": "sales"}, "is not an address"),
+    ],
+)
 def test_an_invalid_copy_keeps_the_input(form, message, browse):
     response = browse("ada").post("/plans/copy", form)
     assert response.status_code == 400 and message in page_html(response)
@@ -181,8 +229,11 @@ def test_htmx_gets_single_sections(browse, plan, htmx):
 
 
 def test_items_are_paged(browse):
-    grants = [(f"user:{name}", parse_address(f"dataset:sales.d{number:03}"), "READ") for name in ("dee", "out")
-              for number in range(60)]
+    grants = [
+        (f"user:{name}", parse_address(f"dataset:sales.d{number:03}"), "READ")
+        for name in ("dee", "out")
+        for number in range(60)
+    ]
     plan = create_plan_from_changes(author=COMMAND, grant=grants)
     positions = []
     for number in (1, 2, 3):
@@ -198,10 +249,20 @@ def test_the_number_of_queries_does_not_grow_with_the_data(browse):
         addresses = [parse_address(f"dataset:sales.more{number:03}") for number in numbers]
         ensure_entities(states=dict.fromkeys(addresses, "live"))
         change_grants(author=SETUP, grant=[("user:ned", address, "ADMIN") for address in addresses])
-        plan = create_plan_from_changes(author=COMMAND, grant=[("user:out", address, "READ") for address in addresses],
-                                        revoke=[("user:ned", address, "ADMIN") for address in addresses])
-        applied_plan = apply_plan(author=COMMAND, plan_id=create_readiness_plan(
-            author=COMMAND, namespace=parse_address("namespace:hr"), user="dee" if numbers[0] else "ned", generation="final").pk)
+        plan = create_plan_from_changes(
+            author=COMMAND,
+            grant=[("user:out", address, "READ") for address in addresses],
+            revoke=[("user:ned", address, "ADMIN") for address in addresses],
+        )
+        applied_plan = apply_plan(
+            author=COMMAND,
+            plan_id=create_readiness_plan(
+                author=COMMAND,
+                namespace=parse_address("namespace:hr"),
+                user="dee" if numbers[0] else "ned",
+                generation="final",
+            ).pk,
+        )
         create_inverse_plan(author=COMMAND, plan_id=applied_plan.pk)
         urls = ("/plans/", f"/plans/{plan.pk}/", f"/plans/{applied_plan.pk}/", FORECAST)
         return [query_count(client, url) for url in urls]
@@ -216,8 +277,14 @@ def impact(cast, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:hr"), "ADMIN")])
     lost = ("out", "dataset:hr.salaries", "drop", True, False)
-    return create_report(tmp_path, {"rows": [], "operations": [], "detail": [lost]}, analysis="policy-impact", summary={},
-                         revision=current_revision(), options={"generation": "existing", "to_generation": "final"})
+    return create_report(
+        tmp_path,
+        {"rows": [], "operations": [], "detail": [lost]},
+        analysis="policy-impact",
+        summary={},
+        revision=current_revision(),
+        options={"generation": "existing", "to_generation": "final"},
+    )
 
 
 def test_a_policy_impact_report_leads_to_a_plan_that_keeps_permissions(impact, browse):
@@ -229,7 +296,10 @@ def test_a_policy_impact_report_leads_to_a_plan_that_keeps_permissions(impact, b
     page = browse("ada").post(url, {"namespace": "hr"}, follow=True)
     assert "can be kept without also giving others: prefer the fewest grants" in page_html(page)
     page = browse("ada").post(url, {"namespace": "hr", "prefer": "fewest"}, follow=True)
-    assert "It keeps 1 permission that would be lost." in page_html(page) and page.context["plan"].effect["grants"] == 1
+    assert (
+        "It keeps 1 permission that would be lost." in page_html(page)
+        and page.context["plan"].effect["grants"] == 1
+    )
     response = browse("ada").post(url, {"user": "nobody"}, follow=True)
     assert "No plan was created: user:nobody does not exist" in page_html(response)
 

@@ -15,7 +15,11 @@ from tests.support.reports import create_report
 
 def rows_of(response) -> dict[tuple[str, str], dict]:
     """Return the rows of the page by (kind, operation)."""
-    return {(table["kind"].name, row["operation"]): row for table in response.context["tables"] for row in table["rows"]}
+    return {
+        (table["kind"].name, row["operation"]): row
+        for table in response.context["tables"]
+        for row in table["rows"]
+    }
 
 
 @pytest.mark.parametrize("name", GENERATIONS)
@@ -42,15 +46,22 @@ def test_two_generations_are_compared_with_differences_marked(browse):
         for second in GENERATIONS.values():
             rows = rows_of(client.get(f"/policies/?generation={first.name}&with={second.name}&kind=dataset"))
             marked = {operation for (_, operation), row in rows.items() if row["differs"]}
-            assert marked == {operation for operation in KINDS["dataset"].operations
-                              if first.policy("dataset", operation).requirement
-                              != second.policy("dataset", operation).requirement}
+            assert marked == {
+                operation
+                for operation in KINDS["dataset"].operations
+                if first.policy("dataset", operation).requirement
+                != second.policy("dataset", operation).requirement
+            }
 
 
-@pytest.mark.parametrize(("query", "title"), [("generation=core", "Policies: core"),
-                                              ("generation=final&with=core", "Policies: final and core")])
+@pytest.mark.parametrize(
+    ("query", "title"),
+    [("generation=core", "Policies: core"), ("generation=final&with=core", "Policies: final and core")],
+)
 def test_the_title_names_the_generations(query, title, browse):
-    assert f"<title>{title} · Authorization console</title>" in page_html(browse("dee").get(f"/policies/?{query}"))
+    assert f"<title>{title} · Authorization console</title>" in page_html(
+        browse("dee").get(f"/policies/?{query}")
+    )
 
 
 def test_the_page_can_show_differences_only(browse):
@@ -59,20 +70,35 @@ def test_the_page_can_show_differences_only(browse):
     assert all(row["differs"] for row in rows.values()) and len(rows) == page.context["differences"]
 
 
-@pytest.mark.parametrize("query", ["generation=none", "with=final", "with=%00", "kind=nothing", "only=differences"])
+@pytest.mark.parametrize(
+    "query", ["generation=none", "with=final", "with=%00", "kind=nothing", "only=differences"]
+)
 def test_unknown_parameters_fall_back_to_the_active_generation(query, browse):
     response = browse("dee").get(f"/policies/?{query}")
     assert response.status_code == 200
-    assert response.context["generation"] == active_generation() and response.context["other_generation"] is None
+    assert (
+        response.context["generation"] == active_generation() and response.context["other_generation"] is None
+    )
 
 
 def test_only_administrators_can_activate_a_generation(browse):
-    has_link = {name: "Activate core" in page_html(browse(name).get("/policies/?generation=core"))
-                for name in ("ada", "aud", "dee")}
+    has_link = {
+        name: "Activate core" in page_html(browse(name).get("/policies/?generation=core"))
+        for name in ("ada", "aud", "dee")
+    }
     assert has_link == {"ada": True, "aud": False, "dee": False}
     url, before = "/policies/core/activate", database_state()
-    assert [browse(name).get(url).status_code for name in ("ada", "aud", "dee", "out")] == [200, 403, 404, 404]
-    assert [browse(name).post(url, {"from": "final"}).status_code for name in ("aud", "dee", "out")] == [403, 404, 404]
+    assert [browse(name).get(url).status_code for name in ("ada", "aud", "dee", "out")] == [
+        200,
+        403,
+        404,
+        404,
+    ]
+    assert [browse(name).post(url, {"from": "final"}).status_code for name in ("aud", "dee", "out")] == [
+        403,
+        404,
+        404,
+    ]
     assert database_state() == before and active_generation().name == "final"
     assert browse("ada").get("/policies/none/activate").status_code == 404
 
@@ -81,19 +107,41 @@ def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tm
     settings.SNAPSHOT_URI, client = str(tmp_path), browse("ada")
     assert "Impact not analysed yet" in page_html(client.get("/policies/core/activate"))
     options = {"generation": "final", "to_generation": "core"}
-    create_report(tmp_path, {}, analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, revision=1,
-                  summary={"answers_lost": 77}, finished_at=timezone.now())
+    create_report(
+        tmp_path,
+        {},
+        analysis="policy-impact",
+        options={"generation": "core", "to_generation": "final"},
+        revision=1,
+        summary={"answers_lost": 77},
+        finished_at=timezone.now(),
+    )
     assert client.get("/policies/core/activate").context["run"] is None
-    run = create_report(tmp_path, {}, analysis="policy-impact", options=options, revision=1, finished_at=timezone.now(),
-                        summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
+    run = create_report(
+        tmp_path,
+        {},
+        analysis="policy-impact",
+        options=options,
+        revision=1,
+        finished_at=timezone.now(),
+        summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000},
+    )
     # of a report and an effect with different data, only the effect is shown
     page = client.get("/policies/core/activate")
     text = page_html(page)
     assert page.context["run"] == run and "5,000" not in text and "changes since" in text
     assert "Its numbers do not contain these changes. The effect below" in text
-    plan = Plan.objects.create(title="keep", origin="policy-impact", recipe={"run": run.pk}, base_revision=1, made_by="ada",
-                               state="applied")
-    assert f'among them <a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(client.get("/policies/core/activate"))
+    plan = Plan.objects.create(
+        title="keep",
+        origin="policy-impact",
+        recipe={"run": run.pk},
+        base_revision=1,
+        made_by="ada",
+        state="applied",
+    )
+    assert f'among them <a href="/plans/{plan.pk}/">plan {plan.pk}</a>' in page_html(
+        client.get("/policies/core/activate")
+    )
     # while the effect is not known, the report is all there is
     settings.EFFECT_MAX_ENTITIES = 1
     assert "5,000" in page_html(client.get("/policies/core/activate"))
@@ -101,9 +149,15 @@ def test_the_activation_page_shows_the_newest_impact_report(browse, settings, tm
 
 def test_a_current_report_and_the_effect_are_told_apart(browse, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
-    create_report(tmp_path, {}, analysis="policy-impact", options={"generation": "final", "to_generation": "core"},
-                  revision=current_revision(), finished_at=timezone.now(),
-                  summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000})
+    create_report(
+        tmp_path,
+        {},
+        analysis="policy-impact",
+        options={"generation": "final", "to_generation": "core"},
+        revision=current_revision(),
+        finished_at=timezone.now(),
+        summary={"users_affected": 3, "answers_gained": 4, "answers_lost": 5_000},
+    )
     text = page_html(browse("ada").get("/policies/core/activate"))
     assert "5,000" in text and "Computed now, from the current data:" in text
 
@@ -123,8 +177,14 @@ def test_an_outdated_form_changes_nothing_and_keeps_its_reason(browse):
     ActiveGeneration.objects.create(pk=1, name="existing")
     before = database_state()
     response = client.post("/policies/core/activate", {"from": "final", "reason": "trial"})
-    assert response.status_code == 409 and "another generation was activated in the meantime" in page_html(response)
-    assert 'value="trial"' in page_html(response) and active_generation().name == "existing" and database_state() == before
+    assert response.status_code == 409 and "another generation was activated in the meantime" in page_html(
+        response
+    )
+    assert (
+        'value="trial"' in page_html(response)
+        and active_generation().name == "existing"
+        and database_state() == before
+    )
 
 
 def test_the_pages_take_a_constant_number_of_queries(browse, django_assert_max_num_queries):

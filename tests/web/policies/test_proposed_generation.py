@@ -1,4 +1,6 @@
-"""With four eyes, one administrator proposes a generation on its page or over REST, and another one activates it."""
+"""With four eyes, one administrator proposes a generation on its page or over REST, and another one activates
+it.
+"""
 
 import pytest
 
@@ -26,7 +28,9 @@ def test_a_proposal_on_the_page_is_activated_by_another_administrator(browse):
     line = JournalLine.objects.latest("revision")
     assert (line.action, line.reason) == ("generation-propose", "trial")
     assert line.detail == f"from final to core; rules {rules_digest(GENERATIONS['core'])}"
-    assert "Propose core" in page_html(ada.get(URL)) and "Generation proposed" in page_html(ada.get("/journal/"))
+    assert "Propose core" in page_html(ada.get(URL)) and "Generation proposed" in page_html(
+        ada.get("/journal/")
+    )
     text = page_html(ned.get(URL))
     assert "Proposed by ada" in text and "Activate core" in text and "Propose core" not in text
     assert post_as_shown(ned, URL, {"from": "final", "reason": "trial"}).status_code == 303
@@ -35,11 +39,19 @@ def test_a_proposal_on_the_page_is_activated_by_another_administrator(browse):
 
 def test_a_proposal_over_rest_is_activated_by_another_administrator(browse):
     def put(name: str, **body):
-        return browse(name).put(REST, {"name": "core", "reason": "trial"} | body, content_type="application/json",
-                                headers={"If-Match": "*"})
+        return browse(name).put(
+            REST,
+            {"name": "core", "reason": "trial"} | body,
+            content_type="application/json",
+            headers={"If-Match": "*"},
+        )
 
     refused = put("ada")
     assert refused.status_code == 403 and refused.json()["type"].endswith("second-person-required")
-    assert put("ada", propose=True).json() == browse("out").get(REST).json() == {"name": "final", "proposed": "core"}
+    assert (
+        put("ada", propose=True).json()
+        == browse("out").get(REST).json()
+        == {"name": "final", "proposed": "core"}
+    )
     assert put("ada").status_code == 403
     assert put("ned").json() == {"name": "core"}

@@ -27,15 +27,24 @@ def sent_runs(monkeypatch, settings, tmp_path):
 @pytest.fixture
 def report(cast, sent_runs, tmp_path):
     run = AnalysisRun.objects.create(
-        analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state=RunState.DONE, summary=SUMMARY,
-        revision=current_revision(), result_folder="results/by-hand", started_at=timezone.now(), finished_at=timezone.now(),
-        requested_by=cast["ada"])
+        analysis=ANALYSIS,
+        options={"generation": "final", "namespace": ""},
+        state=RunState.DONE,
+        summary=SUMMARY,
+        revision=current_revision(),
+        result_folder="results/by-hand",
+        started_at=timezone.now(),
+        finished_at=timezone.now(),
+        requested_by=cast["ada"],
+    )
     for name, rows in ROWS.items():
         table = analysis_by_name(ANALYSIS).table(name)
         folder = tmp_path / run.result_folder / name
         folder.mkdir(parents=True)
         columns = [pa.array(values) for values in zip(*rows, strict=True)]
-        pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet")
+        pq.write_table(
+            pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet"
+        )
     return run
 
 

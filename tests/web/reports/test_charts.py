@@ -23,15 +23,26 @@ def test_tiles_fit_the_chart_without_overlapping(areas, size):
     tiles = treemap([item(number, area) for number, area in enumerate(areas)], size)
     assert len(tiles) == sum(area > 0 for area in areas)
     for index, tile in enumerate(tiles):
-        assert tile.x >= 0 and tile.y >= 0 and tile.x + tile.width <= size[0] + 1 and tile.y + tile.height <= size[1] + 1
+        assert (
+            tile.x >= 0
+            and tile.y >= 0
+            and tile.x + tile.width <= size[0] + 1
+            and tile.y + tile.height <= size[1] + 1
+        )
         for other in tiles[:index] if tile.width > 2 and tile.height > 2 else []:
             is_side_by_side = tile.x + tile.width <= other.x + 0.6 or other.x + other.width <= tile.x + 0.6
-            assert is_side_by_side or tile.y + tile.height <= other.y + 0.6 or other.y + other.height <= tile.y + 0.6
+            assert (
+                is_side_by_side
+                or tile.y + tile.height <= other.y + 0.6
+                or other.y + other.height <= tile.y + 0.6
+            )
 
 
 def test_tile_areas_are_proportional():
     large, small = treemap([item(1, 300), item(2, 100)])
-    assert ((large.width + 2) * (large.height + 2)) / ((small.width + 2) * (small.height + 2)) == pytest.approx(3, rel=0.01)
+    assert ((large.width + 2) * (large.height + 2)) / (
+        (small.width + 2) * (small.height + 2)
+    ) == pytest.approx(3, rel=0.01)
 
 
 @pytest.fixture(autouse=True)
@@ -47,32 +58,61 @@ def chart(client, run) -> dict | None:
 
 
 def test_readiness_tiles_link_to_their_rows(browse, folder):
-    run = create_report(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [
-        ("empty", 1, 0, 0, None, None, True), ("hr", 2, 1, 0, 2, "dee", True), ("sales", 6, 3, 2, 0, "ned", False)]})
+    run = create_report(
+        folder,
+        {
+            "rows": [("sales", "ned", 6, 6, 0, True)],
+            "namespaces": [
+                ("empty", 1, 0, 0, None, None, True),
+                ("hr", 2, 1, 0, 2, "dee", True),
+                ("sales", 6, 3, 2, 0, "ned", False),
+            ],
+        },
+    )
     client = browse("aud")
     tiles = chart(client, run)["tiles"]
     assert [(tile.item.name, tile.item.area, tile.item.meaning) for tile in tiles] == [
-        ("sales", 6, "good"), ("hr", 2, "bad"), ("empty", 1, "bad")]
+        ("sales", 6, "good"),
+        ("hr", 2, "bad"),
+        ("empty", 1, "bad"),
+    ]
     assert client.get(tiles[0].item.url.removesuffix("#rows")).context["rows"]["total"] == 1
 
 
 def test_the_heat_map_groups_users_by_namespace(browse, folder):
     cells = [("ned", "sales", 6), ("dee", "sales", 2), ("zed", "hr", 2), ("grp", "sales", 1), ("zed", "", 4)]
-    rows = [("ned", "dataset", "sales", 6), ("ned", "dataset", "sales_archive", 1), ("nedney", "dataset", "sales", 1)]
-    run = create_report(folder, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    rows = [
+        ("ned", "dataset", "sales", 6),
+        ("ned", "dataset", "sales_archive", 1),
+        ("nedney", "dataset", "sales", 1),
+    ]
+    run = create_report(
+        folder, {"rows": rows, "namespaces": cells}, analysis="visibility", options={"generation": "final"}
+    )
     client = browse("aud")
     heat = chart(client, run)
     assert [column["name"] for column in heat["columns"]] == ["sales", "hr"]
     assert [(row["name"], [cell["step"] for cell in row["cells"]]) for row in heat["rows"]] == [
-        ("ned", [5, 0]), ("dee", [3, 0]), ("grp", [3, 0]), ("zed", [0, 3])]
+        ("ned", [5, 0]),
+        ("dee", [3, 0]),
+        ("grp", [3, 0]),
+        ("zed", [0, 3]),
+    ]
     assert client.get(heat["rows"][0]["cells"][0]["url"].removesuffix("#rows")).context["table"]["total"] == 1
     assert client.get(heat["rows"][0]["url"].removesuffix("#rows")).context["table"]["total"] == 2
-    assert [column["url"] for column in heat["columns"]] == ["/entities/namespace:sales", "/entities/namespace:hr"]
+    assert [column["url"] for column in heat["columns"]] == [
+        "/entities/namespace:sales",
+        "/entities/namespace:hr",
+    ]
 
 
 def test_the_heat_map_is_bounded(browse, folder):
-    cells = sorted((f"u{user:03}", f"n{name:03}", 1 + (user + name) % 50) for user in range(60) for name in range(40))
-    run = create_report(folder, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"})
+    cells = sorted(
+        (f"u{user:03}", f"n{name:03}", 1 + (user + name) % 50) for user in range(60) for name in range(40)
+    )
+    run = create_report(
+        folder, {"rows": [], "namespaces": cells}, analysis="visibility", options={"generation": "final"}
+    )
     heat = chart(browse("aud"), run)
     assert (len(heat["rows"]), len(heat["columns"]), heat["is_cut"]) == (MAX_USERS, MAX_NAMESPACES, True)
 
@@ -80,31 +120,51 @@ def test_the_heat_map_is_bounded(browse, folder):
 def test_policy_impact_bars_start_at_a_common_zero(browse, folder):
     rows = [("dataset", "read", 3, 0, 8), ("stream", "get", 2, 4, 0)]
     # the links must not match rows of another operation that contains the same text
-    impact_rows = [("ned", "dataset", "get-properties", 0, 1), ("ned", "dataset", "read", 0, 8), ("ned", "stream", "get", 4, 0),
-            ("ned", "stream", "read-events", 1, 0), ("ned", "stream", "get-properties", 1, 0)]
-    run = create_report(folder, {"rows": sorted(impact_rows), "operations": rows}, analysis="policy-impact", options=IMPACT)
+    impact_rows = [
+        ("ned", "dataset", "get-properties", 0, 1),
+        ("ned", "dataset", "read", 0, 8),
+        ("ned", "stream", "get", 4, 0),
+        ("ned", "stream", "read-events", 1, 0),
+        ("ned", "stream", "get-properties", 1, 0),
+    ]
+    run = create_report(
+        folder, {"rows": sorted(impact_rows), "operations": rows}, analysis="policy-impact", options=IMPACT
+    )
     client = browse("aud")
     bars = chart(client, run)["bars"]
     assert [(bar["name"], bar["lost"] > 0, bar["gained"] > 0) for bar in bars] == [
-        ("dataset read", True, False), ("stream get", False, True)]
-    assert bars[0]["lost"] == 2 * bars[1]["gained"] and 0 < bars[0]["lost_text_x"] < 50 < bars[1]["gained_text_x"]
+        ("dataset read", True, False),
+        ("stream get", False, True),
+    ]
+    assert (
+        bars[0]["lost"] == 2 * bars[1]["gained"]
+        and 0 < bars[0]["lost_text_x"] < 50 < bars[1]["gained_text_x"]
+    )
     assert [client.get(bar["url"].removesuffix("#rows")).context["table"]["total"] for bar in bars] == [1, 1]
 
 
-@pytest.mark.parametrize(("analysis", "tables", "options"), [
-    ("visibility", {"rows": [], "namespaces": []}, {"generation": "final"}),
-    ("policy-impact", {"rows": [], "operations": []}, IMPACT),
-    ("stranded", {"rows": []}, {"generation": "final"}),
-    ("visibility", {}, {"generation": "final"}),
-])
+@pytest.mark.parametrize(
+    ("analysis", "tables", "options"),
+    [
+        ("visibility", {"rows": [], "namespaces": []}, {"generation": "final"}),
+        ("policy-impact", {"rows": [], "operations": []}, IMPACT),
+        ("stranded", {"rows": []}, {"generation": "final"}),
+        ("visibility", {}, {"generation": "final"}),
+    ],
+)
 def test_empty_and_unreadable_reports_have_no_chart(analysis, tables, options, browse, folder):
     assert chart(browse("aud"), create_report(folder, tables, analysis=analysis, options=options)) is None
 
 
 def test_a_chart_is_cached_until_its_report_is_removed(browse, folder, monkeypatch):
-    run = create_report(folder, {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]})
+    run = create_report(
+        folder,
+        {"rows": [("sales", "ned", 6, 6, 0, True)], "namespaces": [("sales", 6, 1, 1, 0, "ned", False)]},
+    )
     client, reads = browse("aud"), []
-    monkeypatch.setattr(report_charts, "largest_namespaces", lambda run: reads.append(run) or largest_namespaces(run))
+    monkeypatch.setattr(
+        report_charts, "largest_namespaces", lambda run: reads.append(run) or largest_namespaces(run)
+    )
     assert chart(client, run) == chart(client, run) and len(reads) == 1
     type(run).objects.filter(pk=run.pk).update(results_removed_at=timezone.now(), result_folder="")
     assert client.get(f"/analyses/{run.pk}/").context.get("chart") is None

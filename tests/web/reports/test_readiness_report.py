@@ -23,19 +23,37 @@ def test_a_report_lists_figures_then_namespaces_then_rows(report, browse):
     headings = ("Who can delete which namespace?", "How far is each user from deleting a namespace?")
     assert text.index("that no user can delete") < text.index(headings[0]) < text.index(headings[1])
     rows = response.context["namespaces"]["rows"]
-    assert [(row["namespace"], [user.name for user in row["ready_users"]], row["nearest_user"]) for row in rows] == [
-        ("empty", [], None), ("hr", [], "dee"), ("sales", ["ned", "zed"], "ned")]
-    assert readiness_rows(response) == [("hr", "dee", 2), ("sales", "dee", 5), ("sales", "ned", 0), ("sales", "zed", 0)]
+    assert [
+        (row["namespace"], [user.name for user in row["ready_users"]], row["nearest_user"]) for row in rows
+    ] == [("empty", [], None), ("hr", [], "dee"), ("sales", ["ned", "zed"], "ned")]
+    assert readiness_rows(response) == [
+        ("hr", "dee", 2),
+        ("sales", "dee", 5),
+        ("sales", "ned", 0),
+        ("sales", "zed", 0),
+    ]
 
 
-@pytest.mark.parametrize(("query", "users"), [
-    ("namespace=sales", ["dee", "ned", "zed"]), ("namespace=namespace:hr", ["dee"]), ("namespace=ALE", ["dee", "ned", "zed"]),
-    ("namespace=' OR 1=1 --", []), ("namespace=empty", []), ("user=E", ["dee", "dee", "ned", "zed"]),
-    ("ready=yes", ["ned", "zed"]), ("ready=no&user=de", ["dee", "dee"]), ("ready=perhaps", ["dee", "dee", "ned", "zed"]),
-    ("sort=-missing", ["dee", "dee", "ned", "zed"]), ("sort=user&ready=yes", ["ned", "zed"]),
-    ("sort=-user", ["zed", "ned", "dee", "dee"]), ("sort=password", ["dee", "dee", "ned", "zed"]),
-    ("page=9999", ["dee", "dee", "ned", "zed"]), ("page=0&namespaces=77", ["dee", "dee", "ned", "zed"]),
-])
+@pytest.mark.parametrize(
+    ("query", "users"),
+    [
+        ("namespace=sales", ["dee", "ned", "zed"]),
+        ("namespace=namespace:hr", ["dee"]),
+        ("namespace=ALE", ["dee", "ned", "zed"]),
+        ("namespace=' OR 1=1 --", []),
+        ("namespace=empty", []),
+        ("user=E", ["dee", "dee", "ned", "zed"]),
+        ("ready=yes", ["ned", "zed"]),
+        ("ready=no&user=de", ["dee", "dee"]),
+        ("ready=perhaps", ["dee", "dee", "ned", "zed"]),
+        ("sort=-missing", ["dee", "dee", "ned", "zed"]),
+        ("sort=user&ready=yes", ["ned", "zed"]),
+        ("sort=-user", ["zed", "ned", "dee", "dee"]),
+        ("sort=password", ["dee", "dee", "ned", "zed"]),
+        ("page=9999", ["dee", "dee", "ned", "zed"]),
+        ("page=0&namespaces=77", ["dee", "dee", "ned", "zed"]),
+    ],
+)
 def test_rows_are_filtered_and_sorted(query, users, report, browse, htmx):
     response = browse("aud").get(f"/analyses/{report.pk}/?{query}", headers=htmx("rows"))
     assert [user for _, user, _ in readiness_rows(response)] == users
@@ -47,14 +65,21 @@ def test_a_second_click_reverses_the_order(report, browse):
         columns = browse("aud").get(f"/analyses/{report.pk}/{query}").context["rows"]["columns"]
         return next((c["order"], c["url"]) for c in columns if c["name"] == "user")
 
-    assert order("")[0] == "" and order("?sort=user")[0] == "ascending" and order("?sort=-user")[0] == "descending"
+    assert (
+        order("")[0] == ""
+        and order("?sort=user")[0] == "ascending"
+        and order("?sort=-user")[0] == "descending"
+    )
     assert order("?sort=user")[1].endswith("sort=-user") and order("?sort=-user")[1].endswith("sort=user")
 
 
 def test_a_row_links_to_its_missing_grants(report, browse):
     row = browse("ada").get(f"/analyses/{report.pk}/?namespace=hr").context["rows"]["rows"][0]
     response = browse("ada").get(row["missing_url"])
-    assert [str(grant.address) for grant in response.context["missing_grants"]] == ["dataset:hr.salaries", "namespace:hr"]
+    assert [str(grant.address) for grant in response.context["missing_grants"]] == [
+        "dataset:hr.salaries",
+        "namespace:hr",
+    ]
     assert "/grant/dataset:hr.salaries?principal=user:dee&amp;privilege=ADMIN" in page_html(response)
     assert "/grant/" not in page_html(browse("aud").get(row["missing_url"]))
 
@@ -69,8 +94,14 @@ def test_the_report_can_be_downloaded_as_csv(report, browse):
     response = browse("aud").get(f"/analyses/{report.pk}/tables/rows.csv")
     lines = list(csv.reader(io.StringIO(response.getvalue().decode())))
     assert lines[0] == ["namespace", "user", "required", "held", "missing", "ready"]
-    assert lines[1:] == [[str(value).lower() if isinstance(value, bool) else str(value) for value in row] for row in ROWS["rows"]]
-    assert response.headers["Content-Disposition"] == f'attachment; filename="delete-readiness-{report.pk}-rows.csv"'
+    assert lines[1:] == [
+        [str(value).lower() if isinstance(value, bool) else str(value) for value in row]
+        for row in ROWS["rows"]
+    ]
+    assert (
+        response.headers["Content-Disposition"]
+        == f'attachment; filename="delete-readiness-{report.pk}-rows.csv"'
+    )
 
 
 def test_a_report_without_files_says_what_to_do(report, browse, settings, tmp_path):
@@ -85,13 +116,20 @@ def test_a_report_without_files_says_what_to_do(report, browse, settings, tmp_pa
 def test_a_damaged_file_breaks_no_page(table, report, browse, htmx, tmp_path):
     path = tmp_path / report.result_folder / table / "part-0.parquet"
     path.write_bytes(path.read_bytes()[:100])
-    client, notice = browse("ada"), f"The report of run {report.pk} cannot be read: the report&#x27;s files are damaged"
+    client, notice = (
+        browse("ada"),
+        f"The report of run {report.pk} cannot be read: the report&#x27;s files are damaged",
+    )
     page = client.get(f"/analyses/{report.pk}/")
     assert page.status_code == 200 and notice in page_html(page)
     assert "that no user can delete" in page_html(page) and table not in page.context
     for part in ("namespaces", "rows"):
         text = page_html(client.get(f"/analyses/{report.pk}/", headers=htmx(part)))
-        assert f'id="{part}"' in text and "No user holds ADMIN in any namespace" not in text and "No live namespaces" not in text
+        assert (
+            f'id="{part}"' in text
+            and "No user holds ADMIN in any namespace" not in text
+            and "No live namespaces" not in text
+        )
     download = client.get(f"/analyses/{report.pk}/tables/rows.csv")
     assert download.status_code == (200 if table == "namespaces" else 303)
     for url in ("/", "/entities/namespace:hr?tab=ask"):
@@ -104,16 +142,22 @@ def test_a_damaged_file_breaks_no_page(table, report, browse, htmx, tmp_path):
 def test_an_unreadable_detail_table_is_a_notice(report, browse, tmp_path):
     (tmp_path / report.result_folder / "detail" / "part-0.parquet").write_bytes(b"")
     response = browse("ada").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee")
-    assert response.status_code == 200 and f"The report of run {report.pk} cannot be read" in page_html(response)
+    assert response.status_code == 200 and f"The report of run {report.pk} cannot be read" in page_html(
+        response
+    )
     assert '/entities/namespace:hr?deleter=dee#readiness"' in page_html(response)
 
 
 def test_a_download_is_not_cached_and_has_no_formulas(report, browse, tmp_path):
     table = analysis_by_name(ANALYSIS).table("rows")
     names = ["=1+1", "+1", "-1", "@sum", "\tx", "\rx", "a=b"]
-    columns = [pa.array(values) for values in zip(*(("hr", name, 2, 0, 2, False) for name in names), strict=True)]
-    pq.write_table(pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
-                   tmp_path / report.result_folder / "rows" / "part-0.parquet")
+    columns = [
+        pa.array(values) for values in zip(*(("hr", name, 2, 0, 2, False) for name in names), strict=True)
+    ]
+    pq.write_table(
+        pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
+        tmp_path / report.result_folder / "rows" / "part-0.parquet",
+    )
     response = browse("aud").get(f"/analyses/{report.pk}/tables/rows.csv")
     assert "no-store" in response.headers["Cache-Control"]
     lines = list(csv.reader(io.StringIO(response.getvalue().decode(), newline="")))
@@ -122,8 +166,15 @@ def test_a_download_is_not_cached_and_has_no_formulas(report, browse, tmp_path):
 
 def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
     AnalysisRun.objects.create(
-        analysis=ANALYSIS, options={"generation": "core", "namespace": ""}, state=RunState.DONE, summary=SUMMARY, revision=1,
-        result_folder="results/of-core", finished_at=timezone.now(), requested_by=cast["ada"])
+        analysis=ANALYSIS,
+        options={"generation": "core", "namespace": ""},
+        state=RunState.DONE,
+        summary=SUMMARY,
+        revision=1,
+        result_folder="results/of-core",
+        finished_at=timezone.now(),
+        requested_by=cast["ada"],
+    )
     for url, section in (("/", "namespaces"), ("/entities/namespace:hr?tab=ask", "readiness")):
         response = browse("aud").get(url)
         run = response.context[section]["run"] if url == "/" else response.context[section]["latest"]["run"]
@@ -144,13 +195,17 @@ def test_the_namespace_list_and_the_namespace_page_use_the_newest_report(report,
 
 
 def test_a_report_shows_the_number_of_changes_since_its_revision(report, browse):
-    post_as_shown(browse("ada"), "/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
+    post_as_shown(
+        browse("ada"), "/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"}
+    )
     for url in ("/", f"/analyses/{report.pk}/", "/entities/namespace:hr?tab=ask"):
         assert "1 change since" in page_html(browse("aud").get(url))
 
 
 def test_an_outdated_report_shows_the_current_readiness(report, browse):
-    post_as_shown(browse("ada"), "/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"})
+    post_as_shown(
+        browse("ada"), "/grant/dataset:hr.salaries", {"principal": "user:dee", "privilege": "ADMIN"}
+    )
     text = page_html(browse("aud").get("/entities/namespace:hr?tab=ask"))
     assert "No user</strong> could delete it" in text and "dee is missing 1 of 2 now" in text
     post_as_shown(browse("ada"), "/grant/namespace:hr", {"principal": "user:dee", "privilege": "ADMIN"})

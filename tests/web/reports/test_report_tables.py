@@ -22,11 +22,18 @@ pytestmark = pytest.mark.usefixtures("sent_runs")
 
 def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
     run = AnalysisRun.objects.create(
-        analysis="policy-impact", options={"generation": "core", "to_generation": "final"}, state=RunState.DONE,
-        summary={"answers_gained": 12_345}, revision=current_revision(), result_folder="results/impact")
+        analysis="policy-impact",
+        options={"generation": "core", "to_generation": "final"},
+        state=RunState.DONE,
+        summary={"answers_gained": 12_345},
+        revision=current_revision(),
+        result_folder="results/impact",
+    )
     table = analysis_by_name("policy-impact").rows
     (tmp_path / run.result_folder / "rows").mkdir(parents=True)
-    rows = pa.table([["dee", "ned"], ["dataset", "dataset"], ["get", "get"], [1, 4_000], [0, 2]], names=table.column_names)
+    rows = pa.table(
+        [["dee", "ned"], ["dataset", "dataset"], ["get", "get"], [1, 4_000], [0, 2]], names=table.column_names
+    )
     pq.write_table(rows.cast(arrow_schema(table)), tmp_path / run.result_folder / "rows" / "part-0.parquet")
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert "core to final" in text and "12,345" in text and "permissions gained" in text and "4,000" in text
@@ -44,44 +51,74 @@ def test_a_report_links_to_the_changes_since_the_previous_run(compared_report, b
     page = browse("aud").get(f"/analyses/{compared_report.pk}/tables/changes")
     assert [texts[2] for texts in table_texts(page)] == ["changed", "added", "removed"]
     assert [texts[3:] for texts in table_texts(page)] == [
-        ["2", "0", "2", "no → yes"], ["6", "6", "0", "yes"], ["1", "0", "1", "no"]]
+        ["2", "0", "2", "no → yes"],
+        ["6", "6", "0", "yes"],
+        ["1", "0", "1", "no"],
+    ]
     assert 'href="/entities/namespace:hr"' in page_html(page)
 
 
-@pytest.mark.parametrize(("revision", "sentence"), [
-    (0, "Nothing changed since run 77, which has the same revision"), (-1, "Nothing changed since run 77 (revision -1)"),
-])
+@pytest.mark.parametrize(
+    ("revision", "sentence"),
+    [
+        (0, "Nothing changed since run 77, which has the same revision"),
+        (-1, "Nothing changed since run 77 (revision -1)"),
+    ],
+)
 def test_an_unchanged_report_says_so(revision, sentence, report, browse):
     revision += report.revision
-    report.summary = SUMMARY | {"changes": {"run": 77, "revision": revision, "added": 0, "removed": 0, "changed": 0}}
+    report.summary = SUMMARY | {
+        "changes": {"run": 77, "revision": revision, "added": 0, "removed": 0, "changed": 0}
+    }
     report.save()
     assert sentence.replace("-1", str(revision)) in page_html(browse("aud").get(f"/analyses/{report.pk}/"))
 
 
-@pytest.mark.parametrize(("query", "users"), [
-    ("change=added", ["ned"]), ("change=nonsense", ["dee", "ned", "old"]), ("user=E", ["dee", "ned"]),
-    ("namespace=sal&ready_before=no", ["old"]), ("sort=-missing_before", ["dee", "old", "ned"]),
-    ("page=99", ["dee", "ned", "old"]), ("user=%22ned%22", ["ned"]), ("user=%22n%22", []), ("user=%22", []),
-    ("user=%27%20OR%201=1", []),
-])
+@pytest.mark.parametrize(
+    ("query", "users"),
+    [
+        ("change=added", ["ned"]),
+        ("change=nonsense", ["dee", "ned", "old"]),
+        ("user=E", ["dee", "ned"]),
+        ("namespace=sal&ready_before=no", ["old"]),
+        ("sort=-missing_before", ["dee", "old", "ned"]),
+        ("page=99", ["dee", "ned", "old"]),
+        ("user=%22ned%22", ["ned"]),
+        ("user=%22n%22", []),
+        ("user=%22", []),
+        ("user=%27%20OR%201=1", []),
+    ],
+)
 def test_tables_and_their_downloads_are_filtered(query, users, compared_report, browse, htmx):
     client, url = browse("aud"), f"/analyses/{compared_report.pk}/tables/changes"
     part = client.get(f"{url}?{query}", headers=htmx("rows"))
     assert [texts[1] for texts in table_texts(part)] == users and "<html" not in page_html(part)
     for title, url in part.context["table"]["downloads"]:
         body = client.get(url).getvalue()
-        names = {"CSV": lambda body: [line["user"] for line in csv.DictReader(io.StringIO(body.decode()))],
-                 "JSON Lines": lambda body: [json.loads(line)["user"] for line in body.splitlines()],
-                 "Parquet": lambda body: pq.read_table(io.BytesIO(body)).column("user").to_pylist()}[title](body)
+        names = {
+            "CSV": lambda body: [line["user"] for line in csv.DictReader(io.StringIO(body.decode()))],
+            "JSON Lines": lambda body: [json.loads(line)["user"] for line in body.splitlines()],
+            "Parquet": lambda body: pq.read_table(io.BytesIO(body)).column("user").to_pylist(),
+        }[title](body)
         assert sorted(names) == sorted(users)
 
 
-@pytest.mark.parametrize(("query", "is_open"), [("", False), ("namespace=sal", False), ("user=n", True),
-                                                ("namespace=sal&ready_after=no", True), ("change=nonsense", False)])
+@pytest.mark.parametrize(
+    ("query", "is_open"),
+    [
+        ("", False),
+        ("namespace=sal", False),
+        ("user=n", True),
+        ("namespace=sal&ready_after=no", True),
+        ("change=nonsense", False),
+    ],
+)
 def test_more_filters_are_open_if_one_of_them_is_set(query, is_open, compared_report, browse):
     page = page_html(browse("aud").get(f"/analyses/{compared_report.pk}/tables/changes?{query}"))
-    assert ('<details class="more" id="rows-more" open>' in page, '<details class="more" id="rows-more">' in page) == (
-        is_open, not is_open)
+    assert (
+        '<details class="more" id="rows-more" open>' in page,
+        '<details class="more" id="rows-more">' in page,
+    ) == (is_open, not is_open)
     collapsed = page.partition('<details class="more"')[2].partition("</details>")[0]
     assert re.findall(r'name="(\w+)"', collapsed) == ["user", "change", "ready_before", "ready_after"]
 
@@ -91,13 +128,22 @@ def test_a_table_with_few_filters_collapses_none(report, browse):
     assert 'id="rows-user"' in page and 'class="more"' not in page
 
 
-@pytest.mark.parametrize(("query", "users"), [("", ["dee", "dee", "ned", "zed"]), ("namespace=sales&ready=yes", ["ned", "zed"]),
-                                              ("user=d&sort=-user&page=7", ["dee", "dee", "ned", "zed"])])
+@pytest.mark.parametrize(
+    ("query", "users"),
+    [
+        ("", ["dee", "dee", "ned", "zed"]),
+        ("namespace=sales&ready=yes", ["ned", "zed"]),
+        ("user=d&sort=-user&page=7", ["dee", "dee", "ned", "zed"]),
+    ],
+)
 def test_downloads_of_a_report_keep_its_filters(query, users, report, browse):
     client = browse("aud")
     for _, url in client.get(f"/analyses/{report.pk}/?{query}").context["rows"]["downloads"]:
         response = client.get(url)
-        assert "attachment" in response.headers["Content-Disposition"] and "no-store" in response.headers["Cache-Control"]
+        assert (
+            "attachment" in response.headers["Content-Disposition"]
+            and "no-store" in response.headers["Cache-Control"]
+        )
         body = response.getvalue()
         assert [name for name in ("dee", "ned", "zed") if name.encode() in body] == sorted(set(users))
 
@@ -112,7 +158,13 @@ def test_the_detail_table_has_a_page_and_downloads(report, browse):
 @pytest.mark.parametrize("extension", ["csv", "jsonl", "parquet"])
 def test_only_administrators_and_auditors_can_download(report, browse, extension):
     url = f"/analyses/{report.pk}/tables/rows.{extension}"
-    assert [browse(name).get(url).status_code for name in ("ada", "aud", "ned", "dee", "out")] == [200, 200, 404, 404, 404]
+    assert [browse(name).get(url).status_code for name in ("ada", "aud", "ned", "dee", "out")] == [
+        200,
+        200,
+        404,
+        404,
+        404,
+    ]
     assert browse("ada").post(url).status_code == 405
 
 
@@ -124,7 +176,9 @@ def test_a_removed_report_says_so_on_every_page(compared_report, browse):
         assert f"The report of run {compared_report.pk} was removed on" in page_html(response), url
 
 
-def test_the_number_of_queries_does_not_grow_with_the_table(compared_report, browse, django_assert_num_queries):
+def test_the_number_of_queries_does_not_grow_with_the_table(
+    compared_report, browse, django_assert_num_queries
+):
     client = browse("aud")
     # the fourth query of a download records its security event
     for url, count in (("tables/changes", 3), ("tables/changes?user=e&sort=user", 3), ("tables/rows.csv", 4)):

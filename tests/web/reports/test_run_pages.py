@@ -12,9 +12,13 @@ from tests.support.readiness_report import ANALYSIS
 pytestmark = pytest.mark.usefixtures("sent_runs")
 
 
-@pytest.mark.parametrize(("namespace", "scope"), [("", "every namespace"), ("sales", "namespace:sales"),
-                                                  ("namespace:sales", "namespace:sales")])
-def test_starting_a_run_sends_it_to_the_worker(namespace, scope, browse, sent_runs, django_capture_on_commit_callbacks):
+@pytest.mark.parametrize(
+    ("namespace", "scope"),
+    [("", "every namespace"), ("sales", "namespace:sales"), ("namespace:sales", "namespace:sales")],
+)
+def test_starting_a_run_sends_it_to_the_worker(
+    namespace, scope, browse, sent_runs, django_capture_on_commit_callbacks
+):
     with django_capture_on_commit_callbacks(execute=True):
         response = browse("ada").post("/analyses/start", {"analysis": ANALYSIS, "namespace": namespace})
     run = AnalysisRun.objects.get()
@@ -24,14 +28,17 @@ def test_starting_a_run_sends_it_to_the_worker(namespace, scope, browse, sent_ru
     assert scope in page_html(page) and "It starts within seconds." in page_html(page)
 
 
-@pytest.mark.parametrize(("form", "fault"), [
-    ({"analysis": "nonsense"}, "`nonsense` is not an analysis"),
-    ({}, "`` is not an analysis"),
-    ({"analysis": ANALYSIS, "namespace": "nowhere"}, "namespace:nowhere is not registered"),
-    ({"analysis": ANALYSIS, "namespace": "a b"}, "contains a character"),
-    ({"analysis": "policy-impact", "generation": "core", "to_generation": "core"}, "both are core"),
-    ({"analysis": ANALYSIS, "generation": "newest"}, "`newest` is not a generation"),
-])
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        ({"analysis": "nonsense"}, "`nonsense` is not an analysis"),
+        ({}, "`` is not an analysis"),
+        ({"analysis": ANALYSIS, "namespace": "nowhere"}, "namespace:nowhere is not registered"),
+        ({"analysis": ANALYSIS, "namespace": "a b"}, "contains a character"),
+        ({"analysis": "policy-impact", "generation": "core", "to_generation": "core"}, "both are core"),
+        ({"analysis": ANALYSIS, "generation": "newest"}, "`newest` is not a generation"),
+    ],
+)
 def test_an_invalid_run_is_explained_and_not_stored(form, fault, browse):
     response = browse("ada").post("/analyses/start", form)
     assert response.status_code == 400 and fault in response.context["fault"]
@@ -47,13 +54,17 @@ def test_hidden_options_are_not_passed_to_the_analysis(browse):
 def test_a_refused_form_keeps_its_values(browse):
     form = {"analysis": "policy-impact", "generation": "core", "to_generation": "core"}
     text = page_html(browse("ada").post("/analyses/start", form))
-    assert re.search(r'<option value="policy-impact" class="has-generation has-to_generation" selected>', text)
+    assert re.search(
+        r'<option value="policy-impact" class="has-generation has-to_generation" selected>', text
+    )
     assert text.count("has-to_generation") == 1 and text.count("has-namespace") == 1
 
 
 def test_the_page_of_a_waiting_run_states_the_reason(browse, monkeypatch):
     run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
-    monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here")
+    monkeypatch.setattr(
+        "analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here"
+    )
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert "Redis does not answer at redis://here. The run is kept and starts when it does." in text
 
@@ -69,19 +80,32 @@ def test_a_run_is_cancelled_by_an_administrator(browse):
 
 
 def test_a_failed_run_shows_its_error(browse):
-    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="failed",
-                                     error="Spark ran out of memory")
+    run = AnalysisRun.objects.create(
+        analysis=ANALYSIS,
+        options={"generation": "final", "namespace": ""},
+        state="failed",
+        error="Spark ran out of memory",
+    )
     assert "Spark ran out of memory" in page_html(browse("aud").get(f"/analyses/{run.pk}/"))
 
 
 def test_a_running_run_shows_its_stage_and_progress(browse):
-    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""}, state="running",
-                                     stage="computing", tasks_done=3, tasks_total=12, started_at=timezone.now())
+    run = AnalysisRun.objects.create(
+        analysis=ANALYSIS,
+        options={"generation": "final", "namespace": ""},
+        state="running",
+        stage="computing",
+        tasks_done=3,
+        tasks_total=12,
+        started_at=timezone.now(),
+    )
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert '<progress value="225" max="400"' in text and "3 of 12 tasks" in text
     assert re.search(r'class="present" aria-current="step"\s*>\s*Computing', text)
 
 
 def test_missing_java_is_reported_where_runs_are_started(browse, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.reports.run_pages.java_problem", lambda: "Java is missing: install it")
+    monkeypatch.setattr(
+        "authzconsole.web.reports.run_pages.java_problem", lambda: "Java is missing: install it"
+    )
     assert "Java is missing: install it" in page_html(browse("ada").get("/analyses/"))

@@ -15,13 +15,18 @@ URL = "/analyses/nightly/delete-readiness"
 def test_a_nightly_run_can_be_switched_on_and_off(browse):
     client = browse("ada")
     assert page_html(client.get("/analyses/")).count('<span class="muted">off</span>') == len(ANALYSES)
-    text = page_html(client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True))
+    text = page_html(
+        client.post(URL, {"at": "23:05", "generation": "core", "reason": "x", "on": ""}, follow=True)
+    )
     assert "delete-readiness runs nightly at 23:05 UTC, generation core." in text and "at 23:05 UTC" in text
     page = page_html(client.get(URL))
     assert 'value="23:05"' in page and '<option value="core" selected>' in page and "Switch off" in page
     off = page_html(client.post(URL, {"at": "23:05", "generation": "core", "off": ""}, follow=True))
     assert "delete-readiness is not scheduled." in off
-    assert list(JournalLine.objects.order_by("revision").values_list("action", flat=True))[-2:] == ["schedule-on", "schedule-off"]
+    assert list(JournalLine.objects.order_by("revision").values_list("action", flat=True))[-2:] == [
+        "schedule-on",
+        "schedule-off",
+    ]
 
 
 def test_one_switch_schedules_all_analyses_and_keeps_their_times_and_options(browse):
@@ -29,20 +34,28 @@ def test_one_switch_schedules_all_analyses_and_keeps_their_times_and_options(bro
     client.post(URL, {"at": "23:05", "generation": "core", "on": ""})
     text = page_html(client.post("/analyses/nightly", {"switch": "on"}, follow=True))
     assert "4 analyses run every night now." in text and "5 of 5 on" in text
-    assert {schedule.analysis: (schedule.is_on, schedule.options.get("generation")) for schedule in Schedule.objects.all()} == {
-        name: (True, "core" if name == "delete-readiness" else None) for name in ANALYSES}
+    assert {
+        schedule.analysis: (schedule.is_on, schedule.options.get("generation"))
+        for schedule in Schedule.objects.all()
+    } == {name: (True, "core" if name == "delete-readiness" else None) for name in ANALYSES}
     assert "Nothing changed." in page_html(client.post("/analyses/nightly", {"switch": "on"}, follow=True))
-    assert "5 analyses are no longer scheduled." in page_html(client.post("/analyses/nightly", {"switch": "off"}, follow=True))
+    assert "5 analyses are no longer scheduled." in page_html(
+        client.post("/analyses/nightly", {"switch": "off"}, follow=True)
+    )
     assert not Schedule.objects.filter(is_on=True).exists()
     assert JournalLine.objects.filter(action="schedule-off").count() == 5
 
 
-@pytest.mark.parametrize(("form", "fault"), [
-    ({"at": "25:00"}, "hours and minutes in UTC"), ({}, "hours and minutes in UTC"),
-    ({"at": "02:30", "namespace": "nowhere"}, "namespace:nowhere is not registered"),
-    ({"at": "02:30", "generation": "newest"}, "`newest` is not a generation"),
-    ({"at": "02:30", "to_generation": "core"}, "takes no to_generation"),
-])
+@pytest.mark.parametrize(
+    ("form", "fault"),
+    [
+        ({"at": "25:00"}, "hours and minutes in UTC"),
+        ({}, "hours and minutes in UTC"),
+        ({"at": "02:30", "namespace": "nowhere"}, "namespace:nowhere is not registered"),
+        ({"at": "02:30", "generation": "newest"}, "`newest` is not a generation"),
+        ({"at": "02:30", "to_generation": "core"}, "takes no to_generation"),
+    ],
+)
 def test_an_invalid_schedule_is_explained_and_keeps_the_input(form, fault, browse):
     response = browse("ada").post(URL, {"reason": "because", **form})
     assert response.status_code == 400 and fault in response.context["fault"]
@@ -50,13 +63,20 @@ def test_an_invalid_schedule_is_explained_and_keeps_the_input(form, fault, brows
 
 
 def test_the_form_shows_only_the_options_of_the_analysis(browse):
-    texts = {name: page_html(browse("ada").get(f"/analyses/nightly/{name}"))
-             for name in ("delete-readiness", "policy-impact", "stranded")}
+    texts = {
+        name: page_html(browse("ada").get(f"/analyses/nightly/{name}"))
+        for name in ("delete-readiness", "policy-impact", "stranded")
+    }
     assert {name: ("to_generation" in text, 'name="namespace"' in text) for name, text in texts.items()} == {
-        "delete-readiness": (False, True), "policy-impact": (True, False), "stranded": (False, False)}
+        "delete-readiness": (False, True),
+        "policy-impact": (True, False),
+        "stranded": (False, False),
+    }
 
 
 def test_a_scheduled_run_names_the_schedule_as_its_requester(browse):
-    run = AnalysisRun.objects.create(analysis="stranded", options={"generation": "final"}, is_scheduled=True, state="failed")
+    run = AnalysisRun.objects.create(
+        analysis="stranded", options={"generation": "final"}, is_scheduled=True, state="failed"
+    )
     for url in ("/analyses/", f"/analyses/{run.pk}/"):
         assert "by the schedule" in page_html(browse("aud").get(url))

@@ -15,7 +15,12 @@ from grants.requests.approvers import set_namespace_approvers
 from tests.support.authors import COMMAND
 
 pytestmark = pytest.mark.django_db
-FORM = {"entity": "dataset:sales.orders", "operation": "read", "reason": "quarterly close", "until": "2126-12-04"}
+FORM = {
+    "entity": "dataset:sales.orders",
+    "operation": "read",
+    "reason": "quarterly close",
+    "until": "2126-12-04",
+}
 
 
 def send(client, **fields):
@@ -30,7 +35,9 @@ def new_request(client, **fields) -> str:
 
 
 def approval_fields(page) -> dict[str, str]:
-    """Return the fields of the form that approves, as a browser sends them after the approver has confirmed the effect."""
+    """Return the fields of the form that approves, as a browser sends them after the approver has confirmed
+    the effect.
+    """
     form = re.search(r'action="[^"]*/approve".*?</form>', page.content.decode(), re.DOTALL)[0]
     fields = dict(re.findall(r'<input type="hidden" name="([\w-]+)" value="([^"]*)"', form))
     fields |= dict.fromkeys(re.findall(r'type="checkbox" name="(part-\d+)" value="yes" checked', form), "yes")
@@ -42,7 +49,10 @@ def approval_fields(page) -> dict[str, str]:
 
 def test_a_request_is_sent_approved_and_followed(browse):
     url = new_request(browse("out"))
-    assert "read" in browse("out").get(url).content.decode() and "Withdraw request" in browse("out").get(url).content.decode()
+    assert (
+        "read" in browse("out").get(url).content.decode()
+        and "Withdraw request" in browse("out").get(url).content.decode()
+    )
     assert browse("ada").get("/requests/count").content.decode().count(">1<") == 1
     page = browse("ada").get(url)
     fields = approval_fields(page)
@@ -64,12 +74,17 @@ def test_an_approver_shortens_the_period_and_chooses_a_proposal(browse, htmx):
     chosen = approval_fields(page) | {"proposal-1": proposals[-1].id, "until": "2126-12-01"}
     refused = browse("ada").post(f"{url}approve", chosen)
     assert refused.status_code == 409 and "has changed since it was shown" in refused.content.decode()
-    for shown in (browse("ada").post(f"{url}approve", chosen | {"show": "effect"}),
-                  browse("ada").get(url, chosen, headers=htmx("decide"))):
+    for shown in (
+        browse("ada").post(f"{url}approve", chosen | {"show": "effect"}),
+        browse("ada").get(url, chosen, headers=htmx("decide")),
+    ):
         assert shown.status_code == 200 and approval_fields(shown)["proposal-1"] == proposals[-1].id
     assert browse("ada").post(f"{url}approve", approval_fields(shown)).status_code == 303
     grant = UserGrant.objects.get(user__username="out")
-    assert (str(grant.privilege), f"{grant.valid_until:%Y-%m-%d}") == (str(proposals[-1].grants[0][1]), "2126-12-02")
+    assert (str(grant.privilege), f"{grant.valid_until:%Y-%m-%d}") == (
+        str(proposals[-1].grants[0][1]),
+        "2126-12-02",
+    )
 
 
 def test_an_approval_confirms_permissions_beyond_the_request(browse):
@@ -77,21 +92,26 @@ def test_an_approval_confirms_permissions_beyond_the_request(browse):
     page = browse("ada").get(url)
     assert re.search(r"Also give \d+ permissions? beyond what was requested", page.content.decode())
     fields = approval_fields(page)
-    refused = browse("ada").post(f"{url}approve", {name: value for name, value in fields.items() if name != "beyond"})
+    refused = browse("ada").post(
+        f"{url}approve", {name: value for name, value in fields.items() if name != "beyond"}
+    )
     assert refused.status_code == 409 and "permissions beyond its purpose" in refused.content.decode()
     assert not UserGrant.objects.filter(user__username="out").exists()
     assert browse("ada").post(f"{url}approve", fields).status_code == 303
 
 
-@pytest.mark.parametrize(("fields", "status", "message"), [
-    ({"reason": ""}, 400, "The reason is missing"),
-    ({"entity": ""}, 400, "The address is missing"),
-    ({"entity": "dataset:sales"}, 400, "sales"),
-    ({"operation": ""}, 400, "Choose what you need"),
-    ({"operation": "start"}, 400, "not an operation of a dataset"),
-    ({"until": "2020-01-01"}, 400, "in the past"),
-    ({"until": "tomorrow"}, 400, "is not a date"),
-])
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        ({"reason": ""}, 400, "The reason is missing"),
+        ({"entity": ""}, 400, "The address is missing"),
+        ({"entity": "dataset:sales"}, 400, "sales"),
+        ({"operation": ""}, 400, "Choose what you need"),
+        ({"operation": "start"}, 400, "not an operation of a dataset"),
+        ({"until": "2020-01-01"}, 400, "in the past"),
+        ({"until": "tomorrow"}, 400, "is not a date"),
+    ],
+)
 def test_an_invalid_form_is_shown_again(browse, fields, status, message):
     answer = send(browse("out"), **fields)
     assert answer.status_code == status and message in answer.content.decode()
@@ -117,9 +137,14 @@ def test_the_answer_does_not_tell_whether_an_address_exists(browse):
 def test_strangers_and_requesters_do_not_decide(browse):
     url = new_request(browse("out"))
     for name in ("dee", "ned"):
-        assert browse(name).get(url).status_code == 404 and browse(name).post(f"{url}approve").status_code == 404
+        assert (
+            browse(name).get(url).status_code == 404 and browse(name).post(f"{url}approve").status_code == 404
+        )
         assert "quarterly" not in browse(name).get("/requests/?show=all").content.decode()
-    assert b"/approve" not in browse("out").get(url).content and b"/approve" not in browse("aud").get(url).content
+    assert (
+        b"/approve" not in browse("out").get(url).content
+        and b"/approve" not in browse("aud").get(url).content
+    )
     steps = {"approve": {"chosen": "yes", "part-1": "yes"}, "deny": {"reason": "x"}, "ask": {"question": "x"}}
     for name in ("out", "aud"):
         for step, fields in steps.items():
@@ -128,7 +153,12 @@ def test_strangers_and_requesters_do_not_decide(browse):
 
 
 def test_the_group_of_a_namespace_sees_only_its_parts_without_links_to_other_pages(browse):
-    assert browse("ada").post("/requests/approvers", {"namespace": "namespace:sales", "group": "operators"}).status_code == 303
+    assert (
+        browse("ada")
+        .post("/requests/approvers", {"namespace": "namespace:sales", "group": "operators"})
+        .status_code
+        == 303
+    )
     assert NamespaceApprovers.objects.get().group.name == "operators"
     assert browse("aud").post("/requests/approvers", {"namespace": "namespace:sales"}).status_code == 403
     assert "operators" in browse("aud").get("/requests/approvers").content.decode()
@@ -136,12 +166,21 @@ def test_the_group_of_a_namespace_sees_only_its_parts_without_links_to_other_pag
     page = browse("grp").get(url)
     assert "/people/" not in page.content.decode()
     (effect,) = page.context["decide"]["rows"]
-    assert str(effect["address_link"]) == "dataset:sales.orders" and effect["text"].startswith("requested: read; also list")
-    assert {str(row["address_link"]) for row in browse("ada").get(url).context["decide"]["rows"]} > {"dataset:sales.orders"}
+    assert str(effect["address_link"]) == "dataset:sales.orders" and effect["text"].startswith(
+        "requested: read; also list"
+    )
+    assert {str(row["address_link"]) for row in browse("ada").get(url).context["decide"]["rows"]} > {
+        "dataset:sales.orders"
+    }
     assert browse("grp").get("/requests/").context["rows"][0]["title"] == "read dataset:sales.orders"
     assert browse("grp").post(f"{url}approve", approval_fields(page)).status_code == 303
     assert UserGrant.objects.filter(user__username="out").exists()
-    assert browse("ada").post("/requests/approvers", {"namespace": "dataset:sales.orders", "group": "x"}).status_code == 400
+    assert (
+        browse("ada")
+        .post("/requests/approvers", {"namespace": "dataset:sales.orders", "group": "x"})
+        .status_code
+        == 400
+    )
 
 
 def test_the_list_of_a_delegate_says_why_it_contains_a_request(browse, settings):
@@ -181,7 +220,10 @@ def test_the_access_of_a_colleague_is_requested_and_approved_in_part(browse):
     others = {name: value for name, value in fields.items() if name not in ("part-1", "part-2")}
     shown = browse("ada").post(f"{url}approve", others | {"show": "effect"})
     assert browse("ada").post(f"{url}approve", approval_fields(shown)).status_code == 303
-    assert len(browse("out").get(url).context["parts"]) == len(fields.keys() & {f"part-{n}" for n in range(1, 20)}) - 2
+    assert (
+        len(browse("out").get(url).context["parts"])
+        == len(fields.keys() & {f"part-{n}" for n in range(1, 20)}) - 2
+    )
     nobody = new_request(browse("out"), entity="", operation="", colleague="nobody")
     assert "does not exist, or has no access" in browse("ada").get(nobody).content.decode()
 
@@ -189,11 +231,19 @@ def test_the_access_of_a_colleague_is_requested_and_approved_in_part(browse):
 def test_denials_and_missing_pages_lead_to_the_form(browse):
     link = "/requests/new?entity=dataset:hr.salaries"
     assert link in browse("out").get("/entities/dataset:hr.salaries").content.decode()
-    assert f"{link}&amp;operation=read" in browse("out").get("/ask?entity=dataset:hr.salaries&operation=read").content.decode()
+    assert (
+        f"{link}&amp;operation=read"
+        in browse("out").get("/ask?entity=dataset:hr.salaries&operation=read").content.decode()
+    )
     assert "/requests/new" not in browse("ada").get("/entities/dataset:hr.nothing").content.decode()
-    for page in ("/ask?subject=user:dee&entity=dataset:sales.orders&operation=write",
-                 "/entities/dataset:sales.orders?operation=write"):
-        assert "/requests/new?entity=dataset:sales.orders&amp;operation=write" in browse("dee").get(page).content.decode()
+    for page in (
+        "/ask?subject=user:dee&entity=dataset:sales.orders&operation=write",
+        "/entities/dataset:sales.orders?operation=write",
+    ):
+        assert (
+            "/requests/new?entity=dataset:sales.orders&amp;operation=write"
+            in browse("dee").get(page).content.decode()
+        )
     assert "/requests/new" in browse("out").get("/my-access").content.decode()
 
 
@@ -202,7 +252,11 @@ def test_the_page_of_a_visible_entity_leads_to_the_form(browse):
     assert link in browse("dee").get("/entities/dataset:sales.orders").content.decode()
     assert link not in browse("aud").get("/entities/dataset:sales.orders").content.decode()
     form = browse("dee").get("/requests/new?entity=dataset:sales.orders").content.decode()
-    assert 'value="dataset:sales.orders"' in form and '<option value="truncate"' in form and '<option value="start"' not in form
+    assert (
+        'value="dataset:sales.orders"' in form
+        and '<option value="truncate"' in form
+        and '<option value="start"' not in form
+    )
 
 
 def test_lists_have_filters_pages_and_empty_states(browse, monkeypatch):
@@ -228,7 +282,9 @@ def test_an_approver_who_loses_the_right_between_page_and_click_approves_nothing
     User.objects.filter(username="ada").update(role="ordinary")
     for name, client in clients.items():
         assert client.post(f"{url}approve", fields[name]).status_code == 404, name
-    assert AccessRequest.objects.get().state == RequestState.PENDING and not UserGrant.objects.filter(user__username="out")
+    assert AccessRequest.objects.get().state == RequestState.PENDING and not UserGrant.objects.filter(
+        user__username="out"
+    )
 
 
 def test_the_list_links_to_its_downloads(browse):
@@ -240,7 +296,9 @@ def test_the_list_links_to_its_downloads(browse):
 
 def test_the_queries_of_the_pages_do_not_grow(browse, django_assert_max_num_queries):
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
-    urls = [new_request(browse("out"), entity=f"dataset:sales.d{number}", operation="READ") for number in range(3)]
+    urls = [
+        new_request(browse("out"), entity=f"dataset:sales.d{number}", operation="READ") for number in range(3)
+    ]
     for name, limit in (("ada", 6), ("grp", 7), ("out", 7)):
         client = browse(name)
         with django_assert_max_num_queries(limit):

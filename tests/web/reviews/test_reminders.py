@@ -19,9 +19,16 @@ pytestmark = pytest.mark.django_db
 def number(cast) -> int:
     """Return the number of a review in which ned has three items and administrators have the others."""
     User.objects.filter(username__in=["ned", "dee"]).update(email="reviewer@example.com")
-    return start_review(author=COMMAND, options=CampaignOptions(
-        "Quarterly review", timezone.now() + timedelta(days=14), scope={"namespace": "sales"}, reviewer_rule="admin-holders",
-        reminder_days=2)).pk
+    return start_review(
+        author=COMMAND,
+        options=CampaignOptions(
+            "Quarterly review",
+            timezone.now() + timedelta(days=14),
+            scope={"namespace": "sales"},
+            reviewer_rule="admin-holders",
+            reminder_days=2,
+        ),
+    ).pk
 
 
 def test_reviewers_get_an_e_mail_at_the_start_and_reminders(number, settings, mailoutbox):
@@ -29,11 +36,15 @@ def test_reviewers_get_an_e_mail_at_the_start_and_reminders(number, settings, ma
     settings.DISPLAY_TIME_ZONE = "Asia/Tokyo"
     execute_preparation(number=number)
     assert [(mail.to, mail.subject) for mail in mailoutbox] == [
-        (["reviewer@example.com"], f"Access review {number}: 3 items to answer")]
+        (["reviewer@example.com"], f"Access review {number}: 3 items to answer")
+    ]
     deadline = timezone.localtime(Campaign.objects.get().deadline, ZoneInfo("Asia/Tokyo"))
     in_utc = timezone.localtime(deadline, ZoneInfo("UTC"))
     assert f"Deadline: {deadline:%Y-%m-%d %H:%M} JST ({in_utc:%Y-%m-%d %H:%M} UTC)\n" in mailoutbox[0].body
-    assert "has begun" in mailoutbox[0].body and f"https://console.example.com/reviews/{number}/" in mailoutbox[0].body
+    assert (
+        "has begun" in mailoutbox[0].body
+        and f"https://console.example.com/reviews/{number}/" in mailoutbox[0].body
+    )
     sweep_reviews()
     assert len(mailoutbox) == 1
     Campaign.objects.update(opened_at=timezone.now() - timedelta(days=3))

@@ -26,14 +26,26 @@ def test_a_report_has_every_section_and_names_the_file_with_further_items(cast, 
     review.previous = first
     review.save()
     ReviewItem.objects.filter(campaign=review, source=ItemSource.USER).update(
-        answer="revoke", answered_by="ada", answered_at=review.created_at, comment="<b>left</b>")
+        answer="revoke", answered_by="ada", answered_at=review.created_at, comment="<b>left</b>"
+    )
     review.figures = figures(review)
     page = report_of(review)
     assert review.figures["revoke"] == 2 and "1 further items are in items.csv" in page
     assert f"{review.figures['gone'] - 1} further items are in gone.jsonl" in page
-    assert all(f"<h2>{title}: {review.figures[name]}</h2>" in page for title, name in (
-        ("Revoke", "revoke"), ("Shorten", "shorten"), ("Without an answer", "open"), ("Keep", "keep")))
-    assert "Review of &lt;sales&gt;" in page and "&lt;b&gt;left&lt;/b&gt;" in page and "Keep what is used" in page
+    assert all(
+        f"<h2>{title}: {review.figures[name]}</h2>" in page
+        for title, name in (
+            ("Revoke", "revoke"),
+            ("Shorten", "shorten"),
+            ("Without an answer", "open"),
+            ("Keep", "keep"),
+        )
+    )
+    assert (
+        "Review of &lt;sales&gt;" in page
+        and "&lt;b&gt;left&lt;/b&gt;" in page
+        and "Keep what is used" in page
+    )
 
 
 def test_the_cost_of_a_report_does_not_grow_with_its_items(cast, django_assert_num_queries):

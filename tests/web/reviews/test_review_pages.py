@@ -21,8 +21,17 @@ from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
 
 pytestmark = pytest.mark.django_db
-FORM = {"title": "Quarterly review", "source": ["user", "group"], "namespace": "sales", "reviewer_rule": "admin-holders",
-        "unanswered": "list", "deadline": "2100-01-31", "reminder_days": "7", "escalation_days": "", "recurrence": "3"}
+FORM = {
+    "title": "Quarterly review",
+    "source": ["user", "group"],
+    "namespace": "sales",
+    "reviewer_rule": "admin-holders",
+    "unanswered": "list",
+    "deadline": "2100-01-31",
+    "reminder_days": "7",
+    "escalation_days": "",
+    "recurrence": "3",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +55,9 @@ def test_an_administrator_starts_a_review_and_its_owner_answers_it(browse, cast)
     response = ada.post("/reviews/new", FORM)
     campaign = Campaign.objects.get()
     assert response.headers["Location"] == f"/reviews/{campaign.pk}/" and campaign.scope == {
-        "sources": ["user", "group"], "namespace": "sales"}
+        "sources": ["user", "group"],
+        "namespace": "sales",
+    }
     assert campaign.deadline.isoformat() == "2100-02-01T00:00:00+00:00"
     assert "The items are not prepared yet." in text_of(ada.get(response.headers["Location"]))
     execute_preparation(number=campaign.pk)
@@ -74,16 +85,39 @@ def test_a_bulk_answer_shows_its_counts_first(browse, review):
     ned, url = browse("ned"), f"/reviews/{review.pk}/answers"
     sent = {"select": "all", "answer": "revoke", "filter_answer": "open", "filter_kind": "dataset"}
     page = ned.post(url, sent)
-    assert page.status_code == 200 and "Revoke 2 items" in text_of(page) and not ReviewItem.objects.exclude(answer="").exists()
+    assert (
+        page.status_code == 200
+        and "Revoke 2 items" in text_of(page)
+        and not ReviewItem.objects.exclude(answer="").exists()
+    )
     assert ned.post(url, sent | {"confirm": "yes"}).status_code == 303
     assert review.items.filter(answer="revoke").count() == 2
     shorten = ned.post(url, {"select": "all", "answer": "shorten", "filter_answer": "all"})
     assert "New end" in text_of(shorten)
-    refused = ned.post(url, {"select": "all", "answer": "shorten", "filter_answer": "all", "until": "2001-01-01",
-                             "confirm": "yes"})
+    refused = ned.post(
+        url,
+        {
+            "select": "all",
+            "answer": "shorten",
+            "filter_answer": "all",
+            "until": "2001-01-01",
+            "confirm": "yes",
+        },
+    )
     assert refused.status_code == 400 and "in the past" in text_of(refused)
-    assert ned.post(url, {"select": "all", "answer": "shorten", "filter_answer": "all", "until": "2100-01-01",
-                          "confirm": "yes"}).status_code == 303
+    assert (
+        ned.post(
+            url,
+            {
+                "select": "all",
+                "answer": "shorten",
+                "filter_answer": "all",
+                "until": "2100-01-01",
+                "confirm": "yes",
+            },
+        ).status_code
+        == 303
+    )
 
 
 def test_times_are_entered_and_shown_in_the_time_zone_of_the_reader(browse, review):
@@ -92,7 +126,9 @@ def test_times_are_entered_and_shown_in_the_time_zone_of_the_reader(browse, revi
     assert "In Europe/Berlin" in text_of(ada.get("/reviews/new"))
     started = ada.post("/reviews/new", FORM | {"deadline": "2100-07-01T17:00"}).headers["Location"]
     assert Campaign.objects.latest("pk").deadline.isoformat() == "2100-07-01T15:00:00+00:00"
-    assert "2100-07-01 17:00 CEST" in text_of(ada.get(started)) and "2100-07-01 17:00 CEST" in text_of(ada.get("/reviews/"))
+    assert "2100-07-01 17:00 CEST" in text_of(ada.get(started)) and "2100-07-01 17:00 CEST" in text_of(
+        ada.get("/reviews/")
+    )
     assert ada.post("/reviews/new", FORM | {"deadline": "2100-07-01"}).status_code == 303
     assert Campaign.objects.latest("pk").deadline.isoformat() == "2100-07-01T22:00:00+00:00"
     item = item_of(review, "user:dee", "dataset:sales.orders")
@@ -103,11 +139,17 @@ def test_times_are_entered_and_shown_in_the_time_zone_of_the_reader(browse, revi
     assert "Shorten to 2100-12-01 10:00 CET" in text_of(ada.get(f"/reviews/{review.pk}/?answer=shorten"))
 
 
-@pytest.mark.parametrize(("sent", "message"), [
-    ({"answer": "keep"}, "no item is selected"), ({"answer": "maybe", "item": "1"}, "Select an answer"), ({}, "Select an answer"),
-    ({"answer": "keep", "item": "x"}, "no item is selected"), ({"answer": "keep", "item": "999999"}, "no item is selected"),
-    ({"answer": "keep", "select": "all", "filter_size": "1"}, "is not a filter"),
-])
+@pytest.mark.parametrize(
+    ("sent", "message"),
+    [
+        ({"answer": "keep"}, "no item is selected"),
+        ({"answer": "maybe", "item": "1"}, "Select an answer"),
+        ({}, "Select an answer"),
+        ({"answer": "keep", "item": "x"}, "no item is selected"),
+        ({"answer": "keep", "item": "999999"}, "no item is selected"),
+        ({"answer": "keep", "select": "all", "filter_size": "1"}, "is not a filter"),
+    ],
+)
 def test_bad_answers_show_what_is_wrong(browse, review, sent, message):
     response = browse("ned").post(f"/reviews/{review.pk}/answers", sent)
     assert response.status_code == 400 and message in text_of(response)
@@ -116,14 +158,21 @@ def test_bad_answers_show_what_is_wrong(browse, review, sent, message):
 def test_an_answer_returns_only_to_the_pages_of_the_review(browse, review):
     item = item_of(review, "user:dee", "dataset:sales.orders")
     for back in ("https://example.com/", "//example.com", "/plans/"):
-        response = browse("ned").post(f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "keep", "back": back})
+        response = browse("ned").post(
+            f"/reviews/{review.pk}/answers", {"item": item.pk, "answer": "keep", "back": back}
+        )
         assert response.headers["Location"] == f"/reviews/{review.pk}/"
 
 
 def test_a_reviewer_sees_only_their_items_and_no_links_to_closed_pages(browse, review):
     change_grants(author=COMMAND, grant=[("user:out", parse_address("dataset:hr.salaries"), "READ")])
     text = browse("ned").get(f"/reviews/{review.pk}/?answer=all").content.decode()
-    assert "salaries" not in text and "/people/" not in text and "Finish review" not in text and "Reviewer:" not in text
+    assert (
+        "salaries" not in text
+        and "/people/" not in text
+        and "Finish review" not in text
+        and "Reviewer:" not in text
+    )
     assert "/people/user:dee" in browse("ada").get(f"/reviews/{review.pk}/?answer=all").content.decode()
     assert "Keep" not in text_of(browse("aud").get(f"/reviews/{review.pk}/")).replace("To keep", "")
     assert "Nothing to review" in text_of(browse("out").get("/reviews/"))
@@ -131,10 +180,15 @@ def test_a_reviewer_sees_only_their_items_and_no_links_to_closed_pages(browse, r
 
 def test_the_navigation_counts_the_items_that_wait_for_the_account(browse, review, cast):
     assert ">3<" in browse("ned").get("/reviews/count").content.decode()
-    assert f">{review.items.filter(reviewer=None).count()}<" in browse("ada").get("/reviews/count").content.decode()
+    assert (
+        f">{review.items.filter(reviewer=None).count()}<"
+        in browse("ada").get("/reviews/count").content.decode()
+    )
     assert browse("aud").get("/reviews/count").status_code == 204
-    browse("ned").post(f"/reviews/{review.pk}/answers", {"select": "all", "answer": "keep", "filter_answer": "open",
-                                                         "confirm": "yes"})
+    browse("ned").post(
+        f"/reviews/{review.pk}/answers",
+        {"select": "all", "answer": "keep", "filter_answer": "open", "confirm": "yes"},
+    )
     assert browse("ned").get("/reviews/count").status_code == 204
 
 
@@ -161,9 +215,12 @@ def test_finishing_shows_the_result_and_links_the_plan_and_the_evidence(browse, 
     page = ada.get(f"/reviews/{review.pk}/")
     assert len(page.context["rows"]) == review.items.count() and "No answer" in text_of(page)
     assert f"verify_evidence review-{review.pk}.zip --public-key {public_key()}" in text_of(page)
-    plan, = page.context["plans"]
+    (plan,) = page.context["plans"]
     text = text_of(page)
-    assert "1 to revoke" in text and f"Plan {plan.pk} (proposed) Access changes when the plan is applied." in text
+    assert (
+        "1 to revoke" in text
+        and f"Plan {plan.pk} (proposed) Access changes when the plan is applied." in text
+    )
     Plan.objects.update(state="applied")
     assert "Access changes" not in text_of(ada.get(f"/reviews/{review.pk}/"))
     evidence = browse("aud").get(f"/reviews/{review.pk}/evidence.zip")
@@ -178,7 +235,10 @@ def test_a_reviewer_signs_off(browse, review, cast):
     ned = browse("ned")
     refused = ned.post(f"/reviews/{review.pk}/sign-off")
     assert refused.status_code == 400 and "no answer yet" in text_of(refused)
-    ned.post(f"/reviews/{review.pk}/answers", {"select": "all", "answer": "keep", "filter_answer": "open", "confirm": "yes"})
+    ned.post(
+        f"/reviews/{review.pk}/answers",
+        {"select": "all", "answer": "keep", "filter_answer": "open", "confirm": "yes"},
+    )
     assert "Sign off" in text_of(ned.get(f"/reviews/{review.pk}/"))
     assert ned.post(f"/reviews/{review.pk}/sign-off").status_code == 303
     assert review.shares.get(reviewer=cast["ned"]).signed_off_at is not None
@@ -217,11 +277,18 @@ def test_the_page_updates_itself_while_the_worker_prepares_and_finishes_the_revi
     assert "every 2s" not in ada.get(url).content.decode()
 
 
-def test_the_page_shows_the_run_that_prepares_a_large_review(browse, htmx, monkeypatch, django_assert_num_queries):
-    monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here")
+def test_the_page_shows_the_run_that_prepares_a_large_review(
+    browse, htmx, monkeypatch, django_assert_num_queries
+):
+    monkeypatch.setattr(
+        "analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here"
+    )
     ada, url = browse("ada"), browse("ada").post("/reviews/new", FORM).headers["Location"]
     campaign = Campaign.objects.get()
-    assert "Redis does not answer at redis://here. The preparation is kept and starts when it does." in text_of(ada.get(url))
+    assert (
+        "Redis does not answer at redis://here. The preparation is kept and starts when it does."
+        in text_of(ada.get(url))
+    )
     run = request_review_items(campaign)
     assert "Redis does not answer at redis://here. The run is kept" in text_of(ada.get(url))
     AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=3, tasks_total=12)
@@ -229,11 +296,15 @@ def test_the_page_shows_the_run_that_prepares_a_large_review(browse, htmx, monke
         page = ada.get(url)
     assert f"prepared by run {run.pk} with Spark" in text_of(page)
     assert "Computing 3 of 12 tasks Storing the items" in text_of(page)
-    assert '<progress value="225" max="400"' in page.content.decode() and "items answered" not in text_of(page)
+    assert '<progress value="225" max="400"' in page.content.decode() and "items answered" not in text_of(
+        page
+    )
     assert "Computing 3 of 12 tasks" in text_of(ada.get(url, headers=htmx("review")))
     AnalysisRun.objects.update(state=RunState.DONE)
     Campaign.objects.update(heartbeat_at=campaign.created_at, item_count=2)
-    assert "The items are being prepared: 2 so far." in text_of(ada.get(url)) and "Cancel review" in text_of(ada.get(url))
+    assert "The items are being prepared: 2 so far." in text_of(ada.get(url)) and "Cancel review" in text_of(
+        ada.get(url)
+    )
 
 
 def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse):
@@ -245,25 +316,41 @@ def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse):
     execute_preparation(number=campaign.pk)
     page = ada.get(url)
     text = text_of(page)
-    assert "The storage is full" in text and "Prepare again" in text and 'id="items"' not in page.content.decode()
+    assert (
+        "The storage is full" in text
+        and "Prepare again" in text
+        and 'id="items"' not in page.content.decode()
+    )
     assert "Prepare again" not in text_of(browse("aud").get(url))
     assert ada.post(f"{url}retry").status_code == 303
     campaign.refresh_from_db()
     run = AnalysisRun.objects.latest("pk")
-    assert (campaign.state, campaign.error, run.state) == ("preparing", "", RunState.WAITING) and run != failed
+    assert (campaign.state, campaign.error, run.state) == (
+        "preparing",
+        "",
+        RunState.WAITING,
+    ) and run != failed
     assert JournalLine.objects.latest("pk").action == "review-retry"
     assert f"prepared by run {run.pk}" in text_of(ada.get(url))
     Campaign.objects.update(state="failed", deadline=campaign.created_at)
     assert "the deadline has passed" in text_of(ada.post(f"{url}retry"))
 
 
-@pytest.mark.parametrize(("changes", "message"), [
-    ({"title": ""}, "the title is empty"), ({"deadline": ""}, "the deadline is missing"),
-    ({"deadline": "soon"}, "is not a time"), ({"deadline": "2001-01-01"}, "in the past"),
-    ({"namespace": "none"}, "not registered"), ({"unused_days": "x"}, "not a number"),
-    ({"kind": "table"}, "is not one of"), ({"source": ["membership"]}, "the scope is empty"),
-    ({"reviewer_rule": "group"}, "name a group of reviewers"), ({"user": "none"}, "does not exist"),
-])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"title": ""}, "the title is empty"),
+        ({"deadline": ""}, "the deadline is missing"),
+        ({"deadline": "soon"}, "is not a time"),
+        ({"deadline": "2001-01-01"}, "in the past"),
+        ({"namespace": "none"}, "not registered"),
+        ({"unused_days": "x"}, "not a number"),
+        ({"kind": "table"}, "is not one of"),
+        ({"source": ["membership"]}, "the scope is empty"),
+        ({"reviewer_rule": "group"}, "name a group of reviewers"),
+        ({"user": "none"}, "does not exist"),
+    ],
+)
 def test_a_bad_form_keeps_its_values_and_names_the_field(browse, changes, message):
     response = browse("ada").post("/reviews/new", FORM | changes)
     assert response.status_code == 400 and message in text_of(response)
@@ -272,7 +359,9 @@ def test_a_bad_form_keeps_its_values_and_names_the_field(browse, changes, messag
     assert not Campaign.objects.exists()
 
 
-def test_pages_of_items_have_the_same_cost_and_reach_every_item(browse, review, monkeypatch, django_assert_num_queries):
+def test_pages_of_items_have_the_same_cost_and_reach_every_item(
+    browse, review, monkeypatch, django_assert_num_queries
+):
     monkeypatch.setattr("authzconsole.web.reviews.review_pages.ITEMS_PER_PAGE", 4)
     ada, url, seen = browse("ada"), f"/reviews/{review.pk}/?answer=all", []
     while url:
@@ -286,8 +375,9 @@ def test_pages_of_items_have_the_same_cost_and_reach_every_item(browse, review, 
     assert previous == [pk for pk in seen if pk < first_of_last][-4:]
 
 
-def test_the_page_shows_the_reviewers_with_most_to_answer_and_the_list_all_of_them(browse, cast, monkeypatch,
-                                                                                django_assert_num_queries):
+def test_the_page_shows_the_reviewers_with_most_to_answer_and_the_list_all_of_them(
+    browse, cast, monkeypatch, django_assert_num_queries
+):
     monkeypatch.setattr("authzconsole.web.reviews.review_pages.SHOWN_REVIEWERS", 1)
     review = open_campaign(reviewer_rule="admin-holders")
     ada, url = browse("ada"), f"/reviews/{review.pk}/reviewers"
@@ -297,7 +387,9 @@ def test_the_page_shows_the_reviewers_with_most_to_answer_and_the_list_all_of_th
     assert f"{len(shares)} reviewers" in text_of(page)
     with django_assert_num_queries(5):
         response = ada.get(url)
-    assert [share.open_count for share in response.context["shares"]] == [share.open_count for share in shares]
+    assert [share.open_count for share in response.context["shares"]] == [
+        share.open_count for share in shares
+    ]
     assert f"/reviews/{review.pk}/?reviewer=ned&amp;answer=all" in response.content.decode()
     assert [share.reviewer.username for share in ada.get(f"{url}?text=NE").context["shares"]] == ["ned"]
     assert "No reviewers match" in text_of(ada.get(f"{url}?text=zzz"))
@@ -305,7 +397,12 @@ def test_the_page_shows_the_reviewers_with_most_to_answer_and_the_list_all_of_th
 
 def test_filters_and_downloads_select_the_same_items(browse, review, cast):
     ada = Author("ada", user_id=cast["ada"].pk)
-    answer_items(author=ada, campaign=review, selection=ItemSelection(filter=ItemFilter(kind="namespace")), answer="keep")
+    answer_items(
+        author=ada,
+        campaign=review,
+        selection=ItemSelection(filter=ItemFilter(kind="namespace")),
+        answer="keep",
+    )
     response = browse("ada").get(f"/reviews/{review.pk}/?answer=keep")
     assert {row["item"].kind for row in response.context["rows"]} == {"namespace"}
     content = b"".join(browse("ada").get(f"/reviews/{review.pk}/items.jsonl?answer=keep").streaming_content)
@@ -325,7 +422,11 @@ def test_items_that_no_longer_exist_are_marked_and_not_asked_for(browse, review)
     assert box not in page.content.decode()
     sweep_campaigns()
     removed = ned.get(f"{url}?answer=removed")
-    assert "dee" not in text_of(ned.get(url)) and "already revoked" in text_of(removed) and not removed.context["can_answer"]
+    assert (
+        "dee" not in text_of(ned.get(url))
+        and "already revoked" in text_of(removed)
+        and not removed.context["can_answer"]
+    )
     assert "0 of 3 items answered, 1 needs none because its access no longer exists" in text_of(ned.get(url))
     assert "0 of 3 (1 removed)" in text_of(ned.get("/reviews/"))
     for extension, text in (("csv", f"{gone.pk},user,user:dee"), ("jsonl", '"removed": "revoked"')):
@@ -333,9 +434,16 @@ def test_items_that_no_longer_exist_are_marked_and_not_asked_for(browse, review)
     assert "1, without an answer" in text_of(browse("ada").get(f"{url}finish"))
 
 
-@pytest.mark.parametrize(("text", "sources"), [
-    ("dee", {"user"}), ("user:dee", {"user"}), ("group:dee", set()), ("group:operators", {"group"}), ("user:operators", set()),
-])
+@pytest.mark.parametrize(
+    ("text", "sources"),
+    [
+        ("dee", {"user"}),
+        ("user:dee", {"user"}),
+        ("group:dee", set()),
+        ("group:operators", {"group"}),
+        ("user:operators", set()),
+    ],
+)
 def test_the_filter_by_user_or_group_accepts_the_written_form(browse, review, text, sources):
     response = browse("ada").get(f"/reviews/{review.pk}/?answer=all&principal={text}")
     assert {row["item"].source for row in response.context["rows"]} == sources
@@ -347,12 +455,20 @@ def test_a_review_without_a_plan_says_why(browse, review, cast):
     browse("ada").post(f"/reviews/{review.pk}/finish", {"reason": "done"})
     execute_finish(number=review.pk)
     assert "There is no plan, because no item is to be revoked or shortened. No access changes." in text_of(
-        browse("ada").get(f"/reviews/{review.pk}/"))
+        browse("ada").get(f"/reviews/{review.pk}/")
+    )
 
 
-@pytest.mark.parametrize("sent", [
-    {}, {"select": "all", "filter_unknown": "x"}, {"select": "all", "filter_principal": "x\0y"}, {"item": list(range(1, 1_002))},
-    {"select": "all", "answer": "assign", "reviewer": "x\0y"}])
+@pytest.mark.parametrize(
+    "sent",
+    [
+        {},
+        {"select": "all", "filter_unknown": "x"},
+        {"select": "all", "filter_principal": "x\0y"},
+        {"item": list(range(1, 1_002))},
+        {"select": "all", "answer": "assign", "reviewer": "x\0y"},
+    ],
+)
 def test_invalid_selections_are_refused_with_a_page(browse, review, sent):
     for confirm in ("", "yes"):
         form = {"answer": "keep", "confirm": confirm} | sent

@@ -10,18 +10,48 @@ from analytics.models import AnalysisRun
 
 STATIC = Path(settings.BASE_DIR) / "authzconsole" / "static"
 TEMPLATES = sorted(Path(settings.BASE_DIR, "templates").rglob("*.html"))
-URLS = ["/", "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee", "/entities/dataset:sales.orders",
-        "/entities/dataset:sales.forecast", "/entities/dataset:sales.legacy", "/entities/dataset:sales.next",
-        "/grant/dataset:sales.orders", "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ",
-        "/lifecycle/delete/namespace:sales", "/lifecycle/recreate/dataset:sales.legacy", "/register?parent=namespace:sales",
-        "/describe/dataset:sales.orders", "/people/", "/people/?type=group", "/people/user:dee?in=namespace:sales",
-        "/people/group:operators", "/people/add", "/people/membership?verb=remove&user=grp&group=operators",
-        "/people/membership?group=operators", "/people/compare?one=dee&other=grp", "/people/leaving/user:ned", "/my-access",
-        "/accounts/", "/accounts/user:dee", "/accounts/tokens/", "/accounts/tokens/new",
-        "/entities/namespace:sales?subject=user:dee", "/search?q=orders", "/search", "/analyses/",
-        "/plans/", "/plans/many?within=namespace:sales", "/plans/many?address=dataset:sales.orders", "/plans/import",
-        "/policies/?generation=final&with=core",
-        "/policies/core/activate", "/journal/", "/journal/proof", "/password", "/nowhere"]
+URLS = [
+    "/",
+    "/entities/namespace:sales?subject=user:dee&operation=delete&deleter=dee",
+    "/entities/dataset:sales.orders",
+    "/entities/dataset:sales.forecast",
+    "/entities/dataset:sales.legacy",
+    "/entities/dataset:sales.next",
+    "/grant/dataset:sales.orders",
+    "/revoke/dataset:sales.orders?principal=user:dee&privilege=READ",
+    "/lifecycle/delete/namespace:sales",
+    "/lifecycle/recreate/dataset:sales.legacy",
+    "/register?parent=namespace:sales",
+    "/describe/dataset:sales.orders",
+    "/people/",
+    "/people/?type=group",
+    "/people/user:dee?in=namespace:sales",
+    "/people/group:operators",
+    "/people/add",
+    "/people/membership?verb=remove&user=grp&group=operators",
+    "/people/membership?group=operators",
+    "/people/compare?one=dee&other=grp",
+    "/people/leaving/user:ned",
+    "/my-access",
+    "/accounts/",
+    "/accounts/user:dee",
+    "/accounts/tokens/",
+    "/accounts/tokens/new",
+    "/entities/namespace:sales?subject=user:dee",
+    "/search?q=orders",
+    "/search",
+    "/analyses/",
+    "/plans/",
+    "/plans/many?within=namespace:sales",
+    "/plans/many?address=dataset:sales.orders",
+    "/plans/import",
+    "/policies/?generation=final&with=core",
+    "/policies/core/activate",
+    "/journal/",
+    "/journal/proof",
+    "/password",
+    "/nowhere",
+]
 
 FORBIDDEN = {
     "an inline style": re.compile(r"\sstyle\s*=|<style\b"),
@@ -51,10 +81,22 @@ def test_no_page_violates_the_content_security_policy(url, browse):
 
 
 def test_each_kind_of_violation_is_found():
-    texts = ('<p style="x">', '<p onclick="x">', "<script>x</script>", '<a href="//elsewhere/">', '<button hx-on:click="x">',
-             '<script src="/a.js" defer></script>')
+    texts = (
+        '<p style="x">',
+        '<p onclick="x">',
+        "<script>x</script>",
+        '<a href="//elsewhere/">',
+        '<button hx-on:click="x">',
+        '<script src="/a.js" defer></script>',
+    )
     assert [violations(text) for text in texts] == [
-        ["an inline style"], ["an event handler"], ["an inline script"], ["a resource of another host"], ["an event handler"], []]
+        ["an inline style"],
+        ["an event handler"],
+        ["an inline script"],
+        ["a resource of another host"],
+        ["an event handler"],
+        [],
+    ]
 
 
 @pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
@@ -64,7 +106,12 @@ def test_no_template_uses_the_word_rules_for_a_generation(template):
 
 def test_htmx_does_not_evaluate_code_add_styles_or_cache_pages(browse):
     text = browse("ada").get("/").content.decode()
-    for setting in ('"includeIndicatorStyles": false', '"allowEval": false', '"historyCacheSize": 0', '"selfRequestsOnly": true'):
+    for setting in (
+        '"includeIndicatorStyles": false',
+        '"allowEval": false',
+        '"historyCacheSize": 0',
+        '"selfRequestsOnly": true',
+    ):
         assert setting in text
 
 
@@ -80,11 +127,18 @@ def test_every_field_has_a_label_and_every_id_is_unique(url, browse):
 
 
 def test_the_page_of_a_run_refreshes_only_while_it_runs(browse, htmx):
-    run = AnalysisRun.objects.create(analysis="delete-readiness", options={"generation": "final", "namespace": ""},
-                                     state="running", stage="spark")
+    run = AnalysisRun.objects.create(
+        analysis="delete-readiness",
+        options={"generation": "final", "namespace": ""},
+        state="running",
+        stage="spark",
+    )
     client, url = browse("ada"), f"/analyses/{run.pk}/"
     page = client.get(url).content.decode()
-    assert 'hx-trigger="every 1s"' in page and '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
+    assert (
+        'hx-trigger="every 1s"' in page
+        and '<noscript><meta http-equiv="refresh" content="3"></noscript>' in page
+    )
     assert 'hx-trigger="every 1s"' in client.get(url, headers=htmx("run")).content.decode()
     AnalysisRun.objects.update(state="failed", error="the disk is full")
     part = client.get(url, headers=htmx("run")).content.decode()

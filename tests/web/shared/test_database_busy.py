@@ -26,7 +26,10 @@ def test_a_locked_database_returns_503_with_retry_after(browse, monkeypatch):
     fail_changes(monkeypatch, "database is locked")
     response = post_as_shown(browse("ada"), URL, SENT)
     assert (response.status_code, response.headers["Retry-After"]) == (503, "10")
-    assert "The database is busy" in response.content.decode() and "Nothing was changed" in response.content.decode()
+    assert (
+        "The database is busy" in response.content.decode()
+        and "Nothing was changed" in response.content.decode()
+    )
 
 
 def test_other_database_errors_are_not_handled(browse, monkeypatch):
@@ -60,8 +63,10 @@ def unavailable(error):
     return connection.execute_wrapper(fail)
 
 
-LOST = [psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly"),
-        psycopg.errors.AdminShutdown("terminating connection due to administrator command")]
+LOST = [
+    psycopg.OperationalError("consuming input failed: server closed the connection unexpectedly"),
+    psycopg.errors.AdminShutdown("terminating connection due to administrator command"),
+]
 
 
 @pytest.mark.parametrize("error", LOST)
@@ -72,8 +77,11 @@ def test_a_lost_database_returns_503_with_retry_after(browse, error):
     headers = {"Authorization": f"Bearer {token}"}
     with unavailable(error):
         page, form = client.get("/journal/"), post_as_shown(client, URL, SENT)
-        rest = [client.get("/api/v1/entities", headers=headers), client.get("/api/v1/entities"),
-                client.post("/access/v1/evaluation", {}, "application/json", headers=headers)]
+        rest = [
+            client.get("/api/v1/entities", headers=headers),
+            client.get("/api/v1/entities"),
+            client.post("/access/v1/evaluation", {}, "application/json", headers=headers),
+        ]
     for response in (page, form, *rest):
         assert (response.status_code, response.headers.get("Retry-After")) == (503, "10"), response.content
     assert "The database is not available" in page.content.decode()
@@ -83,7 +91,11 @@ def test_a_lost_database_returns_503_with_retry_after(browse, error):
 def test_other_errors_of_the_database_stay_internal_errors(browse):
     client = browse("ada")
     client.raise_request_exception = False
-    for error in (psycopg.errors.DiskFull("no space"), psycopg.errors.UndefinedTable("no table"), sqlite3.OperationalError("x")):
+    for error in (
+        psycopg.errors.DiskFull("no space"),
+        psycopg.errors.UndefinedTable("no table"),
+        sqlite3.OperationalError("x"),
+    ):
         with unavailable(error):
             response = client.get("/journal/")
         assert response.status_code == 500 and "Internal error" in response.content.decode()

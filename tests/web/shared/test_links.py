@@ -35,7 +35,9 @@ def entity_address(request, cast):
 
 def url_of(view: str, entity_address) -> str:
     escaped = "".join(f"%{byte:02X}" for byte in str(entity_address).encode())
-    return {"entity": f"/entities/{escaped}", "describe": f"/describe/{escaped}"}.get(view, f"/{view}/{escaped}")
+    return {"entity": f"/entities/{escaped}", "describe": f"/describe/{escaped}"}.get(
+        view, f"/{view}/{escaped}"
+    )
 
 
 def links(response) -> list[str]:
@@ -73,15 +75,26 @@ def test_every_form_and_link_leads_to_the_same_address(page, entity_address, bro
     assert counts[str(entity_address)] >= 2
     if page == "entity":
         pages = response, browse("ada").get(f"{url_of(page, entity_address)}?holders=2")
-        pager = [url for page in pages for url in links(page) if "holders=" in urlsplit(url).query or url.endswith("#ask")]
-        assert len(pager) >= 2 and {linked_address(url) for url in pager if url.startswith("/")} == {str(entity_address)}
+        pager = [
+            url
+            for page in pages
+            for url in links(page)
+            if "holders=" in urlsplit(url).query or url.endswith("#ask")
+        ]
+        assert len(pager) >= 2 and {linked_address(url) for url in pager if url.startswith("/")} == {
+            str(entity_address)
+        }
         shared = urlsplit(response.context["ask"]["permalink"])
-        assert linked_address(shared.path) == str(entity_address) and parse_qs(shared.query)["operation"] == ["deploy-app-as"]
+        assert linked_address(shared.path) == str(entity_address) and parse_qs(shared.query)["operation"] == [
+            "deploy-app-as"
+        ]
 
 
 @pytest.mark.parametrize("section", ["holders", "ask", "history"])
 def test_every_link_of_a_single_section_leads_to_the_same_address(section, entity_address, browse, htmx):
-    counts = linked_addresses(browse("ada").get(f"{url_of('entity', entity_address)}?{QUESTION}", headers=htmx(section)))
+    counts = linked_addresses(
+        browse("ada").get(f"{url_of('entity', entity_address)}?{QUESTION}", headers=htmx(section))
+    )
     assert set(counts) == {str(entity_address)}
 
 
@@ -98,7 +111,10 @@ def test_the_forms_change_only_the_entity_of_their_page(entity_address, browse):
     client.post(form_of(form, "revoke"), {"principal": "user:holder03", "privilege": "READ"})
     assert JournalLine.objects.get(action="revoke").entity == str(entity_address)
     form = client.get(url_of("describe", entity_address))
-    assert client.post(form_of(form, "describe"), {"description": "d"}, follow=True).context["entity"].address == entity_address
+    assert (
+        client.post(form_of(form, "describe"), {"description": "d"}, follow=True).context["entity"].address
+        == entity_address
+    )
     form = client.get(form_of(client.get(url_of("entity", entity_address)), "lifecycle"))
     client.post(form_of(form, "lifecycle"), {})
     assert entity_states() == before | {str(entity_address): "deleted"}
@@ -115,4 +131,6 @@ def test_a_refused_form_links_only_to_its_entity(entity_address, browse, htmx):
 def test_the_page_of_an_unregistered_address_links_only_to_that_address(cast, browse):
     for name in NAMES:
         entity_address = parse_address(f"kerberosprincipal:{name}")
-        assert set(linked_addresses(browse("ada").get(url_of("entity", entity_address)))) == {str(entity_address)}
+        assert set(linked_addresses(browse("ada").get(url_of("entity", entity_address)))) == {
+            str(entity_address)
+        }

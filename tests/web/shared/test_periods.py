@@ -9,7 +9,13 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from authzconsole.web.shared.times.periods import FIELDS, fields_of_period, period_badge, period_of_form, presets
+from authzconsole.web.shared.times.periods import (
+    FIELDS,
+    fields_of_period,
+    period_badge,
+    period_of_form,
+    presets,
+)
 from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.journal import Author
@@ -57,7 +63,9 @@ def page(client, url) -> str:
 
 def test_a_file_without_times_shows_the_periods_that_it_removes(administrator):
     change_grants(author=COMMAND, grant=[("user:out", parse_address(ORDERS), "READ", SOON)])
-    created = administrator.post("/plans/import", {"text": f"verb,principal,entity,privilege\ngrant,user:out,{ORDERS},READ\n"})
+    created = administrator.post(
+        "/plans/import", {"text": f"verb,principal,entity,privilege\ngrant,user:out,{ORDERS},READ\n"}
+    )
     shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page(administrator, created.headers["Location"])))
     assert "1 period to remove" in shown and "Removes the period of 1 existing grant or membership" in shown
     assert "period removed before: until" in shown
@@ -67,20 +75,29 @@ def test_a_file_without_times_shows_the_periods_that_it_removes(administrator):
 def test_a_form_is_read_in_the_time_zone_of_the_reader(berlin):
     period = period_of_form(fields(valid_from="2126-07-01T10:00", valid_until="2126-12-01 10:00"))
     assert period == Validity(datetime(2126, 7, 1, 8, tzinfo=UTC), datetime(2126, 12, 1, 9, tzinfo=UTC))
-    assert period_of_form(fields(valid_until="2126-07-01T10:00:00-03:00")).valid_until == datetime(2126, 7, 1, 13, tzinfo=UTC)
+    assert period_of_form(fields(valid_until="2126-07-01T10:00:00-03:00")).valid_until == datetime(
+        2126, 7, 1, 13, tzinfo=UTC
+    )
     assert period_of_form(fields()) == Validity()
     for validity in (period, SOON, Validity()):
         assert period_of_form(fields_of_period(validity)) == validity
 
 
-@pytest.mark.parametrize("values, field, message", [
-    ({"valid_until": "Friday"}, "valid_until", "is not a time"),
-    ({"valid_until": "2126-02-30T10:00"}, "valid_until", "is not a time"),
-    ({"valid_from": "2027-03-28T02:30"}, "valid_from", "does not exist in Europe/Berlin"),
-    ({"valid_until": "2020-01-01T10:00"}, "valid_until", "in the past"),
-    ({"valid_from": "2126-01-02T10:00", "valid_until": "2126-01-01T10:00"}, "valid_until", "not after the beginning"),
-    ({"until_preset": "yesterday"}, "until_preset", "has passed"),
-])
+@pytest.mark.parametrize(
+    "values, field, message",
+    [
+        ({"valid_until": "Friday"}, "valid_until", "is not a time"),
+        ({"valid_until": "2126-02-30T10:00"}, "valid_until", "is not a time"),
+        ({"valid_from": "2027-03-28T02:30"}, "valid_from", "does not exist in Europe/Berlin"),
+        ({"valid_until": "2020-01-01T10:00"}, "valid_until", "in the past"),
+        (
+            {"valid_from": "2126-01-02T10:00", "valid_until": "2126-01-01T10:00"},
+            "valid_until",
+            "not after the beginning",
+        ),
+        ({"until_preset": "yesterday"}, "until_preset", "has passed"),
+    ],
+)
 def test_invalid_periods_of_a_form_are_refused(berlin, values, field, message):
     with pytest.raises(ValidityError, match=message) as refused:
         period_of_form(fields(**values))
@@ -91,7 +108,9 @@ def test_the_suggested_ends_are_days_of_the_reader(berlin, monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 25, 22, 30, 5, tzinfo=UTC))
     # a Wednesday, half past eleven in the evening
     assert {key: end for key, _, end in presets()} == {
-        "week": datetime(2026, 11, 29, 23, tzinfo=UTC), "30-days": datetime(2026, 12, 25, 22, 30, tzinfo=UTC)}
+        "week": datetime(2026, 11, 29, 23, tzinfo=UTC),
+        "30-days": datetime(2026, 12, 25, 22, 30, tzinfo=UTC),
+    }
     monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 25, 10, tzinfo=UTC))
     assert next(iter(presets()))[2] == datetime(2026, 11, 25, 17, tzinfo=UTC)
     assert period_of_form(fields(until_preset="none", valid_until="2126-07-01T10:00")) == Validity()
@@ -99,18 +118,41 @@ def test_the_suggested_ends_are_days_of_the_reader(berlin, monkeypatch):
 
 def test_badges_say_whether_a_period_counts(berlin, monkeypatch):
     monkeypatch.setattr(timezone, "now", lambda: datetime(2026, 11, 25, 10, tzinfo=UTC))
-    times = [datetime(2026, 11, day, 23, 30, tzinfo=UTC) for day in (24, 26, 30)] + [datetime(2027, 1, 5, 8, tzinfo=UTC)]
-    badges = [period_badge(Validity(*period)) for period in (
-        (None, None), (None, times[0]), (times[1], times[2]), (None, times[2]), (None, times[3]), (times[0], None))]
+    times = [datetime(2026, 11, day, 23, 30, tzinfo=UTC) for day in (24, 26, 30)] + [
+        datetime(2027, 1, 5, 8, tzinfo=UTC)
+    ]
+    badges = [
+        period_badge(Validity(*period))
+        for period in (
+            (None, None),
+            (None, times[0]),
+            (times[1], times[2]),
+            (None, times[2]),
+            (None, times[3]),
+            (times[0], None),
+        )
+    ]
     assert [badge and (badge.status, badge.text) for badge in badges] == [
-        None, ("expired", "expired"), ("future", "from 27 Nov"), ("soon", "until 1 Dec"), ("limited", "until 5 Jan 2027"),
-        ("limited", "since 25 Nov")]
+        None,
+        ("expired", "expired"),
+        ("future", "from 27 Nov"),
+        ("soon", "until 1 Dec"),
+        ("limited", "until 5 Jan 2027"),
+        ("limited", "since 25 Nov"),
+    ]
     assert badges[3].title == "until 1 December 2026, 00:30 CET"
 
 
 def test_no_page_calls_a_time_of_the_reader_utc():
-    """The filter `date` uses the time zone of the reader; `zoned` adds its name. Evidence is a file, with times in UTC."""
-    templates = [path for path in (Path(settings.BASE_DIR) / "templates").rglob("*.html") if path.name != "report_head.html"]
+    """The filter `date` uses the time zone of the reader; `zoned` adds its name.
+
+    Evidence is a file, with times in UTC.
+    """
+    templates = [
+        path
+        for path in (Path(settings.BASE_DIR) / "templates").rglob("*.html")
+        if path.name != "report_head.html"
+    ]
     wrong = re.compile(r'\|date:"[^"]*" \}\}(</\w+>)? UTC')
     assert [path.name for path in templates if wrong.search(path.read_text())] == []
 
@@ -154,7 +196,13 @@ def test_pages_show_the_periods_of_grants(administrator):
 
 
 def test_memberships_have_periods(administrator):
-    sent = {"verb": "add", "user": "out", "group": "operators", "page": "user:out", "valid_until": "2126-12-05T17:00"}
+    sent = {
+        "verb": "add",
+        "user": "out",
+        "group": "operators",
+        "page": "user:out",
+        "valid_until": "2126-12-05T17:00",
+    }
     assert post_as_shown(administrator, "/people/membership", sent).status_code == 303
     assert Membership.objects.get(user__username="out").valid_until == datetime(2126, 12, 5, 16, tzinfo=UTC)
     for url in ("/people/user:out", "/people/group:operators"):
@@ -169,18 +217,34 @@ def test_memberships_have_periods(administrator):
 
 
 def test_a_bulk_change_has_a_period_that_its_plan_shows(administrator):
-    sent = {"verb": "grant", "principal": "user:out", "privilege": "READ", "address": ORDERS, "valid_until": "2126-12-05T17:00"}
+    sent = {
+        "verb": "grant",
+        "principal": "user:out",
+        "privilege": "READ",
+        "address": ORDERS,
+        "valid_until": "2126-12-05T17:00",
+    }
     answer = administrator.post("/plans/many", sent, follow=True)
     assert "until 5 Dec 2126" in answer.content.decode()
 
 
 def test_limited_access_is_listed_by_its_end(administrator):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", SOON), ("user:dee", ORDERS, "WRITE", LATER),
-                                         ("group:operators", ORDERS, "READ", Validity(LATER.valid_until))])
+    change_grants(
+        author=COMMAND,
+        grant=[
+            ("user:out", ORDERS, "READ", SOON),
+            ("user:dee", ORDERS, "WRITE", LATER),
+            ("group:operators", ORDERS, "READ", Validity(LATER.valid_until)),
+        ],
+    )
     add_member(author=COMMAND, user="out", group="operators", validity=SOON)
-    UserGrant.objects.filter(user__username="dee", valid_until=LATER.valid_until).update(valid_until=NOW - timedelta(days=1))
-    rows = {show: page(administrator, f"/limited?show={show}").count('<th scope="row">')
-            for show in ("soon", "limited", "future", "expired")}
+    UserGrant.objects.filter(user__username="dee", valid_until=LATER.valid_until).update(
+        valid_until=NOW - timedelta(days=1)
+    )
+    rows = {
+        show: page(administrator, f"/limited?show={show}").count('<th scope="row">')
+        for show in ("soon", "limited", "future", "expired")
+    }
     assert rows == {"soon": 2, "limited": 2, "future": 1, "expired": 1}
     assert page(administrator, "/limited?show=soon&principal=group:operators").count('<th scope="row">') == 1
     assert page(administrator, "/limited?show=soon&within=namespace:sales").count('<th scope="row">') == 1
@@ -203,14 +267,19 @@ def test_expired_access_is_revoked_with_a_plan(administrator):
     administrator.post("/plans/expired")
     plan = Plan.objects.latest("pk")
     apply_plan(author=COMMAND, plan_id=plan.pk)
-    assert not UserGrant.objects.filter(user__username="out").exists() and not Membership.objects.filter(
-        user__username="out").exists()
+    assert (
+        not UserGrant.objects.filter(user__username="out").exists()
+        and not Membership.objects.filter(user__username="out").exists()
+    )
     apply_plan(author=COMMAND, plan_id=create_inverse_plan(author=COMMAND, plan_id=plan.pk).pk)
     assert stored_validity().valid_until == NOW - timedelta(days=1)
 
 
 def test_the_queries_of_limited_access_do_not_grow(administrator, django_assert_max_num_queries):
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, name, SOON) for name in ("READ", "WRITE", "EXECUTE", "ADMIN")])
+    change_grants(
+        author=COMMAND,
+        grant=[("user:out", ORDERS, name, SOON) for name in ("READ", "WRITE", "EXECUTE", "ADMIN")],
+    )
     with django_assert_max_num_queries(12):
         page(administrator, "/limited?show=soon")
 
@@ -232,27 +301,49 @@ def test_a_plan_whose_grants_would_have_ended_says_so(administrator):
     assert refused.status_code == 400 and "is in the past" in refused.content.decode()
     # the plan of a review can be renewed: it then revokes what has ended
     Plan.objects.update(origin="review")
-    assert "A new end in this plan has passed" in (shown := page(administrator, f"/plans/{plan.pk}/")) and "Renew plan" in shown
+    assert (
+        "A new end in this plan has passed" in (shown := page(administrator, f"/plans/{plan.pk}/"))
+        and "Renew plan" in shown
+    )
 
 
-@pytest.mark.parametrize(("zone", "text"), [
-    ("America/New_York", "9999-12-31T23:59"), ("Asia/Tokyo", "0001-01-01T00:00"), ("UTC", "9999-12-31T23:59:59-14:00"),
-    ("UTC", "0001-01-01T00:00:00+14:00")])
+@pytest.mark.parametrize(
+    ("zone", "text"),
+    [
+        ("America/New_York", "9999-12-31T23:59"),
+        ("Asia/Tokyo", "0001-01-01T00:00"),
+        ("UTC", "9999-12-31T23:59:59-14:00"),
+        ("UTC", "0001-01-01T00:00:00+14:00"),
+    ],
+)
 def test_a_time_that_the_calendar_does_not_have_is_refused(zone, text):
     with timezone.override(ZoneInfo(zone)), pytest.raises(ValidityError, match="is not a time"):
         period_of_form(fields(valid_from=text))
 
 
 def test_the_last_hours_of_the_calendar_are_shown_everywhere(browse):
-    """Other systems use them for "no end". They do not exist in time zones ahead of UTC, which must break no page."""
+    """Other systems use them for "no end".
+
+    They do not exist in time zones ahead of UTC, which must break no page.
+    """
     end = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
-    change_grants(author=COMMAND, grant=[("user:out", ORDERS, "READ", Validity(datetime(1, 1, 1, tzinfo=UTC), end))])
-    create_request(author=Author("dee", user_id=User.objects.get(username="dee").pk), draft=RequestDraft(
-        "close", [WantedAccess(parse_address(ORDERS), "write")], requested_until=end))
+    change_grants(
+        author=COMMAND, grant=[("user:out", ORDERS, "READ", Validity(datetime(1, 1, 1, tzinfo=UTC), end))]
+    )
+    create_request(
+        author=Author("dee", user_id=User.objects.get(username="dee").pk),
+        draft=RequestDraft("close", [WantedAccess(parse_address(ORDERS), "write")], requested_until=end),
+    )
     request = AccessRequest.objects.get()
     for zone in ("Asia/Tokyo", "America/New_York"):
         ada = browse("ada")
         ada.cookies["time_zone"] = zone
-        for url in (f"/entities/{ORDERS}?tab=access", "/limited?show=limited", f"/requests/{request.pk}/", "/requests/",
-                    f"/grant/{ORDERS}?principal=user:out&privilege=READ", "/people/user:out"):
+        for url in (
+            f"/entities/{ORDERS}?tab=access",
+            "/limited?show=limited",
+            f"/requests/{request.pk}/",
+            "/requests/",
+            f"/grant/{ORDERS}?principal=user:out&privilege=READ",
+            "/people/user:out",
+        ):
             assert "9999" in page(ada, url) or "requests" in url, url

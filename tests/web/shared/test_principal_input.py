@@ -23,7 +23,9 @@ def name(request, cast):
 
 
 def holders_of(privilege):
-    return {principal for principal, entity, held in all_grants() if entity == str(ORDERS) and held == privilege}
+    return {
+        principal for principal, entity, held in all_grants() if entity == str(ORDERS) and held == privilege
+    }
 
 
 def test_granting_and_revoking_use_the_exact_name(name, browse):
@@ -57,7 +59,11 @@ def test_questions_and_forecasts_use_the_exact_name(name, browse):
     client = browse("ada")
     for url in ("/ask", f"/entities/{ORDERS}"):
         question = {"subject": f"user:{name}", "operation": "read", "entity": str(ORDERS)}
-        assert client.get(url, question).context["ask"]["answer"].decision.sentence.startswith(f"Denied: user:{name} lacks")
+        assert (
+            client.get(url, question)
+            .context["ask"]["answer"]
+            .decision.sentence.startswith(f"Denied: user:{name} lacks")
+        )
     assert client.get("/entities/namespace:sales", {"deleter": name}).context["readiness"]["deleter"] == name
     assert client.get("/forecast/namespace:sales", {"deleter": name}).context["deleter"] == name
     users = client.get("/people/compare", {"one": name, "other": "dee"}).context["users"]
@@ -68,10 +74,14 @@ def test_plans_use_the_exact_name(name, browse):
     client = browse("ada")
     client.post("/plans/missing", {"address": str(ORDERS), "subject": f"user:{name}", "operation": "write"})
     client.post("/plans/copy", {"source": "user:ned", "target": f"user:{name}"})
-    client.post("/plans/readiness", {"namespace": "namespace:sales", "user": name, "principal": f"user:{name}"})
+    client.post(
+        "/plans/readiness", {"namespace": "namespace:sales", "user": name, "principal": f"user:{name}"}
+    )
     plans = Plan.objects.all()
     assert len(plans) == 3
-    assert {(item.principal_type, item.principal_name) for plan in plans for item in plan.items.all()} == {("user", name)}
+    assert {(item.principal_type, item.principal_name) for plan in plans for item in plan.items.all()} == {
+        ("user", name)
+    }
 
 
 def test_the_journal_filter_uses_the_exact_name(name, browse):

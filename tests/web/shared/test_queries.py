@@ -42,12 +42,21 @@ PAGES = {
 
 
 # (account, URL) without a 200 response
-REFUSED = {("aud", "/lifecycle/delete/namespace:sales"), ("dee", "/lifecycle/delete/namespace:sales"), ("dee", "/analyses/"),
-           *((name, url) for name in ("aud", "dee") for url in PAGES if url.startswith(("/plans/many", "/plans/import"))),
-           ("dee", "/plans/"),
-           ("dee", "/suggest/principals?principal=e"),
-           ("dee", "/explorer?at=program:sales.shop.workflow.daily"),
-           ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start")}
+REFUSED = {
+    ("aud", "/lifecycle/delete/namespace:sales"),
+    ("dee", "/lifecycle/delete/namespace:sales"),
+    ("dee", "/analyses/"),
+    *(
+        (name, url)
+        for name in ("aud", "dee")
+        for url in PAGES
+        if url.startswith(("/plans/many", "/plans/import"))
+    ),
+    ("dee", "/plans/"),
+    ("dee", "/suggest/principals?principal=e"),
+    ("dee", "/explorer?at=program:sales.shop.workflow.daily"),
+    ("dee", "/entities/program:sales.shop.workflow.daily?subject=group:operators&operation=start"),
+}
 ALLOWED = [(name, url) for url in PAGES for name in ("ada", "aud", "dee") if (name, url) not in REFUSED]
 
 
@@ -59,22 +68,35 @@ def count_queries(client, url) -> int:
 
 def add_rows(numbers):
     """Create more of everything that pages list."""
-    ensure_entities(states={parse_address(f"{address}{n}{rest}"): "live" for n in numbers
-                            for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))})
+    ensure_entities(
+        states={
+            parse_address(f"{address}{n}{rest}"): "live"
+            for n in numbers
+            for address, rest in (("dataset:sales.more", ""), ("namespace:more", ""), ("dataset:more", ".d"))
+        }
+    )
     groups = Group.objects.bulk_create(Group(name=f"group{n}") for n in numbers)
     users = User.objects.bulk_create(User(username=f"deeper{n}") for n in numbers)
     memberships = User.groups.through
-    memberships.objects.bulk_create(memberships(user=user, group=group) for user, group in zip(users, groups, strict=True))
+    memberships.objects.bulk_create(
+        memberships(user=user, group=group) for user, group in zip(users, groups, strict=True)
+    )
     addresses = ("dataset:sales.orders", "namespace:sales", "program:sales.shop.workflow.daily")
-    change_grants(author=SETUP, grant=[
-        *((f"user:deeper{n}", parse_address(address), "READ") for n in numbers for address in addresses),
-        *((f"group:group{n}", parse_address(address), "ADMIN") for n in numbers for address in addresses),
-        *(("user:dee", parse_address(f"dataset:sales.more{n}"), "READ") for n in numbers),
-        *(("user:dee", parse_address(f"dataset:more{n}.d"), "READ") for n in numbers),
-    ])
+    change_grants(
+        author=SETUP,
+        grant=[
+            *((f"user:deeper{n}", parse_address(address), "READ") for n in numbers for address in addresses),
+            *((f"group:group{n}", parse_address(address), "ADMIN") for n in numbers for address in addresses),
+            *(("user:dee", parse_address(f"dataset:sales.more{n}"), "READ") for n in numbers),
+            *(("user:dee", parse_address(f"dataset:more{n}.d"), "READ") for n in numbers),
+        ],
+    )
     AnalysisRun.objects.bulk_create(
-        AnalysisRun(analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
-        for _ in numbers)
+        AnalysisRun(
+            analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed"
+        )
+        for _ in numbers
+    )
 
 
 @pytest.mark.parametrize(("name", "url"), ALLOWED)
@@ -94,10 +116,13 @@ def test_a_page_stays_within_its_number_of_queries(url, max_queries, browse, dja
         client.get(url)
 
 
-@pytest.mark.parametrize(("name", "max_candidates", "max_queries"), [
-    ("ada", 2_000, 2), ("dee", 2_000, 6), ("ada", 1, 5), ("dee", 1, 11)])
-def test_a_search_stays_within_its_number_of_queries(name, max_candidates, max_queries, cast, monkeypatch,
-                                                            django_assert_max_num_queries):
+@pytest.mark.parametrize(
+    ("name", "max_candidates", "max_queries"),
+    [("ada", 2_000, 2), ("dee", 2_000, 6), ("ada", 1, 5), ("dee", 1, 11)],
+)
+def test_a_search_stays_within_its_number_of_queries(
+    name, max_candidates, max_queries, cast, monkeypatch, django_assert_max_num_queries
+):
     monkeypatch.setattr("authzconsole.web.shared.entity_search.MAX_CANDIDATES", max_candidates)
     monkeypatch.setattr("grants.evaluation.visibility.FEW_GRANTS", -1)
     add_rows(range(5))

@@ -19,16 +19,25 @@ from grants.management.console_command import ConsoleCommand
 
 
 class Command(ConsoleCommand):
-    help = ("Write the database, the reports and the keys of the console into one file, while the console runs. The file is "
-            "signed with a journal key, and only you can read it.")
+    help = (
+        "Write the database, the reports and the keys of the console into one file, while the console runs. The file is "
+        "signed with a journal key, and only you can read it."
+    )
 
     def add_arguments(self, parser):
         parser.add_argument("file", type=Path, help="the new file; it must not exist")
         keys = parser.add_mutually_exclusive_group(required=True)
-        keys.add_argument("--without-keys", action="store_true", help="the keys are stored elsewhere, such as in a vault")
-        keys.add_argument("--passphrase-file", type=Path,
-                          help="encrypt SECRET_KEY, JOURNAL_KEYS and MFA_KEYS with the text of this file")
-        parser.add_argument("--without-reports", action="store_true", help="leave the reports of the analyses out")
+        keys.add_argument(
+            "--without-keys", action="store_true", help="the keys are stored elsewhere, such as in a vault"
+        )
+        keys.add_argument(
+            "--passphrase-file",
+            type=Path,
+            help="encrypt SECRET_KEY, JOURNAL_KEYS and MFA_KEYS with the text of this file",
+        )
+        parser.add_argument(
+            "--without-reports", action="store_true", help="leave the reports of the analyses out"
+        )
 
     def handle(self, *, file, without_keys, passphrase_file, without_reports, **options):
         path = file.absolute()
@@ -43,10 +52,14 @@ class Command(ConsoleCommand):
             raise CommandError(f"no backup was written: {error}") from None
         record_maintenance(MaintenanceTask.BACKUP, revision=revision, details=path.name)
         keys = "no keys" if without_keys else "the encrypted keys"
-        self.stdout.write(f"{path} contains the database at revision {revision:,} of the journal, {reports:,} files of reports "
-                          f"and {keys}: {path.stat().st_size:,} bytes.")
+        self.stdout.write(
+            f"{path} contains the database at revision {revision:,} of the journal, {reports:,} files of reports "
+            f"and {keys}: {path.stat().st_size:,} bytes."
+        )
 
-    def _write(self, path: Path, folder: Path, passphrase_file: Path | None, without_reports: bool) -> tuple[int, int]:
+    def _write(
+        self, path: Path, folder: Path, passphrase_file: Path | None, without_reports: bool
+    ) -> tuple[int, int]:
         files = {}
         if passphrase_file:
             files[KEYS] = folder / "keys"
@@ -55,6 +68,10 @@ class Command(ConsoleCommand):
         # reports that finish later are not in the database of the backup, so the database is first
         state = dump_database(files[DATABASE])
         reports = {} if without_reports else copy_reports(folder)
-        contents = {"version": VERSION, "created": datetime.now(UTC).isoformat(timespec="seconds"), "database": vars(state)}
+        contents = {
+            "version": VERSION,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "database": vars(state),
+        }
         write_archive(path, contents, files | reports)
         return state.revision, len(reports)

@@ -16,26 +16,43 @@ from analytics.storage_identity import change_storage_identity, is_storage_priva
 from authzconsole.backup.archive import DATABASE, extract_files, read_head, verified_manifest
 from authzconsole.backup.databases import DatabaseState, check_state, is_database_empty, replace_database
 from authzconsole.backup.errors import BackupError
-from authzconsole.backup.keys import ConsoleKeys, decrypted_keys, has_generated_keys, read_passphrase, store_keys
+from authzconsole.backup.keys import (
+    ConsoleKeys,
+    decrypted_keys,
+    has_generated_keys,
+    read_passphrase,
+    store_keys,
+)
 from authzconsole.backup.reports import is_safe_name, store_reports
 from grants.errors import GrantError
 from grants.journal import Author
 
 
 class Command(BaseCommand):
-    help = ("Restore a backup into an empty console that is stopped, upgrade its tables, and verify the journal. The backup is "
-            "verified before anything is changed.")
+    help = (
+        "Restore a backup into an empty console that is stopped, upgrade its tables, and verify the journal. The backup is "
+        "verified before anything is changed."
+    )
 
     def add_arguments(self, parser):
         parser.add_argument("file", type=Path)
         parser.add_argument("--passphrase-file", type=Path, help="the passphrase of the keys in the backup")
-        parser.add_argument("--extract-keys", type=Path, metavar="FOLDER",
-                            help="only write the keys into this folder, for the settings SECRET_KEY_FILE, JOURNAL_KEYS_FILE and "
-                                 "MFA_KEYS_FILE")
-        parser.add_argument("--force", action="store_true", help="replace the data of a console that is not empty")
-        parser.add_argument("--replace-original", action="store_true",
-                            help="the console of the backup no longer exists, so this one takes over its folders in a shared "
-                                 "storage of reports")
+        parser.add_argument(
+            "--extract-keys",
+            type=Path,
+            metavar="FOLDER",
+            help="only write the keys into this folder, for the settings SECRET_KEY_FILE, JOURNAL_KEYS_FILE and "
+            "MFA_KEYS_FILE",
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="replace the data of a console that is not empty"
+        )
+        parser.add_argument(
+            "--replace-original",
+            action="store_true",
+            help="the console of the backup no longer exists, so this one takes over its folders in a shared "
+            "storage of reports",
+        )
 
     def handle(self, *, file, passphrase_file, extract_keys, force, replace_original, **options):
         path = file.absolute()
@@ -48,7 +65,10 @@ class Command(BaseCommand):
             is_key_owner = has_generated_keys()
             self._use_keys(keys, is_key_owner)
             contents = verified_manifest(path, manifest)
-            with _stopped_console(), tempfile.TemporaryDirectory(prefix="restore-", dir=settings.STATE_DIR) as folder:
+            with (
+                _stopped_console(),
+                tempfile.TemporaryDirectory(prefix="restore-", dir=settings.STATE_DIR) as folder,
+            ):
                 files = self._verified_files(path, contents, Path(folder), force)
                 # first, because files of reports without their database change nothing
                 reports = store_reports(files)
@@ -63,7 +83,9 @@ class Command(BaseCommand):
         if passphrase_file is None:
             return None
         if not data:
-            raise BackupError(f"{path} contains no keys: set JOURNAL_KEYS to the keys of the console, and omit --passphrase-file")
+            raise BackupError(
+                f"{path} contains no keys: set JOURNAL_KEYS to the keys of the console, and omit --passphrase-file"
+            )
         return decrypted_keys(data, read_passphrase(passphrase_file))
 
     def _extract_keys(self, path: Path, keys: ConsoleKeys | None, folder: Path) -> None:
@@ -77,33 +99,53 @@ class Command(BaseCommand):
         if keys is None:
             return
         if not is_key_owner and not set(keys.journal_keys) <= set(settings.JOURNAL_KEYS):
-            raise BackupError("JOURNAL_KEYS does not contain the keys of the backup: write them into files with --extract-keys, "
-                              "and set JOURNAL_KEYS_FILE and SECRET_KEY_FILE")
+            raise BackupError(
+                "JOURNAL_KEYS does not contain the keys of the backup: write them into files with --extract-keys, "
+                "and set JOURNAL_KEYS_FILE and SECRET_KEY_FILE"
+            )
         # these keys are never generated
         if not set(keys.mfa_keys) <= set(settings.MFA_KEYS):
-            raise BackupError("MFA_KEYS does not contain the keys of the backup, so no second factor would work: write them into "
-                              "files with --extract-keys, and set MFA_KEYS_FILE")
-        settings.JOURNAL_KEYS = [*keys.journal_keys, *(key for key in settings.JOURNAL_KEYS if key not in keys.journal_keys)]
+            raise BackupError(
+                "MFA_KEYS does not contain the keys of the backup, so no second factor would work: write them into "
+                "files with --extract-keys, and set MFA_KEYS_FILE"
+            )
+        settings.JOURNAL_KEYS = [
+            *keys.journal_keys,
+            *(key for key in settings.JOURNAL_KEYS if key not in keys.journal_keys),
+        ]
 
-    def _verified_files(self, path: Path, contents: dict[str, Any], folder: Path, force: bool) -> dict[str, Path]:
-        """Extract the backup and verify every file. Raise BackupError if it is damaged or cannot be restored here."""
+    def _verified_files(
+        self, path: Path, contents: dict[str, Any], folder: Path, force: bool
+    ) -> dict[str, Path]:
+        """Extract the backup and verify every file.
+
+        Raise BackupError if it is damaged or cannot be restored here.
+        """
         check_state(DatabaseState(**contents["database"]))
         if not force and not is_database_empty():
-            raise BackupError("this console is not empty: restore into a new database, or replace its data with --force")
+            raise BackupError(
+                "this console is not empty: restore into a new database, or replace its data with --force"
+            )
         if unsafe := [name for name in contents["files"] if not is_safe_name(name)]:
             raise BackupError(f"{path} contains a file with the name {unsafe[0]}")
         return extract_files(path, contents, folder)
 
     def _finish(self, contents: dict[str, Any], reports: int, replace_original: bool) -> None:
-        self.stdout.write(f"The database of {contents['created']} (version {contents['version']}, revision "
-                          f"{contents['database']['revision']:,}) and {reports:,} files of reports are restored.")
+        self.stdout.write(
+            f"The database of {contents['created']} (version {contents['version']}, revision "
+            f"{contents['database']['revision']:,}) and {reports:,} files of reports are restored."
+        )
         call_command("migrate", interactive=False, verbosity=0)
         if not (replace_original or is_storage_private()):
             try:
-                change_storage_identity(author=Author("restore", reason=f"restored the backup of {contents['created']}"))
+                change_storage_identity(
+                    author=Author("restore", reason=f"restored the backup of {contents['created']}")
+                )
             except GrantError as error:
                 raise CommandError(f"The storage identity was not changed: {error}") from None
-            self.stdout.write("It has a new storage identity, so that it does not delete the reports of the original console.")
+            self.stdout.write(
+                "It has a new storage identity, so that it does not delete the reports of the original console."
+            )
         call_command("verify_journal", stdout=self.stdout)
 
 

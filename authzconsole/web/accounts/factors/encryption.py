@@ -16,7 +16,10 @@ PURPOSE = b"secrets of second factors\n"
 
 
 class FactorAdapter(DefaultMFAAdapter):
-    """Encrypt secrets with the first of MFA_KEYS, or with SECRET_KEY. All keys decrypt, so that keys can be replaced."""
+    """Encrypt secrets with the first of MFA_KEYS, or with SECRET_KEY.
+
+    All keys decrypt, so that keys can be replaced.
+    """
 
     def encrypt(self, text: str) -> str:
         return _cipher().encrypt(text.encode()).decode()
@@ -29,7 +32,9 @@ class FactorAdapter(DefaultMFAAdapter):
             return _cipher().decrypt(encrypted_text.encode()).decode()
         except InvalidToken:
             logger.error("a second factor cannot be decrypted: neither MFA_KEYS nor SECRET_KEY has its key")
-            raise ValidationError("The console lacks the key of your second factor. Ask the operator of the console.") from None
+            raise ValidationError(
+                "The console lacks the key of your second factor. Ask the operator of the console."
+            ) from None
 
     def get_totp_label(self, user: User) -> str:
         return user.username
@@ -46,4 +51,6 @@ def _cipher():
     from cryptography.fernet import Fernet, MultiFernet
 
     keys = [*settings.MFA_KEYS, settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-    return MultiFernet([Fernet(base64.urlsafe_b64encode(hashlib.sha256(PURPOSE + key.encode()).digest())) for key in keys])
+    return MultiFernet(
+        [Fernet(base64.urlsafe_b64encode(hashlib.sha256(PURPOSE + key.encode()).digest())) for key in keys]
+    )

@@ -25,10 +25,17 @@ class SecondFactorMiddleware:
         return self.get_response(request)
 
     def process_view(self, request, view_func, view_args, view_kwargs):
-        account, url_name = getattr(request, "impersonator", None) or request.user, request.resolver_match.url_name or ""
+        account, url_name = (
+            getattr(request, "impersonator", None) or request.user,
+            request.resolver_match.url_name or "",
+        )
         if not getattr(view_func, "login_required", True) or not account.is_authenticated:
             return None
-        if url_name in AVAILABLE or url_name.startswith(PREFIX) or not lacks_required_factor(request, account):
+        if (
+            url_name in AVAILABLE
+            or url_name.startswith(PREFIX)
+            or not lacks_required_factor(request, account)
+        ):
             return None
         url = reverse("second-factor")
         return HttpResponseClientRedirect(url) if request.htmx else see_other(url)

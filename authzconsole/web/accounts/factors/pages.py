@@ -1,4 +1,6 @@
-"""The pages on which users set up their second factors, and the page on which an administrator resets those of an account."""
+"""The pages on which users set up their second factors, and the page on which an administrator resets those
+of an account.
+"""
 
 from allauth.mfa.adapter import get_adapter
 from allauth.mfa.models import Authenticator
@@ -14,7 +16,11 @@ from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.common.sign_in_methods.factors import factor_title
 from authzconsole.web.accounts.factors.codes import matching_counter
 from authzconsole.web.accounts.factors.passkey_sign_in import can_replace_password
-from authzconsole.web.accounts.factors.passkeys import passkey_name, registered_credential, registration_options
+from authzconsole.web.accounts.factors.passkeys import (
+    passkey_name,
+    registered_credential,
+    registration_options,
+)
 from authzconsole.web.accounts.factors.qr_code import QrCode
 from authzconsole.web.accounts.factors.services import (
     FactorError,
@@ -38,11 +44,18 @@ from grants.roles.capabilities import Capability
 def factor_list(request: HttpRequest) -> HttpResponse:
     factors = list(Authenticator.objects.filter(user=request.user).order_by("pk"))
     codes = next((factor for factor in factors if factor.type == Authenticator.Type.RECOVERY_CODES), None)
-    return _page(request, "list.html", {
-        "factors": [{"factor": factor, "title": factor_title(factor)} for factor in factors if factor is not codes],
-        "has_app": any(factor.type == Authenticator.Type.TOTP for factor in factors),
-        "total_codes": len(codes.wrap().get_unused_codes()) if codes else 0, "has_codes": codes is not None,
-    })
+    return _page(
+        request,
+        "list.html",
+        {
+            "factors": [
+                {"factor": factor, "title": factor_title(factor)} for factor in factors if factor is not codes
+            ],
+            "has_app": any(factor.type == Authenticator.Type.TOTP for factor in factors),
+            "total_codes": len(codes.wrap().get_unused_codes()) if codes else 0,
+            "has_codes": codes is not None,
+        },
+    )
 
 
 @sensitive_variables("secret", "codes")
@@ -58,7 +71,9 @@ def new_app(request: HttpRequest) -> HttpResponse:
             fault = "This code is wrong or has expired. Enter the code that the app shows now."
         else:
             try:
-                codes = add_app(author=request_author(request), user=request.user, secret=secret, last_counter=counter)
+                codes = add_app(
+                    author=request_author(request), user=request.user, secret=secret, last_counter=counter
+                )
             except FactorError as error:
                 fault = f"{error}."
             else:
@@ -66,8 +81,12 @@ def new_app(request: HttpRequest) -> HttpResponse:
                 messages.success(request, "The authenticator app was added.")
                 return _codes_page(request, codes) if codes else see_other(reverse("second-factor"))
     url = get_adapter().build_totp_url(request.user, secret)
-    return _page(request, "app.html", {"secret": secret, "url": url, "qr_code": QrCode(url), "fault": fault},
-                 status=400 if fault else 200)
+    return _page(
+        request,
+        "app.html",
+        {"secret": secret, "url": url, "qr_code": QrCode(url), "fault": fault},
+        status=400 if fault else 200,
+    )
 
 
 @sensitive_variables("codes")
@@ -80,22 +99,37 @@ def new_passkey(request: HttpRequest) -> HttpResponse:
         try:
             name = passkey_name(request.POST.get("name", ""))
             credential = registered_credential(request.POST.get("credential", ""))
-            codes = add_passkey(author=request_author(request), user=request.user, name=name, credential=credential)
+            codes = add_passkey(
+                author=request_author(request), user=request.user, name=name, credential=credential
+            )
         except ValidationError as error:
             fault = " ".join(error.messages)
         else:
             messages.success(request, "The passkey was added.")
             return _codes_page(request, codes) if codes else see_other(reverse("second-factor"))
     options = registration_options(request.user, replaces_password=replaces_password)
-    return _page(request, "passkey.html", {
-        "options": options, "fault": fault, "name": request.POST.get("name", ""), "can_choose": can_choose,
-        "replaces_password": replaces_password}, status=400 if fault else 200)
+    return _page(
+        request,
+        "passkey.html",
+        {
+            "options": options,
+            "fault": fault,
+            "name": request.POST.get("name", ""),
+            "can_choose": can_choose,
+            "replaces_password": replaces_password,
+        },
+        status=400 if fault else 200,
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @recent_authentication_required
 def remove_factor_view(request: HttpRequest, pk: int) -> HttpResponse:
-    factor = Authenticator.objects.filter(user=request.user, pk=pk).exclude(type=Authenticator.Type.RECOVERY_CODES).first()
+    factor = (
+        Authenticator.objects.filter(user=request.user, pk=pk)
+        .exclude(type=Authenticator.Type.RECOVERY_CODES)
+        .first()
+    )
     if factor is None:
         raise Http404("there is no such factor")
     if request.method != "POST":
@@ -131,9 +165,15 @@ def reset_factors_view(request: HttpRequest, principal: str) -> HttpResponse:
     if request.method != "POST":
         titles = sorted(factor_title(factor) for factor in Authenticator.objects.filter(user=user))
         template = "_reset_form.html" if requested_section(request) == "dialog" else "reset.html"
-        return _page(request, template, {"account": user, "titles": titles, "back": principal_url("account", str(user))})
+        return _page(
+            request,
+            template,
+            {"account": user, "titles": titles, "back": principal_url("account", str(user))},
+        )
     try:
-        outcome = reset_factors(author=request_author(request, request.POST.get("reason", "").strip()), name=user.username)
+        outcome = reset_factors(
+            author=request_author(request, request.POST.get("reason", "").strip()), name=user.username
+        )
     except GrantError as error:
         messages.error(request, f"{error}.")
     else:

@@ -1,7 +1,8 @@
 """Sign in with a passkey in place of the password and the second factor (PASSKEY_SIGN_IN).
 
-The passkey is one factor, and its PIN or fingerprint is the other one. It replaces a password of the console, so it is accepted
-only for accounts that could sign in with one: not for users of sign-in providers and directories, which decide who may sign in.
+The passkey is one factor, and its PIN or fingerprint is the other one. It replaces a password of the console,
+so it is accepted only for accounts that could sign in with one: not for users of sign-in providers and
+directories, which decide who may sign in.
 """
 
 from allauth.account.utils import perform_login
@@ -48,8 +49,12 @@ def passkey_sign_in(request: HttpRequest) -> HttpResponse:
             record_break_glass(request, user)
             post_authentication(request, factor, passwordless=True)
             return perform_login(request, user, redirect_url=back)
-    return render_page(request, "accounts/factors/passkey_sign_in.html", {
-        "options": sign_in_options(), "fault": fault, "next": back}, status=400 if fault else 200)
+    return render_page(
+        request,
+        "accounts/factors/passkey_sign_in.html",
+        {"options": sign_in_options(), "fault": fault, "next": back},
+        status=400 if fault else 200,
+    )
 
 
 def can_replace_password(user: User) -> bool:
@@ -58,16 +63,26 @@ def can_replace_password(user: User) -> bool:
 
 
 def _permitted_user(factor: Authenticator) -> User:
-    """Return the user of a verified passkey. Raise ValidationError unless a password of the console would be accepted."""
+    """Return the user of a verified passkey.
+
+    Raise ValidationError unless a password of the console would be accepted.
+    """
     user = factor.user
     user.backend = LOCAL_BACKEND
-    if not user.is_active or user.is_service or user.has_expired_password or not user.has_usable_password() or (
-            not is_password_accepted(user)):
+    if (
+        not user.is_active
+        or user.is_service
+        or user.has_expired_password
+        or not user.has_usable_password()
+        or (not is_password_accepted(user))
+    ):
         raise ValidationError(NOT_PERMITTED)
     return user
 
 
 def _own_url(request: HttpRequest, url: str) -> str:
     """Return the URL if it is one of this site, otherwise that of the first page."""
-    is_own = url_has_allowed_host_and_scheme(url, allowed_hosts={request.get_host()}, require_https=request.is_secure())
+    is_own = url_has_allowed_host_and_scheme(
+        url, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+    )
     return url if is_own else reverse("home")

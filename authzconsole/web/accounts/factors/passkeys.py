@@ -1,6 +1,7 @@
 """Register passkeys (WebAuthn) and verify them, as a second factor or in place of the password.
 
-The options and the state of a ceremony come from python-fido2, which django-allauth configures with the host of the request.
+The options and the state of a ceremony come from python-fido2, which django-allauth configures with the host
+of the request.
 """
 
 import json
@@ -25,7 +26,8 @@ MALFORMED = (ValidationError, ValueError, TypeError, KeyError, AttributeError, I
 def registration_options(user: User, *, replaces_password: bool = False) -> str:
     """Return the options for the browser as JSON, and store the challenge in the session.
 
-    replaces_password: the passkey must be stored with the name of the account, and verify its user with a PIN or a fingerprint.
+    replaces_password: the passkey must be stored with the name of the account, and verify its user with a PIN
+    or a fingerprint.
     """
     return json.dumps(auth.begin_registration(user, replaces_password))
 
@@ -41,7 +43,10 @@ def sign_in_options() -> str:
 
 
 def registered_credential(text: str) -> dict:
-    """Return the new credential that answers the challenge of the session. Raise ValidationError if it is not accepted."""
+    """Return the new credential that answers the challenge of the session.
+
+    Raise ValidationError if it is not accepted.
+    """
     try:
         credential = _parse_object(text)
         auth.complete_registration(auth.parse_registration_response(credential))
@@ -61,7 +66,10 @@ def passkey_name(text: str) -> str:
 
 
 def verify_passkey(request: HttpRequest, user: User, text: str) -> Authenticator:
-    """Return the passkey of the account that answered the challenge of the session. Raise ValidationError if none did."""
+    """Return the passkey of the account that answered the challenge of the session.
+
+    Raise ValidationError if none did.
+    """
     # passkeys cannot be guessed, so that wrong codes from elsewhere never block their owner
     counter = pair_counter(request, user)
     check_attempts(request, user, counter)

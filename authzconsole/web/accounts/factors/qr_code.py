@@ -17,4 +17,9 @@ class QrCode:
 
     @cached_property
     def path(self) -> str:
-        return "".join(f"M{x} {y}h1v1h-1z" for y, row in enumerate(self._rows) for x, is_dark in enumerate(row) if is_dark)
+        return "".join(
+            f"M{x} {y}h1v1h-1z"
+            for y, row in enumerate(self._rows)
+            for x, is_dark in enumerate(row)
+            if is_dark
+        )

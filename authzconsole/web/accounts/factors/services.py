@@ -1,6 +1,7 @@
 """Add, remove and reset the second factors of accounts, with their journal lines.
 
-INVARIANT: only the owner adds a factor. The owner removes single factors; administrators and commands remove all of them.
+INVARIANT: only the owner adds a factor. The owner removes single factors; administrators and commands remove
+all of them.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,9 +31,11 @@ class FactorError(GrantError):
 
 
 def add_app(*, author: Author, user: User, secret: str, last_counter: int = -1) -> list[str]:
-    """Add an authenticator app with this secret. Return the recovery codes that were generated with the first factor.
+    """Add an authenticator app with this secret. Return the recovery codes that were generated with the first
+    factor.
 
-    last_counter: the time step of the code that proved the secret; this code and older ones are not accepted at sign-in.
+    last_counter: the time step of the code that proved the secret; this code and older ones are not accepted
+    at sign-in.
     """
     with _own_factors(author, user) as record:
         if Authenticator.objects.filter(user=user, type=Authenticator.Type.TOTP).exists():
@@ -54,7 +57,11 @@ def add_passkey(*, author: Author, user: User, name: str, credential: dict) -> l
 def remove_factor(*, author: Author, user: User, pk: int) -> str:
     """Remove a factor and return its title. With the last factor, the recovery codes are removed too."""
     with _own_factors(author, user) as record:
-        factor = Authenticator.objects.filter(user=user, pk=pk).exclude(type=Authenticator.Type.RECOVERY_CODES).first()
+        factor = (
+            Authenticator.objects.filter(user=user, pk=pk)
+            .exclude(type=Authenticator.Type.RECOVERY_CODES)
+            .first()
+        )
         if factor is None:
             raise FactorError("the account has no such factor")
         title = factor_title(factor)
@@ -85,7 +92,9 @@ def reset_factors(*, author: Author, name: str) -> Outcome:
             raise FactorError(f"user:{name} does not exist")
         check_can_manage_account(author, user)
         if titles := remove_all_factors(head, author, user):
-            return Outcome(True, f"the second factors of {user} were removed: {', '.join(titles)}", head.revision)
+            return Outcome(
+                True, f"the second factors of {user} were removed: {', '.join(titles)}", head.revision
+            )
         return Outcome(False, f"{user} has no second factor: nothing changed", head.revision)
 
 
@@ -99,9 +108,13 @@ def _first_recovery_codes(user: User, record: Recorder) -> list[str]:
 
 @contextmanager
 def _own_factors(author: Author, user: User) -> Iterator[Recorder]:
-    """Open a transaction, lock the journal, and yield a function that writes a line about a factor of this user."""
+    """Open a transaction, lock the journal, and yield a function that writes a line about a factor of this
+    user.
+    """
     if author.user_id != user.pk:
         raise FactorError("only the owner of an account can change its factors")
     with transaction.atomic():
         head = lock_journal()
-        yield lambda action, title: append_to_journal(head, [Change(action, principal=str(user), detail=title)], author=author)
+        yield lambda action, title: append_to_journal(
+            head, [Change(action, principal=str(user), detail=title)], author=author
+        )

@@ -37,7 +37,10 @@ class SecondFactorStage(AuthenticateStage):
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_stage_required(stage=AuthenticateStage.key, redirect_urlname="sign-in")
 def second_factor_sign_in(request: HttpRequest) -> HttpResponse:
-    """Complete a sign-in that started with a password or a provider. If none has started, redirect to the sign-in page."""
+    """Complete a sign-in that started with a password or a provider.
+
+    If none has started, redirect to the sign-in page.
+    """
     stage = request._login_stage
     user, fault, wait_seconds = stage.login.user, "", 0
     if not user.is_active:
@@ -57,12 +60,17 @@ def second_factor_sign_in(request: HttpRequest) -> HttpResponse:
             return stage.exit()
     status = 429 if wait_seconds else 400 if fault else 200
     types = set(Authenticator.objects.filter(user=user).values_list("type", flat=True))
-    response = render_page(request, "accounts/factors/sign_in.html", {
-        "name": user.username, "fault": fault, "has_app": Authenticator.Type.TOTP in types,
-        "options": request_options(user) if Authenticator.Type.WEBAUTHN in types else "",
-    }, status=status)
+    response = render_page(
+        request,
+        "accounts/factors/sign_in.html",
+        {
+            "name": user.username,
+            "fault": fault,
+            "has_app": Authenticator.Type.TOTP in types,
+            "options": request_options(user) if Authenticator.Type.WEBAUTHN in types else "",
+        },
+        status=status,
+    )
     if wait_seconds:
         response["Retry-After"] = str(wait_seconds)
     return response
-
-

@@ -1,4 +1,6 @@
-"""Adapters of django-allauth: they read providers from the settings, choose the account of an identity, and render failures."""
+"""Adapters of django-allauth: they read providers from the settings, choose the account of an identity, and
+render failures.
+"""
 
 import logging
 
@@ -22,7 +24,6 @@ from grants.models import User
 logger = logging.getLogger(__name__)
 
 
-
 class AccountAdapter(DefaultAccountAdapter):
     """Sign in without messages and e-mails of django-allauth."""
 
@@ -31,7 +32,9 @@ class AccountAdapter(DefaultAccountAdapter):
             user.backend = LOCAL_BACKEND
         super().login(request, user)
 
-    def post_login(self, request: HttpRequest, user: User, *, signal_kwargs: dict | None, **kwargs) -> HttpResponse:
+    def post_login(
+        self, request: HttpRequest, user: User, *, signal_kwargs: dict | None, **kwargs
+    ) -> HttpResponse:
         if login := (signal_kwargs or {}).get("sociallogin"):
             record_provider_sign_in(request, login.account.provider, login.state)
         return super().post_login(request, user, signal_kwargs=signal_kwargs, **kwargs)
@@ -47,7 +50,9 @@ class AccountAdapter(DefaultAccountAdapter):
 
 
 class ProviderAdapter(DefaultSocialAccountAdapter):
-    """Take providers from the settings only, and accounts from authzconsole.web.accounts.providers.identities."""
+    """Take providers from the settings only, and accounts from
+    authzconsole.web.accounts.providers.identities.
+    """
 
     def list_apps(self, request, provider=None, client_id=None) -> list:
         # not from the database, so that no secret is stored there
@@ -59,8 +64,12 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
             sociallogin.account = sign_in_account(request, identity)
         except SignInRefused as refusal:
             logger.warning("sign-in through %s refused: %s", identity.provider, refusal)
-            record_event(EventKind.SIGN_IN_FAILURE, request=request, account=identity.name(),
-                         detail=f"{identity.provider}: {refusal}")
+            record_event(
+                EventKind.SIGN_IN_FAILURE,
+                request=request,
+                account=identity.name(),
+                detail=f"{identity.provider}: {refusal}",
+            )
             page = failure_page(request, identity.provider, identity.options.name, str(refusal), status=403)
             raise ImmediateHttpResponse(page) from None
         sociallogin.user = sociallogin.account.user
@@ -69,24 +78,47 @@ class ProviderAdapter(DefaultSocialAccountAdapter):
         sociallogin.state["auth_time"] = sociallogin.claims.get("auth_time")
 
     def serialize_instance(self, instance) -> dict:
-        return {name: value for name, value in super().serialize_instance(instance).items() if name != "password"}
+        return {
+            name: value for name, value in super().serialize_instance(instance).items() if name != "password"
+        }
 
-    def on_authentication_error(self, request: HttpRequest, provider, error=None, exception=None, extra_context=None) -> None:
+    def on_authentication_error(
+        self, request: HttpRequest, provider, error=None, exception=None, extra_context=None
+    ) -> None:
         provider_id, name = provider.app.provider_id, provider.app.name
-        record_event(EventKind.SIGN_IN_FAILURE, request=request, account="", detail=f"{provider_id}: {exception or error}")
+        record_event(
+            EventKind.SIGN_IN_FAILURE,
+            request=request,
+            account="",
+            detail=f"{provider_id}: {exception or error}",
+        )
         if error == AuthError.CANCELLED:
             sentence = f"The sign-in with {name} was cancelled or not permitted."
             raise ImmediateHttpResponse(failure_page(request, provider_id, name, sentence, status=403))
         if exception is None and not (extra_context or {}).get("state"):
-            raise ImmediateHttpResponse(failure_page(
-                request, provider_id, name, "This sign-in has expired, was used before, or was started in another browser.",
-                status=400))
-        logger.error("sign-in through %s failed: %s", provider_id, exception or request.GET.get("error", "")[:100])
-        raise ImmediateHttpResponse(failure_page(request, provider_id, name, _sentence(name, exception), status=502))
+            raise ImmediateHttpResponse(
+                failure_page(
+                    request,
+                    provider_id,
+                    name,
+                    "This sign-in has expired, was used before, or was started in another browser.",
+                    status=400,
+                )
+            )
+        logger.error(
+            "sign-in through %s failed: %s", provider_id, exception or request.GET.get("error", "")[:100]
+        )
+        raise ImmediateHttpResponse(
+            failure_page(request, provider_id, name, _sentence(name, exception), status=502)
+        )
 
 
 def _settings_apps(provider: str | None, client_id: str | None) -> list:
-    return [app for apps in _build_apps_from_settings(provider=provider, client_id=client_id).values() for app in apps]
+    return [
+        app
+        for apps in _build_apps_from_settings(provider=provider, client_id=client_id).values()
+        for app in apps
+    ]
 
 
 def _sentence(name: str, exception: Exception | None) -> str:
@@ -96,14 +128,23 @@ def _sentence(name: str, exception: Exception | None) -> str:
 
 
 class InvalidAnswer(ProviderException):
-    """An answer of a provider that is not accepted. The message continues a sentence that starts with the provider's name.
+    """An answer of a provider that is not accepted. The message continues a sentence that starts with the
+    provider's name.
 
     django-allauth reports a ProviderException to the adapter.
     """
 
 
-def failure_page(request: HttpRequest, provider_id: str, name: str, sentence: str, *, status: int) -> HttpResponse:
-    """Return a page that explains why a sign-in failed, with a link that tries again and one to the sign-in page."""
+def failure_page(
+    request: HttpRequest, provider_id: str, name: str, sentence: str, *, status: int
+) -> HttpResponse:
+    """Return a page that explains why a sign-in failed, with a link that tries again and one to the sign-in
+    page.
+    """
     retry_url = reverse("openid_connect_login", kwargs={"provider_id": provider_id})
-    return render(request, "accounts/sign_in_failed.html", {"name": name, "sentence": sentence, "retry_url": retry_url},
-                  status=status)
+    return render(
+        request,
+        "accounts/sign_in_failed.html",
+        {"name": name, "sentence": sentence, "retry_url": retry_url},
+        status=status,
+    )

@@ -25,9 +25,15 @@ def provider_name(provider: str) -> str:
 
 def identity_rows(user: User) -> list[dict]:
     """Return the identities of an account, oldest first. Runs one query."""
-    return [{"provider": provider_name(link.provider), "subject": link.uid, "at": link.date_joined,
-             "unlink_url": reverse("account-identity-unlink", args=[link.pk])}
-            for link in SocialAccount.objects.filter(user=user).order_by("pk")]
+    return [
+        {
+            "provider": provider_name(link.provider),
+            "subject": link.uid,
+            "at": link.date_joined,
+            "unlink_url": reverse("account-identity-unlink", args=[link.pk]),
+        }
+        for link in SocialAccount.objects.filter(user=user).order_by("pk")
+    ]
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -40,10 +46,17 @@ def unlink_identity_view(request: HttpRequest, pk: int) -> HttpResponse:
     back = principal_url("account", str(link.user))
     if request.method != "POST":
         template = "_unlink_form.html" if requested_section(request) == "dialog" else "unlink.html"
-        context = {"account": link.user, "provider": provider_name(link.provider), "subject": link.uid, "back": back}
+        context = {
+            "account": link.user,
+            "provider": provider_name(link.provider),
+            "subject": link.uid,
+            "back": back,
+        }
         return render_page(request, f"accounts/identities/{template}", context)
     try:
-        outcome = unlink_identity(author=request_author(request, request.POST.get("reason", "").strip()), user=link.user, pk=pk)
+        outcome = unlink_identity(
+            author=request_author(request, request.POST.get("reason", "").strip()), user=link.user, pk=pk
+        )
     except GrantError as error:
         messages.error(request, f"{error}.")
     else:

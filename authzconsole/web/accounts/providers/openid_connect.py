@@ -1,7 +1,7 @@
 """OpenID Connect: the authorization code flow with PKCE, state and nonce.
 
-django-allauth trusts an ID token that it received directly, and does not send a nonce. This module verifies each ID token:
-signature, issuer, audience, expiry, nonce, and that the userinfo describes the same subject.
+django-allauth trusts an ID token that it received directly, and does not send a nonce. This module verifies
+each ID token: signature, issuer, audience, expiry, nonce, and that the userinfo describes the same subject.
 """
 
 import secrets
@@ -46,7 +46,10 @@ class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
 
     @property
     def openid_config(self) -> dict:
-        """Return the metadata of the provider. Raise InvalidAnswer if it is that of another issuer or has no endpoints."""
+        """Return the metadata of the provider.
+
+        Raise InvalidAnswer if it is that of another issuer or has no endpoints.
+        """
         if not hasattr(self, "_openid_config"):
             provider = self.get_provider()
             config = self._get_json(provider.server_url)
@@ -67,7 +70,9 @@ class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
             raise InvalidAnswer("sends no JSON object")
         return value
 
-    def get_access_token_data(self, request: HttpRequest, app: SocialApp, client, pkce_code_verifier=None) -> dict:
+    def get_access_token_data(
+        self, request: HttpRequest, app: SocialApp, client, pkce_code_verifier=None
+    ) -> dict:
         try:
             return super().get_access_token_data(request, app, client, pkce_code_verifier=pkce_code_verifier)
         except (KeyError, TypeError, AttributeError) as error:
@@ -76,7 +81,9 @@ class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
     def parse_token(self, data: dict) -> SocialToken:
         return SocialToken(token=str(data["access_token"]))
 
-    def complete_login(self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs) -> SocialLogin:
+    def complete_login(
+        self, request: HttpRequest, app: SocialApp, token: SocialToken, **kwargs
+    ) -> SocialLogin:
         claims = self._verified_claims(app, kwargs["response"].get("id_token"))
         if _is_url(userinfo_url := self.openid_config.get("userinfo_endpoint")):
             userinfo = self._get_json(userinfo_url, headers={"Authorization": f"Bearer {token.token}"})
@@ -95,24 +102,37 @@ class ConsoleAdapter(OpenIDConnectOAuth2Adapter):
 
         try:
             claims = jwt.decode(
-                id_token, key=self._signing_key(id_token), algorithms=ALGORITHMS, audience=app.client_id,
-                issuer=app.settings["server_url"], leeway=MAX_CLOCK_DIFFERENCE_SECONDS,
-                options={"require": ["iss", "sub", "aud", "exp", "iat"]})
+                id_token,
+                key=self._signing_key(id_token),
+                algorithms=ALGORITHMS,
+                audience=app.client_id,
+                issuer=app.settings["server_url"],
+                leeway=MAX_CLOCK_DIFFERENCE_SECONDS,
+                options={"require": ["iss", "sub", "aud", "exp", "iat"]},
+            )
         except jwt.PyJWTError as error:
             raise InvalidAnswer(f"sends an invalid ID token ({error})") from error
         if not constant_time_compare(str(claims.get("nonce", "")), self.nonce):
             raise InvalidAnswer("sends the ID token of another sign-in")
-        if claims.get("azp", app.client_id) != app.client_id or not 0 < len(claims["sub"]) <= MAX_SUBJECT_CHARACTERS:
+        if (
+            claims.get("azp", app.client_id) != app.client_id
+            or not 0 < len(claims["sub"]) <= MAX_SUBJECT_CHARACTERS
+        ):
             raise InvalidAnswer("sends an ID token for another client, or without a usable subject")
         return claims
 
     def _signing_key(self, id_token: str) -> "jwt.PyJWK":
-        """Return the key of the provider with the id in the token. A token without an id is accepted if there is one key."""
+        """Return the key of the provider with the id in the token.
+
+        A token without an id is accepted if there is one key.
+        """
         import jwt
 
         key_id = jwt.get_unverified_header(id_token).get("kid")
         keys = jwt.PyJWKSet.from_dict(self._get_json(self.openid_config["jwks_uri"])).keys
-        candidates = [key for key in keys if key_id in (None, key.key_id) and key.public_key_use in (None, "sig")]
+        candidates = [
+            key for key in keys if key_id in (None, key.key_id) and key.public_key_use in (None, "sig")
+        ]
         if len(candidates) != 1:
             raise InvalidAnswer("signs with a key that it does not publish")
         return candidates[0]
@@ -136,7 +156,9 @@ class ConsoleProvider(OpenIDConnectProvider):
         if AGAIN_PARAMETER in request.GET:
             # max_age makes the provider send auth_time
             parameters |= {"prompt": "login", "max_age": "0"}
-        return super().redirect(request, process, next_url, data, auth_params=parameters, nonce=nonce, **kwargs)
+        return super().redirect(
+            request, process, next_url, data, auth_params=parameters, nonce=nonce, **kwargs
+        )
 
     def extract_uid(self, data: dict) -> str:
         return data["sub"]
@@ -162,12 +184,17 @@ class _CallbackView(OAuth2CallbackView):
 @login_not_required
 @require_GET
 def provider_login(request: HttpRequest, provider_id: str) -> HttpResponse:
-    """Redirect to the provider. Signed-in users continue to the requested page, unless they have to sign in again."""
+    """Redirect to the provider.
+
+    Signed-in users continue to the requested page, unless they have to sign in again.
+    """
     next_url = get_next_redirect_url(request)
     if request.user.is_authenticated and AGAIN_PARAMETER not in request.GET:
         return redirect(next_url or "home")
     provider = _provider_or_404(request, provider_id)
-    return _response_or_failure_page(request, provider, lambda: provider.redirect(request, AuthProcess.LOGIN, next_url))
+    return _response_or_failure_page(
+        request, provider, lambda: provider.redirect(request, AuthProcess.LOGIN, next_url)
+    )
 
 
 @login_not_required
@@ -180,7 +207,9 @@ def provider_callback(request: HttpRequest, provider_id: str) -> HttpResponse:
     return _response_or_failure_page(request, provider, lambda: _CallbackView.adapter_view(adapter)(request))
 
 
-def _response_or_failure_page(request: HttpRequest, provider, respond: Callable[[], HttpResponse]) -> HttpResponse:
+def _response_or_failure_page(
+    request: HttpRequest, provider, respond: Callable[[], HttpResponse]
+) -> HttpResponse:
     try:
         return respond()
     except (RequestException, OAuth2Error, ProviderException) as error:

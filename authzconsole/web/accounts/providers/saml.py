@@ -1,8 +1,9 @@
 """SAML 2.0: the console starts the sign-in, and accepts a signed assertion that answers it.
 
-python3-saml checks signature, issuer, audience, destination and times, and decrypts assertions. This module adds that each answer
-belongs to a sign-in that this browser started, and that each assertion is accepted once. Its packages are the extra `saml`, so
-they are imported when they are needed. `saml_logout` ends sessions.
+python3-saml checks signature, issuer, audience, destination and times, and decrypts assertions. This module
+adds that each answer belongs to a sign-in that this browser started, and that each assertion is accepted
+once. Its packages are the extra `saml`, so they are imported when they are needed. `saml_logout` ends
+sessions.
 """
 
 import hashlib
@@ -37,14 +38,22 @@ logger = logging.getLogger(__name__)
 
 # the claim for the identifier that SAML calls NameID, and the claims that can have the e-mail address
 NAME_ID = "name_id"
-EMAIL_ATTRIBUTES = ("email", "mail", "urn:oid:0.9.2342.19200300.100.1.3",
-                    "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress")
+EMAIL_ATTRIBUTES = (
+    "email",
+    "mail",
+    "urn:oid:0.9.2342.19200300.100.1.3",
+    "http://schemas.xmlsoap.org/ws/2005/05/identity/claims/emailaddress",
+)
 MAX_SUBJECT_CHARACTERS = 191
 MAX_ANSWER_CHARACTERS = 60_000
 # the page that repeats an answer from this site sends this field
 REPEATED = "repeated"
-# Key transport with PKCS #1 v1.5 can be decrypted with the error messages of the receiver (Bleichenbacher's attack).
-REFUSED_ENCRYPTION = ("http://www.w3.org/2001/04/xmlenc#rsa-1_5", "http://www.w3.org/2001/04/xmlenc#tripledes-cbc")
+# Key transport with PKCS #1 v1.5 can be decrypted with the error messages of the receiver (Bleichenbacher's
+# attack).
+REFUSED_ENCRYPTION = (
+    "http://www.w3.org/2001/04/xmlenc#rsa-1_5",
+    "http://www.w3.org/2001/04/xmlenc#tripledes-cbc",
+)
 # how long an assertion without a valid end is remembered
 ASSERTION_SECONDS = 3_600
 
@@ -75,37 +84,65 @@ class ConsoleSamlProvider(SAMLProvider):
         return []
 
 
-def saml_client(request: HttpRequest, provider: ConsoleSamlProvider,
-                security: Mapping[str, bool] | None = None) -> "OneLogin_Saml2_Auth":
+def saml_client(
+    request: HttpRequest, provider: ConsoleSamlProvider, security: Mapping[str, bool] | None = None
+) -> "OneLogin_Saml2_Auth":
     """Return python3-saml's client for this request. security: further settings of python3-saml."""
     from onelogin.saml2.auth import OneLogin_Saml2_Auth
 
     options, provider_id = provider.options, provider.app.provider_id
-    post, redirect = (f"urn:oasis:names:tc:SAML:2.0:bindings:HTTP-{binding}" for binding in ("POST", "Redirect"))
-    urls = {name: request.build_absolute_uri(reverse(f"saml-{name}", args=[provider_id])) for name in ("metadata", "acs", "slo")}
+    post, redirect = (
+        f"urn:oasis:names:tc:SAML:2.0:bindings:HTTP-{binding}" for binding in ("POST", "Redirect")
+    )
+    urls = {
+        name: request.build_absolute_uri(reverse(f"saml-{name}", args=[provider_id]))
+        for name in ("metadata", "acs", "slo")
+    }
     console: dict[str, object] = {
-        "entityId": urls["metadata"], "assertionConsumerService": {"url": urls["acs"], "binding": post},
-        "x509cert": options.console_certificate, "privateKey": options.console_key}
+        "entityId": urls["metadata"],
+        "assertionConsumerService": {"url": urls["acs"], "binding": post},
+        "x509cert": options.console_certificate,
+        "privateKey": options.console_key,
+    }
     identity_provider: dict[str, object] = {
-        "entityId": options.issuer, "x509cert": options.certificate,
-        "singleSignOnService": {"url": options.sso_url, "binding": redirect}}
+        "entityId": options.issuer,
+        "x509cert": options.certificate,
+        "singleSignOnService": {"url": options.sso_url, "binding": redirect},
+    }
     if options.slo_url:
         console["singleLogoutService"] = {"url": urls["slo"], "binding": redirect}
         identity_provider["singleLogoutService"] = {"url": options.slo_url, "binding": redirect}
     configuration = {
-        "strict": True, "sp": console, "idp": identity_provider,
-        "security": {"wantAssertionsSigned": True, "rejectDeprecatedAlgorithm": True, "requestedAuthnContext": False,
-                     "wantAttributeStatement": False, "allowRepeatAttributeName": True, "allowSingleLabelDomains": True,
-                     "wantAssertionsEncrypted": options.encrypted_assertions == "required",
-                     "signatureAlgorithm": "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
-                     "digestAlgorithm": "http://www.w3.org/2001/04/xmlenc#sha256", **(security or {})},
+        "strict": True,
+        "sp": console,
+        "idp": identity_provider,
+        "security": {
+            "wantAssertionsSigned": True,
+            "rejectDeprecatedAlgorithm": True,
+            "requestedAuthnContext": False,
+            "wantAttributeStatement": False,
+            "allowRepeatAttributeName": True,
+            "allowSingleLabelDomains": True,
+            "wantAssertionsEncrypted": options.encrypted_assertions == "required",
+            "signatureAlgorithm": "http://www.w3.org/2001/04/xmldsig-more#rsa-sha256",
+            "digestAlgorithm": "http://www.w3.org/2001/04/xmlenc#sha256",
+            **(security or {}),
+        },
     }
-    return OneLogin_Saml2_Auth({
-        "https": "on" if request.is_secure() else "off", "http_host": request.get_host(), "script_name": request.path,
-        "get_data": request.GET.dict(), "post_data": request.POST.dict(),
-        # the provider signed the query as it wrote it; another encoding of the same values would not match
-        "query_string": request.META.get("QUERY_STRING", ""), "validate_signature_from_qs": True,
-    }, configuration)
+    return OneLogin_Saml2_Auth(
+        {
+            "https": "on" if request.is_secure() else "off",
+            "http_host": request.get_host(),
+            "script_name": request.path,
+            "get_data": request.GET.dict(),
+            "post_data": request.POST.dict(),
+            # the provider signed the query as it wrote it; another encoding of the same values would not
+            # match
+            "query_string": request.META.get("QUERY_STRING", ""),
+            "validate_signature_from_qs": True,
+        },
+        configuration,
+    )
 
 
 @csrf_exempt
@@ -114,13 +151,17 @@ def saml_client(request: HttpRequest, provider: ConsoleSamlProvider,
 def saml_acs(request: HttpRequest, provider_id: str) -> HttpResponse:
     """Complete a sign-in with the provider's response, which the browser submits.
 
-    The browser sends no session cookie with a form that another site submits. The first request is therefore answered with a
-    page that submits the same form again, from this site.
+    The browser sends no session cookie with a form that another site submits. The first request is therefore
+    answered with a page that submits the same form again, from this site.
     """
     provider = provider_or_404(request, provider_id)
     if REPEATED not in request.POST:
         answer = request.POST.get("SAMLResponse", "")[:MAX_ANSWER_CHARACTERS]
-        return render_page(request, "accounts/saml_answer.html", {"action": request.path, "answer": answer, "field": REPEATED})
+        return render_page(
+            request,
+            "accounts/saml_answer.html",
+            {"action": request.path, "answer": answer, "field": REPEATED},
+        )
     try:
         claims, state = _accepted_answer(request, provider)
     except InvalidAnswer as error:
@@ -153,7 +194,9 @@ def provider_or_404(request: HttpRequest, provider_id: str) -> ConsoleSamlProvid
 
 
 def _accepted_answer(request: HttpRequest, provider: ConsoleSamlProvider) -> tuple[dict, dict | None]:
-    """Return the attributes of a valid answer, and the state of its sign-in; None if this browser did not start it."""
+    """Return the attributes of a valid answer, and the state of its sign-in; None if this browser did not
+    start it.
+    """
     from lxml.etree import LxmlError
     from onelogin.saml2.errors import OneLogin_Saml2_Error
     from xmlsec import Error as XmlSecurityError
@@ -166,19 +209,34 @@ def _accepted_answer(request: HttpRequest, provider: ConsoleSamlProvider) -> tup
         if errors := client.get_errors():
             reason = client.get_last_error_reason() or ", ".join(errors)
             raise _refusal(provider, is_encrypted, f"sends an invalid answer ({reason})")
-    except (OneLogin_Saml2_Error, LxmlError, XmlSecurityError, ValueError, TypeError, AttributeError) as error:
+    except (
+        OneLogin_Saml2_Error,
+        LxmlError,
+        XmlSecurityError,
+        ValueError,
+        TypeError,
+        AttributeError,
+    ) as error:
         raise _refusal(provider, is_encrypted, "sends a malformed answer") from error
     if not client.is_authenticated():
         raise InvalidAnswer("did not permit the sign-in")
     claims = _claims(client, provider.options)
     request_id = client.get_last_response_in_response_to()
-    state = statekit.unstash_state(request, provider_id=provider.sub_id, state_id=request_id) if request_id else None
+    state = (
+        statekit.unstash_state(request, provider_id=provider.sub_id, state_id=request_id)
+        if request_id
+        else None
+    )
     if state is not None:
         _use_assertion(provider, client)
         if provider.options.slo_url:
             state[PROVIDER_STATE] = {
-                "name_id": client.get_nameid() or "", "format": client.get_nameid_format(), "index": client.get_session_index(),
-                "qualifier": client.get_nameid_nq(), "own_qualifier": client.get_nameid_spnq()}
+                "name_id": client.get_nameid() or "",
+                "format": client.get_nameid_format(),
+                "index": client.get_session_index(),
+                "qualifier": client.get_nameid_nq(),
+                "own_qualifier": client.get_nameid_spnq(),
+            }
     return claims, state
 
 
@@ -190,8 +248,12 @@ def _is_encrypted(answer: str) -> bool:
     if not answer:
         return False
     root = OneLogin_Saml2_XML.to_etree(OneLogin_Saml2_Utils.b64decode(answer))
-    if {method.get("Algorithm") for method in OneLogin_Saml2_XML.query(root, "//xenc:EncryptionMethod")} & {*REFUSED_ENCRYPTION}:
-        raise InvalidAnswer("encrypts its answer with an algorithm that is not secure: configure RSA-OAEP and AES")
+    if {method.get("Algorithm") for method in OneLogin_Saml2_XML.query(root, "//xenc:EncryptionMethod")} & {
+        *REFUSED_ENCRYPTION
+    }:
+        raise InvalidAnswer(
+            "encrypts its answer with an algorithm that is not secure: configure RSA-OAEP and AES"
+        )
     return bool(OneLogin_Saml2_XML.query(root, "//xenc:EncryptedData"))
 
 
@@ -214,7 +276,9 @@ def _claims(client: "OneLogin_Saml2_Auth", options: ProviderOptions) -> dict:
     if options.subject_attribute:
         subject = next(iter(attributes.get(options.subject_attribute, [])), "")
     elif (client.get_nameid_format() or "").endswith(":transient"):
-        raise InvalidAnswer("sends a transient NameID, which changes with each sign-in: set `subject_attribute`")
+        raise InvalidAnswer(
+            "sends a transient NameID, which changes with each sign-in: set `subject_attribute`"
+        )
     else:
         subject = name_id
     if not isinstance(subject, str) or not 0 < len(subject) <= MAX_SUBJECT_CHARACTERS:
@@ -224,8 +288,12 @@ def _claims(client: "OneLogin_Saml2_Auth", options: ProviderOptions) -> dict:
 
 def _use_assertion(provider: ConsoleSamlProvider, client: "OneLogin_Saml2_Auth") -> None:
     """Raise InvalidAnswer if the assertion was used before, also in another browser."""
-    digest = hashlib.sha256(f"{provider.app.provider_id}\n{client.get_last_assertion_id()}".encode()).hexdigest()
-    seconds = max(1, int((client.get_last_assertion_not_on_or_after() or time() + ASSERTION_SECONDS) - time()) + 300)
+    digest = hashlib.sha256(
+        f"{provider.app.provider_id}\n{client.get_last_assertion_id()}".encode()
+    ).hexdigest()
+    seconds = max(
+        1, int((client.get_last_assertion_not_on_or_after() or time() + ASSERTION_SECONDS) - time()) + 300
+    )
     try:
         is_new = caches["shared"].add(f"saml:{digest}", 1, seconds)
     except (RedisError, OSError):

@@ -1,7 +1,7 @@
 """SAML single logout over HTTP-Redirect, started by the console or by the provider.
 
-The session of the console ends first, so that it also ends if the provider does not answer. Messages in both directions are
-signed.
+The session of the console ends first, so that it also ends if the provider does not answer. Messages in both
+directions are signed.
 """
 
 import logging
@@ -47,7 +47,9 @@ class InvalidMessage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LogoutRequest:
-    """A request to end sessions. indexes: the names of the sessions at the provider; if empty, all sessions of the user."""
+    """A request to end sessions. indexes: the names of the sessions at the provider; if empty, all sessions
+    of the user.
+    """
 
     name_id: str
     indexes: frozenset[str]
@@ -63,7 +65,10 @@ class SignOut(LogoutView):
     """End the session. If a SAML provider started it, continue to the single logout of the provider."""
 
     def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
-        provider_id, at_provider = request.session.get(PROVIDER_SESSION_KEY, ""), request.session.get(PROVIDER_STATE)
+        provider_id, at_provider = (
+            request.session.get(PROVIDER_SESSION_KEY, ""),
+            request.session.get(PROVIDER_STATE),
+        )
         response = super().post(request, *args, **kwargs)
         url, name = _logout_at_provider(request, provider_id, at_provider) if at_provider else ("", "")
         # not a redirect: the security policy of the page with the form permits none to other sites
@@ -87,15 +92,24 @@ def saml_slo(request: HttpRequest, provider_id: str) -> HttpResponse:
         ended = _end_sessions(provider, _logout_request(request, client))
     except InvalidMessage as error:
         logger.warning("single logout of %s refused: %s", provider_id, error)
-        return _signed_out_page(request, name, fault="sent a message about a sign-out that is not accepted", status=400)
+        return _signed_out_page(
+            request, name, fault="sent a message about a sign-out that is not accepted", status=400
+        )
     for account, count in ended.items():
-        record_event(EventKind.SIGN_OUT, request=request, account=account,
-                     detail=f"{provider_id} ended {count} session{'' if count == 1 else 's'}")
+        record_event(
+            EventKind.SIGN_OUT,
+            request=request,
+            account=account,
+            detail=f"{provider_id} ended {count} session{'' if count == 1 else 's'}",
+        )
     return HttpResponseRedirect(url)
 
 
-def _logout_at_provider(request: HttpRequest, provider_id: str, at_provider: Mapping[str, str | None]) -> tuple[str, str]:
-    """Return the URL that ends the session of the provider, and the name of the provider; empty texts without single logout.
+def _logout_at_provider(
+    request: HttpRequest, provider_id: str, at_provider: Mapping[str, str | None]
+) -> tuple[str, str]:
+    """Return the URL that ends the session of the provider, and the name of the provider; empty texts without
+    single logout.
 
     at_provider: how the provider names the session.
     """
@@ -106,20 +120,29 @@ def _logout_at_provider(request: HttpRequest, provider_id: str, at_provider: Map
     if not isinstance(provider, ConsoleSamlProvider) or not provider.options.slo_url:
         return "", ""
     url = saml_client(request, provider, SIGNED_MESSAGES).logout(
-        return_to="", name_id=at_provider["name_id"], session_index=at_provider["index"], name_id_format=at_provider["format"],
-        nq=at_provider["qualifier"], spnq=at_provider["own_qualifier"])
+        return_to="",
+        name_id=at_provider["name_id"],
+        session_index=at_provider["index"],
+        name_id_format=at_provider["format"],
+        nq=at_provider["qualifier"],
+        spnq=at_provider["own_qualifier"],
+    )
     return url, provider.options.name
 
 
 def _check_query(request: HttpRequest) -> None:
     """Raise InvalidMessage unless the query is one message of the expected form.
 
-    The signature covers the text of the query. With a repeated parameter or an encoded name, Django would read another
-    value than the signed one.
+    The signature covers the text of the query. With a repeated parameter or an encoded name, Django would
+    read another value than the signed one.
     """
     raw_names = [part.partition("=")[0] for part in request.META.get("QUERY_STRING", "").split("&")]
     messages = {"SAMLRequest", "SAMLResponse"} & request.GET.keys()
-    if len(raw_names) != len(set(raw_names)) or set(raw_names) != set(request.GET) or not set(raw_names) <= PARAMETERS:
+    if (
+        len(raw_names) != len(set(raw_names))
+        or set(raw_names) != set(request.GET)
+        or not set(raw_names) <= PARAMETERS
+    ):
         raise InvalidMessage("the query has other, encoded or repeated parameters")
     if len(messages) != 1:
         raise InvalidMessage("the query must have one SAMLRequest or SAMLResponse")
@@ -142,7 +165,10 @@ def _check_size(message: str) -> None:
 
 
 def _process_message(client: "OneLogin_Saml2_Auth") -> str:
-    """Verify the message. Return the URL with the answer to a request. Raise InvalidMessage if the message is not accepted."""
+    """Verify the message.
+
+    Return the URL with the answer to a request. Raise InvalidMessage if the message is not accepted.
+    """
     from lxml.etree import LxmlError
     from onelogin.saml2.errors import OneLogin_Saml2_Error
 
@@ -158,7 +184,8 @@ def _process_message(client: "OneLogin_Saml2_Auth") -> str:
 def _logout_request(request: HttpRequest, client: "OneLogin_Saml2_Auth") -> LogoutRequest:
     """Return the verified request. Raise InvalidMessage if it is old, or meant for another service.
 
-    python3-saml does not require the destination, so another service could forward its own request to the console.
+    python3-saml does not require the destination, so another service could forward its own request to the
+    console.
     """
     from onelogin.saml2.errors import OneLogin_Saml2_Error
     from onelogin.saml2.logout_request import OneLogin_Saml2_Logout_Request
@@ -169,18 +196,31 @@ def _logout_request(request: HttpRequest, client: "OneLogin_Saml2_Auth") -> Logo
     if root.get("Destination") != request.build_absolute_uri(request.path):
         raise InvalidMessage("the request has another destination")
     try:
-        issued_at = datetime.fromtimestamp(OneLogin_Saml2_Utils.parse_SAML_to_time(root.get("IssueInstant") or ""), UTC)
+        issued_at = datetime.fromtimestamp(
+            OneLogin_Saml2_Utils.parse_SAML_to_time(root.get("IssueInstant") or ""), UTC
+        )
         name_id = OneLogin_Saml2_Logout_Request.get_nameid(root, client.get_settings().get_sp_key())
     except (OneLogin_Saml2_Error, ValueError, TypeError) as error:
         raise InvalidMessage(f"the request is malformed ({error})") from error
     if abs(timezone.now() - issued_at) > MAX_AGE:
         raise InvalidMessage("the request is too old, or the clocks differ")
-    return LogoutRequest(name_id or "", frozenset(filter(None, OneLogin_Saml2_Logout_Request.get_session_indexes(root))))
+    return LogoutRequest(
+        name_id or "", frozenset(filter(None, OneLogin_Saml2_Logout_Request.get_session_indexes(root)))
+    )
 
 
 def _end_sessions(provider: ConsoleSamlProvider, logout: LogoutRequest) -> dict[str, int]:
-    return end_provider_sessions(provider_name_digest(provider.app.provider_id, logout.name_id), logout.includes)
+    return end_provider_sessions(
+        provider_name_digest(provider.app.provider_id, logout.name_id), logout.includes
+    )
 
 
-def _signed_out_page(request: HttpRequest, name: str, *, url: str = "", fault: str = "", status: int = 200) -> HttpResponse:
-    return render_page(request, "accounts/sessions/signed_out.html", {"name": name, "url": url, "fault": fault}, status=status)
+def _signed_out_page(
+    request: HttpRequest, name: str, *, url: str = "", fault: str = "", status: int = 200
+) -> HttpResponse:
+    return render_page(
+        request,
+        "accounts/sessions/signed_out.html",
+        {"name": name, "url": url, "fault": fault},
+        status=status,
+    )

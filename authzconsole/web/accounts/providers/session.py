@@ -17,12 +17,15 @@ from authzconsole.web.shared.rendering import referring_page
 
 # with this parameter, the provider asks for credentials even if its own session is still valid
 AGAIN_PARAMETER = "again"
-# In the state of a sign-in, and in the session: how the provider names the session in a single logout. Only SAML has it.
+# In the state of a sign-in, and in the session: how the provider names the session in a single logout. Only
+# SAML has it.
 PROVIDER_STATE = "at_provider"
 
 
 def record_provider_sign_in(request: HttpRequest, provider_id: str, state: Mapping[str, object]) -> None:
-    """Store the provider in the session, and when the user last authenticated there (`auth_time`), which may be hours ago."""
+    """Store the provider in the session, and when the user last authenticated there (`auth_time`), which may
+    be hours ago.
+    """
     request.session[PROVIDER_SESSION_KEY] = provider_id
     if is_factor_verified_by_provider(provider_id):
         request.session[VERIFIED_BY_PROVIDER_KEY] = True

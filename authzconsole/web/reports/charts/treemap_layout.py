@@ -15,7 +15,8 @@ _MARGIN, _LINE, _CHARACTER = 8.0, 18.0, 7.4
 class TreemapItem:
     """The content of a tile.
 
-    caption: the line below its name. meaning: good, bad, a colour step, or empty if unknown. parts: the tiles inside.
+    caption: the line below its name. meaning: good, bad, a colour step, or empty if unknown. parts: the tiles
+    inside.
     """
 
     name: str
@@ -45,16 +46,23 @@ class TreemapTile:
 
 
 def treemap(items: Iterable[TreemapItem], size: tuple[float, float] = LANDSCAPE) -> list[TreemapTile]:
-    """Return the tiles, largest first. Items with an area of 0 are skipped. size: (width, height) of the chart."""
+    """Return the tiles, largest first.
+
+    Items with an area of 0 are skipped. size: (width, height) of the chart.
+    """
     items = sorted((item for item in items if item.area > 0), key=lambda item: (-item.area, item.name))
     total = sum(item.area for item in items)
     scale = size[0] * size[1] / total if total else 0
     return [_tile(item, *rectangle) for item, rectangle in _rectangles(items, scale, *size)]
 
 
-def _rectangles(items: list[TreemapItem], scale: float, width: float,
-            height: float) -> Iterator[tuple[TreemapItem, tuple[float, ...]]]:
-    """Yield each item with x, y, width and height. Rows are placed along the shorter side of the remaining space."""
+def _rectangles(
+    items: list[TreemapItem], scale: float, width: float, height: float
+) -> Iterator[tuple[TreemapItem, tuple[float, ...]]]:
+    """Yield each item with x, y, width and height.
+
+    Rows are placed along the shorter side of the remaining space.
+    """
     x, y = 0.0, 0.0
     while items:
         side = min(width, height)
@@ -69,11 +77,13 @@ def _rectangles(items: list[TreemapItem], scale: float, width: float,
             x, width = x + depth, width - depth
         else:
             y, height = y + depth, height - depth
-        items = items[len(row):]
+        items = items[len(row) :]
 
 
 def _row(areas: list[float], side: float) -> list[float]:
-    """Return the first areas that form one row: areas are added while the worst aspect ratio does not get worse."""
+    """Return the first areas that form one row: areas are added while the worst aspect ratio does not get
+    worse.
+    """
     row, worst = areas[:1], _worst_aspect_ratio(areas[:1], side)
     for area in areas[1:]:
         longer = _worst_aspect_ratio([*row, area], side)
@@ -96,8 +106,16 @@ def _tile(item: TreemapItem, x: float, y: float, width: float, height: float) ->
     # leave space for the icon before the name
     label = _clip(item.name, max_characters - 2) if lines >= 1 else ""
     caption = item.caption if label and lines >= 2 and len(item.caption) <= max_characters else ""
-    return TreemapTile(item, round(x, 1), round(y, 1), round(width, 1), round(height, 1), label, caption,
-                       _parts(item, x, y, width, height))
+    return TreemapTile(
+        item,
+        round(x, 1),
+        round(y, 1),
+        round(width, 1),
+        round(height, 1),
+        label,
+        caption,
+        _parts(item, x, y, width, height),
+    )
 
 
 def _parts(item: TreemapItem, x: float, y: float, width: float, height: float) -> tuple[TreemapTile, ...]:
@@ -105,10 +123,12 @@ def _parts(item: TreemapItem, x: float, y: float, width: float, height: float) -
     if min(width, height) < _SMALLEST_WITH_PARTS or not item.parts:
         return ()
     tiles = treemap(item.parts, (width - 2 * _INSET, height - _HEAD - _INSET))
-    return tuple(replace(tile, x=round(tile.x + x + _INSET, 1), y=round(tile.y + y + _HEAD, 1)) for tile in tiles)
+    return tuple(
+        replace(tile, x=round(tile.x + x + _INSET, 1), y=round(tile.y + y + _HEAD, 1)) for tile in tiles
+    )
 
 
 def _clip(text: str, max_characters: int) -> str:
     if len(text) <= max_characters:
         return text
-    return f"{text[:max_characters - 1]}…" if max_characters >= 4 else ""
+    return f"{text[: max_characters - 1]}…" if max_characters >= 4 else ""

@@ -8,11 +8,18 @@ from authzconsole.web.shared.times.periods import SOON
 from grants.plans.sources.expired import PeriodScope
 
 MAX_COUNTED = 1_000
-SHOWN = {"soon": "Ending within 7 days", "limited": "All with an end", "future": "Not begun", "expired": "Expired"}
+SHOWN = {
+    "soon": "Ending within 7 days",
+    "limited": "All with an end",
+    "future": "Not begun",
+    "expired": "Expired",
+}
 
 
 def period_query(show: str) -> tuple[Q, str]:
-    """Return the condition of a list of SHOWN, and the column by which it is sorted; a leading `-` means latest first."""
+    """Return the condition of a list of SHOWN, and the column by which it is sorted; a leading `-` means
+    latest first.
+    """
     now = timezone.now()
     match show:
         case "future":
@@ -26,11 +33,15 @@ def period_query(show: str) -> tuple[Q, str]:
 
 def counted_rows(show: str, scope: PeriodScope | None = None) -> int:
     """Return how many rows a list has; at most one more than MAX_COUNTED. Runs one query."""
-    first, *others = (rows.order_by().values("pk") for rows in (scope or PeriodScope()).rows(period_query(show)[0]).values())
+    first, *others = (
+        rows.order_by().values("pk") for rows in (scope or PeriodScope()).rows(period_query(show)[0]).values()
+    )
     return (first.union(*others, all=True) if others else first)[: MAX_COUNTED + 1].count()
 
 
 def expired_link(scope: PeriodScope) -> dict:
     """Return the number of expired grants and memberships, and the URL of their list. Runs one query."""
-    url = url_with_query("limited-access", {"show": "expired", "principal": scope.principal, "within": str(scope.within or "")})
+    url = url_with_query(
+        "limited-access", {"show": "expired", "principal": scope.principal, "within": str(scope.within or "")}
+    )
     return {"total": counted_rows("expired", scope), "url": url}

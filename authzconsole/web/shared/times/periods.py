@@ -21,7 +21,9 @@ FIELDS = ("valid_from", "valid_until", "until_preset")
 
 @dataclass(frozen=True, slots=True)
 class PeriodBadge:
-    """A period as a badge. status: limited, soon, future or expired. text: such as `until 5 Dec`. title: the exact times."""
+    """A period as a badge. status: limited, soon, future or expired. text: such as `until 5 Dec`. title: the
+    exact times.
+    """
 
     status: str
     text: str
@@ -44,9 +46,13 @@ def period_badge(validity: Validity) -> PeriodBadge | None:
 
 
 def period_words(validity: Validity) -> str:
-    """Return a period such as `until 5 December 2026, 17:00 CET` in the time zone of the reader, or `without limits`."""
+    """Return a period such as `until 5 December 2026, 17:00 CET` in the time zone of the reader, or `without
+    limits`.
+    """
     parts = (("from", validity.valid_from), ("until", validity.valid_until))
-    return " ".join(f"{word} {exact_time(time)}" for word, time in parts if time is not None) or "without limits"
+    return (
+        " ".join(f"{word} {exact_time(time)}" for word, time in parts if time is not None) or "without limits"
+    )
 
 
 def exact_time(at: datetime) -> str:
@@ -77,7 +83,10 @@ def period_fields(data: Mapping[str, str]) -> dict[str, str]:
 
 def fields_of_period(validity: Validity) -> dict[str, str]:
     """Return the values of the fields for a period."""
-    return {**{name: time_input(time) if time else "" for name, time in validity._asdict().items()}, "until_preset": ""}
+    return {
+        **{name: time_input(time) if time else "" for name, time in validity._asdict().items()},
+        "until_preset": "",
+    }
 
 
 def time_input(at: datetime) -> str:
@@ -86,7 +95,10 @@ def time_input(at: datetime) -> str:
 
 
 def period_of_form(fields: Mapping[str, str]) -> Validity:
-    """Return the period that the fields describe, in the time zone of the reader. Raise ValidityError if it is invalid."""
+    """Return the period that the fields describe, in the time zone of the reader.
+
+    Raise ValidityError if it is invalid.
+    """
     until, preset = reader_time("valid_until", fields["valid_until"]), fields["until_preset"]
     if preset == NO_END:
         until = None
@@ -102,8 +114,12 @@ def period_of_form(fields: Mapping[str, str]) -> Validity:
 
 def period_form_context() -> dict:
     """Return what the template shared/forms/period_fields.html needs besides the values."""
-    return {"zone_name": zone_name(), "presets": [(key, label) for key, label, _ in presets()], "no_end": NO_END,
-            "extension": EXTENSION}
+    return {
+        "zone_name": zone_name(),
+        "presets": [(key, label) for key, label, _ in presets()],
+        "no_end": NO_END,
+        "extension": EXTENSION,
+    }
 
 
 def presets() -> Iterable[tuple[str, str, datetime]]:
@@ -112,14 +128,20 @@ def presets() -> Iterable[tuple[str, str, datetime]]:
     midnight = local.replace(hour=0, minute=0)
     if local.hour < 18:
         yield "today", "Today, 18:00", _in_utc(midnight.replace(hour=18))
-    yield "week", "End of this week (Sunday, 24:00)", _in_utc(midnight + timedelta(days=7 - midnight.weekday()))
+    yield (
+        "week",
+        "End of this week (Sunday, 24:00)",
+        _in_utc(midnight + timedelta(days=7 - midnight.weekday())),
+    )
     yield EXTENSION, "In 30 days", _in_utc(local + timedelta(days=30))
 
 
 def reader_time(field: str, text: str, *, is_end: bool = False) -> datetime | None:
-    """Parse a time without a zone as a time of the reader, as browsers send it. A time with a zone is accepted too.
+    """Parse a time without a zone as a time of the reader, as browsers send it. A time with a zone is
+    accepted too.
 
-    is_end: a date without a time means the end of that day, not its start. Raise ValidityError if the text is not a time.
+    is_end: a date without a time means the end of that day, not its start. Raise ValidityError if the text is
+    not a time.
     """
     if not text:
         return None
@@ -134,7 +156,9 @@ def reader_time(field: str, text: str, *, is_end: bool = False) -> datetime | No
     if time is None or at is None:
         raise ValidityError(f"`{clip(text)}` is not a time: enter one such as 2026-12-05 17:00", field=field)
     if time.tzinfo is None and at.astimezone(get_current_timezone()).replace(tzinfo=None) != time:
-        raise ValidityError(f"{text} does not exist in {zone_name()}: clocks are set forward then", field=field)
+        raise ValidityError(
+            f"{text} does not exist in {zone_name()}: clocks are set forward then", field=field
+        )
     return at
 
 

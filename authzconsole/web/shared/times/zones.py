@@ -30,12 +30,24 @@ class TimeZoneMiddleware:
 @cache
 def time_zone_names() -> tuple[str, ...]:
     """Return the names of the time zones in regions, and UTC."""
-    regions = {"Africa", "America", "Antarctica", "Asia", "Atlantic", "Australia", "Europe", "Indian", "Pacific"}
+    regions = {
+        "Africa",
+        "America",
+        "Antarctica",
+        "Asia",
+        "Atlantic",
+        "Australia",
+        "Europe",
+        "Indian",
+        "Pacific",
+    }
     return ("UTC", *sorted(name for name in available_timezones() if name.partition("/")[0] in regions))
 
 
 def time_zone_of(request: HttpRequest) -> ZoneInfo:
-    """Return the time zone that the cookie names; that of the setting DISPLAY_TIME_ZONE for a missing or unknown name."""
+    """Return the time zone that the cookie names; that of the setting DISPLAY_TIME_ZONE for a missing or
+    unknown name.
+    """
     name = request.COOKIES.get(COOKIE, "")
     return ZoneInfo(name if name in time_zone_names() else settings.DISPLAY_TIME_ZONE)
 
@@ -46,8 +58,8 @@ def zone_name() -> str:
 
 
 def reader_localtime(at: datetime) -> datetime:
-    """Return a time in the active time zone. Times in the first and last hours of the calendar stay in UTC, because the time
-    zone may not have them."""
+    """Return a time in the active time zone. Times in the first and last hours of the calendar stay in UTC,
+    because the time zone may not have them."""
     try:
         return timezone.localtime(at)
     except OverflowError:

@@ -19,8 +19,10 @@ from tests.support.random_tenants import random_tenant, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db
 
-WAY = re.compile(r"(?:: |^)((?:(?:READ|WRITE|EXECUTE|ADMIN) on \S+(?:, | and )?)+) would also give (\S+) on (\S+?)"
-                 r"(?: and [\d,]+ more permissions?)?\.$")
+WAY = re.compile(
+    r"(?:: |^)((?:(?:READ|WRITE|EXECUTE|ADMIN) on \S+(?:, | and )?)+) would also give (\S+) on (\S+?)"
+    r"(?: and [\d,]+ more permissions?)?\.$"
+)
 
 
 @pytest.mark.parametrize("prefer", Prefer)
@@ -31,7 +33,9 @@ def test_the_rows_are_those_of_the_reference_and_the_named_grants_give_what_the_
     for before, after in PAIRS[seed::4]:
         rules = GENERATIONS[before], GENERATIONS[after]
         regrants = compute_regrants(*rules, prefer=prefer, max_grants=10_000)
-        rows = list(kept_not_rows(*rules, regrants.grants, scope=RegrantScope(), namespaces=regrants.kept_not_in))
+        rows = list(
+            kept_not_rows(*rules, regrants.grants, scope=RegrantScope(), namespaces=regrants.kept_not_in)
+        )
         permitted, now = permissions(tenant, before, after), permissions(tenant, after, before)
         then = permissions(with_grants(tenant, regrants.grants), after, before)
         assert {(row.user, parse_address(row.entity), row.operation) for row in rows} == permitted - then
@@ -42,8 +46,10 @@ def test_the_rows_are_those_of_the_reference_and_the_named_grants_give_what_the_
                 others = "No grant permits it", "together with", "in other namespaces", "such as"
                 assert any(part in row.why for part in others), row.why
                 continue
-            grants = {(row.user, parse_address(target), privilege)
-                      for privilege, target in re.findall(r"([A-Z]+) on (\S+?)(?=,| and |$)", match[1])}
+            grants = {
+                (row.user, parse_address(target), privilege)
+                for privilege, target in re.findall(r"([A-Z]+) on (\S+?)(?=,| and |$)", match[1])
+            }
             result = permissions(with_grants(tenant, grants), after, before, [row.user])
             assert (row.user, parse_address(row.entity), row.operation) in result, row
             assert (row.user, parse_address(match[3]), match[2]) in result - permitted - now, row
@@ -51,8 +57,12 @@ def test_the_rows_are_those_of_the_reference_and_the_named_grants_give_what_the_
 
 def test_a_page_of_rows_starts_at_any_row_and_reads_only_the_namespaces_with_rows(django_assert_num_queries):
     create_sample_tenant()
-    change_grants(author=SETUP, grant=[("user:out", parse_address("namespace:sales"), privilege) for privilege in ANY])
-    plan, regrants = create_plan_of_regrants(author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"])
+    change_grants(
+        author=SETUP, grant=[("user:out", parse_address("namespace:sales"), privilege) for privilege in ANY]
+    )
+    plan, regrants = create_plan_of_regrants(
+        author=COMMAND, before=GENERATIONS["final"], after=GENERATIONS["existing"]
+    )
     rows = list(kept_not_of_plan(plan))
     assert len(rows) == regrants.kept_not > 3 and plan.recipe["kept_not_in"] == sorted(regrants.kept_not_in)
     for first_row in (1, 3, len(rows) - 1, len(rows)):
@@ -68,7 +78,16 @@ def test_a_permission_that_no_grant_gives_has_this_reason():
     store_tenant(tenant)
     live = [address for address, state in tenant.entities.items() if state == State.LIVE]
     assert live
-    reasons = {row.why for before, after in PAIRS for row in kept_not_rows(
-        GENERATIONS[before], GENERATIONS[after], compute_regrants(GENERATIONS[before], GENERATIONS[after], prefer=Prefer.FEWEST,
-                                                                  max_grants=10_000).grants, scope=RegrantScope())}
+    reasons = {
+        row.why
+        for before, after in PAIRS
+        for row in kept_not_rows(
+            GENERATIONS[before],
+            GENERATIONS[after],
+            compute_regrants(
+                GENERATIONS[before], GENERATIONS[after], prefer=Prefer.FEWEST, max_grants=10_000
+            ).grants,
+            scope=RegrantScope(),
+        )
+    }
     assert all(reason.startswith("No grant permits it in generation") for reason in reasons)
