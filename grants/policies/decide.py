@@ -4,24 +4,14 @@ The default is a denial: an unknown subject, kind or operation, a missing rule a
 all denied.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.question import Question
 
 
@@ -118,21 +108,35 @@ def is_permitted(question: Question, facts: Facts) -> bool:
 
 def is_met(expression: Expression, question: Question, facts: Facts) -> bool:
     """Return whether the facts meet `expression`."""
-    match expression:
-        case Has(privileges, scope):
-            address = question.address_at(scope)
-            return address is not None and not facts.privileges_on(address).keys().isdisjoint(privileges)
-        case AllOf(parts):
-            return all(is_met(part, question, facts) for part in parts)
-        case AnyOf(parts):
-            return any(is_met(part, question, facts) for part in parts)
-        case HasAtOrBelow():
-            return facts.has_grant_at_or_below(question.known_target)
-        case HasOnAllLive(privilege, kind):
-            return facts.entities_without_privilege(question.known_target, privilege, kind).is_empty
-        case Given(parameter, then):
-            return not question.has_parameter(parameter) or is_met(then, question, facts)
-        case Always():
-            return True
-        case _:
-            raise UnknownExpression(expression)
+    return fold(expression, IsMet(question, facts))
+
+
+class IsMet(Algebra[bool]):
+    """Whether the facts meet an expression."""
+
+    __slots__ = ("facts", "question")
+
+    def __init__(self, question: Question, facts: Facts):
+        self.question, self.facts = question, facts
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> bool:
+        address = self.question.address_at(scope)
+        return address is not None and not self.facts.privileges_on(address).keys().isdisjoint(privileges)
+
+    def has_at_or_below(self) -> bool:
+        return self.facts.has_grant_at_or_below(self.question.known_target)
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> bool:
+        return self.facts.entities_without_privilege(self.question.known_target, privilege, kind).is_empty
+
+    def always(self) -> bool:
+        return True
+
+    def all_of(self, parts: Iterable[bool]) -> bool:
+        return all(parts)
+
+    def any_of(self, parts: Iterable[bool]) -> bool:
+        return any(parts)
+
+    def given(self, parameter: Parameter, then: Callable[[], bool]) -> bool:
+        return not self.question.has_parameter(parameter) or then()

@@ -4,25 +4,14 @@ INVARIANT: a decision is permitted if and only if its tree is met. The tree is b
 `decide` reads.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import chain, product
 
 from entities.address import Address, instance_address
 from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, join_words, with_article
 from grants.policies.decide import Facts, HeldGrant
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    Scope,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.inactive_grants import InactiveGrant
 from grants.policies.question import Question
 from grants.policies.source import Source
@@ -160,27 +149,84 @@ def early_denial_reason(question: Question, facts: Facts) -> str:
 
 def try_expression(expression: Expression, question: Question, facts: Facts) -> Attempt:
     """Evaluate every node of `expression` and return the tree."""
-    match expression:
-        case Has(privileges, scope):
-            return _try_has(privileges, _known_address_at(question, scope), facts)
-        case HasAtOrBelow():
-            return _try_at_or_below(question.known_target, facts)
-        case HasOnAllLive(privilege, kind):
-            return _try_all_live(privilege, kind, question.known_target, facts)
-        case Always():
-            return Attempt("always", True, "only an active principal")
-        case AllOf(parts):
-            attempts = _try_parts(parts, question, facts)
-            return Attempt("all", all(attempt.is_met for attempt in attempts), "all of these", parts=attempts)
-        case AnyOf(parts):
-            attempts = _try_parts(parts, question, facts)
-            return Attempt("any", any(attempt.is_met for attempt in attempts), "one of these", parts=attempts)
-        case Given(parameter, then):
-            if not question.has_parameter(parameter):
-                return Attempt("given", True, f"nothing, as the question names no {parameter}")
-            return try_expression(then, question, facts)
-        case _:
-            raise UnknownExpression(expression)
+    return fold(expression, Attempts(question, facts))
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts(Algebra[Attempt]):
+    """The tree of attempts, with all parts of each node."""
+
+    question: Question
+    facts: Facts
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Attempt:
+        address = _known_address_at(self.question, scope)
+        holders = self.facts.privileges_on(address)
+        grants = tuple(
+            HeldGrant.of(holders[privilege], address, privilege)
+            for privilege in privileges
+            if privilege in holders
+        )
+        return Attempt(
+            "has",
+            bool(grants),
+            f"{privileges_in_words(privileges)} on {address}",
+            privileges,
+            address,
+            grants,
+            () if grants else ((address, privileges[0]),),
+        )
+
+    def has_at_or_below(self) -> Attempt:
+        address = self.question.known_target
+        grant = self.facts.grant_at_or_below(address)
+        return Attempt(
+            "at or below",
+            grant is not None,
+            f"any privilege on {address} or anything inside it",
+            ANY,
+            address,
+            (grant,) if grant else (),
+            () if grant else ((address, ANY[0]),),
+        )
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Attempt:
+        address = self.question.known_target
+        missing = self.facts.entities_without_privilege(address, privilege, kind)
+        entities = _live_entities_in_words(kind)
+        words = (
+            f"{privilege} on all {missing.checked_count:,} {entities} in {address}"
+            if missing.checked_count
+            else (f"{privilege} on all {entities} in {address}, of which there are none")
+        )
+        return Attempt(
+            "all live",
+            missing.is_empty,
+            words,
+            (privilege,),
+            address,
+            checked_count=missing.checked_count,
+            kind=kind,
+            missing_grants=tuple((entity, privilege) for entity in missing.addresses),
+            unlisted_count=missing.unlisted_count,
+        )
+
+    def always(self) -> Attempt:
+        return Attempt("always", True, "only an active principal")
+
+    def all_of(self, parts: Iterable[Attempt]) -> Attempt:
+        # a part that asks for nothing, because the question does not name its parameter, is not shown
+        attempts = tuple(attempt for attempt in parts if attempt.requirement != "given")
+        return Attempt("all", all(attempt.is_met for attempt in attempts), "all of these", parts=attempts)
+
+    def any_of(self, parts: Iterable[Attempt]) -> Attempt:
+        attempts = tuple(parts)
+        return Attempt("any", any(attempt.is_met for attempt in attempts), "one of these", parts=attempts)
+
+    def given(self, parameter: Parameter, then: Callable[[], Attempt]) -> Attempt:
+        if self.question.has_parameter(parameter):
+            return then()
+        return Attempt("given", True, f"nothing, as the question names no {parameter}")
 
 
 def _known_address_at(question: Question, scope: Scope) -> Address:
@@ -191,67 +237,6 @@ def _known_address_at(question: Question, scope: Scope) -> Address:
     address = question.address_at(scope)
     assert address is not None, scope
     return address
-
-
-def _try_parts(parts: tuple[Expression, ...], question: Question, facts: Facts) -> tuple[Attempt, ...]:
-    return tuple(try_expression(part, question, facts) for part in parts if is_applicable(part, question))
-
-
-def is_applicable(expression: Expression, question: Question) -> bool:
-    """Return whether the question has the parameter on which `expression` depends."""
-    return not isinstance(expression, Given) or question.has_parameter(expression.parameter)
-
-
-def _try_has(privileges: tuple[Privilege, ...], address: Address, facts: Facts) -> Attempt:
-    holders = facts.privileges_on(address)
-    grants = tuple(
-        HeldGrant.of(holders[privilege], address, privilege)
-        for privilege in privileges
-        if privilege in holders
-    )
-    return Attempt(
-        "has",
-        bool(grants),
-        f"{privileges_in_words(privileges)} on {address}",
-        privileges,
-        address,
-        grants,
-        () if grants else ((address, privileges[0]),),
-    )
-
-
-def _try_at_or_below(address: Address, facts: Facts) -> Attempt:
-    grant = facts.grant_at_or_below(address)
-    return Attempt(
-        "at or below",
-        grant is not None,
-        f"any privilege on {address} or anything inside it",
-        ANY,
-        address,
-        (grant,) if grant else (),
-        () if grant else ((address, ANY[0]),),
-    )
-
-
-def _try_all_live(privilege: Privilege, kind: str | None, address: Address, facts: Facts) -> Attempt:
-    missing = facts.entities_without_privilege(address, privilege, kind)
-    entities = _live_entities_in_words(kind)
-    words = (
-        f"{privilege} on all {missing.checked_count:,} {entities} in {address}"
-        if missing.checked_count
-        else (f"{privilege} on all {entities} in {address}, of which there are none")
-    )
-    return Attempt(
-        "all live",
-        missing.is_empty,
-        words,
-        (privilege,),
-        address,
-        checked_count=missing.checked_count,
-        kind=kind,
-        missing_grants=tuple((entity, privilege) for entity in missing.addresses),
-        unlisted_count=missing.unlisted_count,
-    )
 
 
 def smallest_grant_set(
@@ -278,42 +263,47 @@ def minimal_grant_sets(expression: Expression, question: Question, facts: Facts)
     Grants that the facts count but do not list appear as one `UnlistedGrants`. No grant is counted twice,
     because no rule checks all live entities twice (tests/grants/policies/test_catalogue.py).
     """
-    match expression:
-        case Has(privileges, scope):
-            address = _known_address_at(question, scope)
-            if not facts.privileges_on(address).keys().isdisjoint(privileges):
-                return [frozenset()]
-            # there is only one instance; nothing can be granted on another
-            if address.kind == "instance" and address != instance_address():
-                return []
-            return [frozenset([(address, privilege)]) for privilege in privileges]
-        case HasAtOrBelow():
-            if facts.has_grant_at_or_below(question.known_target):
-                return [frozenset()]
-            return [frozenset([(question.known_target, privilege)]) for privilege in ANY]
-        case HasOnAllLive(privilege, kind):
-            missing = facts.entities_without_privilege(question.known_target, privilege, kind)
-            unlisted = (
-                [UnlistedGrants(privilege, kind, missing.unlisted_count)] if missing.unlisted_count else []
-            )
-            return [frozenset([*((address, privilege) for address in missing.addresses), *unlisted])]
-        case AllOf(parts):
-            combinations = product(*(minimal_grant_sets(part, question, facts) for part in parts))
-            return _without_supersets(GrantSet().union(*combination) for combination in combinations)
-        case AnyOf(parts):
-            return _without_supersets(
-                grant_set for part in parts for grant_set in minimal_grant_sets(part, question, facts)
-            )
-        case Given(parameter, then):
-            return (
-                minimal_grant_sets(then, question, facts)
-                if question.has_parameter(parameter)
-                else [frozenset()]
-            )
-        case Always():
+    return fold(expression, MissingGrantSets(question, facts))
+
+
+@dataclass(frozen=True, slots=True)
+class MissingGrantSets(Algebra[list[GrantSet]]):
+    """The minimal sets of missing grants; see `minimal_grant_sets`."""
+
+    question: Question
+    facts: Facts
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> list[GrantSet]:
+        address = _known_address_at(self.question, scope)
+        if not self.facts.privileges_on(address).keys().isdisjoint(privileges):
             return [frozenset()]
-        case _:
-            raise UnknownExpression(expression)
+        # there is only one instance; nothing can be granted on another
+        if address.kind == "instance" and address != instance_address():
+            return []
+        return [frozenset([(address, privilege)]) for privilege in privileges]
+
+    def has_at_or_below(self) -> list[GrantSet]:
+        target = self.question.known_target
+        if self.facts.has_grant_at_or_below(target):
+            return [frozenset()]
+        return [frozenset([(target, privilege)]) for privilege in ANY]
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> list[GrantSet]:
+        missing = self.facts.entities_without_privilege(self.question.known_target, privilege, kind)
+        unlisted = [UnlistedGrants(privilege, kind, missing.unlisted_count)] if missing.unlisted_count else []
+        return [frozenset([*((address, privilege) for address in missing.addresses), *unlisted])]
+
+    def always(self) -> list[GrantSet]:
+        return [frozenset()]
+
+    def all_of(self, parts: Iterable[list[GrantSet]]) -> list[GrantSet]:
+        return _without_supersets(GrantSet().union(*combination) for combination in product(*parts))
+
+    def any_of(self, parts: Iterable[list[GrantSet]]) -> list[GrantSet]:
+        return _without_supersets(chain.from_iterable(parts))
+
+    def given(self, parameter: Parameter, then: Callable[[], list[GrantSet]]) -> list[GrantSet]:
+        return then() if self.question.has_parameter(parameter) else [frozenset()]
 
 
 def _without_supersets(grant_sets: Iterable[GrantSet]) -> list[GrantSet]:

@@ -1,15 +1,27 @@
-"""The closed grammar of requirements.
+"""The closed grammar of requirements, and its one interpreter.
 
-The requirement of a policy is a small tree of seven node types. The nodes contain only data. Walkers turn the
-tree into a decision, an explanation, SQL conditions, Spark rules or words. A walker raises
-`UnknownExpression` for node types that it does not handle. `tests/grants/policies/test_grammar_walkers.py`
-lists every walker, and fails for a function that matches on nodes and is not listed. To add a node type, add
-it here, run that test, and extend each walker.
+The requirement of a policy is a small tree of seven node types. The nodes contain only data. `fold` evaluates
+a tree in an algebra: a value for each leaf, and one method each for `AllOf`, `AnyOf` and `Given`. A decision, an
+explanation and an SQL condition are the same expression, evaluated in different algebras. The theory is that of
+provenance semirings: the answer of a query in another semiring tells which facts it depends on (Green,
+Karvounarakis and Tannen, "Provenance semirings", PODS 2007).
+
+| algebra | evaluates an expression to |
+|---|---|
+| `grants.policies.decide.IsMet` | a boolean: the decision |
+| `grants.policies.explain.Attempts` | the tree of attempts |
+| `grants.policies.explain.MissingGrantSets` | the minimal sets of missing grants |
+| `grants.policies.grammar.FactsRead` | the facts that it reads |
+
+To add a node type, add it to `Expression`, to `Algebra` and to `fold`. mypy then reports each algebra that lacks
+its method, because an incomplete algebra cannot be instantiated.
 """
 
-from collections.abc import Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, TypeVar, assert_never
 
 from entities.vocabulary import Privilege
 
@@ -90,6 +102,67 @@ class Given:
 Expression = Has | HasAtOrBelow | HasOnAllLive | Always | AllOf | AnyOf | Given
 
 
+Result = TypeVar("Result")
+
+
+class Algebra(ABC, Generic[Result]):
+    """The values of the nodes of an expression. See `fold`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Result:
+        """Return the value of `Has`."""
+
+    @abstractmethod
+    def has_at_or_below(self) -> Result:
+        """Return the value of `HasAtOrBelow`."""
+
+    @abstractmethod
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Result:
+        """Return the value of `HasOnAllLive`."""
+
+    @abstractmethod
+    def always(self) -> Result:
+        """Return the value of `Always`."""
+
+    @abstractmethod
+    def all_of(self, parts: Iterable[Result]) -> Result:
+        """Return the value of `AllOf`. parts: their values; each is computed when the iteration reaches it."""
+
+    @abstractmethod
+    def any_of(self, parts: Iterable[Result]) -> Result:
+        """Return the value of `AnyOf`. parts: as in `all_of`."""
+
+    @abstractmethod
+    def given(self, parameter: Parameter, then: Callable[[], Result]) -> Result:
+        """Return the value of `Given`. then: computes the value of its part."""
+
+
+def fold(expression: Expression, algebra: Algebra[Result]) -> Result:
+    """Evaluate `expression` in `algebra`.
+
+    Parts are evaluated only when the algebra asks for them, so that a decision stops as early as possible.
+    """
+    match expression:
+        case Has():
+            return algebra.has(expression.privileges, expression.scope)
+        case AllOf():
+            return algebra.all_of(fold(part, algebra) for part in expression.parts)
+        case AnyOf():
+            return algebra.any_of(fold(part, algebra) for part in expression.parts)
+        case HasAtOrBelow():
+            return algebra.has_at_or_below()
+        case HasOnAllLive():
+            return algebra.has_on_all_live(expression.privilege, expression.kind)
+        case Given(parameter, then):
+            return algebra.given(parameter, lambda: fold(then, algebra))
+        case Always():
+            return algebra.always()
+        case _:
+            assert_never(expression)
+
+
 class UnknownExpression(TypeError):
     """A walker reached a node that it does not handle."""
 
@@ -129,16 +202,39 @@ def leaves(expression: Expression) -> Iterator[Has | HasAtOrBelow | HasOnAllLive
             raise UnknownExpression(expression)
 
 
-def parameters(expression: Expression) -> Iterator[Parameter]:
-    """Yield every parameter on which the expression depends, depth first."""
-    match expression:
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from parameters(part)
-        case Given(parameter, then):
-            yield parameter
-            yield from parameters(then)
-        case Has() | HasAtOrBelow() | HasOnAllLive() | Always():
-            return
-        case _:
-            raise UnknownExpression(expression)
+class FactsRead(Algebra[None]):
+    """The facts that the evaluation of a requirement can read, in the order of its leaves.
+
+    held: the privileges on single addresses. at_or_below: whether any grant at or below the target counts.
+    all_live: the privileges on all live entities inside the target. parameters: those of the question.
+    """
+
+    def __init__(self, requirement: Expression | None):
+        self.held: list[Has] = []
+        self.at_or_below = False
+        self.all_live: list[HasOnAllLive] = []
+        self.parameters: list[Parameter] = []
+        if requirement is not None:
+            fold(requirement, self)
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> None:
+        self.held.append(Has(privileges, scope))
+
+    def has_at_or_below(self) -> None:
+        self.at_or_below = True
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> None:
+        self.all_live.append(HasOnAllLive(privilege, kind))
+
+    def always(self) -> None:
+        pass
+
+    def all_of(self, parts: Iterable[None]) -> None:
+        for _ in parts:
+            pass
+
+    any_of = all_of
+
+    def given(self, parameter: Parameter, then: Callable[[], None]) -> None:
+        self.parameters.append(parameter)
+        then()

@@ -13,7 +13,7 @@ from entities.address import Address, AddressError, address_of, instance_address
 from entities.text import is_storable
 from entities.vocabulary import KINDS, Privilege, clip, with_article
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
-from grants.policies.grammar import Parameter, Scope, parameters
+from grants.policies.grammar import FactsRead, Parameter, Scope
 from grants.policies.policy import Policy
 from grants.policies.times import TimeError, parse_time
 
@@ -188,11 +188,8 @@ def context_members(generation: str, kind: str, operation: str) -> tuple[str, ..
     All other members are ignored, even if they are malformed.
     """
     policy = generation_by_name(generation).policy(kind, operation)
-    if policy is None or policy.requirement is None:
-        return ()
-    members = (
-        member for parameter in parameters(policy.requirement) for member in _MEMBERS_OF_PARAMETER[parameter]
-    )
+    parameters = FactsRead(policy.requirement).parameters if policy else ()
+    members = (member for parameter in parameters for member in _MEMBERS_OF_PARAMETER[parameter])
     return tuple(dict.fromkeys(members))
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from entities.vocabulary import KINDS, Privilege
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
-from grants.policies.grammar import Has, HasOnAllLive, Parameter, Scope, leaves, parameters
+from grants.policies.grammar import FactsRead, Has, Parameter, Scope
 from grants.policies.policy import policies_by_operation
 from tests.support.expected_generations import EXPECTED
 
@@ -38,11 +38,7 @@ def test_every_policy_without_a_rule_has_a_note():
 
 def test_every_kind_has_the_containers_that_its_policies_check():
     for policy in ROWS:
-        scopes = (
-            {leaf.scope for leaf in leaves(policy.requirement) if isinstance(leaf, Has)}
-            if policy.requirement
-            else set()
-        )
+        scopes = {leaf.scope for leaf in FactsRead(policy.requirement).held} if policy.requirement else set()
         if Scope.APPLICATION in scopes:
             assert policy.kind in ("program", "application")
         if Scope.NAMESPACE in scopes:
@@ -52,12 +48,7 @@ def test_every_kind_has_the_containers_that_its_policies_check():
 def test_no_rule_checks_all_live_entities_twice():
     """Two sets of entities without a privilege could overlap, and their counts could then not be added."""
     for policy in ROWS:
-        all_live = (
-            [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, HasOnAllLive)]
-            if policy.requirement
-            else []
-        )
-        assert len(all_live) <= 1, policy
+        assert len(FactsRead(policy.requirement).all_live) <= 1, policy
 
 
 def test_parameters_are_checked_only_if_the_question_names_them():
@@ -65,10 +56,8 @@ def test_parameters_are_checked_only_if_the_question_names_them():
     for policy in ROWS:
         if policy.requirement is None:
             continue
-        has_leaves = [leaf for leaf in leaves(policy.requirement) if isinstance(leaf, Has)]
-        assert sum(leaf.scope in parameter_scopes for leaf in has_leaves) == len(
-            list(parameters(policy.requirement))
-        ), policy
+        read = FactsRead(policy.requirement)
+        assert sum(leaf.scope in parameter_scopes for leaf in read.held) == len(read.parameters), policy
 
 
 def test_owners_and_dataset_types_are_used_only_by_the_generations_that_document_them():
@@ -77,7 +66,7 @@ def test_owners_and_dataset_types_are_used_only_by_the_generations_that_document
             parameter
             for policy in generation.policies.values()
             if policy.requirement
-            for parameter in parameters(policy.requirement)
+            for parameter in FactsRead(policy.requirement).parameters
         }
         for name, generation in GENERATIONS.items()
     }
