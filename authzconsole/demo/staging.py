@@ -9,7 +9,7 @@ from analytics.analyses import ANALYSES, AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.common.tokens import create_token
-from authzconsole.demo.history.requests import create_pending_requests
+from authzconsole.demo.history import create_pending_requests
 from authzconsole.demo.pages import EXAMPLES
 from authzconsole.evidence.execution import execute_evidence
 from authzconsole.models import Evidence, TokenScope
@@ -109,10 +109,7 @@ def _pending_request() -> AccessRequest:
     was imported.
     """
     pending = AccessRequest.objects.filter(state=RequestState.PENDING).order_by("pk").first()
-    return (
-        pending
-        or create_pending_requests(timezone.now().replace(hour=0, minute=0, second=0, microsecond=0))[0]
-    )
+    return pending or create_pending_requests()[0]
 
 
 def _create_break_glass_use(administrator: User) -> BreakGlassUse:

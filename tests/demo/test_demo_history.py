@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from django.utils import timezone
 
-from authzconsole.demo.history.load import _past_clock, load_history
+from authzconsole.demo.history import _past_clock, load_history
 from entities.models import Entity
 from grants.active_generation import active_generation
 from grants.errors import GrantError
@@ -32,7 +32,7 @@ def history(django_db_setup, django_db_blocker):
     from django.db import transaction
 
     with django_db_blocker.unblock(), transaction.atomic():
-        load_history(DOCUMENT)
+        load_history()
         yield list(JournalLine.objects.order_by("revision"))
         transaction.set_rollback(True)
 
@@ -120,7 +120,7 @@ def test_it_contains_every_kind_of_event(history):
 
 def test_a_journal_with_lines_gets_no_history(history):
     with pytest.raises(GrantError, match="empty journal"):
-        load_history(DOCUMENT)
+        load_history()
 
 
 def test_the_clock_refuses_future_and_earlier_times():
@@ -135,10 +135,11 @@ def test_the_clock_refuses_future_and_earlier_times():
 
 def test_only_the_command_bootstrap_loads_the_history():
     files = subprocess.run(
-        ["git", "grep", "-l", "demo.history.load"], cwd=ROOT, capture_output=True, text=True
+        ["git", "grep", "-l", "load_history"], cwd=ROOT, capture_output=True, text=True
     ).stdout.split()
     assert {name for name in files if not name.startswith("tests/")} == {
-        "authzconsole/management/commands/bootstrap.py"
+        "authzconsole/demo/history.py",
+        "authzconsole/management/commands/bootstrap.py",
     }
 
 
@@ -146,5 +147,5 @@ def test_the_names_in_the_history_are_in_the_tenant():
     names = {
         line["name"] for line in map(json.loads, DOCUMENT.read_text().splitlines()) if line["type"] == "user"
     }
-    story = (ROOT / "authzconsole" / "demo" / "history" / "story.py").read_text()
-    assert set(re.findall(r'"user:([a-z.]+)"', story)) <= names
+    for name in ("history.jsonl", "first_day.jsonl"):
+        assert set(re.findall(r'"user:([a-z.]+)[" ]', (DOCUMENT.parent / name).read_text())) <= names

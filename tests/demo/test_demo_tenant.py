@@ -1,8 +1,6 @@
 """The demo tenant contains every situation of docs/demo.md. The tests read only its file."""
 
 import json
-import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -79,16 +77,6 @@ def direct_grants_in(subject: str, namespace: str) -> set[tuple[str, str]]:
         for holder, entity, privilege in GRANTED
         if holder == subject and namespace_of(entity) == namespace
     }
-
-
-def test_the_file_is_what_the_script_writes():
-    generated = subprocess.run(
-        [sys.executable, "-m", "authzconsole.demo.make_tenant"],
-        cwd=DEMO.parent.parent,
-        check=True,
-        capture_output=True,
-    )
-    assert generated.stdout == CONTENT
 
 
 @pytest.mark.django_db

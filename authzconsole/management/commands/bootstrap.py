@@ -9,7 +9,7 @@ from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
-from authzconsole.demo.history.load import load_history
+from authzconsole.demo.history import load_history
 from entities.models import Entity
 from grants.changes.authority import administrator_transaction
 from grants.journal import Author, current_revision, read_only_reason
@@ -96,7 +96,7 @@ class Command(BaseCommand):
         if current_revision():
             call_command("import_tenant", str(DEMO_TENANT), stdout=self.stdout, stderr=self.stderr)
             return
-        lines = load_history(DEMO_TENANT)
+        lines = load_history()
         self.stdout.write(
             f"The demo tenant was loaded: two years of invented history, {lines:,} journal lines."
         )

@@ -1,0 +1,162 @@
+"""Write the two years of invented changes that lead to the demo tenant, at times in the past.
+
+`history.jsonl` has one change per line: how many days ago and at what time, by whom, what (`do`, a key of
+CHANGES), and why. The first line imports `first_day.jsonl`; the last lines lead to `tenant.jsonl`. A grant is a
+text with the principal, the entity and the privileges.
+
+The services have no parameter for a time. Instead, this module replaces the clock of its process, which no
+request can reach: only the command `bootstrap` calls it, and it refuses a journal that has lines.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from pathlib import Path
+from unittest.mock import patch
+
+from django.db import transaction
+from django.utils import timezone
+
+from entities.address import Address, parse_address
+from entities.vocabulary import Privilege
+from grants.active_generation import activate_generation
+from grants.changes.services import change_grants
+from grants.errors import GrantError
+from grants.journal import Author, lock_journal
+from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
+from grants.models import AccessRequest, User
+from grants.plans.apply import apply_plan, discard_plan
+from grants.plans.sources.changes import create_plan_from_changes
+from grants.principals.memberships import change_members
+from grants.principals.removal import remove_group
+from grants.principals.services import add_group, add_user, set_user_active
+from grants.requests.create import RequestDraft, WantedAccess, create_request
+from grants.tenant.import_document import import_tenant
+
+FOLDER = Path(__file__).parent
+
+
+class _PastClock:
+    """The clock of this process while it writes the history.
+
+    It moves only forward, and not into the future.
+    """
+
+    def __init__(self) -> None:
+        self._real_now = timezone.now
+        self._time: datetime | None = None
+
+    def now(self) -> datetime:
+        return self._time or self._real_now()
+
+    def set(self, time: datetime) -> None:
+        if not (self._time or time) <= time <= self._real_now():
+            raise ValueError(f"the history goes from {self._time} to {time}")
+        self._time = time
+
+
+@contextmanager
+def _past_clock() -> Iterator[_PastClock]:
+    clock = _PastClock()
+    with patch.object(timezone, "now", clock.now):
+        yield clock
+
+
+def load_history() -> int:
+    """Write the history. Return the number of journal lines.
+
+    The times depend only on the date of the call. Raise GrantError if the journal has lines.
+    """
+    with transaction.atomic():
+        if lock_journal().revision:
+            raise GrantError(
+                "the journal has lines already: a history can only be written into an empty journal"
+            )
+        today = _start_of_day()
+        with _past_clock() as clock:
+            for line in _history():
+                at = datetime.strptime(line["time"], "%H:%M")
+                clock.set(
+                    today - timedelta(days=line["days_ago"]) + timedelta(hours=at.hour, minutes=at.minute)
+                )
+                CHANGES[line["do"]](Author(line["author"], reason=line.get("reason", "")), line)
+        return lock_journal().revision
+
+
+def create_pending_requests() -> list[AccessRequest]:
+    """Create the access requests at the end of the history now, and return them."""
+    return [_request(Author(line["author"]), line) for line in _history() if line["do"] == "request"]
+
+
+def _history() -> list[dict]:
+    return [json.loads(line) for line in (FOLDER / "history.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def _start_of_day() -> datetime:
+    return timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def _import_first_day(author: Author, line: dict) -> None:
+    with (FOLDER / "first_day.jsonl").open("rb") as stream:
+        import_tenant(stream=stream, author=author)
+
+
+def _change_members(author: Author, line: dict) -> None:
+    added, removed = (
+        list(User.objects.filter(username__in=line.get(name, [])).values_list("pk", flat=True))
+        for name in ("add", "remove")
+    )
+    change_members(author=author, group=line["group"], added=added, removed=removed)
+
+
+def _grants(line: dict) -> dict[str, list[tuple[str, Address, Privilege]]]:
+    """Return the grants to make and to revoke."""
+    return {
+        verb: [
+            (principal, parse_address(entity), Privilege[privilege])
+            for principal, entity, *privileges in map(str.split, line.get(verb, []))
+            for privilege in privileges
+        ]
+        for verb in ("grant", "revoke")
+    }
+
+
+def _entity(line: dict) -> dict:
+    description = {"description": line["description"]} if "description" in line else {}
+    return {"address": parse_address(line["entity"])} | description
+
+
+def _create_plan(author: Author, line: dict) -> int:
+    return create_plan_from_changes(author=author, title=line["title"], **_grants(line)).pk
+
+
+def _request(author: Author, line: dict) -> AccessRequest:
+    """Create an access request. `days`: from the day of the request to the end of the access."""
+    return create_request(
+        author=Author(author.name, user_id=User.objects.get(username=author.name).pk),
+        draft=RequestDraft(
+            line["reason"],
+            [WantedAccess(parse_address(line["entity"]), line["operation"])],
+            requested_until=_start_of_day() + timedelta(days=line["days"]) if "days" in line else None,
+        ),
+    )
+
+
+CHANGES: dict[str, Callable[[Author, dict], object]] = {
+    "import_first_day": _import_first_day,
+    "activate_generation": lambda author, line: activate_generation(author=author, name=line["name"]),
+    "add_user": lambda author, line: add_user(author=author, name=line["name"], email=line.get("email", "")),
+    "deactivate_user": lambda author, line: set_user_active(author=author, name=line["name"], active=False),
+    "add_group": lambda author, line: add_group(author=author, name=line["name"]),
+    "remove_group": lambda author, line: remove_group(author=author, name=line["name"]),
+    "change_members": _change_members,
+    "register": lambda author, line: register_entity(author=author, **_entity(line)),
+    "describe": lambda author, line: describe_entity(author=author, **_entity(line)),
+    "delete": lambda author, line: delete_entity(author=author, **_entity(line)),
+    "recreate": lambda author, line: recreate_entity(author=author, **_entity(line)),
+    "change_grants": lambda author, line: change_grants(author=author, **_grants(line)),
+    "apply_plan": lambda author, line: apply_plan(author=author, plan_id=_create_plan(author, line)),
+    "discard_plan": lambda author, line: discard_plan(author=author, plan_id=_create_plan(author, line)),
+    "request": _request,
+}
