@@ -32,9 +32,9 @@ from analytics.spark.schemas import Tables, write_table
 from analytics.spark.session import SparkUnavailable
 from analytics.storage import spark_uri, storage_path, storage_root
 from analytics.tables import PLAN_EFFECT_TABLES, Table
+from grants.administrators import Strandings
 from grants.effects.changes import MAX_TIMES, changes_at, effect_times, next_limit
-from grants.effects.large_strandings import strandings_of
-from grants.effects.strandings import Strandings
+from grants.effects.strandings import strandings_of
 from grants.policies.times import format_time
 from grants.validity import at_time, next_change_of_time, question_time
 

@@ -17,8 +17,8 @@ from analytics.results.read import result_page, result_stream, tables_left_out
 from analytics.tables import PLAN_EFFECT_ROWS
 from entities.address import Address, parse_address
 from grants.active_generation import active_generation
+from grants.administrators import Stranded, Strandings
 from grants.effects.effect import NO_FILTER, EffectRow, RowFilter, Tally, summary_of
-from grants.effects.strandings import Stranded, Strandings
 from grants.models import Plan
 from grants.plans.permission_effect import ComputedEffect, generation_of_plan
 from grants.plans.staleness import first_relevant_line_since

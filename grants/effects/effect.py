@@ -14,11 +14,13 @@ from itertools import compress, islice
 from typing import Any, NamedTuple
 
 from entities.address import Address
+from grants.administrators import Strandings
 from grants.effects.changes import MAX_TIMES, EffectChange, effect_times
 from grants.effects.evaluate import EffectEvaluation, evaluate_changes
 from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import NamedChanges, Purpose
-from grants.effects.strandings import StrandingCandidates, Strandings
+from grants.effects.situations import AffectedUsers
+from grants.effects.strandings import strandings_of
 from grants.policies.policy import Generation
 from grants.validity import at_time, question_time
 
@@ -104,7 +106,7 @@ class Effect:
 
     names: the affected users; user number i has bit i in the masks of the cells. cells: by entity and
     operation.
-    at: the time of the decisions. losses: the entities that the changes can strand.
+    at: the time of the decisions. changes, affected: as they count at this time.
     times: the effects now and at later beginnings, by time, among them this one; empty if nothing begins
     later.
     other_beginnings: the number of later beginnings at which the effect was not evaluated. last_beginning:
@@ -115,7 +117,8 @@ class Effect:
     names: tuple[str, ...] = ()
     cells: list[Cell] = field(default_factory=list)
     at: datetime = field(default_factory=question_time)
-    losses: StrandingCandidates = field(default_factory=StrandingCandidates)
+    changes: Sequence[EffectChange] = field(default=(), repr=False, compare=False)
+    affected: AffectedUsers | None = field(default=None, repr=False, compare=False)
     times: Sequence["Effect"] = field(default=(), repr=False, compare=False)
     other_beginnings: int = 0
     last_beginning: datetime | None = None
@@ -124,10 +127,10 @@ class Effect:
     def strandings(self) -> Strandings:
         """The entities that the changes strand.
 
-        Read this before the changes are made. Runs at most three queries.
+        Read this before the changes are made. Runs the queries of `stranded_entities`.
         """
         with at_time(self.at):
-            return self.losses.strandings()
+            return strandings_of(self.changes, affected=self.affected)
 
     @cached_property
     def tally(self) -> Tally:
@@ -303,14 +306,14 @@ def effect_of(
     purpose: by default, the changed grants themselves. at: evaluate the effect at this time only. By default,
     evaluate it now and at later beginnings, MAX_TIMES times in all, and return the effect now. If there is
     none now, return the one at the first beginning with an effect. If there is none at any time, return the
-    one at the first time at which entities can be stranded. The `times` of the result contains all of them.
+    one at the first time at which entities are stranded. The `times` of the result contains all of them.
     Raise EffectTooLarge. Runs the queries of `evaluate_changes` for each time.
     """
     changes = list(changes)
     times = [at] if at else effect_times(changes)
     effects = [_effect_at(changes, generation, purpose, time) for time in times[:MAX_TIMES]]
     relevant = [effect for effect in effects if effect.has_effect] or [
-        effect for effect in effects if effect.losses.losses
+        effect for effect in effects if effect.strandings.entities
     ]
     effect, others = (relevant or effects)[0], times[MAX_TIMES:]
     if len(effects) > 1:
@@ -333,7 +336,8 @@ def _effect_at(
         evaluation.affected.names,
         list(cells_of(evaluation, purpose)),
         evaluation.at,
-        StrandingCandidates(evaluation.losses, evaluation.affected.ids("user")),
+        evaluation.changes,
+        evaluation.affected,
     )
 
 

@@ -16,7 +16,7 @@ from django.db.models import QuerySet
 
 from entities.address import Address
 from entities.models import State
-from entities.vocabulary import CONTAINER_KINDS, MIN_ADMINISTRATORS, Privilege
+from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.effects.changes import EffectChange, GenerationChange, changes_at, effect_times
 from grants.effects.holders import NUMBERS, AffectedHolders, HeldMasks
 from grants.effects.kind_rules import KindRules, dependent_kinds, rules_by_kind
@@ -53,30 +53,16 @@ class EntityEffect:
 
 
 @dataclass(frozen=True, slots=True)
-class AdminLoss:
-    """An entity that has fewer administrators among the affected users afterwards, or becomes live with fewer
-    than two.
-
-    pk: of the entity. remaining: how many of the affected users are administrators afterwards: 0 or 1.
-    """
-
-    address: Address
-    pk: int
-    remaining: int
-
-
-@dataclass(frozen=True, slots=True)
 class EffectEvaluation:
     """The result of `evaluate_changes`. entities: by kind and key. at: the time of the decisions.
 
-    losses: entities that the changes can strand; `grants.effects.strandings` counts their other
-    administrators.
+    changes: as they count at this time.
     """
 
     affected: AffectedUsers
     entities: Iterable[EntityEffect]
     at: datetime = field(default_factory=question_time)
-    losses: Sequence[AdminLoss] = ()
+    changes: Sequence[EffectChange] = ()
 
 
 def evaluate_changes(
@@ -98,7 +84,7 @@ def evaluate_changes(
     times = [at] if at else effect_times(changes)[:2]
     evaluations = (_evaluate(changes, generation, reference, time) for time in times)
     evaluation = next(evaluations)
-    return evaluation if evaluation.entities or evaluation.losses else next(evaluations, evaluation)
+    return evaluation if evaluation.entities else next(evaluations, evaluation)
 
 
 def _evaluate(
@@ -108,14 +94,14 @@ def _evaluate(
         changes = changes_at(changes, at)
         affected = affected_users(changes)
         if not affected.names:
-            return EffectEvaluation(affected, [], at)
+            return EffectEvaluation(affected, [], at, changes)
         rules, after = rules_by_kind(generation), None
         for change in changes:
             if isinstance(change, GenerationChange):
                 rules = rules_by_kind(generation, (change.generation,))
                 after = rules_by_kind(change.generation, (generation,))
         evaluator = _Evaluator(affected, rules, rules_by_kind(reference) if reference else None, after)
-        return EffectEvaluation(affected, list(evaluator.entity_effects()), at, evaluator.losses)
+        return EffectEvaluation(affected, list(evaluator.entity_effects()), at, changes)
 
 
 class _Evaluator:
@@ -145,7 +131,6 @@ class _Evaluator:
         self.holders = AffectedHolders(affected, self.nodes)
         self.inside: dict[int, list[int]] = {}
         self.all_live: dict[tuple[int, HasOnAllLive], list[int]] = {}
-        self.losses: list[AdminLoss] = []
         self._results: dict[tuple, tuple[OperationEffect, ...]] = {}
         self._changed = [self.nodes.by_address[address] for address in changed | affected.after.states.keys()]
 
@@ -157,8 +142,6 @@ class _Evaluator:
             self.holders.load(node.pk for node in batch)
             self._load_containers(batch)
             for node in batch:
-                if (loss := admin_loss(node, self.holders, self.affected)) is not None:
-                    self.losses.append(loss)
                 if operations := self._operations(node):
                     yield EntityEffect(node.address, operations)
             self.holders.forget(node.pk for node in batch if node.kind not in CONTAINER_KINDS)
@@ -281,22 +264,6 @@ class _Evaluator:
         for operation in operations:
             by_mask.setdefault(masks.get(operation, 0), []).append(operation)
         return [(mask, tuple(names)) for mask, names in by_mask.items()]
-
-
-def admin_loss(node: Node, holders: AffectedHolders, affected: AffectedUsers) -> AdminLoss | None:
-    """Return the loss of administrators if the changes can strand the entity. holders: with those on this
-    entity.
-    """
-    is_live_before, is_live_after = (is_live(node, situation.states) for situation in affected.situations[:2])
-    if not is_live_after:
-        return None
-    before, after = (
-        (held[NUMBERS[Privilege.ADMIN]] & situation.known).bit_count()
-        for held, situation in zip(holders.holders_on(node.pk), affected.situations[:2], strict=False)
-    )
-    if after < MIN_ADMINISTRATORS and (after < before or not is_live_before):
-        return AdminLoss(node.address, node.pk, after)
-    return None
 
 
 def _rule_pairs(before: KindRules, after: KindRules) -> list[tuple[Expression, Expression, tuple[str, ...]]]:

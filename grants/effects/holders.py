@@ -288,6 +288,7 @@ class AffectedHolders:
         return frozenset(
             (self._nodes.by_address[address].pk, NUMBERS[privilege], principal)
             for principal, address, privilege in grants
+            if address in self._nodes.by_address
         )
 
     @staticmethod

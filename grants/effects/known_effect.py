@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Protocol
 
 from entities.address import Address
+from grants.administrators import Strandings
 from grants.effects.effect import NO_FILTER, EffectRow, RowFilter, Tally
-from grants.effects.strandings import Strandings
 
 
 class KnownEffect(Protocol):

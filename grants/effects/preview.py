@@ -11,12 +11,12 @@ from typing import TypeVar
 from django.db import transaction
 
 from grants.active_generation import active_generation
+from grants.administrators import Strandings
 from grants.effects.changes import MembershipChange
 from grants.effects.consequences import Consequences, consequences_of
 from grants.effects.effect import TOO_LARGE, effect_of
 from grants.effects.known_effect import EffectOfRun, KnownEffect
 from grants.effects.single_changes import SingleChange, change_as_text, evaluable_changes
-from grants.effects.strandings import Strandings
 from grants.errors import EffectChanged, EffectNotShown, EffectTooLarge
 from grants.journal import lock_journal
 from grants.policies.policy import Generation

@@ -1,87 +1,152 @@
-"""Count the entities that changes leave with fewer than two active administrators, as plans do."""
+"""Find the entities that changes leave with fewer than two active administrators.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+The same function serves effects of any size and plans: it reads the entities in chunks.
+"""
 
-from django.contrib.auth.models import Group
-from django.db.models import Max, Min, OuterRef, Subquery
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from itertools import chain
 
 from entities.address import Address
+from entities.models import Entity, State
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
-from grants.effects.evaluate import AdminLoss
-from grants.models import GroupGrant, UserGrant, permission_ids
-from grants.querysets import effective_memberships
+from grants.administrators import Stranded, Strandings, admin_sources
+from grants.effects.changes import EffectChange, SubtreeDeletion
+from grants.effects.holders import NUMBERS, AffectedHolders
+from grants.effects.nodes import NODE_COLUMNS, Node, NodeTable, UnlimitedSize, is_live
+from grants.effects.situations import AffectedUsers, affected_users
+from grants.models import GRANT_TABLES, permission_ids
 from grants.validity import in_force
 
-
-class Stranded(NamedTuple):
-    """A live entity with fewer than two active administrators afterwards. admin_count: 0 or 1."""
-
-    address: Address
-    admin_count: int
+# so few that the masks of all users for these entities fit into memory
+ENTITIES_PER_CHUNK = 1_000
 
 
-class Strandings(NamedTuple):
-    """The entities that changes strand; those without an administrator come first, then by kind and key."""
+def strandings_of(
+    changes: Sequence[EffectChange],
+    max_entities: int | None = None,
+    affected: AffectedUsers | None = None,
+    number: int = MIN_ADMINISTRATORS,
+) -> Strandings:
+    """Return the entities that the changes strand at the time of the question, before they are made.
 
-    without_admin_count: int = 0
-    one_admin_count: int = 0
-    entities: Sequence[Stranded] = ()
+    changes: see `changes_at`. max_entities: how many entities are listed; by default, all. affected: the
+    result of `affected_users`, if it is known. Runs the queries of `stranded_entities`.
+    """
+    counts: dict[int, int] = {}
+
+    def counted() -> Iterator[Stranded]:
+        for row in stranded_entities(changes, affected, number):
+            counts[row.admin_count] = counts.get(row.admin_count, 0) + 1
+            yield row
+
+    rows = (
+        sorted(counted(), key=_order)
+        if max_entities is None
+        else nsmallest(max_entities, counted(), key=_order)
+    )
+    return Strandings(counts.get(0, 0), sum(counts.values()) - counts.get(0, 0), rows)
 
 
-@dataclass(frozen=True, slots=True)
-class StrandingCandidates:
-    """The entities that changes can strand. affected: primary keys of the users that the changes affect."""
+def stranded_entities(
+    changes: Sequence[EffectChange],
+    affected: AffectedUsers | None = None,
+    number: int = MIN_ADMINISTRATORS,
+) -> Iterator[Stranded]:
+    """Yield the live entities that have fewer than `number` administrators after the changes, and fewer than
+    before them or than a new entity needs.
 
-    losses: Sequence[AdminLoss] = ()
-    affected: Sequence[int] = ()
-
-    def strandings(self) -> Strandings:
-        """Return the stranded entities before the changes are made.
-
-        Runs three queries, or none without candidates.
-        """
-        if not self.losses:
-            return Strandings()
-        others = self._other_admins()
-        counted = (
-            Stranded(loss.address, loss.remaining + len(others.get(loss.pk, ()))) for loss in self.losses
-        )
-        rows = sorted(
-            (row for row in counted if row.admin_count < MIN_ADMINISTRATORS),
-            key=lambda row: (row.admin_count, row.address.kind, row.address.key),
-        )
-        without = sum(not row.admin_count for row in rows)
-        return Strandings(without, len(rows) - without, rows)
-
-    def _other_admins(self) -> dict[int, set[int]]:
-        """Return the administrators that are not affected, by entity: all of them, or at least two."""
-        admins: dict[int, set[int]] = {}
-        grants = {
-            "content_object__pk__among": [loss.pk for loss in self.losses],
-            **in_force(),
-            "permission_id": permission_ids()[Privilege.ADMIN],
+    changes, affected: see `strandings_of`. Runs up to seven queries for every ENTITIES_PER_CHUNK entities on
+    which a user may lose ADMIN, and three for the affected users.
+    """
+    affected = affected or affected_users(changes)
+    nodes = NodeTable(UnlimitedSize())
+    changed = _addresses_that_can_be_stranded(affected)
+    if not changed and not affected.changed:
+        return
+    granted = {address for _, address, privilege in affected.after.added if privilege == Privilege.ADMIN}
+    nodes.load_addresses(changed | granted)
+    holders = AffectedHolders(affected, nodes)
+    for candidates in _candidates(changes, affected, [nodes.by_address[address] for address in changed]):
+        holders.load(node.pk for node in candidates)
+        losses = {
+            node: count
+            for node in candidates
+            if (count := _loss(node, holders, affected, number)) is not None
         }
-        affected = list(self.affected)
-        direct = UserGrant.objects.filter(**grants).effective().exclude(user__pk__among=affected).order_by()
-        for pk, *users in direct.values_list("content_object_id").annotate(Min("user_id"), Max("user_id")):
-            admins.setdefault(pk, set()).update(users)
-        of_groups = list(
-            GroupGrant.objects.filter(**grants).order_by().values_list("content_object_id", "group_id")
-        )
-        members = effective_memberships().filter(group=OuterRef("pk")).exclude(user__pk__among=affected)
-        members = members.order_by().values("user_id")
-        groups = (
-            Group.objects.filter(pk__among=list({group for _, group in of_groups}))
-            .order_by()
-            .annotate(first_member=Subquery(members[:1]))
-        )
-        groups = groups.annotate(second_member=Subquery(members.exclude(user=OuterRef("first_member"))[:1]))
-        two = {
-            pk: {user for user in users if user is not None}
-            for pk, *users in groups.values_list("pk", "first_member", "second_member")
-        }
-        for pk, group in of_groups:
-            admins.setdefault(pk, set()).update(two[group])
-        return admins
+        holders.forget(node.pk for node in candidates)
+        others = admin_sources([node.pk for node in losses], number, except_users=affected.ids("user"))
+        for node, count in losses.items():
+            count += len({source.user for source in others[node.pk]})
+            if count < number:
+                yield Stranded(node.address, count)
+
+
+def _order(row: Stranded) -> tuple[int, str, str]:
+    return row.admin_count, row.address.kind, row.address.key
+
+
+def _loss(node: Node, holders: AffectedHolders, affected: AffectedUsers, number: int) -> int | None:
+    """Return how many of the affected users are administrators afterwards; None if the changes cannot strand
+    the entity.
+    """
+    is_live_before, is_live_after = (is_live(node, situation.states) for situation in affected.situations[:2])
+    if not is_live_after:
+        return None
+    before, after = (
+        (held[NUMBERS[Privilege.ADMIN]] & situation.known).bit_count()
+        for held, situation in zip(holders.holders_on(node.pk), affected.situations[:2], strict=False)
+    )
+    return after if after < number and (after < before or not is_live_before) else None
+
+
+def _addresses_that_can_be_stranded(affected: AffectedUsers) -> set[Address]:
+    """Return the addresses that become live, or on which ADMIN is revoked, and that are live afterwards."""
+    states = affected.after.states
+    revoked = {address for _, address, privilege in affected.after.removed if privilege == Privilege.ADMIN}
+    live = {address for address, state in states.items() if state == State.LIVE}
+    return {address for address in revoked if address not in states} | live
+
+
+def _candidates(
+    changes: Sequence[EffectChange], affected: AffectedUsers, changed: Sequence[Node]
+) -> Iterator[list[Node]]:
+    """Yield chunks of the entities that are live afterwards and may have fewer administrators then: the
+    changed ones, and those of changed principals. No entity occurs twice.
+    """
+    deleted = {change.address for change in changes if isinstance(change, SubtreeDeletion)}
+    seen: set[int] = set()
+    chunk: list[Node] = []
+    for node in chain(changed, _entities_of_changed_principals(affected)):
+        if node.pk not in seen and not _is_inside_any(node.address, deleted):
+            seen.add(node.pk)
+            chunk.append(node)
+        if len(chunk) == ENTITIES_PER_CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _is_inside_any(address: Address, containers: set[Address]) -> bool:
+    """Return whether the address is one of the containers, or inside one."""
+    return bool(containers) and (address in containers or not containers.isdisjoint(address.ancestors))
+
+
+def _entities_of_changed_principals(affected: AffectedUsers) -> Iterator[Node]:
+    """Yield the entities on which a principal holds ADMIN that is activated or deactivated, or of which the
+    members change.
+    """
+    for principal_type, (model, _) in GRANT_TABLES.items():
+        principals = [pk for type_, pk in affected.changed if type_ == principal_type]
+        if principals:
+            admin = {
+                f"{principal_type}__pk__among": principals,
+                "permission_id": permission_ids()[Privilege.ADMIN],
+                **in_force(),
+            }
+            pks = model.objects.filter(**admin).order_by().values("content_object_id")
+            rows = Entity.objects.filter(pk__in=pks).order_by()
+            yield from (
+                Node(*row) for row in rows.values_list(*NODE_COLUMNS).iterator(chunk_size=ENTITIES_PER_CHUNK)
+            )

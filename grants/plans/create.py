@@ -123,7 +123,7 @@ def store_plan(*, author: Author, draft: PlanDraft) -> Plan:
             raise PlanError(draft.empty_message)
         verbs = set(plan.items.order_by().values_list("verb", flat=True).distinct())
         mark_noop_items(plan, verbs)
-        store_strandings(plan, changes_members=not verbs.issubset(GRANT_VERBS))
+        store_strandings(plan)
         if plan.inverse_of is not None:
             delete_restored_strandings(plan, revision_before(plan.inverse_of))
         plan.effect = effect_counts(plan)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
+from grants.administrators import Stranded
 from grants.journal import Author
 from grants.plans.sources.changes import create_plan_from_changes
-from grants.plans.stranding import StrandedByPlan, stranded_entities
+from grants.plans.stranding import stranded_entities
 
 MAX_STRANDED = 50
 
@@ -18,7 +19,7 @@ class DryRun:
     """
 
     counts: dict[str, int]
-    stranded: list[StrandedByPlan]
+    stranded: list[Stranded]
 
 
 def dry_run(*, author: Author, **changes) -> DryRun:

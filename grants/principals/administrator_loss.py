@@ -6,15 +6,16 @@ grants. Administrators are those of the time of the question: grants and members
 make no administrator.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from django.contrib.auth.models import Group
-from django.db.models import Max, Min, OuterRef, QuerySet, Subquery
+from django.db.models import OuterRef, QuerySet
 
 from entities.models import Entity, State
 from entities.selectors import sorted_by_address
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
+from grants.administrators import AdminSource, admin_sources, too_few_administrators
 from grants.models import GroupGrant, User, UserGrant, permission_ids
 from grants.principals.principal_lists import capped_count_subquery
 from grants.querysets import effective_memberships, memberships_in_force
@@ -58,29 +59,10 @@ class AdministratorLoss:
         return self.without_admin_count + self.one_admin_count
 
 
-@dataclass(frozen=True, slots=True)
-class _RemovedAccess:
-    """The grants and memberships that the change would end.
-
-    user: the change ends all direct grants of this user. group: it ends all grants of this group.
-    member, member_of: it ends the membership of this user in this group; all memberships of the user if
-    `member_of` is None.
-    """
-
-    user: User | None = None
-    group: Group | None = None
-    member: User | None = None
-    member_of: Group | None = None
-
-
 def loss_if_removed(principal: User | Group) -> AdministratorLoss:
     """Return the loss if the user left, or the group were removed. Runs at most eight queries."""
     entity_ids = list(_admin_entity_ids(principal)[: MAX_ADMIN_GRANTS_READ + 1])
-    is_group = isinstance(principal, Group)
-    removed = (
-        _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
-    )
-    remaining = _remaining_admins(removed, set(entity_ids[:MAX_ADMIN_GRANTS_READ]))
+    remaining = too_few_administrators(set(entity_ids[:MAX_ADMIN_GRANTS_READ]), _sources_of(principal))
     return _administrator_loss(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
 
 
@@ -91,12 +73,8 @@ def stranded_if_removed(principal: User | Group, max_grants: int) -> dict[int, i
     max_grants: how many grants of ADMIN are read. Runs at most six queries.
     """
     entity_ids = set(_admin_entity_ids(principal)[:max_grants])
-    is_group = isinstance(principal, Group)
-    removed = (
-        _RemovedAccess(group=principal) if is_group else _RemovedAccess(user=principal, member=principal)
-    )
-    remaining = _remaining_admins(removed, entity_ids)
-    return {pk: len(admins) for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS}
+    remaining = too_few_administrators(entity_ids, _sources_of(principal))
+    return {pk: len(admins) for pk, admins in remaining.items()}
 
 
 def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
@@ -111,9 +89,8 @@ def loss_if_revoked(holder: User | Group, entity: Entity) -> AdministratorLoss:
     )
     if not entity.is_live or not grants.exists():
         return _administrator_loss({})
-    removed = _RemovedAccess(group=holder) if is_group else _RemovedAccess(user=holder)
-    losers = _two_members(_RemovedAccess(), {holder.pk})[holder.pk] if is_group else _active_user_id(holder)
-    return _administrator_loss(_stranded_by(_remaining_admins(removed, {entity.pk}), losers))
+    revoked = _sources_of(holder) if is_group else AdminSource(holder.pk).__eq__
+    return _administrator_loss(too_few_administrators([entity.pk], revoked, if_one_leaves=True))
 
 
 def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
@@ -130,12 +107,10 @@ def loss_if_member_removed(user: User, group: Group) -> AdministratorLoss:
         .order_by()
         .values_list("content_object_id", flat=True)[: MAX_ADMIN_GRANTS_READ + 1]
     )
-    remaining = _remaining_admins(
-        _RemovedAccess(member=user, member_of=group), set(entity_ids[:MAX_ADMIN_GRANTS_READ])
+    remaining = too_few_administrators(
+        set(entity_ids[:MAX_ADMIN_GRANTS_READ]), AdminSource(user.pk, group.pk).__eq__, if_one_leaves=True
     )
-    return _administrator_loss(
-        _stranded_by(remaining, _active_user_id(user)), len(entity_ids) > MAX_ADMIN_GRANTS_READ
-    )
+    return _administrator_loss(remaining, len(entity_ids) > MAX_ADMIN_GRANTS_READ)
 
 
 def capped_admin_count(entity: Entity) -> int:
@@ -143,18 +118,15 @@ def capped_admin_count(entity: Entity) -> int:
 
     Runs three queries.
     """
-    return min(MIN_ADMINISTRATORS, len(_remaining_admins(_RemovedAccess(), {entity.pk})[entity.pk]))
+    sources = admin_sources([entity.pk], MIN_ADMINISTRATORS)[entity.pk]
+    return min(MIN_ADMINISTRATORS, len({source.user for source in sources}))
 
 
-def _active_user_id(user: User) -> set[int]:
-    return {user.pk} if user.is_active_principal else set()
-
-
-def _stranded_by(remaining: dict[int, set[int]], losers: set[int]) -> dict[int, set[int]]:
-    """Keep the entities that become stranded because one of `losers` is no longer their administrator."""
-    return {
-        pk: admins for pk, admins in remaining.items() if len(admins) < MIN_ADMINISTRATORS and losers - admins
-    }
+def _sources_of(principal: User | Group) -> Callable[[AdminSource], bool]:
+    """Return whether a source of ADMIN ends with the principal: all those of a user, or all of a group."""
+    if isinstance(principal, Group):
+        return lambda source: source.group == principal.pk
+    return lambda source: source.user == principal.pk
 
 
 def _administrator_loss(remaining: dict[int, set[int]], is_truncated: bool = False) -> AdministratorLoss:
@@ -202,48 +174,6 @@ def _decisive_groups(principal: User | Group) -> list[int]:
     groups = Group.objects.filter(pk__in=memberships_in_force().filter(user=principal).values("group_id"))
     groups = groups.annotate(others=capped_count_subquery(others, MIN_ADMINISTRATORS - 1))
     return list(groups.filter(others__lt=MIN_ADMINISTRATORS).order_by().values_list("pk", flat=True))
-
-
-def _remaining_admins(removed: _RemovedAccess, entity_ids: set[int]) -> dict[int, set[int]]:
-    """Return for each entity the primary keys of active users who would remain its administrators.
-
-    If fewer than two remain, the set has all of them; otherwise it has at least two. It is therefore enough
-    to read two direct holders and two members of each group.
-    """
-    admins: dict[int, set[int]] = {pk: set() for pk in entity_ids}
-    admin_grants = {
-        "content_object__pk__among": entity_ids,
-        "permission_id": permission_ids()[Privilege.ADMIN],
-        **in_force(),
-    }
-    direct = UserGrant.objects.filter(**admin_grants).effective().order_by()
-    through_groups = GroupGrant.objects.filter(**admin_grants).order_by()
-    if removed.group is not None:
-        through_groups = through_groups.exclude(group=removed.group)
-    if removed.user is not None:
-        direct = direct.exclude(user=removed.user)
-    for pk, *users in direct.values_list("content_object_id").annotate(Min("user_id"), Max("user_id")):
-        admins[pk].update(users)
-    entities_and_groups = list(through_groups.values_list("content_object_id", "group_id"))
-    members = _two_members(removed, {group for _, group in entities_and_groups})
-    for pk, group in entities_and_groups:
-        admins[pk] |= members[group]
-    return admins
-
-
-def _two_members(removed: _RemovedAccess, group_ids: set[int]) -> dict[int, set[int]]:
-    """Return the primary keys of up to two remaining active users of each group."""
-    members = effective_memberships().filter(group=OuterRef("pk")).order_by().values("user_id")
-    if removed.member is not None:
-        members = members.exclude(
-            user=removed.member, **({"group": removed.member_of} if removed.member_of is not None else {})
-        )
-    rows = Group.objects.filter(pk__among=group_ids).order_by().annotate(first_member=Subquery(members[:1]))
-    rows = rows.annotate(second_member=Subquery(members.exclude(user=OuterRef("first_member"))[:1]))
-    return {
-        pk: {user for user in users if user is not None}
-        for pk, *users in rows.values_list("pk", "first_member", "second_member")
-    }
 
 
 def _first_entities(entity_ids: Iterable[int], max_rows: int) -> list[Entity]:

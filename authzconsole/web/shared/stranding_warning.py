@@ -7,7 +7,7 @@ from authzconsole.web.shared.links import AddressLink, address_link_to, principa
 from entities.address import Address
 from entities.selectors import entity_at
 from entities.vocabulary import Privilege
-from grants.effects.strandings import Strandings
+from grants.administrators import Strandings
 from grants.errors import PrincipalError
 from grants.principal_rows import principals_by_name
 from grants.principals.administrator_loss import (

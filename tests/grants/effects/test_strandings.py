@@ -8,10 +8,10 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.models import State
 from entities.vocabulary import Privilege
-from grants.effects import large_strandings
+from grants.effects import strandings
 from grants.effects.changes import ActivationChange, GrantChange
 from grants.effects.effect import effect_of
-from grants.effects.large_strandings import strandings_of
+from grants.effects.strandings import strandings_of
 from grants.policies.catalogue import GENERATIONS
 from tests.support.random_tenants import random_tenant, store_tenant
 
@@ -40,7 +40,7 @@ def test_the_result_does_not_depend_on_the_chunks_and_no_chunk_reads_the_address
     assert len(expected.entities) > 2
     with CaptureQueriesContext(connection) as once:
         assert strandings_of(changes, len(live)) == expected
-    monkeypatch.setattr(large_strandings, "ENTITIES_PER_CHUNK", 1)
+    monkeypatch.setattr(strandings, "ENTITIES_PER_CHUNK", 1)
     with CaptureQueriesContext(connection) as in_chunks:
         assert strandings_of(changes, 2) == expected._replace(entities=list(expected.entities[:2]))
     assert address_reads(in_chunks) == address_reads(once) > 0
