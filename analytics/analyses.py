@@ -28,6 +28,7 @@ from analytics.tables import (
     Table,
     changes_table,
 )
+from entities.errors import Refusal
 
 
 class AnalysisName(StrEnum):
@@ -40,7 +41,7 @@ class AnalysisName(StrEnum):
     STRANDED = "stranded"
 
 
-class AnalysisError(ValueError):
+class AnalysisError(Refusal, ValueError):
     """An invalid request for an analysis or its report. The message names the valid choices.
 
     field: the invalid option, if there is exactly one.

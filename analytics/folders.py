@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from entities.errors import Refusal
+
 _PREFIX, _LOCK = "authzconsole-", "in-use"
 # The file descriptor of the lock of each folder.
 _locks: dict[str, int] = {}
@@ -35,8 +37,10 @@ REMEDIES = {
 }
 
 
-class ScratchError(Exception):
+class ScratchError(Refusal):
     """The folder for temporary files cannot be used. The message names the folder and the remedy."""
+
+    status = 503
 
     def __init__(self, folder: str | Path, error: OSError):
         super().__init__(folder_problem("The folder for temporary files", folder, error, "STATE_DIR"))

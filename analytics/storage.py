@@ -13,6 +13,7 @@ from pyarrow import ArrowInvalid
 from pyarrow.fs import FileSelector, FileSystem, FileType, LocalFileSystem
 
 from analytics.folders import folder_problem
+from entities.errors import Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -20,8 +21,10 @@ logger = logging.getLogger(__name__)
 MIN_SECRET_CHARACTERS = 4
 
 
-class StorageError(Exception):
+class StorageError(Refusal):
     """The folder of snapshots and results cannot be used. The message names the folder and the remedy."""
+
+    status = 503
 
 
 def storage_root() -> tuple[FileSystem, str]:

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from entities.errors import Refusal
 from entities.vocabulary import KINDS, PROGRAM_TYPES, Kind, VocabularyError, clip, kind_by_name, with_article
 
 MAX_KEY_LENGTH = 512
@@ -17,7 +18,7 @@ MAX_KEY_LENGTH = 512
 _instance_name = "cdap"
 
 
-class AddressError(ValueError):
+class AddressError(Refusal, ValueError):
     """The text is not an address. The message names the invalid part."""
 
 

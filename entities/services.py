@@ -14,6 +14,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from entities.address import Address, instance_address
+from entities.errors import Refusal
 from entities.models import Entity, State
 from entities.selectors import entities_at
 from entities.vocabulary import clip
@@ -21,7 +22,7 @@ from entities.vocabulary import clip
 BATCH_SIZE = 1_000
 
 
-class EntityError(ValueError):
+class EntityError(Refusal, ValueError):
     """The console cannot register the address. The message gives the reason."""
 
 

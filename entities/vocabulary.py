@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from entities.errors import Refusal
+
 
 class Privilege(StrEnum):
     """The privileges, in the order in which they are always displayed."""
@@ -37,7 +39,7 @@ DATASET_NAME = r"[A-Za-z0-9_.$-]+"
 PRINCIPAL_NAME = r"\S+"
 
 
-class VocabularyError(ValueError):
+class VocabularyError(Refusal, ValueError):
     """The kind, privilege or operation is unknown or invalid. The message lists the known names."""
 
 

@@ -1,16 +1,27 @@
 """Define the errors of the services. A service that raises one of these errors has written nothing."""
 
+from entities.errors import Refusal
 
-class GrantError(ValueError):
+
+class GrantError(Refusal, ValueError):
     """The change was refused. The message says what is wrong, where, and how to correct it."""
 
 
-class JournalReadOnly(Exception):
+class JournalReadOnly(Refusal):
     """The journal cannot be signed, so nothing can be changed. The message names the key at fault."""
+
+    status = 503
+    problem_type = "read-only"
+
+    @property
+    def detail(self) -> str:
+        return f"this console is read-only: {self}; nothing was changed"
 
 
 class NotAdministrator(GrantError):
     """The author is not an administrator of this console."""
+
+    status = 403
 
 
 class ReasonMissing(GrantError):
@@ -22,12 +33,19 @@ class SecondPersonRequired(GrantError):
     applies it.
     """
 
+    status = 403
+    problem_type = "second-person-required"
+
 
 class StaleBase(GrantError):
     """The change is based on a revision that is no longer the newest."""
 
+    status = 409
+    problem_type = "stale-base"
+
     def __init__(self, base_revision: int, revision: int):
         self.base_revision, self.revision = base_revision, revision
+        self.members = {"base_revision": base_revision, "revision": revision}
         super().__init__(
             f"the change was made for revision {base_revision}, but the console is at revision {revision}: "
             f"look at what changed since, and make the change for revision {revision}"
@@ -49,6 +67,8 @@ class PrincipalError(GrantError):
     does not exist.
     """
 
+    status = 409
+
     def __init__(self, message: str, *, field: str = ""):
         self.field = field
         super().__init__(message)
@@ -61,9 +81,13 @@ class StewardError(GrantError):
 class LifecycleError(GrantError):
     """An entity cannot be registered, deleted or recreated now."""
 
+    status = 409
+
 
 class PlanError(GrantError):
     """A plan cannot be created, or cannot be applied, discarded or undone in its current state."""
+
+    status = 409
 
 
 class StalePlan(StaleBase):
@@ -84,21 +108,31 @@ class RequestError(GrantError):
 class AlreadyPermitted(RequestError):
     """The requested access exists already."""
 
+    status = 409
+    problem_type = "already-permitted"
+
 
 class DuplicateRequest(RequestError):
     """The same access was requested before, and this request is still pending. request_id: its number."""
 
+    status = 409
+    problem_type = "duplicate-request"
+
     def __init__(self, message: str, request_id: int):
-        self.request_id = request_id
+        self.request_id, self.members = request_id, {"request": request_id}
         super().__init__(message)
 
 
 class RequestClosed(RequestError):
     """The request is no longer pending."""
 
+    status = 409
+
 
 class NotApprover(RequestError):
     """The account may not decide about this request, or not about this part of it."""
+
+    status = 403
 
 
 class EffectTooLarge(GrantError):
@@ -107,6 +141,9 @@ class EffectTooLarge(GrantError):
     counted: `entities`, `grants`, or `pairs` of users and entities; the attribute is in words. limit: how
     many are allowed.
     """
+
+    status = 409
+    problem_type = "effect-too-large"
 
     def __init__(self, counted: str, limit: int):
         self.counted, self.limit = "pairs of users and entities" if counted == "pairs" else counted, limit
@@ -121,6 +158,9 @@ class EffectChanged(GrantError):
 
     change: such as `plan 7`. preview: the change with its new effect, if known.
     """
+
+    status = 409
+    problem_type = "effect-changed"
 
     def __init__(self, change: str, preview: object = None):
         self.preview = preview
@@ -143,6 +183,9 @@ class EffectNotShown(GrantError):
 
 class EffectUnconfirmed(GrantError):
     """A change gives permissions beyond its purpose, and this was not confirmed."""
+
+    status = 409
+    problem_type = "unconfirmed-effect"
 
 
 class DelegationError(GrantError):

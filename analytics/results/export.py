@@ -33,6 +33,8 @@ FORMULA_BEGINNINGS = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", 
 class ExportFailed(AnalysisError):
     """The file could not be written completely."""
 
+    status = 503
+
 
 @dataclass(frozen=True, slots=True)
 class ExportFormat:

@@ -31,6 +31,8 @@ MAX_CAUSE_CHARACTERS = 200
 class ResultsGone(AnalysisError):
     """The report existed, and its files were removed."""
 
+    status = 410
+
 
 def table_path(table: Table, folder: str) -> str:
     """Return the path of a table's folder. folder: the folder of the report, below SNAPSHOT_URI."""

@@ -36,6 +36,8 @@ MAX_CACHED_FILES = 100_000
 class ReportChanged(StorageError):
     """The files of a report are not those that its run wrote."""
 
+    status = 409
+
     def __init__(self, fault: str):
         super().__init__(f"the report was changed outside the console ({fault}); run the analysis again")
 

@@ -42,6 +42,8 @@ STREAM_BATCH_ROWS = 65_536
 class TableLeftOut(AnalysisError):
     """The report does not contain this table."""
 
+    status = 409
+
 
 @dataclass(frozen=True, slots=True)
 class ResultPage:

@@ -14,6 +14,7 @@ from django.urls import reverse
 
 from authzconsole.api.metadata import REQUEST_PATH
 from authzconsole.common.api_caller import Caller
+from entities.errors import Refusal
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.validity import format_time
 
@@ -23,12 +24,17 @@ VALID_FOR = timedelta(minutes=10)
 REASON, TEMPLATE = "approval_required", "approval"
 
 
-class InvalidDenial(ValueError):
+class InvalidDenial(Refusal):
     """The denial does not belong to the request, or was altered."""
 
+    problem_type = "invalid_denial_binding"
 
-class ExpiredDenial(ValueError):
+
+class ExpiredDenial(Refusal):
     """The denial is too old."""
+
+    status = 410
+    problem_type = "expired_denial"
 
 
 def with_offers(caller: Caller, bodies: list, answers: list[dict]) -> list[dict]:

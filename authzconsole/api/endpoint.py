@@ -6,23 +6,17 @@ adds.
 """
 
 import json
-import logging
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 
 from django.contrib.auth.decorators import login_not_required
-from django.core.signals import got_request_exception
 from django.db import InterfaceError, OperationalError, connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from authzconsole.common.api_caller import Caller, authenticate_caller
-from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem, failure_of, problem_of
 from authzconsole.common.request_body import check_content_type, read_json_object
-from grants.policies.question import QuestionError
-
-logger = logging.getLogger(__name__)
 
 
 def json_response(content: object, *, status: int = 200, headers: dict | None = None) -> HttpResponse:
@@ -33,6 +27,29 @@ def json_response(content: object, *, status: int = 200, headers: dict | None = 
         status=status,
         headers={"Cache-Control": "no-store", **(headers or {})},
     )
+
+
+def sentence_response(problem: Problem) -> HttpResponse:
+    """Return the sentence of a problem as a JSON string."""
+    return json_response(problem.detail, status=problem.status, headers=problem.headers)
+
+
+def api_view(function: Callable[..., HttpResponse], *, respond=sentence_response) -> Callable:
+    """Turn a function of a request into a view without sign-in page and CSRF check: it authenticates the
+    caller itself.
+
+    respond: returns the response for the problem of an error.
+    """
+
+    @wraps(function)
+    def view(request: HttpRequest, **kwargs) -> HttpResponse:
+        try:
+            return function(request, **kwargs)
+        except Exception as error:
+            return respond(problem_of(error) or failure_of(error, request))
+
+    # requests with a token need no CSRF check; `authenticate_caller` makes it for sessions
+    return csrf_exempt(login_not_required(view))
 
 
 def endpoint(scope: str) -> Callable:
@@ -47,19 +64,7 @@ def endpoint(scope: str) -> Callable:
             caller = authenticate_caller(request, scope)
             return json_response(function(caller, read_json_object(request, allows_surrogates=False)))
 
-        @wraps(function)
-        def view(request: HttpRequest) -> HttpResponse:
-            try:
-                return _retry_lost_connection(handle, request)
-            except QuestionError as error:
-                return json_response(str(error), status=400)
-            except RequestRefused as refusal:
-                return json_response(refusal.message, status=refusal.status, headers=refusal.headers)
-            except Exception as error:
-                return server_error_response(request, error)
-
-        # requests with a token need no CSRF check; `authenticate_caller` makes it for sessions
-        return csrf_exempt(login_not_required(view))
+        return api_view(wraps(function)(partial(_retry_lost_connection, handle)))
 
     return decorate
 
@@ -81,41 +86,15 @@ def _retry_lost_connection(
         return handle(request)
 
 
-def server_error_response(request: HttpRequest, error: Exception) -> HttpResponse:
-    if is_database_locked(error):
-        return json_response(
-            f"the database is locked by another change; repeat the request in {RETRY_AFTER_SECONDS} seconds",
-            status=503,
-            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-        )
-    if is_database_unavailable(error):
-        logger.error("%s failed: %s", request.path, error)
-        return json_response(
-            f"the database is not available; repeat the request in {RETRY_AFTER_SECONDS} seconds",
-            status=503,
-            headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-        )
-    # Respond with JSON instead of Django's HTML page, but log the error and send the signal as Django does.
-    logger.exception("%s failed", request.path, exc_info=error)
-    got_request_exception.send(sender=None, request=request)
-    return json_response(
-        f"internal error; the log of the console has the details under the request id {request.id}",
-        status=500,
-    )
-
-
-@csrf_exempt
-@login_not_required
+@api_view
 def unknown_path(request: HttpRequest) -> HttpResponse:
     """Return 404 as JSON for every path under `/access` that has no endpoint."""
-    return json_response(
-        "this API has no such path; /.well-known/authzen-configuration lists all endpoints", status=404
-    )
+    raise Problem(404, "this API has no such path; /.well-known/authzen-configuration lists all endpoints")
 
 
 def check_method(request: HttpRequest, *allowed: str) -> None:
-    """Raise RequestRefused (405) for other methods."""
+    """Raise Problem (405) for other methods."""
     if request.method not in allowed:
-        raise RequestRefused(
-            405, f"this endpoint only accepts {' and '.join(allowed)}", Allow=", ".join(allowed)
+        raise Problem(
+            405, f"this endpoint only accepts {' and '.join(allowed)}", headers={"Allow": ", ".join(allowed)}
         )

@@ -7,7 +7,7 @@ from authzconsole.api.endpoint import endpoint
 from authzconsole.api.past import caller_at, with_revision
 from authzconsole.common.api_caller import Caller
 from authzconsole.common.monitoring.metrics import count_decision
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from authzconsole.models import TokenScope
 from entities.address import Address
 from grants.evaluation.engine import ListedEntities, answer_questions
@@ -34,7 +34,7 @@ def evaluations(caller: Caller, body: dict) -> dict:
 
 
 def evaluate_request(caller: Caller, body: dict) -> dict:
-    """Return the response to a request with one question or many. Raise RequestRefused or QuestionError."""
+    """Return the response to a request with one question or many. Raise Problem or QuestionError."""
     items, stop_decision = _batch_items(body), _stop_decision(body)
     if not items:
         return _evaluate_one(caller, body)
@@ -132,9 +132,9 @@ def _count_decisions(
 def _batch_items(body: dict) -> list:
     items = body.get("evaluations", [])
     if not isinstance(items, list):
-        raise RequestRefused(400, "`evaluations` must be an array")
+        raise Problem(400, "`evaluations` must be an array")
     if len(items) > MAX_EVALUATIONS:
-        raise RequestRefused(
+        raise Problem(
             400, f"`evaluations` has {len(items):,} items; the limit is {MAX_EVALUATIONS:,} per request"
         )
     return items
@@ -143,12 +143,10 @@ def _batch_items(body: dict) -> list:
 def _stop_decision(body: dict) -> bool | None:
     options = body.get("options", {})
     if not isinstance(options, dict):
-        raise RequestRefused(400, "`options` must be an object")
+        raise Problem(400, "`options` must be an object")
     semantic = options.get("evaluations_semantic", "execute_all")
     if not isinstance(semantic, str) or semantic not in STOP_DECISIONS:
-        raise RequestRefused(
-            400, f"`options.evaluations_semantic` must be one of {', '.join(STOP_DECISIONS)}"
-        )
+        raise Problem(400, f"`options.evaluations_semantic` must be one of {', '.join(STOP_DECISIONS)}")
     return STOP_DECISIONS[semantic]
 
 

@@ -4,12 +4,9 @@ It is public, because clients read it before they have a token.
 """
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.csrf import csrf_exempt
 
-from authzconsole.api.endpoint import check_method, json_response
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.api.endpoint import api_view, check_method, json_response
 
 PATHS = {
     "access_evaluation_endpoint": "access/v1/evaluation",
@@ -23,14 +20,9 @@ REQUEST_PATH = "access/v1/requests"
 CAPABILITIES = ["urn:openid:authzen:capability:access-request"]
 
 
-# a wrong method gets 405 instead of the page for a failed CSRF check
-@csrf_exempt
-@login_not_required
+@api_view
 def configuration(request: HttpRequest) -> HttpResponse:
-    try:
-        check_method(request, "GET", "HEAD")
-    except RequestRefused as refusal:
-        return json_response(refusal.message, status=refusal.status, headers=refusal.headers)
+    check_method(request, "GET", "HEAD")
     # from the setting, because the caller controls the Host header
     base = settings.PUBLIC_URL
     return json_response(

@@ -5,7 +5,7 @@ A signed token contains its search, its limit and the last id before its page.
 
 from dataclasses import dataclass
 
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from authzconsole.common.signed_cursor import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
 from grants.evaluation.authzen_search import SearchPage
 
@@ -53,44 +53,44 @@ class RequestedPage:
 
 
 def requested_page(body: dict, *, search: object) -> RequestedPage:
-    """Return the requested page. Raise RequestRefused if the member `page` is invalid.
+    """Return the requested page. Raise Problem if the member `page` is invalid.
 
     search: the values of the request that must be the same on every page of a search.
     """
     page = body.get("page", {})
     if not isinstance(page, dict):
-        raise RequestRefused(400, "`page` must be an object")
+        raise Problem(400, "`page` must be an object")
     if not isinstance(page.get("properties", {}), dict):
-        raise RequestRefused(400, "`page.properties` must be an object")
+        raise Problem(400, "`page.properties` must be an object")
     limit = _requested_limit(page)
     # the token of the last page is empty; a request with it gets the first page again
     if page.get("token", "") == "":
         return RequestedPage(search, "page" in body, limit, "")
     first_limit, after = _token_position(page["token"], search)
     if limit not in (None, first_limit):
-        raise RequestRefused(400, "`page.limit` must be the same as on the first page, or be left out")
+        raise Problem(400, "`page.limit` must be the same as on the first page, or be left out")
     return RequestedPage(search, True, first_limit, after)
 
 
 def _requested_limit(page: dict) -> int | None:
     limit = page.get("limit")
     if "limit" in page and (type(limit) is not int or limit < 0):
-        raise RequestRefused(400, "`page.limit` must be an integer of 0 or more")
+        raise Problem(400, "`page.limit` must be an integer of 0 or more")
     return limit
 
 
 def _token_position(token: object, search: object) -> list:
     if not isinstance(token, str):
-        raise RequestRefused(400, "`page.token` must be a string")
+        raise Problem(400, "`page.token` must be a string")
     try:
         return read_cursor(token, list_identity=search, salt=SALT)
     except InvalidCursor:
-        raise RequestRefused(
+        raise Problem(
             400,
             "`page.token` was not issued by this console, or was altered: leave it out to start with "
             "the first page",
         ) from None
     except CursorOfAnotherList:
-        raise RequestRefused(
+        raise Problem(
             400, "`page.token` belongs to another search: do not change any member except `page`"
         ) from None

@@ -10,13 +10,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from authzconsole.common.api_caller import Caller
-from authzconsole.common.refusal import RequestRefused
 from entities.address import Address
 from grants.active_generation import active_generation
 from grants.evaluation.engine import entity_states
-from grants.history import HistoryNotReady, Moment, at_moment
-
-RETRY_AFTER_SECONDS = 60
+from grants.history import Moment, at_moment
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +39,14 @@ def caller_at(caller: Caller, moment: Moment, targets: set[Address]) -> Iterator
     """Answer questions for the state and the time of the moment. Yield their caller. Compute all answers
     inside.
 
-    targets: the addresses of the questions. Raise RequestRefused (503) if the history is not ready.
+    targets: the addresses of the questions. Raise HistoryNotReady.
     """
     is_limited = not caller.can_ask_about_all and bool(targets)
     visible = frozenset(caller.visible_states(targets)) if is_limited else frozenset()
     known = frozenset(caller.known_containers(targets)) if is_limited else frozenset()
-    try:
-        with at_moment(moment):
-            generation = caller.generation if moment.revision is None else active_generation().name
-            yield CallerThen(generation, caller.can_ask_about_all, caller.name, caller.user, visible, known)
-    except HistoryNotReady as error:
-        raise RequestRefused(503, str(error), Retry_After=str(RETRY_AFTER_SECONDS)) from None
+    with at_moment(moment):
+        generation = caller.generation if moment.revision is None else active_generation().name
+        yield CallerThen(generation, caller.can_ask_about_all, caller.name, caller.user, visible, known)
 
 
 def with_revision(answer: dict, revision: int | None) -> dict:

@@ -9,31 +9,20 @@ from collections.abc import Callable
 from functools import wraps
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_not_required
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.csrf import csrf_exempt
 
-from authzconsole.api.denials import ExpiredDenial, InvalidDenial, check_denial, is_requestable
-from authzconsole.api.endpoint import check_method, json_response, server_error_response
+from authzconsole.api.denials import check_denial, is_requestable
+from authzconsole.api.endpoint import api_view, check_method, json_response
 from authzconsole.api.metadata import REQUEST_PATH
 from authzconsole.common.api_caller import Caller, authenticate_caller, check_not_impersonating
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from authzconsole.common.request_body import check_content_type, read_json_object
 from authzconsole.models import TokenScope
-from grants.errors import (
-    AlreadyPermitted,
-    DuplicateRequest,
-    GrantError,
-    JournalReadOnly,
-    NotAdministrator,
-    PrincipalError,
-    RequestClosed,
-    RequestError,
-)
+from grants.errors import DuplicateRequest, PrincipalError, RequestClosed, RequestError
 from grants.journal import Author
 from grants.models import AccessRequest, RequestState, User
-from grants.policies.question import Question, QuestionError, context_members, question_from_json
+from grants.policies.question import Question, context_members, question_from_json
 from grants.requests.create import (
     RequestDraft,
     WantedAccess,
@@ -45,16 +34,33 @@ from grants.requests.own_steps import withdraw_request
 from grants.validity import Validity, format_time
 
 ERROR_TYPE = "urn:openid:authzen:access-request:error:"
+# the errors of the profile; other problems have no type
+ERRORS = (
+    "duplicate_request",
+    "expired_denial",
+    "invalid_denial_binding",
+    "invalid_task_state",
+    "not_requestable",
+    "task_expired",
+    "unknown_task",
+)
 TASK_PREFIX = "arq_"
 MAX_TASK_DIGITS = 17
 
 
-class TaskProblem(Exception):
-    """A refused request. type_: an error of the profile; empty for other problems."""
-
-    def __init__(self, status: int, detail: str, type_: str = "", **members):
-        self.status, self.detail, self.type, self.members = status, detail, type_, members
-        super().__init__(detail)
+def _problem_response(problem: Problem) -> HttpResponse:
+    content = {
+        "type": f"{ERROR_TYPE}{problem.problem_type}" if problem.problem_type in ERRORS else "about:blank",
+        "status": problem.status,
+        "detail": problem.detail,
+        **problem.members,
+    }
+    return HttpResponse(
+        json.dumps(content),
+        status=problem.status,
+        content_type="application/problem+json",
+        headers={"Cache-Control": "no-store", **problem.headers},
+    )
 
 
 def _endpoint(*methods: str) -> Callable:
@@ -63,22 +69,13 @@ def _endpoint(*methods: str) -> Callable:
     def decorate(function: Callable[..., HttpResponse]):
         @wraps(function)
         def view(request: HttpRequest, **kwargs) -> HttpResponse:
-            try:
-                check_method(request, *methods)
-                if request.method == "POST":
-                    check_content_type(request)
-                caller = authenticate_caller(request, TokenScope.DECIDE)
-                return function(request, caller, _author(request), **kwargs)
-            except TaskProblem as problem:
-                return _problem_response(problem)
-            except JournalReadOnly as error:
-                return _problem_response(TaskProblem(503, f"this console is read-only: {error}"))
-            except RequestRefused as refusal:
-                return _problem_response(TaskProblem(refusal.status, refusal.message), refusal.headers)
-            except Exception as error:
-                return server_error_response(request, error)
+            check_method(request, *methods)
+            if request.method == "POST":
+                check_content_type(request)
+            caller = authenticate_caller(request, TokenScope.DECIDE)
+            return function(request, caller, _author(request), **kwargs)
 
-        return csrf_exempt(login_not_required(view))
+        return api_view(view, respond=_problem_response)
 
     return decorate
 
@@ -94,18 +91,12 @@ def submit_request(request: HttpRequest, caller: Caller, author: Author) -> Http
         question = question_from_json(body, active_generation=caller.generation)
         draft = _draft(request, caller, body, question, _subject(caller, author, question))
         created = create_request(author=author, draft=draft)
-    except (QuestionError, InvalidDenial, ExpiredDenial) as error:
-        raise _problem_of_denial(error) from None
     except DuplicateRequest as error:
-        raise TaskProblem(
-            409, str(error), "duplicate_request", task={"id": f"{TASK_PREFIX}{error.request_id}"}
+        raise Problem(
+            409, str(error), type_="duplicate_request", task={"id": f"{TASK_PREFIX}{error.request_id}"}
         ) from None
-    except NotAdministrator as error:
-        raise TaskProblem(403, str(error)) from None
-    except (AlreadyPermitted, PrincipalError, RequestError) as error:
-        raise TaskProblem(400, str(error), "not_requestable") from None
-    except GrantError as error:
-        raise TaskProblem(400, str(error)) from None
+    except (PrincipalError, RequestError) as error:
+        raise Problem(400, str(error), type_="not_requestable") from None
     return _created_response(created)
 
 
@@ -125,11 +116,11 @@ def cancel_request(request: HttpRequest, caller: Caller, author: Author, task: s
         )
     except RequestClosed as error:
         is_expired = access_request.current_state == RequestState.EXPIRED
-        raise TaskProblem(
-            410 if is_expired else 409, str(error), "task_expired" if is_expired else "invalid_task_state"
+        raise Problem(
+            410 if is_expired else 409,
+            str(error),
+            type_="task_expired" if is_expired else "invalid_task_state",
         ) from None
-    except GrantError as error:
-        raise TaskProblem(400, str(error)) from None
 
 
 def _created_response(created: AccessRequest) -> HttpResponse:
@@ -176,15 +167,15 @@ def _draft(
     request: HttpRequest, caller: Caller, body: dict, question: Question, subject: User
 ) -> RequestDraft:
     if question.unknown_reason or not is_requestable(question, caller.generation):
-        raise TaskProblem(400, question.unknown_reason or "no grant permits this", "not_requestable")
+        raise Problem(400, question.unknown_reason or "no grant permits this", type_="not_requestable")
     denial, wanted, context = body.get("denial"), body.get("requested_access", {}), body.get("context", {})
     if denial is not None:
         check_denial(denial.get("evaluation_id") if isinstance(denial, dict) else None, question)
     if not isinstance(wanted, dict):
-        raise TaskProblem(400, "`requested_access` must be an object")
+        raise Problem(400, "`requested_access` must be an object")
     reason = context.get("business_justification")
     if not isinstance(reason, str) or not reason.strip():
-        raise TaskProblem(400, "`context.business_justification` is missing: say why the access is needed")
+        raise Problem(400, "`context.business_justification` is missing: say why the access is needed")
     names = context_members(question.generation, question.known_target.kind, question.operation)
     members = {name: context[name] for name in names if context.get(name) is not None}
     return RequestDraft(
@@ -197,7 +188,7 @@ def _draft(
 
 
 def _request_of(task: str, author: Author) -> AccessRequest:
-    """Return the request of a task of this account. Raise TaskProblem (404) if there is none."""
+    """Return the request of a task of this account. Raise Problem (404) if there is none."""
     number = task.removeprefix(TASK_PREFIX)
     is_number = (
         task.startswith(TASK_PREFIX)
@@ -209,7 +200,7 @@ def _request_of(task: str, author: Author) -> AccessRequest:
     rows = AccessRequest.objects.select_related("subject")
     access_request = rows.filter(is_own, pk=int(number)).first() if is_number else None
     if access_request is None:
-        raise TaskProblem(404, "there is no such task", "unknown_task")
+        raise Problem(404, "there is no such task", type_="unknown_task")
     return access_request
 
 
@@ -238,27 +229,3 @@ def _task(request: AccessRequest) -> dict:
 
 def _url(request: AccessRequest) -> str:
     return f"{settings.PUBLIC_URL}/{REQUEST_PATH}/{TASK_PREFIX}{request.pk}"
-
-
-def _problem_of_denial(error: Exception) -> TaskProblem:
-    match error:
-        case ExpiredDenial():
-            return TaskProblem(410, str(error), "expired_denial")
-        case InvalidDenial():
-            return TaskProblem(400, str(error), "invalid_denial_binding")
-    return TaskProblem(400, str(error))
-
-
-def _problem_response(problem: TaskProblem, headers: dict | None = None) -> HttpResponse:
-    content = {
-        "type": f"{ERROR_TYPE}{problem.type}" if problem.type else "about:blank",
-        "status": problem.status,
-        "detail": problem.detail,
-        **problem.members,
-    }
-    return HttpResponse(
-        json.dumps(content),
-        status=problem.status,
-        content_type="application/problem+json",
-        headers={"Cache-Control": "no-store", **(headers or {})},
-    )

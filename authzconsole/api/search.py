@@ -10,7 +10,7 @@ from authzconsole.api.endpoint import endpoint
 from authzconsole.api.page_tokens import RequestedPage, requested_page
 from authzconsole.api.past import caller_at
 from authzconsole.common.api_caller import Caller
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from authzconsole.models import TokenScope
 from entities.address import Address
 from entities.vocabulary import KINDS, Privilege
@@ -27,7 +27,7 @@ PLACEHOLDER_ACTION = {"name": Privilege.READ.value}
 @endpoint(TokenScope.DECIDE)
 def subject_search(caller: Caller, body: dict) -> dict:
     if not caller.can_ask_about_all:
-        raise RequestRefused(403, "your account can only ask about itself, so it cannot search for subjects")
+        raise Problem(403, "your account can only ask about itself, so it cannot search for subjects")
     body = _with_member(body, "subject", id="")
     with _open_state(caller, body) as caller_of_state:
         question = question_from_json(body, active_generation=caller_of_state.generation)

@@ -11,9 +11,9 @@ from django.urls import reverse
 from rest_framework.authentication import CSRFCheck
 
 from authzconsole.common import login_throttle
+from authzconsole.common.problems import Problem
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
-from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import check_second_factor
 from authzconsole.common.security_events.kinds import EventKind
@@ -50,9 +50,9 @@ class Caller:
     user: User | None = None
 
     def check_can_ask(self, question: Question) -> None:
-        """Raise RequestRefused (403) if the caller may not ask about the subject of the question."""
+        """Raise Problem (403) if the caller may not ask about the subject of the question."""
         if not self.can_ask_about_all and (question.subject_type, question.subject) != ("user", self.name):
-            raise RequestRefused(
+            raise Problem(
                 403, f"your account can only ask about itself, which is the subject user {self.name}"
             )
 
@@ -75,14 +75,16 @@ class Caller:
 def authenticate_caller(request: HttpRequest, scope: str) -> Caller:
     """Return the caller.
 
-    Raise RequestRefused: 401 without valid credentials, 403 if the caller may not use this endpoint, 429
+    Raise Problem: 401 without valid credentials, 403 if the caller may not use this endpoint, 429
     above a rate limit.
     """
     if "HTTP_AUTHORIZATION" in request.META:
         return caller_of_token(authenticate_token(request, scope))
     if not request.user.is_authenticated:
-        raise RequestRefused(
-            401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM
+        raise Problem(
+            401,
+            "sign in, or send an API token as `Authorization: Bearer TOKEN`",
+            headers={"WWW-Authenticate": REALM},
         )
     bind_account(request.user.get_username())
     check_password_is_own(request)
@@ -102,11 +104,13 @@ def caller_of_token(token: ValidToken) -> Caller:
 def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     """Return the token of the Authorization header, which must be present.
 
-    Raise RequestRefused (401, 403 or 429).
+    Raise Problem (401, 403 or 429).
     """
     scheme, _, secret = request.META["HTTP_AUTHORIZATION"].partition(" ")
     if scheme.lower() != "bearer":
-        raise RequestRefused(401, "the Authorization header must be `Bearer TOKEN`", WWW_Authenticate=REALM)
+        raise Problem(
+            401, "the Authorization header must be `Bearer TOKEN`", headers={"WWW-Authenticate": REALM}
+        )
     try:
         token = verify_token(secret.strip())
     except TokenUnknown as error:
@@ -121,57 +125,59 @@ def authenticate_token(request: HttpRequest, scope: str) -> ValidToken:
     check_request_rate(token.owner_id, token_number=token.number, is_decision=scope == TokenScope.DECIDE)
     if scope not in token.scopes and not (scope == TokenScope.DECIDE and TokenScope.SELF in token.scopes):
         challenge = f'{REALM}, error="insufficient_scope", scope="{scope}"'
-        raise RequestRefused(403, f"the token lacks the scope `{scope}`", WWW_Authenticate=challenge)
+        raise Problem(403, f"the token lacks the scope `{scope}`", headers={"WWW-Authenticate": challenge})
     return token
 
 
-def _invalid_token_refusal(sentence: str) -> RequestRefused:
-    return RequestRefused(
-        401, sentence, WWW_Authenticate=f'{REALM}, error="invalid_token", error_description="{sentence}"'
+def _invalid_token_refusal(sentence: str) -> Problem:
+    return Problem(
+        401,
+        sentence,
+        headers={"WWW-Authenticate": f'{REALM}, error="invalid_token", error_description="{sentence}"'},
     )
 
 
-def _unknown_token_refusal(request: HttpRequest, sentence: str) -> RequestRefused:
+def _unknown_token_refusal(request: HttpRequest, sentence: str) -> Problem:
     """Count an unknown token, and return the refusal.
 
     Valid tokens are not counted, so that guesses never delay them.
     """
     counter = login_throttle.token_counter(request)
     if wait_seconds := login_throttle.seconds_to_wait(counter):
-        return RequestRefused(
+        return Problem(
             429,
             f"too many unknown tokens came from your address: wait "
             f"{login_throttle.wait_in_words(wait_seconds)} before you send another one",
-            Retry_After=str(wait_seconds),
+            headers={"Retry-After": str(wait_seconds)},
         )
     login_throttle.count_failure(counter)
     return _invalid_token_refusal(sentence)
 
 
 def check_password_is_own(request: HttpRequest) -> None:
-    """Raise RequestRefused (403) if an administrator set the password with which the session was started.
+    """Raise Problem (403) if an administrator set the password with which the session was started.
 
     Tokens and sign-in providers do not depend on passwords.
     """
     if request.user.must_change_password and PROVIDER_SESSION_KEY not in request.session:
         page = f"{settings.PUBLIC_URL}{reverse('password')}"
-        raise RequestRefused(403, f"an administrator set your password: choose a new one at {page} first")
+        raise Problem(403, f"an administrator set your password: choose a new one at {page} first")
 
 
 def check_csrf(request: HttpRequest) -> None:
-    """Raise RequestRefused (403) for a session request without a valid CSRF token."""
+    """Raise Problem (403) for a session request without a valid CSRF token."""
     check = CSRFCheck(lambda request: None)
     check.process_request(request)
     if reason := check.process_view(request, None, (), {}):
-        raise RequestRefused(403, f"the CSRF check of this session request failed: {reason}")
+        raise Problem(403, f"the CSRF check of this session request failed: {reason}")
 
 
 def check_not_impersonating(request: HttpRequest) -> None:
-    """Raise RequestRefused (403) if the account of the session sees the console as another user, which is
+    """Raise Problem (403) if the account of the session sees the console as another user, which is
     read-only.
     """
     if (name := request.session.get(SEE_AS_KEY)) is not None:
-        raise RequestRefused(
+        raise Problem(
             403,
             f"you are seeing the console as user:{name} and cannot change anything: choose Stop on a page "
             "of the console first",

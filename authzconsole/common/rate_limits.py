@@ -19,7 +19,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 
 logger = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class RateLimit:
     def check(self, identifier: int) -> None:
         """Count a request of the account or token with this primary key.
 
-        Raise RequestRefused (429) above the limit.
+        Raise Problem (429) above the limit.
         """
         limit = settings.RATE_LIMITS[self.setting]
         if limit is None:
@@ -105,13 +105,15 @@ class RateLimit:
         wait_seconds = _table().take(self.number << 60 | identifier, count, seconds)
         if wait_seconds:
             wait = int(wait_seconds) + 1
-            raise RequestRefused(
+            raise Problem(
                 429,
                 f"{self.subject} may send {count:,} {self.unit} in {seconds:,} seconds: wait {wait} s before you "
                 f"send the next one",
-                Retry_After=str(wait),
-                RateLimit_Policy=f'"{self.name}";q={count};w={seconds}',
-                RateLimit=f'"{self.name}";r=0;t={wait}',
+                headers={
+                    "Retry-After": str(wait),
+                    "RateLimit-Policy": f'"{self.name}";q={count};w={seconds}',
+                    "RateLimit": f'"{self.name}";r=0;t={wait}',
+                },
             )
 
 
@@ -126,7 +128,7 @@ _DECISIONS_OF_TOKEN = RateLimit(
 
 
 def check_request_rate(account_id: int, *, token_number: int | None = None, is_decision: bool) -> None:
-    """Count a request to AuthZEN or REST. Raise RequestRefused (429) above a limit.
+    """Count a request to AuthZEN or REST. Raise Problem (429) above a limit.
 
     is_decision: whether the request asks for decisions. They have separate limits, because programs send many
     of them.

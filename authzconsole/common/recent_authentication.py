@@ -11,7 +11,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 
 TIME_KEY, METHOD_KEY = "authenticated_at", "authenticated_by"
 SIGN_IN = "sign-in"
@@ -49,12 +49,12 @@ def is_recently_authenticated(request: HttpRequest) -> bool:
 
 
 def check_recently_authenticated(request: HttpRequest) -> None:
-    """Raise RequestRefused (403) unless the account of the session was authenticated recently.
+    """Raise Problem (403) unless the account of the session was authenticated recently.
 
     For APIs; pages ask instead.
     """
     if not is_recently_authenticated(request):
         page = f"{settings.PUBLIC_URL}{reverse('reauthenticate')}"
-        raise RequestRefused(
+        raise Problem(
             403, f"this change needs a recent authentication: confirm your identity at {page} and repeat it"
         )

@@ -4,7 +4,7 @@ from typing import NoReturn
 
 from django.http import HttpRequest
 
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from grants.strict_json import MalformedJson, json_from_bytes
 
 MAX_BODY_BYTES = 1_000_000
@@ -16,7 +16,7 @@ MAX_IMPORT_BYTES = 12 * MAX_DOCUMENT_CHARACTERS + 10_000
 
 def check_content_type(request: HttpRequest) -> None:
     if request.content_type != "application/json":
-        raise RequestRefused(400, "the Content-Type must be application/json")
+        raise Problem(400, "the Content-Type must be application/json")
 
 
 def read_json_object(
@@ -29,7 +29,7 @@ def read_json_object(
     """Return the JSON object in the body, or `default` if the body is empty.
 
     allows_surrogates: accept lone surrogates, because a serializer refuses them later and names the member.
-    Raise RequestRefused: 413 if the body is too long, 400 if it is not a JSON object.
+    Raise Problem: 413 if the body is too long, 400 if it is not a JSON object.
     """
     raw = _read_at_most(request, max_bytes)
     if len(raw) > max_bytes:
@@ -37,13 +37,13 @@ def read_json_object(
     if not raw.strip():
         if default is not None:
             return default
-        raise RequestRefused(400, "the body is empty: send a JSON object")
+        raise Problem(400, "the body is empty: send a JSON object")
     try:
         body = json_from_bytes(raw, text_name="the body", allows_surrogates=allows_surrogates)
     except MalformedJson as error:
-        raise RequestRefused(400, str(error)) from None
+        raise Problem(400, str(error)) from None
     if not isinstance(body, dict):
-        raise RequestRefused(400, "the body must be a JSON object")
+        raise Problem(400, "the body must be a JSON object")
     return body
 
 
@@ -59,4 +59,4 @@ def _read_at_most(request: HttpRequest, max_bytes: int) -> bytes:
 
 
 def _refuse_too_long(max_bytes: int) -> NoReturn:
-    raise RequestRefused(413, f"the body is longer than {max_bytes:,} bytes, which is the limit")
+    raise Problem(413, f"the body is longer than {max_bytes:,} bytes, which is the limit")

@@ -5,7 +5,7 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from grants.models import User
 
 # set in the session if the sign-in provider has asked for a second factor
@@ -30,10 +30,10 @@ def lacks_required_factor(request: HttpRequest, account: User) -> bool:
 
 
 def check_second_factor(request: HttpRequest) -> None:
-    """Raise RequestRefused (403) if the account of this session lacks a required factor.
+    """Raise Problem (403) if the account of this session lacks a required factor.
 
     Tokens need no second factor.
     """
     if lacks_required_factor(request, request.user):
         page = f"{settings.PUBLIC_URL}{reverse('second-factor')}"
-        raise RequestRefused(403, f"your console role requires a second factor: set one up at {page} first")
+        raise Problem(403, f"your console role requires a second factor: set one up at {page} first")

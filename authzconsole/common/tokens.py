@@ -15,6 +15,7 @@ from django.utils import timezone
 from authzconsole.common.database.busy import update_without_waiting
 from authzconsole.common.token_facts import FINGERPRINT_CHARACTERS
 from authzconsole.models import ApiToken, TokenScope, max_token_lifetime
+from entities.errors import Refusal
 from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
@@ -37,7 +38,7 @@ SERVICE_SCOPES = {TokenScope.DECIDE: Capability.READ_ALL, TokenScope.PROVISION: 
 _OWNER_COLUMNS = ("id", "username", "is_active", "role", "is_principal", "is_service")
 
 
-class TokenError(ValueError):
+class TokenError(Refusal, ValueError):
     """A token cannot be created or revoked; the message says why."""
 
 

@@ -34,6 +34,8 @@ CHUNK_BYTES = 1 << 18
 class EvidenceError(GrantError):
     """Evidence cannot be requested; the message says why."""
 
+    status = 409
+
 
 def request_evidence(
     *,

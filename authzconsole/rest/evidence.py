@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from analytics.storage import StorageError
 from authzconsole.common.downloads.zip_files import zip_response
-from authzconsole.evidence.services import EvidenceError, bundle_chunks, request_evidence
+from authzconsole.evidence.services import bundle_chunks, request_evidence
 from authzconsole.models import Evidence, EvidenceState
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import check_journal_reader
@@ -139,19 +139,16 @@ class EvidenceList(Endpoint):
         start, end = (
             _revision(data.get(name) or timezone.now().isoformat(), name) for name in ("since", "until")
         )
-        try:
-            evidence = request_evidence(
-                entity=data["entity"],
-                from_revision=start,
-                to_revision=end,
-                since=revision_time(start),
-                until=revision_time(end),
-                contents=data["contents"],
-                kind=data.get("kind", ""),
-                requested_by=request.user,
-            )
-        except EvidenceError as error:
-            raise Problem(409, str(error)) from None
+        evidence = request_evidence(
+            entity=data["entity"],
+            from_revision=start,
+            to_revision=end,
+            since=revision_time(start),
+            until=revision_time(end),
+            contents=data["contents"],
+            kind=data.get("kind", ""),
+            requested_by=request.user,
+        )
         response = created_response(_evidence_as_json(evidence), evidence_location(evidence.pk))
         response.status_code = 202
         return response

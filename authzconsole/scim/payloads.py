@@ -13,7 +13,7 @@ from scim2_models import (
     TooManyException,
 )
 
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from authzconsole.common.request_body import read_json_object
 from authzconsole.scim.responses import CONTENT_TYPE, check_schemas
 from authzconsole.scim.rows import MAX_EXTERNAL_ID_CHARACTERS
@@ -26,14 +26,14 @@ MAX_PATH_CHARACTERS = 30_000
 
 
 def read_payload(request: HttpRequest, schema: str) -> dict:
-    """Return the body, a JSON object with this schema. Raise RequestRefused or InvalidSyntaxException."""
+    """Return the body, a JSON object with this schema. Raise Problem or InvalidSyntaxException."""
     if request.content_type not in (CONTENT_TYPE, "application/json"):
-        raise RequestRefused(415, f"the Content-Type must be {CONTENT_TYPE}")
+        raise Problem(415, f"the Content-Type must be {CONTENT_TYPE}")
     try:
         payload = read_json_object(request, allows_surrogates=False)
-    except RequestRefused as refusal:
+    except Problem as refusal:
         if refusal.status == 400:
-            raise InvalidSyntaxException(detail=refusal.message) from None
+            raise InvalidSyntaxException(detail=refusal.detail) from None
         raise
     check_schemas(payload, schema)
     return payload

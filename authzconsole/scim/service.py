@@ -1,25 +1,21 @@
 """Route SCIM requests to the functions that answer them, and turn errors into SCIM errors."""
 
-import logging
 import re
 from collections.abc import Callable
 from functools import partial
 
-from django.core.signals import got_request_exception
 from django.http import HttpRequest, HttpResponse
 from pydantic import ValidationError
 from scim2_models import Error, NotFoundException, NotImplementedException, SCIMException
 
-from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked, is_database_unavailable
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem, failure_of, problem_of
 from authzconsole.common.tokens import ValidToken
 from authzconsole.scim import discovery, groups, users
 from authzconsole.scim.payloads import read_payload
 from authzconsole.scim.responses import error_response, query_from_values
-from grants.errors import GrantError, JournalReadOnly, NotAdministrator, PrincipalError, SecondPersonRequired
+from grants.errors import GrantError
 from grants.journal import Author
 
-logger = logging.getLogger(__name__)
 Function = Callable[..., HttpResponse]
 SEARCH_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
 
@@ -83,8 +79,10 @@ def _answer(request: HttpRequest, path: str, token: ValidToken) -> HttpResponse:
     writes = WRITES.get(pattern, {})
     if function := writes.get(request.method):
         return function(request, _author(request, token), **arguments)
-    raise RequestRefused(
-        405, "this path does not accept the method", Allow=", ".join([*READS[pattern], *writes])
+    raise Problem(
+        405,
+        "this path does not accept the method",
+        headers={"Allow": ", ".join([*READS[pattern], *writes])},
     )
 
 
@@ -110,31 +108,6 @@ def error_of(error: Exception, request: HttpRequest) -> HttpResponse:
             return error_response(
                 first.status or 400, first.detail or "the request is invalid", first.scim_type or ""
             )
-        case RequestRefused():
-            return error_response(error.status, error.message, headers=error.headers)
-        case JournalReadOnly():
-            return error_response(503, f"this console is read-only: {error}; nothing was changed")
-        case NotAdministrator() | SecondPersonRequired():
-            return error_response(403, str(error))
-        case PrincipalError():
-            return error_response(409, str(error))
-        case GrantError():
-            return error_response(400, str(error), "invalidValue")
-        case _ if is_database_locked(error):
-            return error_response(
-                503,
-                "the database is locked by another change: nothing was changed, repeat the request",
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-            )
-        case _ if is_database_unavailable(error):
-            logger.error("%s failed: %s", request.path, error)
-            return error_response(
-                503,
-                "the database is not available: repeat the request",
-                headers={"Retry-After": str(RETRY_AFTER_SECONDS)},
-            )
-    logger.error("%s failed", request.path, exc_info=error)
-    got_request_exception.send(sender=None, request=request)
-    return error_response(
-        500, f"internal error; the log of the console has the details under the request id {request.id}"
-    )
+    problem = problem_of(error) or failure_of(error, request)
+    scim_type = "invalidValue" if isinstance(error, GrantError) and problem.status == 400 else ""
+    return error_response(problem.status, problem.detail, scim_type, problem.headers)

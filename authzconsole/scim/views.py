@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
 from authzconsole.common.api_caller import REALM, authenticate_token
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from authzconsole.models import TokenScope
 
 ERROR_SCHEMA = "urn:ietf:params:scim:api:messages:2.0:Error"
@@ -28,26 +28,24 @@ def is_installed() -> bool:
 def scim(request: HttpRequest, path: str = "") -> HttpResponse:
     if not settings.SCIM_ENABLED or not is_installed():
         return _refuse(
-            RequestRefused(
-                404, "provisioning over SCIM is off: set SCIM_ENABLED and install the extra `scim`"
-            )
+            Problem(404, "provisioning over SCIM is off: set SCIM_ENABLED and install the extra `scim`")
         )
     try:
         # a session is never enough, so there is no CSRF check
         if "Authorization" not in request.headers:
-            raise RequestRefused(
-                401, "send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM
+            raise Problem(
+                401, "send an API token as `Authorization: Bearer TOKEN`", headers={"WWW-Authenticate": REALM}
             )
         token = authenticate_token(request, TokenScope.PROVISION)
-    except RequestRefused as refusal:
+    except Problem as refusal:
         return _refuse(refusal)
     from authzconsole.scim.service import respond
 
     return respond(request, path, token)
 
 
-def _refuse(refusal: RequestRefused) -> HttpResponse:
-    content = {"schemas": [ERROR_SCHEMA], "status": str(refusal.status), "detail": refusal.message}
+def _refuse(refusal: Problem) -> HttpResponse:
+    content = {"schemas": [ERROR_SCHEMA], "status": str(refusal.status), "detail": refusal.detail}
     return HttpResponse(
         json.dumps(content),
         content_type="application/scim+json",

@@ -11,7 +11,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
 
-from authzconsole.common.refusal import RequestRefused
+from authzconsole.common.problems import Problem
 from authzconsole.server.bodies import (
     AnonymousBodyRefused,
     BodyReceiver,
@@ -39,7 +39,7 @@ class UnreadBody(BytesIO):
     """The body of a request that was refused before it was read."""
 
     def read(self, *args) -> bytes:
-        raise RequestRefused(413, AnonymousBodyRefused().message)
+        raise Problem(413, AnonymousBodyRefused().message)
 
 
 class ConsoleServer:

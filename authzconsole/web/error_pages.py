@@ -1,4 +1,4 @@
-"""Error pages: not found, method not allowed, and expired forms."""
+"""Error pages: not found, method not allowed, expired forms, and errors that a view did not handle."""
 
 import sys
 from urllib.parse import urlencode
@@ -11,11 +11,14 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 
-from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_unavailable
+from authzconsole.common.database.busy import is_database_unavailable
+from authzconsole.common.problems import Problem, problem_of
 from authzconsole.web.context_processors import navigation
 from authzconsole.web.shared.guard import InvalidAddress
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.rendering import see_other
+from entities.errors import Refusal
+from grants.errors import JournalReadOnly
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -51,11 +54,28 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
     No context processor runs, because it might have caused the error.
     """
-    is_unavailable = is_database_unavailable(sys.exc_info()[1])
-    page = render_to_string("500.html", {"request_id": request.id, "is_database_unavailable": is_unavailable})
-    if is_unavailable:
-        return HttpResponse(page, status=503, headers={"Retry-After": str(RETRY_AFTER_SECONDS)})
-    return HttpResponse(page, status=500)
+    problem = problem_of(sys.exc_info()[1]) or Problem(500, "")
+    page = render_to_string(
+        "500.html", {"request_id": request.id, "is_database_unavailable": problem.status == 503}
+    )
+    return HttpResponse(page, status=problem.status, headers=problem.headers)
+
+
+def problem_page(request: HttpRequest, error: Exception) -> HttpResponse | None:
+    """Return the page for an error that a request expects; None for other errors, and without a database,
+    which every page needs.
+    """
+    if is_database_unavailable(error) or (problem := problem_of(error)) is None:
+        return None
+    context = {
+        "problem": problem,
+        "read_only_reason": str(error) if isinstance(error, JournalReadOnly) else "",
+        "is_refused": isinstance(error, Refusal),
+    }
+    response = render(request, "problem.html", context, status=problem.status)
+    for name, value in problem.headers.items():
+        response[name] = value
+    return response
 
 
 def method_not_allowed(request: HttpRequest, response: HttpResponseNotAllowed) -> HttpResponse:

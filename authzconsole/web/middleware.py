@@ -1,4 +1,4 @@
-"""Middleware of the pages: caching, sign-in, required password changes, busy database and wrong methods."""
+"""Middleware of the pages: caching, sign-in, required password changes, errors and wrong methods."""
 
 from urllib.parse import urlencode
 
@@ -6,17 +6,14 @@ from django.contrib import messages
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.middleware import LoginRequiredMiddleware
 from django.http import HttpResponseNotAllowed
-from django.shortcuts import render
 from django.urls import reverse
 from django.utils.cache import patch_cache_control
 from django_htmx.http import HttpResponseClientRedirect
 
-from authzconsole.common.database.busy import RETRY_AFTER_SECONDS, is_database_locked
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.request_id import bind_account
-from authzconsole.web.error_pages import method_not_allowed
+from authzconsole.web.error_pages import method_not_allowed, problem_page
 from authzconsole.web.shared.rendering import referring_page, see_other
-from grants.errors import JournalReadOnly
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 
@@ -97,10 +94,8 @@ class PasswordFirstMiddleware:
         return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
 
 
-class DatabaseBusyMiddleware:
-    """Return 503 if the database is locked by another write (with Retry-After), or if the journal cannot be
-    signed.
-    """
+class ProblemMiddleware:
+    """Return a page for an error that a view did not handle itself, with the status of its problem."""
 
     def __init__(self, get_response):
         self.get_response = get_response
@@ -109,13 +104,7 @@ class DatabaseBusyMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request, error):
-        if isinstance(error, JournalReadOnly):
-            return render(request, "503.html", {"read_only_reason": str(error)}, status=503)
-        if not is_database_locked(error):
-            return None
-        response = render(request, "503.html", status=503)
-        response["Retry-After"] = str(RETRY_AFTER_SECONDS)
-        return response
+        return problem_page(request, error)
 
 
 class WrongMethodMiddleware:

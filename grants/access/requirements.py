@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from entities.errors import Refusal
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege, clip
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Given, Has, HasAtOrBelow, Scope, leaves
 from grants.policies.policy import Generation
@@ -9,7 +10,7 @@ from grants.policies.policy import Generation
 OperationsByRequirement = dict[Expression, list[str]]
 
 
-class UnknownOperation(ValueError):
+class UnknownOperation(Refusal, ValueError):
     """The kind has no such operation. The message lists its operations."""
 
 

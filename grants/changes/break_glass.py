@@ -30,6 +30,8 @@ MAX_UNREVIEWED = 3
 class BreakGlassError(GrantError):
     """Break-glass access cannot be started, ended or reviewed now."""
 
+    status = 409
+
 
 def can_break_glass(user: User) -> bool:
     """Return whether the account may start break-glass access."""

@@ -1,7 +1,9 @@
 """Define the errors of questions about the past."""
 
+from entities.errors import Refusal
 
-class HistoryError(ValueError):
+
+class HistoryError(Refusal, ValueError):
     """A question about the past cannot be answered. The message says why."""
 
 
@@ -14,3 +16,6 @@ class HistoryNotReady(HistoryError):
 
     A periodic task adds them.
     """
+
+    status = 503
+    retry_after = 60

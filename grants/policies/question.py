@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from entities.address import Address, AddressError, address_of, instance_address, parse_address
+from entities.errors import Refusal
 from entities.text import is_storable
 from entities.vocabulary import KINDS, Privilege, clip, with_article
 from grants.policies.catalogue import UnknownGeneration, generation_by_name
@@ -20,7 +21,7 @@ from grants.policies.times import TimeError, parse_time
 SUBJECT_TYPES = ("user", "group")
 
 
-class QuestionError(ValueError):
+class QuestionError(Refusal, ValueError):
     """The question is malformed. The message names the invalid member."""
 
 

@@ -3,13 +3,14 @@
 import re
 from datetime import UTC, datetime
 
+from entities.errors import Refusal
 from entities.vocabulary import clip
 
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|z|[+-]\d\d:\d\d)?", re.ASCII)
 EXAMPLE = "2026-05-01T12:00:00Z"
 
 
-class TimeError(ValueError):
+class TimeError(Refusal, ValueError):
     """The text is not a time with a time zone."""
 
 

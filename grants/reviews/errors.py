@@ -9,5 +9,5 @@ class ReviewError(GrantError):
     """
 
     def __init__(self, message: str, *, field: str = ""):
-        self.field = field
+        self.field, self.status = field, 400 if field else 409
         super().__init__(message)

@@ -21,6 +21,12 @@ class WebhookError(GrantError):
     """A webhook cannot be created or changed; the message says why."""
 
 
+class UnknownWebhook(WebhookError):
+    """There is no webhook with this number."""
+
+    status = 404
+
+
 def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webhook:
     """Create a webhook for all later journal lines with these actions, or with any action if `actions` is
     empty.
@@ -52,7 +58,7 @@ def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webho
 def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
     """Enable or disable a webhook.
 
-    An enabled webhook continues where it stopped. Raise WebhookError for an unknown number.
+    An enabled webhook continues where it stopped. Raise UnknownWebhook for an unknown number.
     """
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
@@ -66,7 +72,7 @@ def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
 def replay_dead_letters(*, author: Author, number: int) -> int:
     """Send all dead letters of a webhook again, before new lines. Return their number.
 
-    Raise WebhookError if there is no such webhook.
+    Raise UnknownWebhook if there is no such webhook.
     """
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
@@ -78,7 +84,7 @@ def replay_dead_letters(*, author: Author, number: int) -> int:
 
 
 def delete_webhook(*, author: Author, number: int) -> None:
-    """Delete a webhook with its dead letters. Raise WebhookError if there is no such webhook."""
+    """Delete a webhook with its dead letters. Raise UnknownWebhook if there is no such webhook."""
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
         append_to_journal(head, [Change("webhook-delete", detail=_detail(webhook, ""))], author=author)
@@ -88,7 +94,7 @@ def delete_webhook(*, author: Author, number: int) -> None:
 def _webhook(number: int) -> Webhook:
     webhook = Webhook.objects.filter(pk=number).first()
     if webhook is None:
-        raise WebhookError(f"there is no webhook with the number {number}")
+        raise UnknownWebhook(f"there is no webhook with the number {number}")
     return webhook
 
 

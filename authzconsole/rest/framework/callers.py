@@ -20,13 +20,12 @@ from authzconsole.common.api_caller import (
     check_password_is_own,
 )
 from authzconsole.common.messages import read_only_message, unreadable_message
+from authzconsole.common.problems import Problem
 from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.recent_authentication import check_recently_authenticated
-from authzconsole.common.refusal import RequestRefused
 from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import check_second_factor
 from authzconsole.models import TokenScope
-from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
 from entities.models import Entity
 from grants.active_generation import active_generation
@@ -51,8 +50,10 @@ class Authentication(BaseAuthentication):
             return User.objects.get(pk=token.owner_id), token
         user = request._request.user
         if not user.is_authenticated:
-            raise RequestRefused(
-                401, "sign in, or send an API token as `Authorization: Bearer TOKEN`", WWW_Authenticate=REALM
+            raise Problem(
+                401,
+                "sign in, or send an API token as `Authorization: Bearer TOKEN`",
+                headers={"WWW-Authenticate": REALM},
             )
         bind_account(user.get_username())
         check_password_is_own(request._request)
@@ -128,7 +129,7 @@ check_report_reader = readable_with(Capability.READ_REPORTS)
 
 
 def check_recent_authentication(request: Request) -> None:
-    """Raise RequestRefused (403) for a session without a recent authentication. Tokens need none."""
+    """Raise Problem (403) for a session without a recent authentication. Tokens need none."""
     if request.auth is None:
         check_recently_authenticated(request._request)
 

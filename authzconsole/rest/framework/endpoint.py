@@ -80,13 +80,13 @@ class Endpoint(APIView):
         return validated_data(serializer_class, parameters.dict())
 
     def body(self, serializer_class: type[StrictSerializer], *, max_bytes: int = MAX_BODY_BYTES) -> dict:
-        """Return the validated body. Raise Problem (415), RequestRefused (400, 413) or ValidationError."""
+        """Return the validated body. Raise Problem (400, 413, 415) or ValidationError."""
         return validated_data(serializer_class, self.raw_body(max_bytes=max_bytes))
 
     def check_empty_body(self) -> None:
         """Accept no body or an empty object.
 
-        Raise RequestRefused (400, 413) or ValidationError for other bodies.
+        Raise Problem (400, 413) or ValidationError for other bodies.
         """
         validated_data(EmptySerializer, read_json_object(self.request._request, default={}))
 

@@ -17,7 +17,7 @@ from authzconsole.rest.framework.fields import MAX_INTEGER, QueryBoolean, Strict
 from authzconsole.rest.framework.locations import break_glass_location
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
-from grants.changes.break_glass import BreakGlassError, end_break_glass, review_break_glass, start_break_glass
+from grants.changes.break_glass import end_break_glass, review_break_glass, start_break_glass
 from grants.models import BreakGlassUse
 from grants.principal_names import MAX_REASON_CHARACTERS
 
@@ -121,10 +121,7 @@ class BreakGlassUses(Endpoint):
     def post(self, request: Request) -> Response:
         data = self.body(BreakGlassStartSerializer)
         check_recent_authentication(request)
-        try:
-            use = start_break_glass(author=author_of(request, data["reason"]))
-        except BreakGlassError as error:
-            raise Problem(409, str(error)) from None
+        use = start_break_glass(author=author_of(request, data["reason"]))
         return created_response(_as_json(use), break_glass_location(use.pk))
 
 
@@ -160,10 +157,7 @@ class BreakGlassEnd(Endpoint):
     )
     def post(self, request: Request, number: int) -> Response:
         _use_or_404(number)
-        try:
-            return Response(_as_json(end_break_glass(author=author_of(request), number=number)))
-        except BreakGlassError as error:
-            raise Problem(409, str(error)) from None
+        return Response(_as_json(end_break_glass(author=author_of(request), number=number)))
 
 
 class BreakGlassReview(Endpoint):
@@ -184,14 +178,8 @@ class BreakGlassReview(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         _use_or_404(number)
         data = self.body(BreakGlassReviewSerializer)
-        try:
-            return Response(
-                _as_json(
-                    review_break_glass(author=author_of(request), number=number, comment=data["comment"])
-                )
-            )
-        except BreakGlassError as error:
-            raise Problem(409, str(error)) from None
+        use = review_break_glass(author=author_of(request), number=number, comment=data["comment"])
+        return Response(_as_json(use))
 
 
 def _use_or_404(number: int) -> BreakGlassUse:

@@ -8,7 +8,6 @@ from rest_framework.response import Response
 from authzconsole.common.webhooks.events import secret_of
 from authzconsole.common.webhooks.services import (
     MAX_WEBHOOKS,
-    WebhookError,
     create_webhook,
     delete_webhook,
     enable_webhook,
@@ -203,12 +202,7 @@ class WebhookDetail(Endpoint):
         _webhook_or_404(number)
         check_recent_authentication(request)
         data = self.body(WebhookChangeSerializer)
-        try:
-            enable_webhook(
-                author=author_of(request, data["reason"]), number=number, is_enabled=data["enabled"]
-            )
-        except WebhookError as error:
-            raise Problem(404, str(error)) from None
+        enable_webhook(author=author_of(request, data["reason"]), number=number, is_enabled=data["enabled"])
         return Response(_as_json(_webhook_or_404(number)))
 
     @api_operation(
@@ -225,10 +219,7 @@ class WebhookDetail(Endpoint):
     def delete(self, request: Request, number: int) -> Response:
         _webhook_or_404(number)
         check_recent_authentication(request)
-        try:
-            delete_webhook(author=author_of(request, self.query["reason"]), number=number)
-        except WebhookError as error:
-            raise Problem(404, str(error)) from None
+        delete_webhook(author=author_of(request, self.query["reason"]), number=number)
         return Response(
             {"changed": True, "sentence": f"webhook {number} was deleted", "revision": current_revision()}
         )
@@ -285,12 +276,8 @@ class Redelivery(Endpoint):
         _webhook_or_404(number)
         check_recent_authentication(request)
         data = self.body(ReasonSerializer)
-        try:
-            return Response(
-                {"count": replay_dead_letters(author=author_of(request, data["reason"]), number=number)}
-            )
-        except WebhookError as error:
-            raise Problem(404, str(error)) from None
+        count = replay_dead_letters(author=author_of(request, data["reason"]), number=number)
+        return Response({"count": count})
 
 
 def _webhook_or_404(number: int) -> Webhook:

@@ -3,7 +3,6 @@ evidence.
 """
 
 from django.http import Http404, StreamingHttpResponse
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -30,7 +29,6 @@ from authzconsole.reviews.execution import finish_review, retry_review, start_re
 from grants.models import Plan
 from grants.models.reviews import Campaign, CampaignState
 from grants.reviews.campaigns import CampaignOptions, cancel_campaign
-from grants.reviews.errors import ReviewError
 from grants.reviews.selection import visible_campaigns
 from grants.reviews.shares import visible_totals
 
@@ -93,7 +91,7 @@ class Reviews(Endpoint):
         data = dict(self.body(ReviewCreationSerializer))
         author = author_of(request, data.pop("reason"))
         data["recurrence"] = RECURRENCES[data["recurrence"]].value
-        campaign = _with_field_problem(lambda: start_review(author=author, options=CampaignOptions(**data)))
+        campaign = start_review(author=author, options=CampaignOptions(**data))
         response = created_response(reviews_as_json(request, [campaign])[0], f"{ROOT}/reviews/{campaign.pk}")
         response.status_code = 202
         return response
@@ -135,7 +133,7 @@ class ReviewRetry(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         review_or_404(request, number)
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        campaign = _with_conflict(lambda: retry_review(author=author, number=number))
+        campaign = retry_review(author=author, number=number)
         return Response(reviews_as_json(request, [campaign])[0], status=202)
 
 
@@ -157,11 +155,7 @@ class ReviewCancellation(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         review_or_404(request, number)
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        return Response(
-            reviews_as_json(request, [_with_conflict(lambda: cancel_campaign(author=author, number=number))])[
-                0
-            ]
-        )
+        return Response(reviews_as_json(request, [cancel_campaign(author=author, number=number)])[0])
 
 
 class ReviewFinish(Endpoint):
@@ -183,7 +177,7 @@ class ReviewFinish(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         review_or_404(request, number)
         author = author_of(request, self.body(ReviewReasonSerializer)["reason"])
-        campaign = _with_conflict(lambda: finish_review(author=author, number=number))
+        campaign = finish_review(author=author, number=number)
         return Response(reviews_as_json(request, [campaign])[0], status=202)
 
 
@@ -268,26 +262,3 @@ def reviews_as_json(request: Request, campaigns: list[Campaign]) -> list[dict]:
         }
         for row in campaigns
     ]
-
-
-def field_problem(error: ReviewError) -> Exception:
-    """Return the error for a response: with the field at fault if there is one."""
-    if error.field:
-        return serializers.ValidationError({error.field: [str(error)]})
-    return Problem(409, str(error))
-
-
-def _with_field_problem(action):
-    """Call the action. Turn a ReviewError into a response that names the field at fault."""
-    try:
-        return action()
-    except ReviewError as error:
-        raise field_problem(error) from None
-
-
-def _with_conflict(action):
-    """Call the action. Turn a ReviewError into a response 409."""
-    try:
-        return action()
-    except ReviewError as error:
-        raise Problem(409, str(error)) from None

@@ -12,7 +12,7 @@ from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identi
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
 from authzconsole.rest.openapi.operations import FILE, api_operation
-from authzconsole.rest.reviews.campaigns import REVIEW_PATH, TAG, field_problem, review_or_404
+from authzconsole.rest.reviews.campaigns import REVIEW_PATH, TAG, review_or_404
 from authzconsole.rest.reviews.serializers import (
     ITEM_EXAMPLE,
     AnswerOutcomeSerializer,
@@ -27,7 +27,6 @@ from authzconsole.reviews.execution import sign_off_share
 from authzconsole.reviews.item_rows import item_as_json, items_response, stream_items
 from grants.models.reviews import Campaign, ReviewItem
 from grants.reviews.answers import UNDO, ItemSelection, answer_items, assign_items, preview_answer
-from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import gone_items
 from grants.reviews.removals import load_current_removal, with_current_removal
 from grants.reviews.selection import matching_items, parse_filter, visible_items
@@ -156,27 +155,24 @@ class Answers(Endpoint):
     def post(self, request: Request, number: int) -> Response:
         campaign, data = review_or_404(request, number), self.body(ReviewAnswerSerializer)
         selection = _selection(data)
-        try:
-            if data["dry_run"]:
-                preview = preview_answer(account=request.user, campaign=campaign, selection=selection)
-                return Response(
-                    {
-                        "count": preview.count,
-                        "own": preview.own,
-                        "answered": preview.answered,
-                        "strands": preview.strands,
-                    }
-                )
-            outcome = answer_items(
-                author=author_of(request),
-                campaign=campaign,
-                selection=selection,
-                new_until=data.get("until"),
-                answer="" if data["answer"] == UNDO else data["answer"],
-                comment=data["comment"],
+        if data["dry_run"]:
+            preview = preview_answer(account=request.user, campaign=campaign, selection=selection)
+            return Response(
+                {
+                    "count": preview.count,
+                    "own": preview.own,
+                    "answered": preview.answered,
+                    "strands": preview.strands,
+                }
             )
-        except ReviewError as error:
-            raise field_problem(error) from None
+        outcome = answer_items(
+            author=author_of(request),
+            campaign=campaign,
+            selection=selection,
+            new_until=data.get("until"),
+            answer="" if data["answer"] == UNDO else data["answer"],
+            comment=data["comment"],
+        )
         return Response({"count": outcome.count, "own": outcome.own, "sentence": outcome.sentence})
 
 
@@ -198,16 +194,13 @@ class Assignments(Endpoint):
     )
     def post(self, request: Request, number: int) -> Response:
         campaign, data = review_or_404(request, number), self.body(AssignmentSerializer)
-        try:
-            outcome = assign_items(
-                author=author_of(request),
-                campaign=campaign,
-                selection=_selection(data),
-                reviewer=data.get("reviewer", ""),
-                comment=data["comment"],
-            )
-        except ReviewError as error:
-            raise field_problem(error) from None
+        outcome = assign_items(
+            author=author_of(request),
+            campaign=campaign,
+            selection=_selection(data),
+            reviewer=data.get("reviewer", ""),
+            comment=data["comment"],
+        )
         return Response({"count": outcome.count, "own": outcome.own, "sentence": outcome.sentence})
 
 
@@ -227,16 +220,9 @@ class SignOff(Endpoint):
     )
     def post(self, request: Request, number: int) -> Response:
         self.check_empty_body()
-        try:
-            return Response(
-                {
-                    "finished": sign_off_share(
-                        author=author_of(request), campaign=review_or_404(request, number)
-                    )
-                }
-            )
-        except ReviewError as error:
-            raise field_problem(error) from None
+        return Response(
+            {"finished": sign_off_share(author=author_of(request), campaign=review_or_404(request, number))}
+        )
 
 
 def _items(request: Request, campaign: Campaign, query: Mapping) -> QuerySet[ReviewItem]:

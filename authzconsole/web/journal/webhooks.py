@@ -90,19 +90,16 @@ def new_webhook(request: HttpRequest) -> HttpResponse:
 def change_webhook(request: HttpRequest, pk: int) -> HttpResponse:
     """Enable, disable, replay or delete, as the posted `verb` says."""
     author, verb = request_author(request), request.POST.get("verb", "")
-    try:
-        if verb == "delete":
-            delete_webhook(author=author, number=pk)
-            messages.success(request, f"Webhook {pk} is deleted.")
-            return see_other(reverse("journal-webhooks"))
-        if verb in ("enable", "disable"):
-            enable_webhook(author=author, number=pk, is_enabled=verb == "enable")
-            messages.success(request, f"Webhook {pk} is {verb}d.")
-        elif verb == "replay":
-            count = replay_dead_letters(author=author, number=pk)
-            messages.success(request, f"{count:,} dead letters are sent again.")
-    except GrantError:
-        raise Http404("there is no such webhook") from None
+    if verb == "delete":
+        delete_webhook(author=author, number=pk)
+        messages.success(request, f"Webhook {pk} is deleted.")
+        return see_other(reverse("journal-webhooks"))
+    if verb in ("enable", "disable"):
+        enable_webhook(author=author, number=pk, is_enabled=verb == "enable")
+        messages.success(request, f"Webhook {pk} is {verb}d.")
+    elif verb == "replay":
+        count = replay_dead_letters(author=author, number=pk)
+        messages.success(request, f"{count:,} dead letters are sent again.")
     return see_other(reverse("journal-webhook", args=[pk]))
 
 

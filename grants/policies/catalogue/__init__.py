@@ -1,5 +1,6 @@
 """Collect the generations of rules, by name, oldest first."""
 
+from entities.errors import Refusal
 from entities.vocabulary import clip
 from grants.policies.catalogue.core import CORE
 from grants.policies.catalogue.existing import EXISTING
@@ -12,7 +13,7 @@ GENERATIONS: dict[str, Generation] = {
 }
 
 
-class UnknownGeneration(ValueError):
+class UnknownGeneration(Refusal, ValueError):
     """The generation is unknown. The message lists the known generations."""
 
 
