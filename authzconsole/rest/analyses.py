@@ -18,6 +18,7 @@ from analytics.results.read import readable_table, report_manifest, result_page
 from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
 from analytics.runs.services import cancel_run, request_run
 from analytics.tables import Column, ColumnType, Table
+from authzconsole.common.fields import MAX_INTEGER, Choice, NameText, StrictSerializer, Text
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import any_account, author_of, changeable_with, check_report_reader
 from authzconsole.rest.framework.cursors import (
@@ -30,11 +31,10 @@ from authzconsole.rest.framework.cursors import (
     position_in_list,
 )
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import MAX_INTEGER, Choice, NameText, StrictSerializer, Text
 from authzconsole.rest.framework.locations import run_location
+from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer, ParquetRenderer
-from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation, path_parameter
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 

@@ -4,10 +4,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
-from authzconsole.rest.framework.callers import author_of, check_administrator
-from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import (
+from authzconsole.common.fields import (
     AddressText,
     Boolean,
     Choice,
@@ -18,9 +15,12 @@ from authzconsole.rest.framework.fields import (
     Text,
     privilege_list,
 )
-from authzconsole.rest.framework.periods import PeriodSerializer
+from authzconsole.common.periods import PeriodSerializer
+from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
+from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import LOCATION, api_operation
 from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
 from grants.models import GRANT_VERBS, PlanVerb

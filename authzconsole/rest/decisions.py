@@ -9,8 +9,8 @@ from authzconsole.common.api_caller import Caller, caller_of_token
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.operations import api_operation
 from authzconsole.rest.openapi.authzen_document import NOT_IN_FORCE, STATE
-from authzconsole.rest.openapi.operations import api_operation
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.evaluation.engine import MAX_LISTED_ENTITIES

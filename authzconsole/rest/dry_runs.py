@@ -11,7 +11,7 @@ from django.db import transaction
 from rest_framework import serializers
 
 from analytics.plan_effects.stored import stored_change_effect
-from authzconsole.rest.framework.fields import Boolean, QueryBoolean, StrictSerializer
+from authzconsole.common.fields import Boolean, QueryBoolean, StrictSerializer
 from authzconsole.rest.permission_effects import (
     PermissionEffectSerializer,
     check_effect_digest,

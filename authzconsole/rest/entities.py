@@ -9,6 +9,16 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import (
+    AddressText,
+    Choice,
+    KindText,
+    NameText,
+    StrictSerializer,
+    Text,
+    TimeOrRevision,
+    reason_field,
+)
 from authzconsole.rest.dry_runs import (
     NO_FORECAST,
     ChangeForecastSerializer,
@@ -26,20 +36,8 @@ from authzconsole.rest.framework.callers import (
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import (
-    AddressText,
-    Choice,
-    KindText,
-    NameText,
-    StrictSerializer,
-    Text,
-    TimeOrRevision,
-    reason_field,
-)
 from authzconsole.rest.framework.locations import address_or_404, entity_location
-from authzconsole.rest.framework.past import PastQuery, reads_past
-from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import (
+from authzconsole.rest.framework.operations import (
     ETAG,
     IF_MATCH,
     IF_MATCH_OPTIONAL,
@@ -47,6 +45,8 @@ from authzconsole.rest.openapi.operations import (
     api_operation,
     path_parameter,
 )
+from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.permission_effects import check_effect_digest
 from entities.address import Address
 from entities.models import Entity, State

@@ -10,12 +10,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.dry_runs import DryRunSerializer, apply_or_forecast
-from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import any_account, author_of, check_grant_changer
-from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
-from authzconsole.rest.framework.endpoint import Endpoint, validated_data
-from authzconsole.rest.framework.fields import (
+from authzconsole.common.fields import (
     AddressText,
     Boolean,
     Choice,
@@ -28,8 +23,7 @@ from authzconsole.rest.framework.fields import (
     privilege_list,
     reason_field,
 )
-from authzconsole.rest.framework.past import PastQuery, reads_past
-from authzconsole.rest.framework.periods import (
+from authzconsole.common.periods import (
     NO_LIMITS,
     PeriodSerializer,
     ShownPeriodSerializer,
@@ -37,8 +31,14 @@ from authzconsole.rest.framework.periods import (
     period_condition_of,
     period_filter,
 )
+from authzconsole.rest.dry_runs import DryRunSerializer, apply_or_forecast
+from authzconsole.rest.entities import as_json_time
+from authzconsole.rest.framework.callers import any_account, author_of, check_grant_changer
+from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
+from authzconsole.rest.framework.endpoint import Endpoint, validated_data
+from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem, field_errors
-from authzconsole.rest.openapi.operations import api_operation
 from authzconsole.rest.permission_effects import effect_digest_field
 from entities.address import Address
 from entities.models import State

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rest_framework import serializers
 
 from analytics.plan_effects.stored import stored_change_effect
-from authzconsole.rest.framework.fields import Text
+from authzconsole.common.fields import Text
 from authzconsole.rest.framework.problems import Problem
 from grants.effects.changes import MAX_TIMES
 from grants.effects.consequences import Consequences

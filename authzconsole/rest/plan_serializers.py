@@ -2,9 +2,7 @@
 
 from rest_framework import serializers
 
-from authzconsole.rest.dry_runs import EFFECT_EXAMPLE, PlanEffectSerializer, StrandedSerializer
-from authzconsole.rest.framework.cursors import PageQuery
-from authzconsole.rest.framework.fields import (
+from authzconsole.common.fields import (
     AddressText,
     Boolean,
     Choice,
@@ -16,7 +14,9 @@ from authzconsole.rest.framework.fields import (
     Text,
     reason_field,
 )
-from authzconsole.rest.framework.periods import NO_LIMITS, PeriodSerializer, ShownPeriodSerializer
+from authzconsole.common.periods import NO_LIMITS, PeriodSerializer, ShownPeriodSerializer
+from authzconsole.rest.dry_runs import EFFECT_EXAMPLE, PlanEffectSerializer, StrandedSerializer
+from authzconsole.rest.framework.cursors import PageQuery
 from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer, GrantItemSerializer
 from grants.models import PlanState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin

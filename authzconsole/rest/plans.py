@@ -11,6 +11,8 @@ from analytics.plan_effects.stored import computed_effect
 from analytics.regrant_plans import create_regrant_plan
 from analytics.results.manifest import ReportChanged
 from analytics.storage import StorageError
+from authzconsole.common.fields import MAX_INTEGER
+from authzconsole.common.periods import period_as_json
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.cursors import (
@@ -23,12 +25,10 @@ from authzconsole.rest.framework.cursors import (
     position_in_list,
 )
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import MAX_INTEGER
 from authzconsole.rest.framework.locations import plan_location
-from authzconsole.rest.framework.periods import period_as_json
+from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import LISTS, MAX_ITEMS, ChangeSet
-from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.plan_serializers import (
     APPLIED_EXAMPLE,
     CHANGES_EXAMPLE,

@@ -9,6 +9,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
 from authzconsole.rest.dry_runs import ForecastRequestSerializer, ResourceForecastSerializer, make_or_forecast
 from authzconsole.rest.framework.callers import (
     any_account,
@@ -18,11 +19,10 @@ from authzconsole.rest.framework.callers import (
 )
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH, api_operation, path_parameter
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, api_operation, path_parameter
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import (
     activate_generation,

@@ -10,10 +10,7 @@ from rest_framework.response import Response
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules, change_schedule, schedule_by_name
-from authzconsole.rest.framework.callers import author_of, changeable_with, check_report_reader
-from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import (
+from authzconsole.common.fields import (
     Boolean,
     Choice,
     ErrorMessages,
@@ -21,8 +18,11 @@ from authzconsole.rest.framework.fields import (
     Text,
     reason_field,
 )
+from authzconsole.rest.framework.callers import author_of, changeable_with, check_report_reader
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
 from grants.changes.authority import administrator_transaction
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability

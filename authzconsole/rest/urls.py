@@ -35,26 +35,29 @@ from authzconsole.rest.analyses import (
     RunDetail,
     Runs,
 )
+from authzconsole.rest.break_glass import (
+    BreakGlassDetail,
+    BreakGlassEnd,
+    BreakGlassReview,
+    BreakGlassUseList,
+)
 from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
-from authzconsole.rest.differences import Differences, DifferencesCsv, DifferencesJsonLines
 from authzconsole.rest.effects.change_effects import ChangeEffects
 from authzconsole.rest.effects.kept_not import KeptNotCsv, KeptNotJsonLines, PlanKeptNot
 from authzconsole.rest.effects.plan_effects import EffectRowsCsv, EffectRowsJsonLines, PlanEffect
 from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
-from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceList
+from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceRequests
 from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.framework.endpoint import unknown_path
 from authzconsole.rest.grants import Grants
-from authzconsole.rest.journal import Journal, JournalProof
-from authzconsole.rest.monitoring.break_glass import (
-    BreakGlassDetail,
-    BreakGlassEnd,
-    BreakGlassReview,
-    BreakGlassUses,
+from authzconsole.rest.journal import (
+    DifferenceFiles,
+    DifferenceList,
+    Journal,
+    JournalProof,
+    SecurityEventList,
 )
-from authzconsole.rest.monitoring.security_events import SecurityEvents
-from authzconsole.rest.monitoring.webhooks import DeadLetters, Redelivery, WebhookDetail, Webhooks
 from authzconsole.rest.openapi.document import openapi
 from authzconsole.rest.openapi.pages import redoc, root, swagger
 from authzconsole.rest.people.groups import GroupDetail, Groups
@@ -95,6 +98,7 @@ from authzconsole.rest.reviews.items import (
 from authzconsole.rest.reviews.managers import Managers
 from authzconsole.rest.reviews.usage import Usage
 from authzconsole.rest.schedules import ScheduleDetail, Schedules
+from authzconsole.rest.webhooks import DeadLetterList, Redelivery, WebhookDetail, Webhooks
 
 urlpatterns = [
     # the only path with a trailing slash; Django redirects to it
@@ -116,9 +120,8 @@ urlpatterns = [
     path("what-can", WhatCan.as_view(), name="rest-what-can"),
     path("what-can.csv", WhatCanCsv.as_view(), name="rest-what-can-csv"),
     path("what-can.jsonl", WhatCanJsonLines.as_view(), name="rest-what-can-jsonl"),
-    path("differences", Differences.as_view(), name="rest-differences"),
-    path("differences.csv", DifferencesCsv.as_view(), name="rest-differences-csv"),
-    path("differences.jsonl", DifferencesJsonLines.as_view(), name="rest-differences-jsonl"),
+    path("differences", DifferenceList.as_view(), name="rest-differences"),
+    *DifferenceFiles.paths("differences", "rest-differences"),
     path("members", Members.as_view(), name="rest-members"),
     path("memberships", MembershipChangeSet.as_view(), name="rest-memberships"),
     path("grants", Grants.as_view(), name="rest-grants"),
@@ -198,7 +201,7 @@ urlpatterns = [
     path("stewards", Stewards.as_view(), name="rest-stewards"),
     path("approvers", Approvers.as_view(), name="rest-approvers"),
     path("journal", Journal.as_view(), name="rest-journal"),
-    path("evidence", EvidenceList.as_view(), name="rest-evidence-list"),
+    path("evidence", EvidenceRequests.as_view(), name="rest-evidence-list"),
     path("evidence/<int:number>", EvidenceDetail.as_view(), name="rest-evidence"),
     path("evidence/<int:number>/file", EvidenceFile.as_view(), name="rest-evidence-file"),
     path("managers", Managers.as_view(), name="rest-managers"),
@@ -216,14 +219,14 @@ urlpatterns = [
     path("reviews/<int:number>/answers", Answers.as_view(), name="rest-review-answers"),
     path("reviews/<int:number>/assignments", Assignments.as_view(), name="rest-review-assignments"),
     path("reviews/<int:number>/sign-off", SignOff.as_view(), name="rest-review-sign-off"),
-    path("security-events", SecurityEvents.as_view(), name="rest-security-events"),
-    path("break-glass-uses", BreakGlassUses.as_view(), name="rest-break-glass-uses"),
+    path("security-events", SecurityEventList.as_view(), name="rest-security-events"),
+    path("break-glass-uses", BreakGlassUseList.as_view(), name="rest-break-glass-uses"),
     path("break-glass-uses/<int:number>", BreakGlassDetail.as_view(), name="rest-break-glass-use"),
     path("break-glass-uses/<int:number>/end", BreakGlassEnd.as_view(), name="rest-break-glass-end"),
     path("break-glass-uses/<int:number>/review", BreakGlassReview.as_view(), name="rest-break-glass-review"),
     path("webhooks", Webhooks.as_view(), name="rest-webhooks"),
     path("webhooks/<int:number>", WebhookDetail.as_view(), name="rest-webhook"),
-    path("webhooks/<int:number>/dead-letters", DeadLetters.as_view(), name="rest-dead-letters"),
+    path("webhooks/<int:number>/dead-letters", DeadLetterList.as_view(), name="rest-dead-letters"),
     path("webhooks/<int:number>/redeliver", Redelivery.as_view(), name="rest-redelivery"),
     path("journal/proof", JournalProof.as_view(), name="rest-journal-proof"),
     # without this, Django would answer with an HTML page or a redirect to the sign-in page

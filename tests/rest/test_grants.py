@@ -2,7 +2,7 @@
 
 import pytest
 
-from authzconsole.rest.framework.periods import NO_LIMITS
+from authzconsole.common.periods import NO_LIMITS
 from entities.address import parse_address
 from entities.services import ensure_entities
 from grants.journal import current_revision

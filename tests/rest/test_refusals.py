@@ -9,9 +9,9 @@ from django.db import OperationalError
 from rest_framework.serializers import ListSerializer
 
 from analytics.models import AnalysisRun
+from authzconsole.common.fields import ErrorMessages, List, StrictSerializer
 from authzconsole.common.request_body import MAX_BODY_BYTES
 from authzconsole.rest import grants
-from authzconsole.rest.framework.fields import ErrorMessages, List, StrictSerializer
 from entities.vocabulary import Privilege
 from grants.journal import ACTIONS
 from tests.rest.conftest import problem

@@ -15,7 +15,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from authzconsole.common.security_events.ocsf import event_sentence, ocsf_event
-from authzconsole.common.security_events.queries import event_as_json
+from authzconsole.common.security_events.output import SecurityEventSerializer
 from authzconsole.common.security_events.syslog import send_to_syslog, syslog_message
 from authzconsole.models import SecurityEvent, SecurityEventTarget
 
@@ -100,7 +100,8 @@ def _send(name: str, events: Sequence[SecurityEvent]) -> None:
         )
         return
     lines = "".join(
-        f"{json.dumps(ocsf_event(event) if is_ocsf else event_as_json(event))}\n" for event in events
+        f"{json.dumps(ocsf_event(event) if is_ocsf else SecurityEventSerializer.data_of(event))}\n"
+        for event in events
     )
     with open(os.open(address, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "w") as file:
         file.write(lines)

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 
 from rest_framework import serializers
 
-from authzconsole.rest.framework.fields import Choice
+from authzconsole.common.fields import Choice
 from authzconsole.rest.framework.past import AsOf, AtTime, MomentQuery, moment_of_query
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.access.requirements import UnknownOperation, check_operation

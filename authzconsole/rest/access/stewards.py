@@ -5,12 +5,12 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import AddressText, PrincipalText, StrictSerializer, reason_field
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import any_account, author_of, changeable_with
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import AddressText, PrincipalText, StrictSerializer, reason_field
-from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.rest.framework.operations import api_operation
 from authzconsole.rest.people.users import OutcomeSerializer, outcome_as_json
 from grants.authority.stewards import stewarded_namespaces
 from grants.models import NamespaceSteward

@@ -8,6 +8,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.downloads.access_files import permission_as_json, ways_as_json, what_can_file
+from authzconsole.common.fields import Choice, KindText, PrincipalText, Text
 from authzconsole.rest.access.queries import (
     PRIVILEGES,
     TAG,
@@ -27,9 +28,8 @@ from authzconsole.rest.framework.cursors import (
     position_in_list,
 )
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import Choice, KindText, PrincipalText, Text
+from authzconsole.rest.framework.operations import FILE, api_operation
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.openapi.operations import FILE, api_operation
 from entities.address import Address
 from grants.access.entity_pages import AccessibleEntities, EntityFilter
 from grants.access.what_can import kinds_in_byte_order

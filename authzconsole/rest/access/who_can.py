@@ -6,6 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.downloads.access_files import permission_as_json, ways_as_json, who_can_file
+from authzconsole.common.fields import AddressText, Choice, KindText, NameText, QueryBoolean, Text
 from authzconsole.rest.access.queries import (
     PRIVILEGES,
     TAG,
@@ -25,10 +26,9 @@ from authzconsole.rest.framework.cursors import (
     position_in_list,
 )
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import AddressText, Choice, KindText, NameText, QueryBoolean, Text
+from authzconsole.rest.framework.operations import FILE, api_operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.openapi.operations import FILE, api_operation
 from entities.selectors import entity_at
 from grants.access.access_lists import AccessList, OperationRow, Target
 from grants.access.people_pages import PATH_KINDS, PeopleFilter

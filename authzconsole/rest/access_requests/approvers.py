@@ -8,7 +8,7 @@ from authzconsole.rest.access_requests.serializers import ApproversSerializer, S
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.rest.framework.operations import api_operation
 from grants.models import NamespaceApprovers
 from grants.requests.approvers import set_namespace_approvers
 

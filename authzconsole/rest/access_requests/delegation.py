@@ -5,10 +5,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import Choice, Integer, KindText, List, StrictSerializer, reason_field
 from authzconsole.rest.framework.callers import author_of, changeable_with, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import Choice, Integer, KindText, List, StrictSerializer, reason_field
-from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.rest.framework.operations import api_operation
 from entities.vocabulary import KINDS, Privilege
 from grants.authority.limits import DelegationLimits
 from grants.changes.delegation_limits import MAX_DAYS, set_delegation_limits

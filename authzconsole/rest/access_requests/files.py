@@ -10,8 +10,8 @@ from authzconsole.rest.access_requests.requests import TAG
 from authzconsole.rest.access_requests.serializers import ListFilters, summary_as_json
 from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.operations import FILE, api_operation
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.openapi.operations import FILE, api_operation
 from grants.models import AccessRequest, User
 from grants.requests.approvers import approver_scope, listed_requests
 from grants.requests.disclosure import listed_parts

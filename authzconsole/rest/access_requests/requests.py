@@ -6,6 +6,7 @@ from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import MAX_INTEGER
 from authzconsole.rest.access_requests.serializers import (
     PROPOSALS_EXAMPLE,
     REQUEST_EXAMPLE,
@@ -23,10 +24,9 @@ from authzconsole.rest.access_requests.serializers import (
 from authzconsole.rest.framework.callers import any_account, author_of
 from authzconsole.rest.framework.cursors import ListPart, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import MAX_INTEGER
 from authzconsole.rest.framework.locations import access_request_location
+from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
 from grants.requests.approvers import listed_requests, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject

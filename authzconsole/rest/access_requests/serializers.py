@@ -2,9 +2,7 @@
 
 from rest_framework import serializers
 
-from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.cursors import PageQuery
-from authzconsole.rest.framework.fields import (
+from authzconsole.common.fields import (
     AddressText,
     Boolean,
     Choice,
@@ -14,6 +12,8 @@ from authzconsole.rest.framework.fields import (
     StrictSerializer,
     Text,
 )
+from authzconsole.rest.entities import as_json_time
+from authzconsole.rest.framework.cursors import PageQuery
 from grants.models import AccessRequest, AccessRequestPart, RequestEventKind, RequestState
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.requests.background import PartBackground

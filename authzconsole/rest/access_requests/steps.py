@@ -5,6 +5,7 @@ from collections.abc import Callable
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import StrictSerializer
 from authzconsole.rest.access_requests.requests import REQUEST_PATH, TAG, end_of, request_view_or_404
 from authzconsole.rest.access_requests.serializers import (
     APPROVED_EXAMPLE,
@@ -19,8 +20,7 @@ from authzconsole.rest.access_requests.serializers import (
 )
 from authzconsole.rest.framework.callers import any_account, author_of
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import StrictSerializer
-from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.rest.framework.operations import api_operation
 from grants.plans.apply import EffectConfirmation
 from grants.requests.decide import Approval, approve_request, ask_back, deny_request
 from grants.requests.own_steps import answer_question, withdraw_request

@@ -7,12 +7,12 @@ from rest_framework.response import Response
 
 from analytics.plan_effects.stored import stored_change_effect
 from analytics.runs.services import request_change_effect
+from authzconsole.common.fields import Choice, List, StrictSerializer, Text
 from authzconsole.rest.effects.plan_effects import ComputingSerializer, computing_response
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import Choice, List, StrictSerializer, Text
+from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import LOCATION, api_operation
 from authzconsole.rest.permission_effects import (
     PERMISSIONS_EXAMPLE,
     PermissionEffectSerializer,

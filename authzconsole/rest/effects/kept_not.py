@@ -13,9 +13,9 @@ from authzconsole.common.downloads.effect_rows import kept_not_response
 from authzconsole.rest.framework.callers import check_can_see_all
 from authzconsole.rest.framework.cursors import PageQuery, cursor_for, page_serializer, position_in_list
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.operations import FILE, api_operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.openapi.operations import FILE, api_operation
 from authzconsole.rest.plans import ALLOWED_ROLES, PLAN_PATH, TAG, plan_or_404
 from grants.models import Plan
 from grants.plans.create import PlanOrigin

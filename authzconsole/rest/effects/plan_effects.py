@@ -11,13 +11,13 @@ from analytics.models import AnalysisRun, RunState
 from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from analytics.runs.services import request_plan_effect
 from authzconsole.common.downloads.effect_rows import effect_rows_response
+from authzconsole.common.fields import Choice, StrictSerializer, Text
+from authzconsole.common.periods import PeriodTime
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import Choice, StrictSerializer, Text
 from authzconsole.rest.framework.locations import run_location
-from authzconsole.rest.framework.periods import PeriodTime
+from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation
 from authzconsole.rest.permission_effects import (
     PERMISSIONS_EXAMPLE,
     PermissionEffectSerializer,

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from django.db.models import QuerySet
 from rest_framework import serializers
 
+from authzconsole.common.fields import QueryInteger, StrictSerializer, Text
 from authzconsole.common.keyset import rows_after
 from authzconsole.common.signed_cursor import CursorOfAnotherList, InvalidCursor, read_cursor, sign_cursor
-from authzconsole.rest.framework.fields import QueryInteger, StrictSerializer, Text
 from authzconsole.rest.framework.problems import Problem
 
 MAX_ROWS, DEFAULT_ROWS = 1_000, 50
@@ -37,13 +37,17 @@ def page_serializer(
 ) -> type[serializers.Serializer]:
     """Return the serializer of a page of `item`. `fields` are further members of the page."""
     name = item.__name__.removesuffix("Serializer") + "Page"
-    next_cursor = serializers.CharField(
-        allow_null=True, help_text="The cursor of the next page; null on the last page."
-    )
     return type(
         name,
         (serializers.Serializer,),
-        {"items": item(many=True), "next": next_cursor, **fields, "__doc__": None},
+        {
+            "items": item(many=True),
+            "next": serializers.CharField(
+                allow_null=True, help_text="The cursor of the next page; null on the last page."
+            ),
+            **fields,
+            "__doc__": None,
+        },
     )
 
 
@@ -118,5 +122,5 @@ def list_identity(name: str, query: dict) -> Iterable:
     """Return the identity of this list: its name and its filters, but not its page size."""
     return [
         name,
-        *(f"{key}={value}" for key, value in sorted(query.items()) if key not in ("cursor", "limit")),
+        *(f"{key}={value}" for key, value in sorted(query.items()) if key not in ("cursor", "limit", "wait")),
     ]

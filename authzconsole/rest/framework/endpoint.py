@@ -4,17 +4,22 @@ It checks the scope, and validates query parameters and bodies strictly.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
-from django.http import HttpRequest, HttpResponseNotModified
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponseNotModified
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
 from authzconsole.common.request_body import MAX_BODY_BYTES, read_json_object
 from authzconsole.models import TokenScope
 from authzconsole.rest.framework.etags import is_known
-from authzconsole.rest.framework.fields import StrictSerializer
+from authzconsole.rest.framework.operations import path_parameter
 from authzconsole.rest.framework.problems import Problem, problem_response
 
 METHODS_WITH_BODY = ("POST", "PUT", "PATCH")
@@ -26,6 +31,44 @@ class EmptySerializer(StrictSerializer):
     """An object without members."""
 
 
+@dataclass(frozen=True, slots=True)
+class Resource:
+    """What the variable part of a URL names.
+
+    description: of this part in the OpenAPI document. find: returns the object for a caller, or None if there
+    is none or the caller may not see it. missing: the detail of the response 404; by default it does not tell
+    these two cases apart.
+    """
+
+    part: str
+    description: str
+    find: Callable[[Request, Any], Any]
+    type: type = str
+    missing: str = ""
+
+    @classmethod
+    def numbered(cls, description: str, rows: Callable[[Request], QuerySet], missing: str = "") -> "Resource":
+        """Return the resource of an object with a number. rows: the objects that a caller may see."""
+        return cls(
+            "number", description, lambda request, number: _numbered(rows(request), number), int, missing
+        )
+
+    @property
+    def parameter(self) -> OpenApiParameter:
+        return path_parameter(self.part, self.description, self.type)
+
+    def object_or_404(self, request: Request, value: Any) -> Any:
+        """Return the object. Raise Http404 or Problem (404) if there is none."""
+        found = self.find(request, value)
+        if found is None:
+            raise Problem(404, self.missing.format(value)) if self.missing else Http404
+        return found
+
+
+def _numbered(rows: QuerySet, number: int) -> Any:
+    return rows.filter(pk=number).first() if number <= MAX_INTEGER else None
+
+
 class Endpoint(APIView):
     """A REST endpoint.
 
@@ -34,14 +77,24 @@ class Endpoint(APIView):
     scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
     rules: the function that raises Problem for callers without access, by method (see
     `callers.RulePermission`).
-    query: the validated parameters of the request.
+    resource: what the URL names; None if it has no variable part.
+    query: the validated parameters of the request. object: what the URL names.
     """
 
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
     queries: dict[str, type[StrictSerializer]] = {}
     scopes: dict[str, str] = {}
     rules: dict[str, Callable[[Request], None]] = {}
+    resource: Resource | None = None
     query: dict = {}
+    object: Any = None
+
+    def __init_subclass__(cls, **options):
+        """Describe the methods of the class in the OpenAPI document."""
+        super().__init_subclass__(**options)
+        for name in cls.http_method_names:
+            if describe := getattr(vars(cls).get(name), "describe", None):
+                describe(cls.resource.parameter if cls.resource else None)
 
     def scope_of(self, method: str) -> str:
         return self.scopes.get(
@@ -58,6 +111,8 @@ class Endpoint(APIView):
         super().initial(request, *args, **kwargs)
         if request.method.lower() in self.http_method_names and hasattr(self, request.method.lower()):
             self.query = self._read_query(request)
+            if self.resource:
+                self.object = self.resource.object_or_404(request, kwargs[self.resource.part])
 
     def finalize_response(self, request, response, *args, **kwargs):
         response = super().finalize_response(request, response, *args, **kwargs)

@@ -3,47 +3,16 @@ their decorator.
 """
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import wraps
 
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import StrictSerializer
+from authzconsole.common.past import AsOf, AtTime
 from authzconsole.rest.framework.callers import check_journal_reader
-from authzconsole.rest.framework.fields import StrictSerializer, Text
-from grants.history import NOW, AsOfError, Moment, at_moment, parse_as_of, parse_at
+from grants.history import NOW, Moment, at_moment
 from grants.history.moments import time_of_as_of
-
-
-class _MomentField(Text):
-    """A text that `parse` turns into a time or a revision."""
-
-    parse: Callable[[str], datetime | int]
-
-    def __init__(self, **options):
-        super().__init__(max_length=40, **options)
-
-    def run_validation(self, data=serializers.empty):
-        text = super().run_validation(data)
-        if not isinstance(text, str):
-            return text
-        try:
-            return self.parse(text)
-        except AsOfError as error:
-            raise serializers.ValidationError(str(error)) from None
-
-
-class AtTime(_MomentField):
-    """The time that a question is about: an RFC 3339 time with a zone."""
-
-    parse = staticmethod(parse_at)
-
-
-class AsOf(_MomentField):
-    """A revision of the journal, or a time in the past; the validated value is a revision."""
-
-    parse = staticmethod(parse_as_of)
 
 
 class MomentQuery(StrictSerializer):

@@ -10,14 +10,17 @@ from authzconsole.common.downloads.zip_files import ZIP
 
 class CsvRenderer(BaseRenderer):
     media_type, format = "text/csv", "csv"
+    title = "CSV"
 
 
 class JsonLinesRenderer(BaseRenderer):
     media_type, format = "application/x-ndjson", "jsonl"
+    title = "JSON Lines"
 
 
 class ParquetRenderer(BaseRenderer):
     media_type, format = "application/vnd.apache.parquet", "parquet"
+    title = "Parquet"
 
 
 class ZipRenderer(BaseRenderer):

@@ -13,8 +13,8 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
 from rest_framework import serializers
 
+from authzconsole.common.fields import StrictSerializer
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
-from authzconsole.rest.framework.fields import StrictSerializer
 from authzconsole.rest.openapi.access_request_document import access_request_components, access_request_paths
 from authzconsole.rest.openapi.authzen_document import ID_HEADER, authzen_components, authzen_paths
 from authzconsole.rest.openapi.monitoring_document import monitoring_paths

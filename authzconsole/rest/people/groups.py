@@ -6,6 +6,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import NameText, StrictSerializer, Text, reason_field
 from authzconsole.rest.dry_runs import (
     ForecastRequestSerializer,
     ResourceForecastSerializer,
@@ -15,11 +16,10 @@ from authzconsole.rest.dry_runs import (
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import NameText, StrictSerializer, Text, reason_field
 from authzconsole.rest.framework.locations import group_location
+from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer, RemovalQuery
 from entities.text import storage_fault
 from grants.effects.single_changes import Removal

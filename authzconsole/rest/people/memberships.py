@@ -6,6 +6,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
+from authzconsole.common.periods import (
+    NO_LIMITS,
+    PeriodSerializer,
+    ShownPeriodSerializer,
+    period_as_json,
+    period_condition_of,
+    period_filter,
+)
 from authzconsole.rest.dry_runs import (
     DryRunSerializer,
     ForecastQuery,
@@ -16,19 +25,10 @@ from authzconsole.rest.dry_runs import (
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
+from authzconsole.rest.framework.operations import api_operation
 from authzconsole.rest.framework.past import PastQuery, reads_past
-from authzconsole.rest.framework.periods import (
-    NO_LIMITS,
-    PeriodSerializer,
-    ShownPeriodSerializer,
-    period_as_json,
-    period_condition_of,
-    period_filter,
-)
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
-from authzconsole.rest.openapi.operations import api_operation
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer
 from authzconsole.rest.permission_effects import effect_digest_field
 from authzconsole.rest.plan_serializers import MembershipItemSerializer, NewMembershipSerializer

@@ -4,9 +4,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import author_of, check_administrator
-from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import (
+from authzconsole.common.fields import (
     AddressText,
     Boolean,
     List,
@@ -14,7 +12,9 @@ from authzconsole.rest.framework.fields import (
     PrincipalText,
     StrictSerializer,
 )
-from authzconsole.rest.openapi.operations import LOCATION, api_operation
+from authzconsole.rest.framework.callers import author_of, check_administrator
+from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
 from grants.plans.sources.like import DifferenceSelection, create_like_plan

@@ -6,6 +6,15 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import (
+    Boolean,
+    Choice,
+    NameText,
+    QueryBoolean,
+    StrictSerializer,
+    Text,
+    reason_field,
+)
 from authzconsole.rest.dry_runs import (
     NO_FORECAST,
     ChangeForecastSerializer,
@@ -25,19 +34,10 @@ from authzconsole.rest.framework.callers import (
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
-from authzconsole.rest.framework.fields import (
-    Boolean,
-    Choice,
-    NameText,
-    QueryBoolean,
-    StrictSerializer,
-    Text,
-    reason_field,
-)
 from authzconsole.rest.framework.locations import user_location
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
 from entities.text import storage_fault
 from grants.changes.outcomes import Outcome
 from grants.effects.changes import ActivationChange, PrincipalChange

@@ -8,15 +8,15 @@ from rest_framework.response import Response
 
 from analytics.storage import StorageError
 from authzconsole.common.downloads.zip_files import zip_response
+from authzconsole.common.fields import MAX_INTEGER, StrictSerializer, reason_field
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
-from authzconsole.rest.framework.fields import MAX_INTEGER, StrictSerializer, reason_field
 from authzconsole.rest.framework.locations import ROOT
+from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import ZipRenderer
-from authzconsole.rest.openapi.operations import FILE, LOCATION, api_operation, path_parameter
 from authzconsole.rest.reviews.serializers import (
     RECURRENCES,
     REVIEW_EXAMPLE,

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from authzconsole.rest.framework.callers import any_account, author_of, check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.operations import FILE, api_operation
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.openapi.operations import FILE, api_operation
 from authzconsole.rest.reviews.campaigns import REVIEW_PATH, TAG, review_or_404
 from authzconsole.rest.reviews.serializers import (
     ITEM_EXAMPLE,

@@ -5,11 +5,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import List, NameText, StrictSerializer, Text, reason_field
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import List, NameText, StrictSerializer, Text, reason_field
-from authzconsole.rest.openapi.operations import api_operation
+from authzconsole.rest.framework.operations import api_operation
 from authzconsole.rest.reviews.campaigns import TAG
 from grants.journal import lock_journal
 from grants.models.reviews import UserManagerLink

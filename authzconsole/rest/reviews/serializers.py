@@ -2,8 +2,7 @@
 
 from rest_framework import serializers
 
-from authzconsole.rest.framework.cursors import PageQuery
-from authzconsole.rest.framework.fields import (
+from authzconsole.common.fields import (
     Boolean,
     Choice,
     Integer,
@@ -17,6 +16,7 @@ from authzconsole.rest.framework.fields import (
     privilege_list,
     reason_field,
 )
+from authzconsole.rest.framework.cursors import PageQuery
 from entities.vocabulary import KINDS, Privilege
 from grants.models.reviews import (
     Answer,

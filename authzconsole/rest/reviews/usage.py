@@ -4,11 +4,11 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import List, Record, StrictSerializer
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.fields import List, Record, StrictSerializer
+from authzconsole.rest.framework.operations import api_operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.openapi.operations import api_operation
 from authzconsole.rest.reviews.campaigns import TAG
 from grants.usage.import_records import BadUsage, import_records
 

@@ -3,14 +3,13 @@
 import re
 from dataclasses import dataclass
 
-from django.db.models import Q, QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from analytics.results.export import DOWNLOAD_FORMATS
-from analytics.tables import Column, ColumnType, Table
-from authzconsole.common.downloads.table_files import table_file
+from authzconsole.lists.files import download_links, list_file
+from authzconsole.lists.journal import JournalLines
 from authzconsole.web.journal.folding import folded_plans, lines_outside_plans
 from authzconsole.web.journal.rows import ACTION_LABELS, journal_rows
 from authzconsole.web.shared.guard import capability_required
@@ -25,25 +24,15 @@ from authzconsole.web.shared.parameters import (
 from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
-from grants.journal import LINES_PER_BATCH, current_head, read_only_reason, verify_part
+from grants.journal import current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
-from grants.journal_queries import journal_lines
 from grants.models import JournalLine
-from grants.roles.capabilities import Capability
 
 LINES_PER_PAGE = 50
 TEXT_FIELDS = ("principal", "actor", "entity", "action")
 SECTION = "lines"
 MAX_LINES_SEARCHED = 100_000
 DATE, DATE_AND_TIME = re.compile(r"\d{4}-\d\d-\d\d"), re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d")
-TABLE = Table(
-    "journal",
-    tuple(
-        Column(name, ColumnType.LONG if name in ("revision", "format") else ColumnType.TEXT)
-        for name in (*JournalLine.HASHED, "hash")
-    ),
-    ("revision",),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +52,20 @@ class JournalSearch:
 
     fields: the submitted text of each field. faults: error messages by field; if there are any, no row
     matches.
-    other_rows: the lines that match all filters except the text.
+    listed: all lines that match the filters. other_rows: those that match all filters except the text.
     """
 
     fields: dict[str, str]
     faults: dict[str, str]
-    rows: QuerySet[JournalLine]
-    other_rows: QuerySet[JournalLine]
+    listed: JournalLines
+
+    @property
+    def rows(self) -> QuerySet[JournalLine]:
+        return self.listed.rows()
+
+    @property
+    def other_rows(self) -> QuerySet[JournalLine]:
+        return JournalLines(self.listed.account, {**self.listed.filters, "text": ""}).rows()
 
     @property
     def text(self) -> str:
@@ -98,7 +94,7 @@ class JournalSearch:
 
 
 @require_safe
-@capability_required(Capability.READ_JOURNAL)
+@capability_required(*JournalLines.readers)
 def journal_page(request: HttpRequest) -> HttpResponse:
     query = _query(request)
     is_folded = not query.is_filtered and request.GET.get("lines") != "all"
@@ -129,17 +125,14 @@ def journal_page(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@capability_required(Capability.READ_JOURNAL)
+@capability_required(*JournalLines.readers)
 def download_journal(request: HttpRequest, extension: str) -> HttpResponse:
     """Stream all lines that match the filters of the URL, newest first."""
-    if f".{extension}" not in DOWNLOAD_FORMATS:
-        raise Http404("there is no such file format")
-    lines = _query(request).rows.iterator(chunk_size=LINES_PER_BATCH)
-    return table_file(TABLE, extension, "journal", rows=map(_export_row, lines))
+    return list_file(_query(request).listed, extension)
 
 
 @require_safe
-@capability_required(Capability.READ_JOURNAL)
+@capability_required(*JournalLines.readers)
 def verify_journal(request: HttpRequest) -> HttpResponse:
     """Verify at most MAX_LINES_PER_PROOF lines after the line in the URL."""
     after = number_parameter(request, "after") or 0
@@ -174,10 +167,8 @@ def _query(request: HttpRequest) -> JournalSearch:
         filters["principal"] = f"user:{fields['principal']}"
     times, time_faults = time_filters(fields)
     faults |= time_faults
-    rows = other_rows = journal_lines().none() if faults else journal_lines(**filters, **times)
-    if fields["text"]:
-        rows = rows.filter(Q(detail__icontains=fields["text"]) | Q(reason__icontains=fields["text"]))
-    return JournalSearch(fields, faults, rows, other_rows)
+    filters = filters | times | {"text": fields["text"]}
+    return JournalSearch(fields, faults, JournalLines(request.user, filters, is_valid=not faults))
 
 
 def _time_input(value: str) -> str:
@@ -226,14 +217,6 @@ def _downloads(query: JournalSearch) -> list[tuple[str, str]]:
     if query.faults:
         return []
     parameters = {name: text for name, text in query.fields.items() if text}
-    return [
-        (form.title, reverse("journal-file", args=[name.removeprefix(".")], query=parameters))
-        for name, form in DOWNLOAD_FORMATS.items()
-    ]
-
-
-def _export_row(line: JournalLine) -> dict:
-    return {name: getattr(line, name) for name in TABLE.column_names} | {
-        "at": line.at.isoformat(),
-        "token": "" if line.token is None else str(line.token),
-    }
+    return download_links(
+        JournalLines, lambda extension: reverse("journal-file", args=[extension], query=parameters)
+    )

@@ -2,36 +2,21 @@
 
 from dataclasses import dataclass
 
-from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from analytics.results.export import DOWNLOAD_FORMATS
-from analytics.tables import Column, ColumnType, Table
-from authzconsole.common.downloads.table_files import table_file
 from authzconsole.common.security_events.kinds import EventKind
-from authzconsole.common.security_events.queries import EVENT_MEMBERS, event_as_json, security_events
-from authzconsole.models import SecurityEvent
+from authzconsole.lists.files import download_links, list_file
+from authzconsole.lists.journal import SecurityEvents
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import paginate_newest_first
 from authzconsole.web.shared.parameters import TIME_FIELDS, choice_parameter, text_parameter, time_filters
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section
-from grants.roles.capabilities import Capability
 
 EVENTS_PER_PAGE = 50
-ROWS_PER_READ = 2_000
 SECTION = "events"
-TABLE = Table(
-    "security-events",
-    tuple(
-        Column(name, ColumnType.LONG if name in ("id", "count") else ColumnType.TEXT)
-        for name in ("id", "at", *EVENT_MEMBERS)
-    ),
-    ("id",),
-)
-EXTENSIONS = {name.removeprefix("."): DOWNLOAD_FORMATS[name] for name in (".csv", ".jsonl")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +27,7 @@ class EventQuery:
 
     fields: dict[str, str]
     faults: dict[str, str]
-    rows: QuerySet[SecurityEvent]
+    listed: SecurityEvents
 
     @property
     def is_filtered(self) -> bool:
@@ -50,12 +35,12 @@ class EventQuery:
 
 
 @require_safe
-@capability_required(Capability.READ_SECURITY_EVENTS)
+@capability_required(*SecurityEvents.readers)
 def security_event_page(request: HttpRequest) -> HttpResponse:
     query = _query(request)
     page = paginate_newest_first(
         request,
-        query.rows,
+        query.listed.rows(),
         "pk",
         max_rows=EVENTS_PER_PAGE,
         position=lambda events: f"{len(events):,} on this page",
@@ -78,22 +63,19 @@ def security_event_page(request: HttpRequest) -> HttpResponse:
             "url": request.path,
             "downloads": []
             if query.faults
-            else [
-                (form.title, reverse("journal-security-events-file", args=[extension], query=parameters))
-                for extension, form in EXTENSIONS.items()
-            ],
+            else download_links(
+                SecurityEvents,
+                lambda extension: reverse("journal-security-events-file", args=[extension], query=parameters),
+            ),
         },
     )
 
 
 @require_safe
-@capability_required(Capability.READ_SECURITY_EVENTS)
+@capability_required(*SecurityEvents.readers)
 def download_security_events(request: HttpRequest, extension: str) -> HttpResponse:
     """Stream all events that match the filters of the URL, newest first."""
-    if extension not in EXTENSIONS:
-        raise Http404("there is no such file format")
-    events = _query(request).rows.iterator(chunk_size=ROWS_PER_READ)
-    return table_file(TABLE, extension, "security-events", rows=map(_export_row, events))
+    return list_file(_query(request).listed, extension)
 
 
 def _label(kind: str) -> str:
@@ -108,9 +90,6 @@ def _query(request: HttpRequest) -> EventQuery:
     }
     texts = {name: text_parameter(request, name) for name in TIME_FIELDS}
     times, faults = time_filters(texts)
-    rows = SecurityEvent.objects.none() if faults else security_events(**fields, **times)
-    return EventQuery(fields | texts, faults, rows)
-
-
-def _export_row(event: SecurityEvent) -> dict:
-    return event_as_json(event) | {"token": "" if event.token is None else str(event.token)}
+    return EventQuery(
+        fields | texts, faults, SecurityEvents(request.user, fields | times, is_valid=not faults)
+    )

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pytest
 
-from authzconsole.rest.framework.periods import NO_LIMITS
+from authzconsole.common.periods import NO_LIMITS
 from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.models import User

@@ -1,12 +1,14 @@
 """Describe REST operations for the OpenAPI document: names, examples and all possible responses."""
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers
 
+from authzconsole.common.output import example_of
 from authzconsole.rest.framework.problems import CONTENT_TYPE, TYPES
 
 
@@ -121,7 +123,7 @@ def api_operation(
     description: str,
     *,
     responses: dict,
-    response_example: object = None,
+    response_example: dict | None = None,
     query: type[serializers.Serializer] | None = None,
     request=None,
     request_example: object = None,
@@ -130,34 +132,56 @@ def api_operation(
 ) -> Callable:
     """Describe an operation of an endpoint.
 
-    responses: the serializer of the response, by status. response_example: a response with the lowest status.
+    responses: the serializer of the response, by status. response_example: the members of the example that
+    differ from the example of the serializer with the lowest status.
     request: the serializer of the body. errors: the statuses of errors, in addition to those of every
-    operation.
+    operation, and to 404 if the URL of the endpoint names a resource.
     """
-    examples, parameters = [], list(parameters)
-    is_conditional = ETAG in parameters and request is None
-    if is_conditional:
-        parameters.append(IF_NONE_MATCH)
-    if response_example:
-        status_codes = [str(min(responses))]
-        examples.append(
-            OpenApiExample("Response", response_example, response_only=True, status_codes=status_codes)
-        )
+
+    def describe(method: Callable, resource: OpenApiParameter | None) -> None:
+        all_parameters, all_errors = list(parameters), {400, 401, 403, 405, 406, 429, 503, *errors}
+        if resource is not None:
+            all_parameters.insert(0, resource)
+            all_errors.add(404)
+        if is_conditional := ETAG in all_parameters and request is None:
+            all_parameters.append(IF_NONE_MATCH)
+        extend_schema(
+            operation_id=operation_id,
+            tags=[tag],
+            summary=summary,
+            description=description,
+            request=request,
+            parameters=[*all_parameters, *([query] if query else [])],
+            examples=_examples(responses, response_example, request_example),
+            responses={
+                status: _success_response(status, serializer) for status, serializer in responses.items()
+            }
+            | ({304: OpenApiResponse(None, NOT_MODIFIED)} if is_conditional else {})
+            | {
+                (status, CONTENT_TYPE): _error_response(status)
+                for status in sorted(all_errors | ({413, 415} if request else set()))
+            },
+        )(method)
+
+    def decorate(method: Callable) -> Callable:
+        method.describe = partial(describe, method)  # type: ignore[attr-defined]
+        return method
+
+    return decorate
+
+
+def _examples(
+    responses: dict, response_example: dict | None, request_example: object
+) -> list[OpenApiExample]:
+    """Return the examples of an operation. Files have none."""
+    examples = []
+    status = min(responses, key=str)
+    if isinstance(responses[status], type):
+        example = example_of(responses[status]) | (response_example or {})
+        examples.append(OpenApiExample("Response", example, response_only=True, status_codes=[str(status)]))
     if request_example is not None:
         examples.append(OpenApiExample("Request", request_example, request_only=True))
-    error_statuses = sorted({400, 401, 403, 405, 406, 429, 503, *errors, *((413, 415) if request else ())})
-    return extend_schema(
-        operation_id=operation_id,
-        tags=[tag],
-        summary=summary,
-        description=description,
-        request=request,
-        parameters=[*parameters, *([query] if query else [])],
-        examples=examples,
-        responses={status: _success_response(status, serializer) for status, serializer in responses.items()}
-        | ({304: OpenApiResponse(None, NOT_MODIFIED)} if is_conditional else {})
-        | {(status, CONTENT_TYPE): _error_response(status) for status in error_statuses},
-    )
+    return examples
 
 
 def _error_response(status: int) -> OpenApiResponse:

@@ -3,7 +3,7 @@
 from django.db.models import Q
 from rest_framework import serializers
 
-from authzconsole.rest.framework.fields import Choice, StrictSerializer, Time
+from authzconsole.common.fields import Choice, StrictSerializer, Time
 from grants.policies.times import TimeError, parse_time
 from grants.validity import (
     VALIDITY_COLUMNS,
