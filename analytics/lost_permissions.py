@@ -122,7 +122,7 @@ def _permitted_keys(permissions: list[LostPermission], generation: Generation) -
 def lost_rows(run: AnalysisRun, names: Collection[str] | None) -> Iterator[Row]:
     """Yield each row of the detail table that is a lost permission. names: of these users only; None for all."""
     table = analysis_by_name(AnalysisName.POLICY_IMPACT).table("detail")
-    for batch in result_batches(table, run.result_folder, manifest=report_manifest(run)):
+    for batch in result_batches(table, run.result_path, manifest=report_manifest(run)):
         lost = batch.filter(pc.invert(batch.column("after")))
         columns = [lost.column(name).to_pylist() for name in ("user", "entity", "operation")]
         yield from (row for row in zip(*columns, strict=True) if names is None or row[0] in names)

@@ -13,13 +13,13 @@ from operator import itemgetter
 
 from analytics.analyses import AnalysisError, AnalysisName
 from analytics.lost_permissions import LostPermission, LostPermissions, Row, lost_rows
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.read import result_page
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import Privilege, quantity
 from grants.errors import PlanError
 from grants.journal import Author
-from grants.models import Plan, PlanBreadth
+from grants.models import JobState, Plan, PlanBreadth
 from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
 from grants.plans.minimal_grants import minimal_grants
 from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants, count_regrants
@@ -239,12 +239,12 @@ def _validated_generations(run: AnalysisRun) -> tuple[Generation, Generation]:
 
     Raise the errors of `create_regrant_plan`.
     """
-    if run.analysis != AnalysisName.POLICY_IMPACT:
+    if run.type != AnalysisName.POLICY_IMPACT:
         raise AnalysisError(
-            f"run {run.pk} is a run of {run.analysis}: only a report of {AnalysisName.POLICY_IMPACT} contains "
+            f"run {run.pk} is a run of {run.type}: only a report of {AnalysisName.POLICY_IMPACT} contains "
             f"the lost permissions"
         )
-    if run.state != RunState.DONE:
+    if run.state != JobState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
     if not run.summary.get("detail_is_written", True):
         raise AnalysisError(

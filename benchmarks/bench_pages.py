@@ -148,9 +148,9 @@ def create_examples(administrator) -> dict[str, str]:
 
 
 def finish_run(run) -> None:
-    from analytics.runs.execution import execute_run
+    from grants.jobs import run_job
 
-    execute_run(run_id=run.pk)
+    run_job(run.pk)
     run.refresh_from_db()
     if run.error:
         raise RuntimeError(f"{run} is {run.state}: {run.error}")

@@ -5,6 +5,7 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import BigAutoField
 from django.db.models.signals import post_migrate
+from django.utils.module_loading import autodiscover_modules
 
 
 class GrantsConfig(AppConfig):
@@ -35,6 +36,8 @@ class GrantsConfig(AppConfig):
         from grants.requests.expiry import cancel_requests_of
 
         register_account_cleaner(cancel_requests_of)
+        # the functions of all types of jobs
+        autodiscover_modules("job_types")
         post_migrate.connect(
             lambda **_: clear_permission_ids(), weak=False, dispatch_uid="grants.clear_permission_ids"
         )

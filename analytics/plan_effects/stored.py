@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import chain
 
 from analytics.analyses import CHANGE_EFFECT, PLAN_EFFECT
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.sources import SingleChangesSource
 from analytics.results.query import EVERYTHING, ResultFilter
 from analytics.results.read import result_page, result_stream, tables_left_out
@@ -19,7 +19,7 @@ from entities.address import Address, parse_address
 from grants.active_generation import active_generation
 from grants.administrators import Stranded, Strandings
 from grants.effects.effect import NO_FILTER, EffectRow, RowFilter, Tally, summary_of
-from grants.models import Plan
+from grants.models import JobState, Plan
 from grants.plans.permission_effect import ComputedEffect, generation_of_plan
 from grants.plans.staleness import first_relevant_line_since
 from grants.policies.times import parse_time
@@ -182,7 +182,7 @@ def latest_plan_run(plan: Plan, generation: str) -> AnalysisRun | None:
 
 def newest_run(analysis: str, options: Mapping[str, str]) -> AnalysisRun | None:
     """Return the newest run of an analysis with exactly these options. Runs one query."""
-    return AnalysisRun.objects.filter(analysis=analysis, options=options).order_by("-pk").first()
+    return AnalysisRun.objects.filter(type=analysis, options=options).order_by("-pk").first()
 
 
 def change_effect_options(texts: Sequence[str], generation: str) -> dict[str, str]:
@@ -220,12 +220,7 @@ def stored_effect(run: AnalysisRun | None) -> StoredEffect | None:
     Data may have changed, or a grant, a membership or an item of the plan may have begun or ended.
     Runs one query.
     """
-    if (
-        run is None
-        or run.state != RunState.DONE
-        or run.results_removed_at is not None
-        or run.revision is None
-    ):
+    if run is None or run.state != JobState.DONE or run.result_removed_at is not None or run.revision is None:
         return None
     valid_until = run.summary.get("valid_until")
     if valid_until and parse_time(valid_until) <= question_time():

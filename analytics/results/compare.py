@@ -20,12 +20,13 @@ from analytics.analyses import AnalysisError, analysis_by_name
 from analytics.arrow import arrow_schema
 from analytics.folders import ScratchError, scratch_folder
 from analytics.interrupts import interruptible_database
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.files import scratch_problem
 from analytics.results.query import MEMORY_LIMIT
 from analytics.results.read import report_manifest, result_batches
 from analytics.storage import StorageError, discard_folder, storage_path, storage_problem, storage_root
 from analytics.tables import Table
+from grants.models import JobState
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +39,11 @@ Key = tuple[str, ...]
 def previous_report(run: AnalysisRun) -> AnalysisRun | None:
     """Return the newest earlier run of the same analysis and options that still has a report."""
     earlier = AnalysisRun.objects.filter(
-        analysis=run.analysis,
+        type=run.type,
         options=run.options,
-        state=RunState.DONE,
+        state=JobState.DONE,
         pk__lt=run.pk,
-        results_removed_at=None,
+        result_removed_at=None,
     )
     return earlier.order_by("-pk").first()
 
@@ -68,7 +69,7 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
         # an end of the run that was requested also interrupts the comparison
         check()
         logger.warning("%s could not be compared with run %s: %s", run, earlier.pk, error)
-        discard_folder(f"{folder}/{analysis_by_name(run.analysis).changes.name}")
+        discard_folder(f"{folder}/{analysis_by_name(run.type).changes.name}")
         # running the analysis again would not help, because the next run is compared with this one
         reason = str(error).rstrip(".").removesuffix("; run the analysis again")
         return {"comparison_fault": {"run": earlier.pk, "reason": reason}}
@@ -78,7 +79,7 @@ def compare_with_previous(run: AnalysisRun, folder: str, *, check: Callable[[], 
 def _write_changes(
     run: AnalysisRun, folder: str, earlier: AnalysisRun, check: Callable[[], None]
 ) -> dict[str, int]:
-    analysis = analysis_by_name(run.analysis)
+    analysis = analysis_by_name(run.type)
     schema, counts = arrow_schema(analysis.changes), dict.fromkeys(CHANGES, 0)
     filesystem, _ = storage_root()
     path = storage_path(f"{folder}/{analysis.changes.name}")
@@ -131,7 +132,7 @@ def _changes(rows: Table, folder: str, earlier: AnalysisRun, check: Callable[[],
     """Yield the changes of each step, in the order of the key."""
     query = _query(rows)
     after = SortedRows(rows, result_batches(rows, folder))
-    before = SortedRows(rows, result_batches(rows, earlier.result_folder, manifest=report_manifest(earlier)))
+    before = SortedRows(rows, result_batches(rows, earlier.result_path, manifest=report_manifest(earlier)))
     with (
         scratch_folder(settings.TEMP_DIR) as spill_folder,
         interruptible_database({"memory_limit": MEMORY_LIMIT, "temp_directory": spill_folder}) as database,

@@ -171,16 +171,16 @@ def load_manifest(run: AnalysisRun) -> ReportManifest:
 
     Raise ReportChanged if it is not valid, OSError if it is unreadable.
     """
-    path = storage_path(run.result_folder)
-    contents, files = _verified_manifest(path, run.manifest_hash)
-    identity = _identity(run, run.result_folder, run.revision)
+    path = storage_path(run.result_path)
+    contents, files = _verified_manifest(path, run.result_hash)
+    identity = _identity(run, run.result_path, run.revision)
     if any(contents[name] != value for name, value in identity.items()):
         raise ReportChanged("its files belong to another run")
     return ReportManifest(path, files)
 
 
 def _identity(run: AnalysisRun, folder: str, revision: int | None) -> dict:
-    return {"folder": folder, "analysis": run.analysis, "options": run.options, "revision": revision}
+    return {"folder": folder, "analysis": run.type, "options": run.options, "revision": revision}
 
 
 @lru_cache(maxsize=MAX_CACHED_MANIFESTS)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from pyarrow.fs import FileType
 
 from analytics.analyses import Analysis, AnalysisError, analysis_of_run
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.files import (
     ResultsGone,
     raise_results_gone,
@@ -31,6 +31,7 @@ from analytics.results.query import (
 )
 from analytics.storage import storage_root
 from analytics.tables import ColumnType, Table
+from grants.models import JobState
 
 PAGE_ROWS = 50
 # Rows in a batch that is read for a page or from a query.
@@ -76,16 +77,16 @@ def result_page(
     table, manifest = readable_table(run, table_name), report_manifest(run)
     condition, values = filter_condition(table, where)
     if not condition and not sort:
-        return _page_in_key_order(table, run.result_folder, manifest, first_row, max_rows)
+        return _page_in_key_order(table, run.result_path, manifest, first_row, max_rows)
     order = row_order(table, sort, descending)
-    with open_database(table, run.result_folder, where, manifest=manifest) as database:
+    with open_database(table, run.result_path, where, manifest=manifest) as database:
         if condition:
             total_rows = _first_value(
                 database.execute(f"SELECT count(*) FROM {table.name}{condition}", values)
             )
         else:
             # DuckDB would read the rows to count them.
-            total_rows = sum(file.rows for file in table_files(table, run.result_folder, manifest))
+            total_rows = sum(file.rows for file in table_files(table, run.result_path, manifest))
         rows = database.execute(
             f"SELECT {column_list(table.column_names)} FROM {table.name}{condition} ORDER BY {order} LIMIT ? OFFSET ?",
             [*values, max_rows, first_row],
@@ -103,7 +104,7 @@ def row_counts(
     table, manifest = readable_table(run, table_name), report_manifest(run)
     column = quoted_column(table, by, ColumnType.TEXT)
     condition, values = filter_condition(table, where)
-    with open_database(table, run.result_folder, where, manifest=manifest) as database:
+    with open_database(table, run.result_path, where, manifest=manifest) as database:
         counts = database.execute(
             f"SELECT {column}, count(*) FROM {table.name}{condition} GROUP BY ALL", values
         )
@@ -174,7 +175,7 @@ def result_stream(
     Raise the errors of `result_page` at once, not when the first batch is requested.
     """
     batches = result_batches(
-        readable_table(run, table_name), run.result_folder, where=where, manifest=report_manifest(run)
+        readable_table(run, table_name), run.result_path, where=where, manifest=report_manifest(run)
     )
     first = next(batches, None)
     return batches if first is None else chain([first], batches)
@@ -240,12 +241,12 @@ def readable_table(run: AnalysisRun, table_name: str) -> Table:
 
     Raise AnalysisError, ResultsGone or TableLeftOut if it cannot be read.
     """
-    table = analysis_of_run(run.analysis).table(table_name)
-    if run.state != RunState.DONE:
+    table = analysis_of_run(run.type).table(table_name)
+    if run.state != JobState.DONE:
         raise AnalysisError(f"run {run.pk} is {run.state}: it has no report")
-    if run.results_removed_at is not None:
+    if run.result_removed_at is not None:
         raise ResultsGone(
-            f"the report of run {run.pk} was removed on {run.results_removed_at:%d %B %Y}, because newer "
+            f"the report of run {run.pk} was removed on {run.result_removed_at:%d %B %Y}, because newer "
             f"reports replaced it or it was too old; run the analysis again"
         )
     if table.name == "detail" and not run.summary.get("detail_is_written", True):
@@ -285,13 +286,13 @@ def report_manifest(run: AnalysisRun) -> ReportManifest | None:
     Pass it to the functions that read the report. Each process opens the manifest once.
     Raise ResultsGone, ReportChanged or StorageError if the manifest cannot be read or is not valid.
     """
-    if not run.manifest_hash:
+    if not run.result_hash:
         return None
     with translate_read_errors():
         try:
             return load_manifest(run)
         except FileNotFoundError:
             filesystem, root = storage_root()
-            if filesystem.get_file_info(f"{root}/{run.result_folder}").type == FileType.NotFound:
+            if filesystem.get_file_info(f"{root}/{run.result_path}").type == FileType.NotFound:
                 raise_results_gone()
             raise ReportChanged("its manifest is missing") from None

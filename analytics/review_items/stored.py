@@ -23,7 +23,7 @@ from grants.reviews.scope import parse_scope
 def items_run(campaign: Campaign) -> AnalysisRun | None:
     """Return the run that computes the items of a review; None if there is none. Runs one query."""
     return (
-        AnalysisRun.objects.filter(analysis=REVIEW_ITEMS, options={"review": str(campaign.pk)})
+        AnalysisRun.objects.filter(type=REVIEW_ITEMS, options={"review": str(campaign.pk)})
         .order_by("-pk")
         .first()
     )
@@ -36,9 +36,9 @@ def computed_items(campaign: Campaign, run: AnalysisRun) -> ItemSupply:
 
 def _insertions(campaign: Campaign, run: AnalysisRun) -> Iterator[Callable[[], int]]:
     filesystem, _ = storage_root()
-    manifest = load_manifest(run) if run.manifest_hash else None
+    manifest = load_manifest(run) if run.result_hash else None
     for source in map(ItemSource, parse_scope(campaign.scope).reviewed_sources):
-        folder = storage_path(f"{run.result_folder}/{source.value}")
+        folder = storage_path(f"{run.result_path}/{source.value}")
         paths = sorted(
             info.path
             for info in filesystem.get_file_info(FileSelector(folder))

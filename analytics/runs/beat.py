@@ -5,9 +5,13 @@ from django_celery_beat.schedulers import DatabaseScheduler
 
 from analytics.analyses import ANALYSES
 from analytics.models import Schedule
-from analytics.runs.first_runs import request_first_runs
-from analytics.runs.presence import announce_scheduler
-from analytics.runs.schedules import periodic_task_name, run_missed_schedules, write_periodic_task
+from analytics.runs.schedules import (
+    periodic_task_name,
+    request_first_runs,
+    run_missed_schedules,
+    write_periodic_task,
+)
+from grants.jobs.queue import announce_scheduler
 
 
 class Scheduler(DatabaseScheduler):

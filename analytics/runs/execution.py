@@ -1,124 +1,276 @@
-"""Execute a run in the worker and record how it ended."""
+"""Compute a report: in the worker as a job, or in the process of `manage.py analyze`."""
 
 import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 
 from django.conf import settings
-from django.db.models import F
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
-from analytics.analyses import CHANGE_EFFECT, INTERNAL_ANALYSES, PLAN_EFFECT, REVIEW_ITEMS, analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.analyses import (
+    CHANGE_EFFECT,
+    INTERNAL_ANALYSES,
+    PLAN_EFFECT,
+    REVIEW_ITEMS,
+    Analysis,
+    AnalysisError,
+    Output,
+    analysis_by_name,
+)
+from analytics.interrupts import interrupt_queries
+from analytics.java import java_problem
+from analytics.models import RunStage
 from analytics.plan_effects.compute import compute_effect
 from analytics.plan_effects.sources import PlanSource
 from analytics.plan_effects.stored import single_changes_source
-from analytics.report import ComputedReport
+from analytics.report import ComputedReport, Progress
 from analytics.results.compare import compare_with_previous
+from analytics.results.files import write_index
 from analytics.results.manifest import write_report_manifest
+from analytics.results.read import figures, sum_of_rows
 from analytics.review_items.compute import compute_review_items
-from analytics.runs.computation import compute_report
-from analytics.runs.database_retry import retry_database
-from analytics.runs.failure import (
-    failure_message,
-    has_python_worker_died,
-    java_lost_message,
-    python_worker_lost_message,
-    spark_exited_message,
-)
-from analytics.runs.recovery import requeue_run
-from analytics.runs.services import attempt_folder, claim_run, close_run, new_claim
-from analytics.runs.watch import RunCancelled, RunLost, RunTimedOut, RunWatch
-from analytics.spark.session import SparkExited, has_session_died
-from analytics.storage import discard_folder
+from analytics.runs.failure import failure_message, interruption_message
+from analytics.snapshots.snapshot import lease_snapshot
+from analytics.snapshots.spark_tables import tables_of_snapshot
+from analytics.spark.analysis_input import AnalysisInput
+from analytics.spark.engine import release_broadcasts
+from analytics.spark.schemas import read_table, write_table
+from analytics.spark.session import SparkUnavailable, kill_java, stop_spark
+from analytics.storage import discard_folder, spark_uri, storage_path
+from analytics.storage_identity import storage_identity
+from grants.jobs import JobContext, JobFailed, JobInterrupted, JobResult, retry_database
+from grants.models import Job
+from grants.policies.times import format_time
 
 logger = logging.getLogger(__name__)
 
+POLL_SECONDS = 1.0
+# Spark normally cancels its jobs at once; after this time its process is killed
+END_SECONDS = 20
 
-def execute_run(*, run_id: int) -> None:
-    """Execute a waiting run.
 
-    Do nothing when the run is not waiting, so that a second message does no harm.
+def execute_run(context: JobContext) -> JobResult:
+    """Compute the report of a run, compare it with the previous one, and sign it.
+
+    Each attempt has a separate folder, so that the process of a requeued attempt cannot write into the next
+    attempt's folder. The folder is deleted if the attempt fails.
     """
-    claim = new_claim()
-    run = retry_database(lambda: claim_run(run_id, claim))
-    if run is not None:
-        execute_claimed_run(run)
-
-
-def execute_claimed_run(run: AnalysisRun) -> None:
-    """Compute the report of a claimed run, compare it with the previous one, sign it, and close the run."""
-    with RunWatch(run) as watch:
-        folder = retry_database(lambda: attempt_folder(run))
-        try:
-            outcome = _compute(run, folder, watch)
-            summary = outcome.summary
-            if run.analysis not in INTERNAL_ANALYSES:
+    run = context.job
+    folder = retry_database(lambda: f"results/{storage_identity()}/run-{run.pk}-{run.attempt}")
+    try:
+        with RunProgress(context) as progress:
+            report = _compute(run, folder, progress)
+            summary = report.summary
+            if run.type not in INTERNAL_ANALYSES:
                 summary |= retry_database(
-                    lambda: compare_with_previous(run, folder, check=watch.check), check=watch.check
+                    lambda: compare_with_previous(run, folder, check=context.check), check=context.check
                 )
             # the comparison treats an interrupted query as an unreadable report
-            watch.check()
-            manifest_hash = write_report_manifest(run, folder, outcome.revision, check=watch.check)
-            is_done = retry_database(
-                lambda: close_run(
-                    run,
-                    RunState.DONE,
-                    revision=outcome.revision,
-                    summary=summary,
-                    result_folder=folder,
-                    manifest_hash=manifest_hash,
-                    tasks_done=F("tasks_total"),
-                )
-            )
-        except Exception as error:
-            failure = watch.ending or error
-            retry_database(lambda: _record_failure(run, failure))
-            is_done = False
-    if not is_done:
+            context.check()
+            manifest_hash = write_report_manifest(run, folder, report.revision, check=context.check)
+    except Exception as error:
         discard_folder(folder)
+        # the end of the job caused the error
+        context.check()
+        if message := interruption_message(error, run.attempt):
+            raise JobInterrupted(message) from error
+        raise JobFailed(failure_message(error)) from error
+    return JobResult(summary, report.revision, folder, manifest_hash)
 
 
-def _compute(run: AnalysisRun, folder: str, watch: RunWatch) -> ComputedReport:
-    if run.analysis in (PLAN_EFFECT, CHANGE_EFFECT):
+def _compute(run: Job, folder: str, progress: Progress) -> ComputedReport:
+    if run.type in (PLAN_EFFECT, CHANGE_EFFECT):
         source = (
             PlanSource(int(run.options["plan"]), run.options["generation"])
-            if run.analysis == PLAN_EFFECT
+            if run.type == PLAN_EFFECT
             else single_changes_source(run)
         )
-        return compute_effect(source, folder=folder, max_rows=settings.RUN_DETAIL_ROWS_MOST, progress=watch)
-    if run.analysis == REVIEW_ITEMS:
-        return compute_review_items(number=int(run.options["review"]), folder=folder, progress=watch)
+        return compute_effect(
+            source, folder=folder, max_rows=settings.RUN_DETAIL_ROWS_MOST, progress=progress
+        )
+    if run.type == REVIEW_ITEMS:
+        return compute_review_items(number=int(run.options["review"]), folder=folder, progress=progress)
     return compute_report(
-        analysis=analysis_by_name(run.analysis),
+        analysis=analysis_by_name(run.type),
         options=run.options,
         folder=folder,
         max_detail_rows=settings.RUN_DETAIL_ROWS_MOST,
-        progress=watch,
+        progress=progress,
     )
 
 
-def _record_failure(run: AnalysisRun, error: Exception) -> None:
-    """Close or requeue a run that ended with an error.
+class RunProgress:
+    """A `Progress` that shows the tasks of Spark in the job, and ends Spark jobs and DuckDB queries with it.
 
-    INVARIANT: after any error, the run leaves the state running, unless another process has claimed it. If
-    the database does not answer for longer than `retry_database` tries, the sweep requeues the run, because
-    its heartbeat has stopped.
+    A context manager around the computation in this thread. A second thread talks to Spark; the thread of
+    the job works without Spark, and kills a Java process that does not answer.
     """
-    match error:
-        case RunCancelled():
-            close_run(run, RunState.CANCELLED)
-        case RunLost():
-            logger.warning("%s was requeued while this attempt was still running; this attempt ends", run)
-        case RunTimedOut():
-            logger.warning("%s: %s", run, error)
-            close_run(run, RunState.FAILED, error=str(error))
-        case SparkExited():
-            logger.exception("%s: Spark's Java process ended while Spark started", run, exc_info=error)
-            requeue_run(run, reason=spark_exited_message(error, run.attempt))
-        case _ if has_session_died():
-            logger.exception("%s: Spark's Java process ended", run, exc_info=error)
-            requeue_run(run, reason=java_lost_message(run.attempt))
-        case _ if has_python_worker_died(error):
-            logger.exception("%s: a Python worker of Spark ended", run, exc_info=error)
-            requeue_run(run, reason=python_worker_lost_message(run.attempt))
-        case _:
-            logger.exception("%s failed", run, exc_info=error)
-            close_run(run, RunState.FAILED, error=failure_message(error))
+
+    def __init__(self, context: JobContext):
+        self.context = context
+        self.begin_stage, self.check = context.begin_stage, context.check
+        self._group = f"run-{context.job.pk}-{context.job.attempt}-{context.job.claim}"
+        self._spark: SparkContext | None = None
+        self._stop = threading.Event()
+        self._executing_thread = threading.get_ident()
+        self._thread = threading.Thread(
+            target=self._poll_until_stopped, name=f"Spark jobs of {context.job}", daemon=True
+        )
+
+    def __enter__(self) -> "RunProgress":
+        self.context.interruption = self._interrupt
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        # if Java does not answer, the thread ends with the Java process
+        self._thread.join(POLL_SECONDS)
+
+    def track_jobs(self, context: SparkContext) -> None:
+        context.setJobGroup(self._group, str(self.context.job), interruptOnCancel=True)
+        self._spark = context
+
+    def _interrupt(self, seconds: float) -> None:
+        interrupt_queries(self._executing_thread)
+        if seconds > END_SECONDS:
+            kill_java()
+
+    def _poll_until_stopped(self) -> None:
+        while not self._stop.wait(POLL_SECONDS):
+            if self._spark is None:
+                continue
+            try:
+                if self.context.ending is not None:
+                    # repeated at every poll, because a query may have started its next job
+                    self._spark.cancelJobGroup(self._group)
+                self.context.show_progress(*self._count_tasks(self._spark))
+            except (Py4JError, OSError, AttributeError) as error:
+                # a dead Java process raises an error in the executing thread too, which ends the run
+                logger.warning("The progress of %s is unknown: %s", self.context.job, error)
+
+    def _count_tasks(self, context: SparkContext) -> tuple[int, int]:
+        """Return (finished tasks, known tasks) of all jobs so far.
+
+        Spark adds tasks when it plans later stages.
+        """
+        tracker = context.statusTracker()
+        done = total = 0
+        for job_id in tracker.getJobIdsForGroup(self._group):
+            job = tracker.getJobInfo(job_id)
+            stages = [tracker.getStageInfo(stage_id) for stage_id in job.stageIds] if job else []
+            finished = sum(stage.numCompletedTasks for stage in stages if stage)
+            done += finished
+            # a stage that a finished job skipped was computed by an earlier job
+            total += finished if job and job.status == "SUCCEEDED" else sum(s.numTasks for s in stages if s)
+        return done, total
+
+
+def compute_report(
+    *,
+    analysis: Analysis,
+    options: Mapping[str, str],
+    folder: str,
+    max_detail_rows: int | None,
+    progress: Progress,
+) -> ComputedReport:
+    """Write the tables of the analysis into `folder`, below SNAPSHOT_URI.
+
+    max_detail_rows: the detail table is only written if it has at most this many rows; with None, always.
+    Raise StorageError, SparkUnavailable (SparkExited if Java ended), the exceptions of Spark and those of
+    `progress.check`.
+    """
+    if problem := java_problem():
+        raise SparkUnavailable(problem)
+    progress.begin_stage(RunStage.SNAPSHOT)
+    with ExitStack() as stack:
+        snapshot = retry_database(
+            lambda: stack.enter_context(lease_snapshot(check=progress.check)), check=progress.check
+        )
+        tables = tables_of_snapshot(snapshot, progress)
+        progress.begin_stage(RunStage.COMPUTING)
+        analysis_input = AnalysisInput(
+            tables,
+            options.get("generation", ""),
+            options.get("to_generation", ""),
+            options.get("namespace", ""),
+        )
+        for output in analysis.outputs:
+            progress.check()
+            _write_output(output, analysis_input, folder)
+        progress.check()
+        progress.begin_stage(RunStage.WRITING)
+        detail_rows = sum_of_rows(analysis.detail_rows, analysis.rows, folder)
+        detail_is_written = analysis.detail is not None and (
+            max_detail_rows is None or detail_rows <= max_detail_rows
+        )
+        if detail_is_written and analysis.detail is not None:
+            _write_output(analysis.detail, analysis_input, folder)
+    summary = figures(analysis, folder) | {
+        "detail_rows": detail_rows,
+        "detail_is_written": detail_is_written,
+        "at": format_time(snapshot.at),
+    }
+    if snapshot.replaced_fault:
+        summary["snapshot_fault"] = snapshot.replaced_fault
+    return ComputedReport(snapshot.revision, summary)
+
+
+def _write_output(output: Output, analysis_input: AnalysisInput, folder: str) -> None:
+    """Write one table and its index.
+
+    Tables that are built later can read it from `analysis_input.earlier`.
+    """
+    module, _, function = output.build.partition(":")
+    uri = spark_uri(storage_path(f"{folder}/{output.table.name}"))
+    with release_broadcasts():
+        write_table(getattr(import_module(module), function)(analysis_input), output.table, uri)
+    write_index(output.table, folder)
+    analysis_input.earlier[output.table.name] = read_table(
+        analysis_input.tables.users.sparkSession, output.table, uri
+    )
+
+
+@contextmanager
+def analysis_in_foreground(
+    analysis: Analysis, options: Mapping[str, str], *, with_detail: bool, on_stage: Callable[[RunStage], None]
+) -> Iterator[str]:
+    """Run the analysis in this process, yield the folder of its tables (below SNAPSHOT_URI), and discard it
+    afterwards.
+
+    on_stage: called at each stage. Raise AnalysisError if the analysis fails.
+    """
+    folder = f"results/{storage_identity()}/command-{secrets.token_hex(8)}"
+    try:
+        try:
+            compute_report(
+                analysis=analysis,
+                options=options,
+                folder=folder,
+                max_detail_rows=None if with_detail else 0,
+                progress=_ForegroundProgress(on_stage),
+            )
+        except Exception as error:
+            logger.debug("%s failed", analysis.name, exc_info=error)
+            raise AnalysisError(failure_message(error, details="set LOG_LEVEL=DEBUG for details")) from error
+        yield folder
+    finally:
+        stop_spark()
+        discard_folder(folder)
+
+
+class _ForegroundProgress:
+    """A `Progress` that only Ctrl-C can end."""
+
+    def __init__(self, on_stage: Callable[[RunStage], None]):
+        self.begin_stage = on_stage
+
+    def check(self) -> None:
+        return None
+
+    def track_jobs(self, context) -> None:
+        context.setJobGroup("command", "an analysis in the foreground", interruptOnCancel=True)

@@ -38,14 +38,10 @@ _FULL_BYTES = 1_000_000
 
 def failure_message(error: BaseException, *, details: str = "see the worker's log for details") -> str:
     """Return the message of an error. details: where to find more about an unexpected error."""
-    if isinstance(error, SparkExited):
-        return spark_exited_message(error, 1)
+    if message := interruption_message(error, 1):
+        return message
     if isinstance(error, USER_ERRORS):
         return str(error)
-    if has_session_died():
-        return java_lost_message(1)
-    if has_python_worker_died(error):
-        return python_worker_lost_message(1)
     text = str(error)
     if isinstance(error, DatabaseError):
         return _database_problem(error) or _unexpected_error_message(error, details)
@@ -61,6 +57,19 @@ def failure_message(error: BaseException, *, details: str = "see the worker's lo
     if isinstance(error, OSError) and error.errno in REMEDIES:
         return storage_problem(error)
     return _unexpected_error_message(error, details)
+
+
+def interruption_message(error: BaseException, attempts: int) -> str:
+    """Return the message if a process of Spark died, so that another attempt may succeed; otherwise empty."""
+    if isinstance(error, SparkExited):
+        return spark_exited_message(error, attempts)
+    if isinstance(error, USER_ERRORS):
+        return ""
+    if has_session_died():
+        return java_lost_message(attempts)
+    if has_python_worker_died(error):
+        return python_worker_lost_message(attempts)
+    return ""
 
 
 def _unexpected_error_message(error: BaseException, details: str) -> str:

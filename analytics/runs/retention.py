@@ -15,9 +15,10 @@ from django.db.models.functions import RowNumber
 from django.utils import timezone
 from pyarrow.fs import FileSelector, FileSystem
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.storage import StorageError, discard_path, folder_names, storage_root
 from analytics.storage_identity import deletable_prefix, former_identity, is_storage_private, storage_identity
+from grants.models import JobState
 
 logger = logging.getLogger(__name__)
 
@@ -53,18 +54,16 @@ def _mark_surplus_reports() -> None:
     now = timezone.now()
     # 1 for the newest report of an analysis with the same options
     age_rank = Window(
-        RowNumber(), partition_by=["analysis", "options"], order_by=[F("requested_at").desc(), F("pk").desc()]
+        RowNumber(), partition_by=["type", "options"], order_by=[F("requested_at").desc(), F("pk").desc()]
     )
-    reports = AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None).annotate(
+    reports = AnalysisRun.objects.filter(state=JobState.DONE, result_removed_at=None).annotate(
         age_rank=age_rank
     )
     is_surplus = Q(age_rank__gt=max(1, settings.RESULTS_KEPT))
     if settings.RESULTS_KEPT_DAYS:
         is_surplus |= Q(age_rank__gt=1, finished_at__lt=now - timedelta(days=settings.RESULTS_KEPT_DAYS))
     run_ids = list(reports.filter(is_surplus).order_by("pk").values_list("pk", flat=True)[:RUNS_AT_ONCE])
-    marked = AnalysisRun.objects.filter(pk__in=run_ids, results_removed_at=None).update(
-        results_removed_at=now
-    )
+    marked = AnalysisRun.objects.filter(pk__in=run_ids, result_removed_at=None).update(result_removed_at=now)
     if marked:
         logger.info(
             "%s reports were removed: RESULTS_KEPT is %s, RESULTS_KEPT_DAYS %s",
@@ -82,17 +81,15 @@ def _delete_removed_reports(filesystem: FileSystem, root: str) -> None:
     """
     marked_before = timezone.now() - READER_GRACE_PERIOD
     runs = (
-        AnalysisRun.objects.filter(results_removed_at__lt=marked_before)
-        .exclude(result_folder="")
-        .order_by("pk")
+        AnalysisRun.objects.filter(result_removed_at__lt=marked_before).exclude(result_path="").order_by("pk")
     )
     prefix = deletable_prefix()
     for run in runs[:RUNS_AT_ONCE]:
-        if run.result_folder.startswith(prefix):
-            discard_path(filesystem, f"{root}/{run.result_folder}")
+        if run.result_path.startswith(prefix):
+            discard_path(filesystem, f"{root}/{run.result_path}")
         else:
-            logger.info("%s is kept: another console may use it", run.result_folder)
-        AnalysisRun.objects.filter(pk=run.pk).update(result_folder="")
+            logger.info("%s is kept: another console may use it", run.result_path)
+        AnalysisRun.objects.filter(pk=run.pk).update(result_path="")
 
 
 def _delete_former_folders(filesystem: FileSystem, root: str) -> None:
@@ -131,8 +128,8 @@ def _needed_folders(names: list[str]) -> set[str]:
     for name, match in matches.items():
         run = runs.get(int(match[1]))
         if run is not None and (
-            run.result_folder.endswith(f"/{name}")
-            or run.state == RunState.RUNNING
+            run.result_path.endswith(f"/{name}")
+            or run.state == JobState.RUNNING
             and run.attempt == int(match[2])
         ):
             needed.add(name)

@@ -1,4 +1,6 @@
-"""Run analyses every night. Each schedule is off until an administrator switches it on.
+"""Run analyses without a request: every night, and once in a new console.
+
+Each nightly schedule is off until an administrator switches it on.
 
 The table of django-celery-beat is kept in line with the schedules. `analytics.runs.beat` sends a message at
 the scheduled time, and `request_scheduled_run` decides whether that moment still needs a run. So a repeated
@@ -7,22 +9,26 @@ message or a late scheduler causes only one run.
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, time, timedelta
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 from django_celery_beat.models import CrontabSchedule, PeriodicTask
 
-from analytics.analyses import ANALYSES, AnalysisError, analysis_by_name
-from analytics.models import AnalysisRun, RunState, Schedule
-from analytics.runs.first_runs import default_options
-from analytics.runs.options import validated_options
-from analytics.runs.services import request_run
+from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_name
+from analytics.models import AnalysisRun, Schedule
+from analytics.runs.services import request_run, validated_options
+from entities.models import Entity
+from grants.active_generation import active_generation
 from grants.changes.authority import administrator_transaction
 from grants.changes.outcomes import Outcome
 from grants.errors import JournalReadOnly
 from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.models import UNFINISHED_STATES, JobState
+from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
 logger = logging.getLogger(__name__)
@@ -108,7 +114,7 @@ def _request_newest_moment(analysis: str) -> AnalysisRun | None:
     schedule = Schedule.objects.filter(analysis=analysis, is_on=True).first()
     if schedule is None or not _claim_moment(schedule):
         return None
-    waiting = AnalysisRun.objects.filter(analysis=analysis, is_scheduled=True, state=RunState.WAITING).first()
+    waiting = AnalysisRun.objects.filter(type=analysis, is_scheduled=True, state=JobState.WAITING).first()
     if waiting is not None:
         logger.info("%s is still waiting; it also counts for this night", waiting)
         return None
@@ -126,11 +132,11 @@ def _request_or_record_failure(schedule: Schedule) -> AnalysisRun:
         )
     except AnalysisError as error:
         return AnalysisRun.objects.create(
-            analysis=schedule.analysis,
+            type=schedule.analysis,
             options=schedule.options,
             is_scheduled=True,
             finished_at=timezone.now(),
-            state=RunState.FAILED,
+            state=JobState.FAILED,
             error=f"The scheduled run could not be started: {error}.",
         )
 
@@ -212,3 +218,63 @@ def _sentence(schedule: Schedule) -> str:
 
 def _options_text(options: Mapping[str, str]) -> str:
     return "".join(f", {name.replace('_', ' ')} {value}" for name, value in options.items())
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRuns:
+    """The progress of the first run of each analysis."""
+
+    finished: int
+    total: int
+
+
+def default_options(analysis: Analysis) -> dict[str, str]:
+    """Return the options that the analysis needs but has no default for.
+
+    The active generation is compared with the next one, which is usually activated next; the newest one with
+    the previous one.
+    """
+    if "to_generation" not in analysis.options:
+        return {}
+    names = list(GENERATIONS)
+    position = names.index(active_generation().name)
+    return {"to_generation": names[position + 1] if position + 1 < len(names) else names[position - 1]}
+
+
+def request_first_runs() -> list[AnalysisRun]:
+    """Request a run of each analysis that was never requested. Return the new runs.
+
+    Requests nothing while there are no entities, if FIRST_ANALYSES is off, or while the console is read-only.
+    The lock of the journal prevents two schedulers from requesting the same runs. Runs two queries if there
+    is nothing to do.
+    """
+    if not settings.FIRST_ANALYSES or not _analyses_without_run() or not Entity.objects.exists():
+        return []
+    try:
+        with transaction.atomic():
+            lock_journal()
+            runs = [
+                request_run(analysis=analysis.name, options=default_options(analysis), requested_by=None)
+                for analysis in _analyses_without_run()
+            ]
+    except JournalReadOnly:
+        return []
+    logger.info("requested the first run of %d analyses", len(runs))
+    return runs
+
+
+def _analyses_without_run() -> list[Analysis]:
+    requested = set(AnalysisRun.objects.order_by().values_list("type", flat=True).distinct())
+    return [analysis for name, analysis in ANALYSES.items() if name not in requested]
+
+
+def first_runs_progress() -> FirstRuns | None:
+    """Return the progress of the first runs; None if every analysis that will run had a run.
+
+    Runs one query.
+    """
+    rows = set(AnalysisRun.objects.order_by().values_list("type", "state").distinct())
+    finished = {analysis for analysis, state in rows if state not in UNFINISHED_STATES} & ANALYSES.keys()
+    unfinished = {analysis for analysis, state in rows if state in UNFINISHED_STATES} & ANALYSES.keys()
+    expected = ANALYSES.keys() if settings.FIRST_ANALYSES else finished | unfinished
+    return FirstRuns(len(finished), len(expected)) if expected - finished else None

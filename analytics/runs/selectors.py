@@ -6,9 +6,10 @@ from django.db.models import Max, Q
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES, CHANGE_EFFECT, PLAN_EFFECT, REVIEW_ITEMS
-from analytics.models import AnalysisRun, RunStage, RunState
-from analytics.runs.presence import is_worker_present, redis_problem
+from analytics.models import AnalysisRun, RunStage
+from grants.jobs.queue import is_worker_present, redis_problem
 from grants.journal import decision_changes_after
+from grants.models import JobState
 from grants.policies.times import parse_time
 from grants.validity import has_change_of_time
 
@@ -29,7 +30,7 @@ def latest_run(
 
     namespace: the name of a namespace; runs over this namespace or over all namespaces are considered.
     """
-    runs = AnalysisRun.objects.filter(analysis=analysis, state=RunState.DONE)
+    runs = AnalysisRun.objects.filter(type=analysis, state=JobState.DONE)
     if namespace is not None:
         runs = runs.filter(Q(options__namespace=namespace) | Q(options__namespace=""))
     if generation is not None:
@@ -39,9 +40,9 @@ def latest_run(
 
 def latest_finished_runs() -> list[AnalysisRun]:
     """Return the newest finished run of each analysis, whatever its outcome. Runs one query."""
-    finished = AnalysisRun.objects.filter(state__in=(RunState.DONE, RunState.FAILED, RunState.CANCELLED))
-    newest = finished.order_by().values("analysis").annotate(newest=Max("pk")).values("newest")
-    return list(AnalysisRun.objects.filter(pk__in=newest, analysis__in=ANALYSES).order_by("analysis"))
+    finished = AnalysisRun.objects.filter(state__in=(JobState.DONE, JobState.FAILED, JobState.CANCELLED))
+    newest = finished.order_by().values("type").annotate(newest=Max("pk")).values("newest")
+    return list(AnalysisRun.objects.filter(pk__in=newest, type__in=ANALYSES).order_by("type"))
 
 
 def changes_since(run: AnalysisRun | None) -> int:
@@ -59,14 +60,14 @@ def changes_since(run: AnalysisRun | None) -> int:
 
 def run_silent_seconds(run: AnalysisRun) -> int | None:
     """Return the seconds since the last heartbeat of a running run; None for any other run."""
-    if run.state != RunState.RUNNING or run.heartbeat_at is None:
+    if run.state != JobState.RUNNING or run.heartbeat_at is None:
         return None
     return max(0, int((timezone.now() - run.heartbeat_at).total_seconds()))
 
 
 def run_waiting_reason(run: AnalysisRun) -> str:
     """Return why a waiting run does not run yet; empty for any other run."""
-    return waiting_reason("The run", excluded=run.pk) if run.state == RunState.WAITING else ""
+    return waiting_reason("The run", excluded=run.pk) if run.state == JobState.WAITING else ""
 
 
 def waiting_reason(task: str, *, excluded: int | None = None) -> str:
@@ -78,7 +79,7 @@ def waiting_reason(task: str, *, excluded: int | None = None) -> str:
     if not _has_present_worker():
         return f"No worker is running. {task} is kept and starts with the next worker."
     running = (
-        AnalysisRun.objects.filter(state=RunState.RUNNING).exclude(pk=excluded).order_by("started_at").first()
+        AnalysisRun.objects.filter(state=JobState.RUNNING).exclude(pk=excluded).order_by("started_at").first()
     )
     if running is not None:
         return f"The worker is busy with run {running.pk}. {task} starts after it."
@@ -100,7 +101,7 @@ def run_progress(run: AnalysisRun) -> dict:
     stages = list(RunStage.values)
     current = stages.index(run.stage) if run.stage in stages else -1
     labels = [
-        _LAST_STAGES.get(run.analysis, stage.label) if stage == RunStage.WRITING else stage.label
+        _LAST_STAGES.get(run.type, stage.label) if stage == RunStage.WRITING else stage.label
         for stage in RunStage
     ]
     return {
@@ -127,5 +128,5 @@ def _silence_warning(run: AnalysisRun) -> str:
 
 
 def _progress(run: AnalysisRun, stage: int) -> int:
-    percent_of_stage = 100 * run.tasks_done // run.tasks_total if run.tasks_total else 0
+    percent_of_stage = 100 * run.steps_done // run.steps_total if run.steps_total else 0
     return max(stage, 0) * 100 + min(percent_of_stage, 100)

@@ -1,32 +1,24 @@
-"""Request, claim, close and cancel runs.
+"""Request and cancel runs. `grants.jobs` executes them."""
 
-A run moves from waiting to running, and from there to done, failed or cancelled. `analytics.runs.recovery`
-moves a run back to waiting when its worker died.
-INVARIANT: every move is one UPDATE with a condition on the old state and, for a running run, on the claim of
-the executing process. So a message that arrives twice changes nothing, and a process that has lost its run
-changes nothing.
-"""
-
-import logging
-import secrets
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 
-import kombu.exceptions
-import redis
-from celery import current_app
 from django.db import transaction
-from django.db.models import Case, F, Model, Q, Value, When
-from django.utils import timezone
 
-from analytics.analyses import CHANGE_EFFECT, PLAN_EFFECT, REVIEW_ITEMS, analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.analyses import (
+    CHANGE_EFFECT,
+    PLAN_EFFECT,
+    REVIEW_ITEMS,
+    Analysis,
+    AnalysisError,
+    analysis_by_name,
+)
+from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import change_effect_options, latest_plan_run, newest_run
 from analytics.review_items.stored import items_run
-from analytics.runs.options import validated_options
-from analytics.runs.presence import redis_problem
-from analytics.runs.processes import this_process
-from analytics.storage_identity import storage_identity
+from entities.address import Address, AddressError, address_of
+from entities.models import Entity, State
+from entities.vocabulary import clip
+from grants.active_generation import active_generation
 from grants.changes.authority import administrator_transaction
 from grants.effects.changes import GenerationChange
 from grants.effects.single_changes import (
@@ -38,13 +30,15 @@ from grants.effects.single_changes import (
     change_as_text,
 )
 from grants.errors import PlanError
+from grants.jobs import cancel_job, request_job
 from grants.journal import Author, Change, append_to_journal
 from grants.models import Plan
 from grants.models.reviews import Campaign
 from grants.plans.permission_effect import generation_of_plan
+from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.roles.capabilities import Capability
 
-logger = logging.getLogger(__name__)
+MAX_NAMES_IN_MESSAGE = 20
 
 
 def request_run(
@@ -82,13 +76,14 @@ def store_run(
     """Store a waiting run with valid options; see `request_run`. capability: what the author must be allowed
     to do.
     """
-    with administrator_transaction(author, capability=capability) if author else nullcontext() as head:
-        run = AnalysisRun.objects.create(
-            analysis=analysis, options=dict(options), requested_by=requested_by, is_scheduled=is_scheduled
+    with administrator_transaction(author, capability=capability) if author else transaction.atomic() as head:
+        run = request_job(
+            AnalysisRun(
+                type=analysis, options=dict(options), requested_by=requested_by, is_scheduled=is_scheduled
+            )
         )
         if author:
             append_to_journal(head, [Change("run-start", detail=_run_text(run))], author=author)
-        transaction.on_commit(lambda: send_run(run))
     return run
 
 
@@ -159,31 +154,7 @@ def request_review_items(campaign: Campaign, *, is_retry: bool = False) -> Analy
 
 def _run_text(run: AnalysisRun) -> str:
     options = "".join(f", {name}: {value}" for name, value in sorted(run.options.items()) if value)
-    return f"run {run.pk}: {run.analysis}{options}"
-
-
-def send_run(run: AnalysisRun) -> bool:
-    """Send a waiting run to the worker. Return False if Redis does not answer; the next sweep tries again."""
-    if not send_to_worker("analytics.run_execute", run):
-        return False
-    AnalysisRun.objects.filter(pk=run.pk, state=RunState.WAITING).update(sent_at=timezone.now())
-    return True
-
-
-def send_to_worker(task: str, row: Model) -> bool:
-    """Send a task with the number of a row. Return False if Redis does not answer, which is logged."""
-    # checked first, because Celery itself takes seconds to detect that Redis does not answer
-    if problem := redis_problem():
-        logger.warning("%s waits: %s", row, problem)
-        return False
-    try:
-        # a new connection, because a pooled connection may belong to a Redis that has been replaced
-        with current_app.connection_for_write() as connection:
-            current_app.send_task(task, args=[row.pk], connection=connection)
-    except (kombu.exceptions.OperationalError, redis.RedisError, OSError) as error:
-        logger.warning("%s waits: Redis does not answer (%s)", row, error)
-        return False
-    return True
+    return f"run {run.pk}: {run.type}{options}"
 
 
 def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
@@ -194,75 +165,78 @@ def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
     the author may not write.
     """
     if author is None:
-        return _cancel_unfinished_run(run)
+        return cancel_job(run)
     with administrator_transaction(author, capability=Capability.RUN_ANALYSES) as head:
-        is_cancelled = _cancel_unfinished_run(run)
+        is_cancelled = cancel_job(run)
         if is_cancelled:
             append_to_journal(head, [Change("run-cancel", detail=_run_text(run))], author=author)
     return is_cancelled
 
 
-def _cancel_unfinished_run(run: AnalysisRun) -> bool:
-    """Cancel in one statement, so that a run that is claimed or requeued at the same moment is cancelled too."""
-    now, is_waiting = timezone.now(), Q(state=RunState.WAITING)
-    unfinished = AnalysisRun.objects.filter(pk=run.pk, state__in=(RunState.WAITING, RunState.RUNNING))
-    return bool(
-        unfinished.update(
-            state=Case(When(is_waiting, then=Value(RunState.CANCELLED)), default=F("state")),
-            finished_at=Case(When(is_waiting, then=Value(now)), default=F("finished_at")),
-            cancel_requested_at=now,
+def validated_options(analysis: Analysis, options: Mapping[str, str]) -> dict[str, str]:
+    """Return a value for every option of the analysis, with defaults for missing ones.
+
+    Raise AnalysisError for invalid ones.
+    """
+    non_empty = {name: value for name, value in options.items() if value}
+    for name in non_empty:
+        if name not in analysis.options:
+            raise AnalysisError(
+                f"{analysis.name} takes no {name}; it takes {', '.join(analysis.options)}", field=name
+            )
+    validated = {name: _CHECKS[name](non_empty.get(name, "")) for name in analysis.options}
+    if "to_generation" in validated and validated["generation"] == validated["to_generation"]:
+        raise AnalysisError(
+            f"{analysis.name} compares two generations, and both are {validated['generation']}: "
+            f"the generations are {', '.join(GENERATIONS)}",
+            field="to_generation",
         )
+    return validated
+
+
+def _generation(name: str) -> str:
+    try:
+        return generation_by_name(name).name if name else active_generation().name
+    except UnknownGeneration as error:
+        raise AnalysisError(str(error), field="generation") from error
+
+
+def _to_generation(name: str) -> str:
+    if not name:
+        raise AnalysisError(
+            "the generation to compare with (to_generation, on the command line --to-generation) is missing: "
+            f"the generations are {', '.join(GENERATIONS)}",
+            field="to_generation",
+        )
+    return _generation(name)
+
+
+def _namespace(name: str) -> str:
+    """Return the name of a live namespace from a name or an address; empty means all namespaces."""
+    if not name:
+        return ""
+    try:
+        address = address_of("namespace", name.removeprefix("namespace:"))
+    except AddressError as error:
+        raise AnalysisError(str(error), field="namespace") from error
+    state = Entity.objects.filter(kind="namespace", key=address.key).values_list("state", flat=True).first()
+    if state != State.LIVE:
+        raise AnalysisError(_unknown_namespace(address, state), field="namespace")
+    return address.key
+
+
+def _unknown_namespace(address: Address, state: str | None) -> str:
+    live = (
+        Entity.objects.filter(kind="namespace", state=State.LIVE)
+        .order_by("key")
+        .values_list("key", flat=True)
     )
-
-
-def new_claim() -> str:
-    return secrets.token_hex(16)
-
-
-def claim_run(run_id: int, claim: str = "") -> AnalysisRun | None:
-    """Move a waiting run to running for this process. Return None when the run is not waiting. Runs two
-    statements.
-
-    claim: from `new_claim`, if the call may be repeated after a lost connection.
-    """
-    now, claim = timezone.now(), claim or new_claim()
-    AnalysisRun.objects.filter(pk=run_id, state=RunState.WAITING).update(
-        state=RunState.RUNNING,
-        claim=claim,
-        attempt=F("attempt") + 1,
-        started_at=now,
-        heartbeat_at=now,
-        stage="",
-        tasks_done=0,
-        tasks_total=0,
-        error="",
-        process=this_process(),
+    names = list(live[: MAX_NAMES_IN_MESSAGE + 1])
+    live_names = ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (
+        ", …" if len(names) > MAX_NAMES_IN_MESSAGE else ""
     )
-    return AnalysisRun.objects.filter(pk=run_id, state=RunState.RUNNING, claim=claim).first()
+    problem = f"is {state}, not live" if state else "is not registered"
+    return f"{clip(address)} {problem}; the live namespaces are {live_names or 'none'}"
 
 
-def claimed_runs(run: AnalysisRun):
-    """Return a queryset of this run, if it still has the claim of `run`; empty after another process has
-    claimed it.
-    """
-    return AnalysisRun.objects.filter(pk=run.pk, state=RunState.RUNNING, claim=run.claim)
-
-
-def close_run(run: AnalysisRun, state: RunState, **fields) -> bool:
-    """Record how a claimed run ended. Return False when the claim is no longer valid. Runs one statement.
-
-    A call that is repeated after a lost connection may find that the first one was successful, with a second
-    statement.
-    """
-    if claimed_runs(run).update(state=state, finished_at=timezone.now(), claim="", **fields):
-        return True
-    return AnalysisRun.objects.filter(pk=run.pk, state=state, attempt=run.attempt).exists()
-
-
-def attempt_folder(run: AnalysisRun) -> str:
-    """Return the result folder of the run's current attempt, below SNAPSHOT_URI.
-
-    Each attempt has a separate folder, so that the process of a requeued attempt cannot write into the next
-    attempt's folder.
-    """
-    return f"results/{storage_identity()}/run-{run.pk}-{run.attempt}"
+_CHECKS = {"generation": _generation, "to_generation": _to_generation, "namespace": _namespace}

@@ -4,9 +4,10 @@ from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileType
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.storage import storage_root
 from authzconsole.backup.archive import REPORTS, copy_stream
+from grants.models import JobState
 
 
 def copy_reports(folder: Path) -> dict[str, Path]:
@@ -16,12 +17,12 @@ def copy_reports(folder: Path) -> dict[str, Path]:
     """
     filesystem, root = storage_root()
     runs = (
-        AnalysisRun.objects.filter(state=RunState.DONE, results_removed_at=None)
-        .exclude(result_folder="")
+        AnalysisRun.objects.filter(state=JobState.DONE, result_removed_at=None)
+        .exclude(result_path="")
         .order_by("pk")
     )
     copies: dict[str, Path] = {}
-    for result_folder in runs.values_list("result_folder", flat=True):
+    for result_folder in runs.values_list("result_path", flat=True):
         selector = FileSelector(f"{root}/{result_folder}", allow_not_found=True, recursive=True)
         copied: dict[str, Path] = {}
         try:

@@ -9,7 +9,6 @@ from django.conf import settings
 from django.utils import timezone
 
 from analytics.folders import ScratchError, scratch_folder
-from analytics.runs.database_retry import retry_database
 from analytics.storage import StorageError, storage_problem, storage_root
 from analytics.storage_identity import storage_identity
 from authzconsole.backup.archive import copy_stream
@@ -24,6 +23,7 @@ from grants.evidence.bundle import write_bundle
 from grants.evidence.contents import content_count, contents_of
 from grants.evidence.holdings import read_users
 from grants.history.catch_up import catch_up
+from grants.jobs import retry_database
 from grants.journal import current_head
 
 logger = logging.getLogger(__name__)

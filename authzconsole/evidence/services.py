@@ -10,7 +10,6 @@ from django.db.models import F, Q
 from django.utils import timezone
 from pyarrow import NativeFile
 
-from analytics.runs.services import send_to_worker
 from analytics.storage import StorageError, storage_root
 from authzconsole.models import Evidence, EvidenceState
 from entities.address import Address, ancestor_kinds
@@ -18,6 +17,7 @@ from entities.vocabulary import KINDS
 from grants.errors import GrantError
 from grants.evidence.contents import CONTAINERS
 from grants.evidence.signing import public_key
+from grants.jobs.queue import send_task
 from grants.models import User
 
 logger = logging.getLogger(__name__)
@@ -89,7 +89,9 @@ def send_evidence(evidence: Evidence) -> bool:
 
     Return whether Redis accepted it; otherwise `sweep_evidence` sends it later.
     """
-    if not send_to_worker("authzconsole.evidence_write", evidence):
+    if not send_task(
+        "authzconsole.evidence_write", evidence.pk, label=str(evidence), queue=settings.RUN_QUEUE
+    ):
         return False
     Evidence.objects.filter(pk=evidence.pk).update(sent_at=timezone.now())
     return True

@@ -10,7 +10,7 @@ from rest_framework.response import Response
 
 from analytics.analyses import ANALYSES, Analysis, AnalysisError, AnalysisName, analysis_by_name
 from analytics.folders import scratch_folder
-from analytics.models import AnalysisRun, RunStage, RunState
+from analytics.models import AnalysisRun, RunStage
 from analytics.results.compare import CHANGES
 from analytics.results.export import DOWNLOAD_FORMATS, export_table
 from analytics.results.query import ResultFilter
@@ -35,6 +35,7 @@ from authzconsole.rest.framework.locations import run_location
 from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer, ParquetRenderer
+from grants.models import JobState
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
@@ -73,7 +74,7 @@ class RunSerializer(serializers.Serializer):
     number = serializers.IntegerField()
     analysis = serializers.CharField()
     options = serializers.DictField(child=serializers.CharField(allow_blank=True))
-    state = serializers.ChoiceField(RunState.values)
+    state = serializers.ChoiceField(JobState.values)
     stage = serializers.CharField(
         help_text=f"The stage of a running run: {', '.join(RunStage.values)}; otherwise empty."
     )
@@ -119,7 +120,7 @@ class ResultsSerializer(serializers.Serializer):
 
 class RunsQuery(PageQuery):
     analysis = Choice(choices=list(ANALYSES), required=False)
-    state = Choice(choices=RunState.values, required=False)
+    state = Choice(choices=JobState.values, required=False)
 
 
 class StartSerializer(StrictSerializer):
@@ -227,7 +228,8 @@ class Runs(Endpoint):
     def get(self, request: Request) -> Response:
         query = self.query
         rows = AnalysisRun.objects.select_related("requested_by")
-        rows = rows.filter(**{name: query[name] for name in ("analysis", "state") if name in query})
+        columns = {"analysis": "type", "state": "state"}
+        rows = rows.filter(**{column: query[name] for name, column in columns.items() if name in query})
         return Response(
             page_of(
                 [ListPart(rows, ("-pk",))], _run_as_json, query=query, identity=list_identity("runs", query)
@@ -333,8 +335,8 @@ class _TableDownload(Endpoint):
         readable_table(run, result_table.name)
         renderer = self.renderer_classes[0]
         with scratch_folder(settings.TEMP_DIR) as folder:
-            path = Path(folder) / f"{run.analysis}-{run.pk}-{result_table.name}.{renderer.format}"
-            export_table(result_table, run.result_folder, path, DOWNLOAD_FORMATS, report_manifest(run))
+            path = Path(folder) / f"{run.type}-{run.pk}-{result_table.name}.{renderer.format}"
+            export_table(result_table, run.result_path, path, DOWNLOAD_FORMATS, report_manifest(run))
             # the open file stays readable after its folder is deleted
             return FileResponse(
                 path.open("rb"), as_attachment=True, filename=path.name, content_type=renderer.media_type
@@ -406,10 +408,10 @@ def _finished_run(request: Request, number: int, table: str) -> tuple[AnalysisRu
     check_report_reader(request)
     run = _run_or_404(number)
     try:
-        result_table = analysis_by_name(run.analysis).table(table)
+        result_table = analysis_by_name(run.type).table(table)
     except AnalysisError as error:
         raise Problem(404, str(error)) from None
-    if run.state != RunState.DONE:
+    if run.state != JobState.DONE:
         raise Problem(409, f"run {run.pk} is {run.state}, so it has no report")
     return run, result_table
 
@@ -447,13 +449,13 @@ def _column_as_json(column: Column) -> dict:
 def _run_as_json(run: AnalysisRun) -> dict:
     return {
         "number": run.pk,
-        "analysis": run.analysis,
+        "analysis": run.type,
         "options": run.options,
         "state": str(run.state),
-        "stage": str(run.stage) if run.state == RunState.RUNNING else "",
+        "stage": str(run.stage) if run.state == JobState.RUNNING else "",
         "cancel_requested": run.cancel_requested_at is not None,
-        "tasks_done": run.tasks_done,
-        "tasks_total": run.tasks_total,
+        "tasks_done": run.steps_done,
+        "tasks_total": run.steps_total,
         "requested_by": run.requested_by.username if run.requested_by else None,
         "scheduled": run.is_scheduled,
         "requested_at": as_json_time(run.requested_at),
@@ -462,8 +464,8 @@ def _run_as_json(run: AnalysisRun) -> dict:
         "revision": run.revision,
         "waiting_reason": "",
         "silent_seconds": run_silent_seconds(run),
-        "results_removed_at": as_json_time(run.results_removed_at),
-        "signed": bool(run.manifest_hash),
+        "results_removed_at": as_json_time(run.result_removed_at),
+        "signed": bool(run.result_hash),
         "error": run.error,
         "summary": run.summary,
     }

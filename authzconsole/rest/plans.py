@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from analytics.analyses import AnalysisError, AnalysisName
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import computed_effect
 from analytics.regrant_plans import create_regrant_plan
 from analytics.results.manifest import ReportChanged
@@ -49,7 +49,7 @@ from authzconsole.rest.plan_serializers import (
     PlanSerializer,
     PlansQuery,
 )
-from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, Plan, PlanItem
+from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, JobState, Plan, PlanItem
 from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
 from grants.plans.dry_run import MAX_STRANDED
@@ -197,7 +197,7 @@ class ImpactPlans(Endpoint):
         except ReportChanged:
             raise
         except (AnalysisError, StorageError) as error:
-            has_no_report = run.state != RunState.DONE or run.analysis != AnalysisName.POLICY_IMPACT
+            has_no_report = run.state != JobState.DONE or run.type != AnalysisName.POLICY_IMPACT
             raise Problem(409 if has_no_report else 410, str(error)) from None
 
 

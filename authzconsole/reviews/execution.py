@@ -9,15 +9,17 @@ from django.db.models import Q
 from django.utils import timezone
 
 from analytics.analyses import REVIEW_ITEMS
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.review_items.stored import computed_items, items_run
-from analytics.runs.database_retry import retry_database
-from analytics.runs.services import cancel_run, request_review_items, send_to_worker
+from analytics.runs.services import request_review_items
 from analytics.storage import StorageError
 from authzconsole.reviews.bundle import write_review_bundle
 from authzconsole.reviews.reminders import remind_reviewers
 from grants.errors import GrantError
+from grants.jobs import cancel_job, retry_database, run_job
+from grants.jobs.queue import send_task
 from grants.journal import Author
+from grants.models import JobState
 from grants.models.reviews import Campaign, CampaignState
 from grants.reviews.answers import sign_off
 from grants.reviews.campaigns import CampaignOptions, create_campaign, retry_campaign
@@ -75,7 +77,8 @@ def send_review(campaign: Campaign) -> bool:
 
     Return whether Redis accepted it; otherwise `sweep_reviews` sends it later.
     """
-    if not send_to_worker(_TASKS[CampaignState(campaign.state)], campaign):
+    task = _TASKS[CampaignState(campaign.state)]
+    if not send_task(task, campaign.pk, label=str(campaign), queue=settings.RUN_QUEUE):
         return False
     Campaign.objects.filter(pk=campaign.pk).update(sent_at=timezone.now())
     return True
@@ -91,17 +94,14 @@ def execute_preparation(*, number: int) -> None:
     waiting = Campaign.objects.filter(pk=number, state=CampaignState.PREPARING, heartbeat_at=None).first()
     run = retry_database(lambda: _run_of(waiting)) if waiting else None
     if run is not None and not run.is_finished:
-        # imported here because it loads PySpark, which only the worker needs
-        from analytics.runs.execution import execute_run
-
-        execute_run(run_id=run.pk)
+        run_job(run.pk)
         run.refresh_from_db()
         if not run.is_finished:
             return
     campaign = retry_database(lambda: claim_preparation(number))
     if campaign is None:
         return
-    if run is not None and run.state != RunState.DONE:
+    if run is not None and run.state != JobState.DONE:
         fail_preparation(campaign, run.error or "The run that computes the items was cancelled.")
         return
     try:
@@ -160,13 +160,13 @@ def sweep_reviews() -> None:
 
 def _release_runs() -> None:
     """Cancel the runs of reviews that are not being prepared any more, and mark their reports as removed."""
-    runs = AnalysisRun.objects.filter(analysis=REVIEW_ITEMS, results_removed_at=None).exclude(
-        state__in=(RunState.FAILED, RunState.CANCELLED)
+    runs = AnalysisRun.objects.filter(type=REVIEW_ITEMS, result_removed_at=None).exclude(
+        state__in=(JobState.FAILED, JobState.CANCELLED)
     )
     for run in runs:
         if Campaign.objects.filter(pk=run.options["review"], state=CampaignState.PREPARING).exists():
             continue
         if run.is_finished:
-            AnalysisRun.objects.filter(pk=run.pk).update(results_removed_at=timezone.now())
+            AnalysisRun.objects.filter(pk=run.pk).update(result_removed_at=timezone.now())
         else:
-            cancel_run(run=run)
+            cancel_job(run)

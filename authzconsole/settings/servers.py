@@ -62,7 +62,6 @@ CELERY_TASK_DEFAULT_QUEUE = LIGHT_QUEUE
 CELERY_TASK_ROUTES = {
     name: {"queue": RUN_QUEUE}
     for name in (
-        "analytics.run_execute",
         "authzconsole.evidence_write",
         "authzconsole.journal_verify",
         "authzconsole.review_prepare",
@@ -84,7 +83,7 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
 CELERY_BEAT_SCHEDULER = "analytics.runs.beat:Scheduler"
 CELERY_BEAT_SCHEDULE = {
     # a delayed sweep can expire, because the next sweep does the same work
-    "runs_sweep": {"task": "analytics.runs_sweep", "schedule": 5.0, "options": {"expire_seconds": 5}},
+    "jobs_sweep": {"task": "grants.sweep_jobs", "schedule": 5.0, "options": {"expire_seconds": 5}},
     "results_clean": {
         "task": "analytics.results_clean",
         "schedule": 3_600.0,

@@ -46,7 +46,7 @@ def wait_until_settled(console: Console, workload: Workload, seconds: float) -> 
     while workload.unfinished_runs():
         if time.monotonic() > deadline:
             rows = console.query(
-                "SELECT id, state, stage, attempt, heartbeat_at, process FROM analytics_analysisrun "
+                "SELECT id, state, stage, attempt, heartbeat_at, process FROM grants_job "
                 "WHERE state IN ('waiting', 'running')"
             )
             return [f"runs are unfinished {seconds:.0f} s after the last fault: {rows}"]
@@ -55,7 +55,7 @@ def wait_until_settled(console: Console, workload: Workload, seconds: float) -> 
     if status != 202:
         return [f"the last run could not be started: {status} {text[:200]}"]
     run = json.loads(text)["number"]
-    while (state := console.query("SELECT state, error FROM analytics_analysisrun WHERE id = %s", (run,))[0])[
+    while (state := console.query("SELECT state, error FROM grants_job WHERE id = %s", (run,))[0])[
         0
     ] != "done":
         if state[0] in ("failed", "cancelled") or time.monotonic() > deadline:
@@ -93,7 +93,7 @@ def check_runs(console: Console, workload: Workload) -> list[str]:
     are equal.
     """
     rows = console.query(
-        "SELECT id, state, analysis, options::text, revision, summary FROM analytics_analysisrun ORDER BY id"
+        "SELECT id, state, type, options::text, revision, summary FROM grants_job ORDER BY id"
     )
     numbers = {row[0] for row in rows}
     violations = [
@@ -122,9 +122,7 @@ def _as_dict(value: object) -> dict:
 
 def run_states(console: Console) -> dict[str, int]:
     return dict(
-        console.query(
-            "SELECT state || ' at attempt ' || attempt, count(*) FROM analytics_analysisrun GROUP BY 1"
-        )
+        console.query("SELECT state || ' at attempt ' || attempt, count(*) FROM grants_job GROUP BY 1")
     )
 
 
@@ -133,7 +131,7 @@ def run_errors(console: Console) -> dict[str, int]:
     together.
     """
     errors: dict[str, int] = defaultdict(int)
-    for (error,) in console.query("SELECT error FROM analytics_analysisrun WHERE state = 'failed'"):
+    for (error,) in console.query("SELECT error FROM grants_job WHERE state = 'failed'"):
         errors[re.sub(r"/\S+|\d+", "…", error)[:150]] += 1
     return dict(errors)
 
@@ -153,10 +151,7 @@ def check_files(console: Console) -> list[str]:
         return [f"the cleaning failed: {cleaning.stderr[-500:]}"]
     storage = console.state / "snapshots"
     reports = {
-        folder
-        for (folder,) in console.query(
-            "SELECT result_folder FROM analytics_analysisrun WHERE result_folder <> ''"
-        )
+        folder for (folder,) in console.query("SELECT result_path FROM grants_job WHERE result_path <> ''")
     }
     folders = {str(path.relative_to(storage)) for path in storage.glob("results/*/*")}
     violations = [f"the folder {name} belongs to no report" for name in sorted(folders - reports)]

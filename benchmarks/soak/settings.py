@@ -43,12 +43,12 @@ time.time, timezone.now = _shifted_time, _shifted_now
 
 @worker_process_init.connect
 def _hold_runs(**_: object) -> None:
-    from analytics.runs.watch import RunWatch
+    from grants.jobs import JobContext
 
-    begin_stage = RunWatch.begin_stage
+    begin_stage = JobContext.begin_stage
 
-    def begin_and_wait(watch, stage):
-        begin_stage(watch, stage)
-        wait_while_held(_stages, str(stage), os.getpid(), watch.check)
+    def begin_and_wait(context, stage):
+        begin_stage(context, stage)
+        wait_while_held(_stages, str(stage), os.getpid(), context.check)
 
-    RunWatch.begin_stage = begin_and_wait
+    JobContext.begin_stage = begin_and_wait

@@ -18,6 +18,7 @@ from grants.models.grants import (
     permission_ids,
     privilege_of,
 )
+from grants.models.jobs import UNFINISHED_STATES, Job, JobState
 from grants.models.journal import (
     JOURNAL_FILTERS,
     JOURNAL_REQUEST_FILTERS,
@@ -57,6 +58,7 @@ __all__ = [
     "JOURNAL_REQUEST_FILTERS",
     "MEMBERSHIP_VERBS",
     "NAME_COLUMNS",
+    "UNFINISHED_STATES",
     "AccessRequest",
     "AccessRequestEvent",
     "AccessRequestPart",
@@ -64,6 +66,8 @@ __all__ = [
     "BreakGlassUse",
     "GrantDetails",
     "GroupGrant",
+    "Job",
+    "JobState",
     "JournalHead",
     "JournalLine",
     "Membership",

@@ -17,7 +17,7 @@ def storage_folder(settings, tmp_path):
 def sent_tasks(monkeypatch):
     """Return the tasks sent to the worker, as (task name, run number). Redis always answers."""
     tasks = []
-    monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
+    monkeypatch.setattr("grants.jobs.queue.redis_problem", lambda: "")
     monkeypatch.setattr(
         celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args))
     )
@@ -28,7 +28,7 @@ def sent_tasks(monkeypatch):
 def replace_computation(monkeypatch):
     """Return a function that replaces the computation with Spark by its argument. It returns the list of the
     folders computed so far."""
-    from analytics.runs.computation import ComputedReport
+    from analytics.runs.execution import ComputedReport
 
     folders = []
 

@@ -50,9 +50,7 @@ def folder(settings, tmp_path):
 def test_invalid_arguments_are_refused_with_the_valid_ones_before_spark_starts(
     monkeypatch, arguments, message
 ):
-    monkeypatch.setattr(
-        "analytics.runs.computation.compute_report", lambda **_: pytest.fail("it was computed")
-    )
+    monkeypatch.setattr("analytics.runs.execution.compute_report", lambda **_: pytest.fail("it was computed"))
     Entity.objects.create(kind="namespace", key="sales")
     with pytest.raises(CommandError) as raised:
         call_command("analyze", *arguments)

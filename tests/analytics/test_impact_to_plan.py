@@ -5,14 +5,14 @@ permission away.
 import pytest
 from django.test import Client
 
-from analytics.models import AnalysisRun, RunState
-from analytics.runs.execution import execute_run
+from analytics.models import AnalysisRun
 from entities.models import Entity, State
 from entities.vocabulary import KINDS
 from grants.active_generation import active_generation
 from grants.evaluation.engine import answer_questions
+from grants.jobs import run_job
 from grants.journal import RUN_ACTIONS
-from grants.models import GRANT_TABLES, JournalLine, Plan, PlanState, Role, User
+from grants.models import GRANT_TABLES, JobState, JournalLine, Plan, PlanState, Role, User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import question_from_json
 from grants.validity import in_force_condition
@@ -45,9 +45,9 @@ def run_policy_impact(client) -> AnalysisRun:
     page = client.post(
         "/analyses/start", {"analysis": "policy-impact", "generation": BEFORE, "to_generation": AFTER}
     )
-    execute_run(run_id=int(page["Location"].rstrip("/").rpartition("/")[2]))
+    run_job(int(page["Location"].rstrip("/").rpartition("/")[2]))
     run = AnalysisRun.objects.latest("pk")
-    assert run.state == RunState.DONE, run.error
+    assert run.state == JobState.DONE, run.error
     return run
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from analytics.analyses import analysis_by_name
 from analytics.results.read import result_batches
-from analytics.runs.computation import compute_report
+from analytics.runs.execution import compute_report
 from analytics.snapshots import spark_tables
 from analytics.spark.engine.rules import namespace_deletion_requirement
 from entities.models import State

@@ -223,7 +223,7 @@ def test_only_administrators_create_regrant_plans(report):
 
 def add_rows(storage, report, *rows):
     """Add rows to the Parquet file of the detail table, as an attacker with access to the storage would."""
-    path = storage / report.result_folder / "detail" / "part-0.parquet"
+    path = storage / report.result_path / "detail" / "part-0.parquet"
     table = pq.read_table(path)
     added = [dict(zip(table.column_names, row, strict=True)) for row in rows]
     pq.write_table(pa.concat_tables([table, pa.Table.from_pylist(added, table.schema)]), path)
@@ -264,7 +264,7 @@ def test_the_page_of_a_plan_shows_the_number_of_rows_left_out(report, storage):
 
 
 def test_a_report_with_forged_rows_only_makes_no_plan(report, storage):
-    shutil.rmtree(storage / report.result_folder)
+    shutil.rmtree(storage / report.result_path)
     write_report(storage, report, {"detail": [FORGED_ROWS["never permitted"]]})
     with pytest.raises(
         PlanError,

@@ -10,12 +10,12 @@ from django.contrib.auth.models import Group
 from django.utils import timezone
 
 from analytics.analyses import AnalysisError
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.report import ComputedReport
 from analytics.review_items.tables import arrow_schema_of, copied_tables, write_tables
 from analytics.storage import storage_path, storage_root
 from authzconsole.reviews.execution import execute_preparation, retry_review, sweep_reviews
-from grants.models import Membership, User
+from grants.models import JobState, Membership, User
 from grants.models.reviews import Campaign, CampaignState, ItemSource, ReviewItem
 from grants.reviews.campaigns import CampaignOptions, cancel_campaign, create_campaign
 from grants.reviews.preparation import claim_preparation
@@ -79,7 +79,7 @@ def test_spark_and_the_database_compute_the_same_items(spark, settings, seed, ru
     execute_preparation(number=campaigns[1].pk)
     by_database, by_spark = (Campaign.objects.get(pk=campaign.pk) for campaign in campaigns)
     assert by_spark.state == CampaignState.OPEN, by_spark.error
-    assert AnalysisRun.objects.get().state == RunState.DONE
+    assert AnalysisRun.objects.get().state == JobState.DONE
     assert items_of(by_spark) == items_of(by_database) != []
     assert by_spark.item_count == by_database.item_count == len(items_of(by_spark))
 
@@ -115,7 +115,7 @@ def test_computed_items_are_copied_once(computed_campaign):
     assert (campaign.state, campaign.base_revision, AnalysisRun.objects.count()) == (CampaignState.OPEN, 7, 1)
     assert items_of(campaign) == items_of(computed_campaign) != []
     sweep_reviews()
-    assert AnalysisRun.objects.get().results_removed_at is not None
+    assert AnalysisRun.objects.get().result_removed_at is not None
 
 
 def test_the_copied_tables_have_the_values_of_the_database(computed_campaign, tmp_path):
@@ -154,22 +154,22 @@ def test_a_failed_review_is_prepared_again_by_another_run(monkeypatch, computed_
     execute_preparation(number=campaign.pk)
     campaign.refresh_from_db()
     assert campaign.is_open and items_of(campaign) == items_of(computed_campaign) != []
-    assert [run.state for run in AnalysisRun.objects.order_by("pk")] == [RunState.FAILED, RunState.DONE]
+    assert [run.state for run in AnalysisRun.objects.order_by("pk")] == [JobState.FAILED, JobState.DONE]
 
 
 def test_cancelling_a_review_cancels_its_run(monkeypatch, computed_campaign, sent_tasks):
     campaign = new_campaign()
-    monkeypatch.setattr("analytics.runs.execution.execute_run", lambda run_id: None)
+    monkeypatch.setattr("authzconsole.reviews.execution.run_job", lambda run_id: None)
     execute_preparation(number=campaign.pk)
     sent_tasks.clear()
     sweep_reviews()
     run = AnalysisRun.objects.get()
     # the review waits for its run without further messages
-    assert run.state == RunState.WAITING and ("authzconsole.review_prepare", campaign.pk) not in sent_tasks
+    assert run.state == JobState.WAITING and ("authzconsole.review_prepare", campaign.pk) not in sent_tasks
     cancel_campaign(author=COMMAND, number=campaign.pk)
     sweep_reviews()
     run.refresh_from_db()
-    assert run.state == RunState.CANCELLED and claim_preparation(campaign.pk) is None
+    assert run.state == JobState.CANCELLED and claim_preparation(campaign.pk) is None
 
 
 def test_a_small_review_needs_no_run(settings, computed_campaign):

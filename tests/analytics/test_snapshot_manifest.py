@@ -12,13 +12,13 @@ from pyarrow._fs import _MockFileSystem
 
 from analytics import manifests
 from analytics.manifests import MANIFEST_NAME
-from analytics.models import AnalysisRun, RunState
-from analytics.runs.execution import execute_run
+from analytics.models import AnalysisRun
 from analytics.snapshots import manifest, parquet, snapshot
 from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
 from analytics.storage import StorageError, storage_root
+from grants.jobs import run_job
 from grants.journal import Author, Change, append_to_journal, lock_journal
-from grants.models import Role, User
+from grants.models import JobState, Role, User
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -174,10 +174,10 @@ def test_the_manifest_of_a_removed_snapshot_is_deleted_first(monkeypatch, settin
 @pytest.mark.slow
 def test_after_the_deletion_of_all_grants_the_next_report_is_the_same(spark, storage):
     def run_visibility():
-        run = AnalysisRun.objects.create(analysis="visibility", options={"generation": "final"})
-        execute_run(run_id=run.pk)
+        run = AnalysisRun.objects.create(type="visibility", options={"generation": "final"})
+        run_job(run.pk)
         run.refresh_from_db()
-        assert run.state == RunState.DONE, run.error
+        assert run.state == JobState.DONE, run.error
         return run
 
     first = run_visibility()

@@ -5,7 +5,6 @@ import logging
 import pytest
 
 from analytics.models import AnalysisRun
-from analytics.runs.execution import execute_run
 from analytics.runs.failure import failure_message
 from analytics.storage import (
     StorageError,
@@ -16,6 +15,7 @@ from analytics.storage import (
     storage_root,
     without_credentials,
 )
+from grants.jobs import run_job
 
 SECRET = "top/secret+1"
 
@@ -79,9 +79,9 @@ def test_spark_gets_the_uri_without_the_password(settings):
 @pytest.mark.django_db(transaction=True)
 def test_a_failed_run_and_its_log_do_not_contain_the_secret(settings, caplog):
     settings.SNAPSHOT_URI = f"nothing://KEY:{SECRET}@bucket/path?secret_key=another-secret"
-    run = AnalysisRun.objects.create(analysis="stranded", options={"generation": "final"})
+    run = AnalysisRun.objects.create(type="stranded", options={"generation": "final"})
     with caplog.at_level(logging.DEBUG):
-        execute_run(run_id=run.pk)
+        run_job(run.pk)
     run.refresh_from_db()
     assert "nothing://KEY:***@bucket/path" in run.error and "stranded" in caplog.text
     logged = "".join(logging.Formatter().format(record) for record in caplog.records)

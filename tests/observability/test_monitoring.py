@@ -10,7 +10,6 @@ from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
 from analytics.models import AnalysisRun
-from analytics.runs import presence
 from analytics.runs.beat import Scheduler
 from authzconsole.api.token_fast_path import TokenFastPath
 from authzconsole.common.monitoring import readiness as checks
@@ -18,6 +17,7 @@ from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
 from authzconsole.common.tokens import create_token
 from authzconsole.models import SecurityEvent, SecurityEventTarget
+from grants.jobs import queue
 from tests.support.cast import SETUP
 
 TOKEN = "a token of twenty characters"
@@ -32,11 +32,11 @@ def fresh_checks(monkeypatch):
 @pytest.fixture
 def redis_with_all(redis_server, settings):
     settings.REDIS_URL = redis_server
-    with presence.redis_client() as client:
-        for queue in settings.CELERY_TASK_QUEUES:
-            client.set(presence.presence_key(queue), "1", ex=60)
-    presence.announce_scheduler()
-    with presence.redis_client() as client:
+    with queue.redis_client() as client:
+        for name in settings.CELERY_TASK_QUEUES:
+            client.set(queue.presence_key(name), "1", ex=60)
+    queue.announce_scheduler()
+    with queue.redis_client() as client:
         yield client
         client.flushdb()
 
@@ -61,9 +61,9 @@ def test_each_missing_part_is_named(redis_with_all, settings, monkeypatch):
         status, parts = ready()
         return status, {name for name, state in parts.items() if state == "failed"}
 
-    redis_with_all.delete(presence.SCHEDULER_KEY)
+    redis_with_all.delete(queue.SCHEDULER_KEY)
     assert failed_parts() == (503, {"scheduler"})
-    redis_with_all.delete(presence.presence_key(settings.LIGHT_QUEUE))
+    redis_with_all.delete(queue.presence_key(settings.LIGHT_QUEUE))
     assert failed_parts() == (503, {"scheduler", "worker"})
     settings.DISK_FREE_MIN_MB = 10**12
     assert failed_parts() == (503, {"scheduler", "worker", "disk"})
@@ -223,7 +223,7 @@ def test_metrics_have_the_state_of_runs_queues_and_the_journal(cast, redis_with_
     anchor.write_text('{"revision": 3, "hash": "x"}\n')
     settings.JOURNAL_ANCHOR = [f"file:{anchor}"]
     redis_with_all.rpush(settings.RUN_QUEUE, "message", "message")
-    AnalysisRun.objects.create(analysis="visibility", state="failed")
+    AnalysisRun.objects.create(type="visibility", state="failed")
     record_event(EventKind.SIGN_IN, account="ada")
     SecurityEventTarget.objects.create(
         name="syslog udp:x:1", shipped_to=SecurityEvent.objects.last().pk - 1, failures=2
@@ -258,8 +258,8 @@ def test_metrics_survive_without_redis_and_count_a_locked_database(db, settings)
 
 def test_the_scheduler_announces_itself_with_each_tick(redis_server, settings, monkeypatch):
     settings.REDIS_URL = redis_server
-    with presence.redis_client() as client:
-        client.delete(presence.SCHEDULER_KEY)
+    with queue.redis_client() as client:
+        client.delete(queue.SCHEDULER_KEY)
     monkeypatch.setattr("django_celery_beat.schedulers.DatabaseScheduler.tick", lambda self: 5)
-    assert not presence.is_scheduler_present()
-    assert Scheduler.tick(object.__new__(Scheduler)) == 5 and presence.is_scheduler_present()
+    assert not queue.is_scheduler_present()
+    assert Scheduler.tick(object.__new__(Scheduler)) == 5 and queue.is_scheduler_present()

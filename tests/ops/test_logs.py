@@ -13,11 +13,11 @@ from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.test import Client, RequestFactory
 
-from analytics import tasks
 from authzconsole.api.token_fast_path import TokenFastPath
 from authzconsole.celery import add_request_to_message, bind_task, unbind_task
 from authzconsole.common.tokens import create_token
 from authzconsole.logs import RoutineTaskFilter, logging_configuration
+from grants import tasks
 from tests.support.cast import SETUP, create_sample_users
 
 
@@ -215,15 +215,13 @@ def test_the_lines_of_a_task_carry_the_request_that_caused_it(log_lines):
 
 
 def test_the_lines_of_a_task_carry_the_task_and_the_run(log_lines, monkeypatch):
-    monkeypatch.setattr(
-        "analytics.runs.execution.execute_run", lambda run_id: logging.getLogger("spark").info("working")
-    )
-    bind_task("t-1", tasks.execute_run)
-    tasks.execute_run.run(7)
+    monkeypatch.setattr(tasks, "run_job", lambda job_id: logging.getLogger("spark").info("working"))
+    bind_task("t-1", tasks.execute_job)
+    tasks.execute_job.run(7)
     unbind_task()
     logging.getLogger("spark").info("idle")
     working, idle = log_lines()
-    assert (working["run_id"], working["task"], working["task_id"]) == (7, "analytics.run_execute", "t-1")
+    assert (working["run_id"], working["task"], working["task_id"]) == (7, "grants.run_job", "t-1")
     assert not {"run_id", "task", "task_id"} & set(idle)
 
 
@@ -252,10 +250,10 @@ def test_the_settings_use_the_structlog_configuration():
 @pytest.mark.parametrize(
     ("logger", "message", "args", "is_kept"),
     [
-        ("celery.beat", "Scheduler: Sending due task %s (%s)", ("runs_sweep", "analytics.runs_sweep"), False),
-        ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.runs_sweep"}, False),
+        ("celery.beat", "Scheduler: Sending due task %s (%s)", ("jobs_sweep", "grants.sweep_jobs"), False),
+        ("celery.worker.strategy", "Task %(name)s received", {"name": "grants.sweep_jobs"}, False),
         ("celery.app.trace", "Task %(name)s succeeded", {"name": "authzconsole.webhooks_dispatch"}, False),
-        ("celery.app.trace", "Task %(name)s succeeded", {"name": "analytics.run_execute"}, True),
+        ("celery.app.trace", "Task %(name)s succeeded", {"name": "grants.run_job"}, True),
         ("celery.worker.strategy", "Task %(name)s received", {"name": "analytics.schedule_run"}, True),
         ("celery.beat", "beat: Starting...", (), True),
     ],

@@ -13,8 +13,9 @@ import pytest
 from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.snapshots.snapshot import arrow_schema
+from grants.models import JobState
 from tests.rest.conftest import problem
 from tests.support.reports import write_report
 
@@ -28,7 +29,7 @@ ROWS = [("hr", "dee", 2, 0, 2, False), ("sales", "dee", 6, 1, 5, False), ("sales
 def sent_runs(monkeypatch, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     runs = []
-    monkeypatch.setattr("analytics.runs.services.send_run", runs.append)
+    monkeypatch.setattr("grants.jobs.lifecycle.send_job", runs.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
     monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
     return runs
@@ -43,10 +44,10 @@ def report(cast, tmp_path):
         pa.table(columns, names=table.column_names).cast(arrow_schema(table)), folder / "part-0.parquet"
     )
     return AnalysisRun.objects.create(
-        analysis=NAME,
+        type=NAME,
         options={"generation": "final", "namespace": ""},
-        state=RunState.DONE,
-        result_folder="results",
+        state=JobState.DONE,
+        result_path="results",
         finished_at=timezone.now(),
         requested_by=cast["ada"],
         summary={"pairs": 3},
@@ -81,16 +82,16 @@ def test_a_run_can_be_started_followed_and_cancelled(
         assert answer.status_code == 200 and answer.json()["state"] == "cancelled"
 
 
-@pytest.mark.parametrize("state", [state for state in RunState.values if state != "running"])
+@pytest.mark.parametrize("state", [state for state in JobState.values if state != "running"])
 def test_only_a_running_run_has_a_stage(ada, report, state):
     AnalysisRun.objects.update(state=state, stage="writing")
     assert ada.get(f"/runs/{report.pk}").json()["stage"] == ""
-    AnalysisRun.objects.update(state=RunState.RUNNING)
+    AnalysisRun.objects.update(state=JobState.RUNNING)
     assert ada.get(f"/runs/{report.pk}").json()["stage"] == "writing"
 
 
 def test_a_requested_cancellation_is_visible_before_the_run_ends(ada, report):
-    AnalysisRun.objects.update(state=RunState.RUNNING)
+    AnalysisRun.objects.update(state=JobState.RUNNING)
     assert ada.get(f"/runs/{report.pk}").json()["cancel_requested"] is False
     answer = ada.post(f"/runs/{report.pk}/cancel").json()
     assert (answer["state"], answer["cancel_requested"]) == ("running", True)
@@ -135,7 +136,7 @@ def test_a_run_that_cannot_be_started_is_refused(ada, body):
 
 
 def test_runs_are_listed_newest_first(ada, report):
-    AnalysisRun.objects.create(analysis=NAME, options={})
+    AnalysisRun.objects.create(type=NAME, options={})
     assert [run["state"] for run in ada.all_of("/runs", limit=1)] == ["waiting", "done"]
     assert [run["number"] for run in ada.all_of("/runs", state="done", analysis=NAME)] == [report.pk]
     assert ada.all_of("/runs", analysis="visibility") == []
@@ -196,12 +197,12 @@ def test_a_missing_report_is_refused_with_the_reason(ada, report, suffix):
     problem(ada.get(f"/runs/{report.pk + 99}/tables/rows{suffix}"), 404)
     problem(ada.get(f"/runs/{'9' * 30}/tables/rows{suffix}"), 404)
     assert "files" in problem(ada.get(f"{path}/namespaces{suffix}"), 410)["detail"]
-    AnalysisRun.objects.update(state=RunState.RUNNING)
+    AnalysisRun.objects.update(state=JobState.RUNNING)
     assert "is running, so it has no report" in problem(ada.get(f"{path}/rows{suffix}"), 409)["detail"]
 
 
 def test_a_filter_by_an_unknown_column_is_refused(ada, report):
-    AnalysisRun.objects.update(state=RunState.DONE)
+    AnalysisRun.objects.update(state=JobState.DONE)
     assert "no column" in problem(ada.get(f"/runs/{report.pk}/tables/namespaces", user="dee"), 400)["detail"]
 
 
@@ -224,7 +225,7 @@ def test_a_removed_report_is_gone_and_an_omitted_table_is_a_conflict(ada, report
     AnalysisRun.objects.update(summary={"detail_is_written": False, "detail_rows": 7_000_000})
     assert "7,000,000 rows" in problem(ada.get(f"{path}/detail{suffix}"), 409)["detail"]
     assert "was not compared" in problem(ada.get(f"{path}/changes{suffix}"), 409)["detail"]
-    AnalysisRun.objects.update(results_removed_at="2026-03-01T00:00Z", result_folder="")
+    AnalysisRun.objects.update(result_removed_at="2026-03-01T00:00Z", result_path="")
     assert "was removed on 01 March 2026" in problem(ada.get(f"{path}/rows{suffix}"), 410)["detail"]
     assert ada.get(f"/runs/{report.pk}").json()["results_removed_at"] == "2026-03-01T00:00:00Z"
 
@@ -253,5 +254,5 @@ def test_the_changes_since_the_previous_run_are_paged_and_filtered(ada, report, 
 
 def test_a_running_run_shows_the_seconds_since_its_last_heartbeat(ada, report):
     assert ada.get(f"/runs/{report.pk}").json()["silent_seconds"] is None
-    AnalysisRun.objects.update(state=RunState.RUNNING, heartbeat_at=timezone.now() - timedelta(seconds=30))
+    AnalysisRun.objects.update(state=JobState.RUNNING, heartbeat_at=timezone.now() - timedelta(seconds=30))
     assert 30 <= ada.get(f"/runs/{report.pk}").json()["silent_seconds"] < 40

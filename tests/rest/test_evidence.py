@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 def sent_numbers(monkeypatch):
     numbers = []
     monkeypatch.setattr(
-        "authzconsole.evidence.services.send_to_worker", lambda task, row: numbers.append(row.pk) or True
+        "authzconsole.evidence.services.send_task", lambda task, pk, **_: numbers.append(pk) or True
     )
     return numbers
 

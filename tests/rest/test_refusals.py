@@ -268,7 +268,7 @@ def test_an_invalid_parameter_is_named(ada):
 
 @pytest.mark.parametrize("sent", [b"{", b"[]", b"5", b'{"force": true}'])
 def test_an_invalid_body_does_not_cancel_a_run(ada, sent):
-    run = AnalysisRun.objects.create(analysis="visibility", options={})
+    run = AnalysisRun.objects.create(type="visibility", options={})
     problem(ada.post(f"/runs/{run.pk}/cancel", sent), 400)
     assert AnalysisRun.objects.get().state == "waiting"
     for nothing in (b"", b" ", b"{}"):

@@ -62,7 +62,7 @@ def open_connection(db):
 def authorization(db, monkeypatch):
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "Redis does not answer")
     create_sample_tenant()
-    AnalysisRun.objects.create(analysis="delete-readiness", options={})
+    AnalysisRun.objects.create(type="delete-readiness", options={})
     create_plan_from_changes(
         author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
     )

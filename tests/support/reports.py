@@ -8,13 +8,14 @@ import pyarrow.parquet as pq
 from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.manifest import write_report_manifest
 from analytics.results.read import figures
 from analytics.snapshots.snapshot import arrow_schema
 from analytics.storage_identity import storage_identity
 from analytics.tables import Column, ColumnType
 from grants.journal import current_revision
+from grants.models import JobState
 
 # Sample values of text columns, from the demo tenant.
 SAMPLES = {
@@ -37,8 +38,8 @@ FINAL = {"generation": "final", "namespace": ""}
 def write_report(storage: Path, run: AnalysisRun, tables: Mapping[str, Iterable[tuple]]) -> None:
     """Write the tables of a report. storage: the folder of SNAPSHOT_URI."""
     for name, rows in tables.items():
-        table = analysis_by_name(run.analysis).table(name)
-        schema, folder = arrow_schema(table), storage / run.result_folder / name
+        table = analysis_by_name(run.type).table(name)
+        schema, folder = arrow_schema(table), storage / run.result_path / name
         folder.mkdir(parents=True)
         rows = [dict(zip(table.column_names, row, strict=True)) for row in rows]
         pq.write_table(pa.Table.from_pylist(rows, schema), folder / "part-0.parquet")
@@ -46,8 +47,8 @@ def write_report(storage: Path, run: AnalysisRun, tables: Mapping[str, Iterable[
 
 def sign_report(run: AnalysisRun) -> None:
     """Sign the report of a finished run, as a worker does."""
-    run.manifest_hash = write_report_manifest(run, run.result_folder, run.revision, check=lambda: None)
-    run.save(update_fields=["manifest_hash"])
+    run.result_hash = write_report_manifest(run, run.result_path, run.revision, check=lambda: None)
+    run.save(update_fields=["result_hash"])
 
 
 def create_report(
@@ -62,18 +63,18 @@ def create_report(
     if options is None:
         # A real run has only the options of its analysis.
         options = {name: FINAL[name] for name in analysis_by_name(analysis).options if name in FINAL}
-    run = AnalysisRun.objects.create(analysis=analysis, options=options, state=RunState.DONE, **fields)
-    run.result_folder = f"results/{storage_identity()}/by-hand-{run.pk}"
-    run.save(update_fields=["result_folder"])
+    run = AnalysisRun.objects.create(type=analysis, options=options, state=JobState.DONE, **fields)
+    run.result_path = f"results/{storage_identity()}/by-hand-{run.pk}"
+    run.save(update_fields=["result_path"])
     write_report(storage, run, tables)
     return run
 
 
 def write_sample_report(storage: Path, run: AnalysisRun) -> None:
     """Finish the run with one row in each of its tables."""
-    analysis, folder = analysis_by_name(run.analysis), f"results/samples-{run.pk}"
-    run.state, run.result_folder, run.revision, run.finished_at = (
-        RunState.DONE,
+    analysis, folder = analysis_by_name(run.type), f"results/samples-{run.pk}"
+    run.state, run.result_path, run.revision, run.finished_at = (
+        JobState.DONE,
         folder,
         current_revision(),
         timezone.now(),

@@ -2,19 +2,20 @@
 
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
+from grants.models import JobState
 
 
 def create_waiting_run(**fields):
     return AnalysisRun.objects.create(
-        analysis="delete-readiness", options={"generation": "final", "namespace": ""}, **fields
+        type="delete-readiness", options={"generation": "final", "namespace": ""}, **fields
     )
 
 
 def create_running_run(**fields):
     now = timezone.now()
     defaults = {
-        "state": RunState.RUNNING,
+        "state": JobState.RUNNING,
         "claim": "c1",
         "attempt": 1,
         "started_at": now,

@@ -46,7 +46,7 @@ def create_numbers(cast):
     The run can be cancelled, and the review has an item of ned.
     """
     run = AnalysisRun.objects.create(
-        analysis="delete-readiness",
+        type="delete-readiness",
         options={"generation": "final", "namespace": ""},
         state="running",
         stage="spark",

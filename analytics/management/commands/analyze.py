@@ -9,8 +9,7 @@ from analytics.analyses import ANALYSES, Analysis, AnalysisError, analysis_by_na
 from analytics.models import RunStage
 from analytics.results.export import check_export_path, export_table
 from analytics.results.read import result_batches
-from analytics.runs.foreground import analysis_in_foreground
-from analytics.runs.options import validated_options
+from analytics.runs.services import validated_options
 from analytics.storage import StorageError
 from grants.management.console_command import ConsoleCommand
 
@@ -76,6 +75,9 @@ class Command(ConsoleCommand):
     def _run(
         self, analysis: Analysis, options: dict[str, str], output: Path | None, detail: Path | None
     ) -> None:
+        # imported here because PySpark loads slowly, and wrong options are reported before
+        from analytics.runs.execution import analysis_in_foreground
+
         with analysis_in_foreground(
             analysis, options, with_detail=detail is not None, on_stage=self._stage_printer()
         ) as folder:

@@ -13,9 +13,9 @@ from django.db.models import Count, Max
 from prometheus_client.core import GaugeMetricFamily
 
 from analytics.models import AnalysisRun
-from analytics.runs.presence import queue_lengths
 from authzconsole.common.monitoring.readiness import readiness
 from authzconsole.models import SecurityEvent, SecurityEventTarget, Webhook
+from grants.jobs.queue import queue_lengths
 from grants.journal import current_head
 from grants.verification.anchor import anchored_revision
 
@@ -50,7 +50,7 @@ class StateCollector:
 
 
 def _database_metrics() -> Iterator[GaugeMetricFamily]:
-    counts = AnalysisRun.objects.order_by().values_list("analysis", "state").annotate(Count("pk"))
+    counts = AnalysisRun.objects.order_by().values_list("type", "state").annotate(Count("pk"))
     yield _family(
         "runs",
         "Runs by state.",

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from analytics.runs.services import request_plan_effect
 from authzconsole.common.downloads.effect_rows import effect_rows_response
@@ -27,7 +27,7 @@ from authzconsole.rest.plans import ALLOWED_ROLES, PLAN_PATH, TAG, plan_or_404
 from grants.effects.effect import RowFilter
 from grants.effects.known_effect import KnownEffect
 from grants.errors import EffectTooLarge, PlanError
-from grants.models import Plan, PlanState
+from grants.models import JobState, Plan, PlanState
 from grants.plans.permission_effect import generation_of_plan, plan_consequences, plan_effect
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
@@ -172,7 +172,7 @@ def _stored_effect(run: AnalysisRun | None, error: EffectTooLarge, at: datetime 
             f"{error}; the run evaluated it at {', '.join(format_time(one.at) for one in effect.times or [effect])}",
         )
         raise error
-    reason = f"; run {run.pk} failed: {run.error}" if run is not None and run.state == RunState.FAILED else ""
+    reason = f"; run {run.pk} failed: {run.error}" if run is not None and run.state == JobState.FAILED else ""
     error.args = (f"{error}; or compute it with POST to this resource{reason}",)
     raise error
 

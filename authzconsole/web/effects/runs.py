@@ -6,13 +6,14 @@ from urllib.parse import urlencode
 from django.http import HttpRequest
 from django.urls import reverse
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import latest_change_run
 from analytics.runs.selectors import run_progress
 from grants.effects.known_effect import KnownEffect
 from grants.effects.preview import ChangePreview
 from grants.effects.single_changes import can_make
 from grants.errors import EffectTooLarge
+from grants.models import JobState
 from grants.roles.capabilities import Capability
 
 # longer lists of changes have no URL, because servers refuse long URLs
@@ -49,8 +50,8 @@ def effect_run_context(
         "can_request": can_make and bool(compute_url) and not is_running and effect is None,
         "can_cancel": is_running and request.user.can(Capability.RUN_ANALYSES),
         "is_cancelling": run is not None and run.cancel_requested_at is not None,
-        "is_cancelled": run is not None and run.state == RunState.CANCELLED,
-        "is_outdated": run is not None and run.state == RunState.DONE and effect is None,
+        "is_cancelled": run is not None and run.state == JobState.CANCELLED,
+        "is_outdated": run is not None and run.state == JobState.DONE and effect is None,
     }
     return context | ({"details": run_progress(run)} if run is not None and is_running else {})
 

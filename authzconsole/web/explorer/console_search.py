@@ -165,17 +165,13 @@ def _reports(text: str, max_hits: int) -> HitGroup:
     """Return the newest finished run of each analysis that matches."""
     if not any(_matches(text, f"{analysis.title} {name}") for name, analysis in ANALYSES.items()):
         return HitGroup("reports", "Reports", [])
-    runs = [
-        run
-        for run in latest_finished_runs()
-        if _matches(text, f"{ANALYSES[run.analysis].title} {run.analysis}")
-    ]
+    runs = [run for run in latest_finished_runs() if _matches(text, f"{ANALYSES[run.type].title} {run.type}")]
     return HitGroup(
         "reports",
         "Reports",
         [
             SearchHit(
-                ANALYSES[run.analysis].title,
+                ANALYSES[run.type].title,
                 reverse("analysis", args=[run.pk]),
                 "analyses",
                 f"run {run.pk}, {run.state}",

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import ANALYSES
-from analytics.models import RunState, Schedule
+from analytics.models import Schedule
 from analytics.runs.schedules import all_schedules
 from analytics.runs.selectors import latest_finished_runs
 from authzconsole import VERSION
@@ -21,7 +21,7 @@ from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.rendering import render_page
 from grants.journal import current_head
 from grants.journal_keys import head_fault
-from grants.models import JournalHead
+from grants.models import JobState, JournalHead
 from grants.principals.new_names import names_that_differ_in_case
 from grants.roles.capabilities import Capability
 
@@ -136,14 +136,14 @@ def _name_row() -> StatusRow:
 def _night_rows() -> Iterator[dict]:
     """Yield the schedule and the newest finished run of each analysis. Runs two queries."""
     schedules: dict[str, Schedule] = {schedule.analysis: schedule for schedule in all_schedules()}
-    runs = {run.analysis: run for run in latest_finished_runs()}
+    runs = {run.type: run for run in latest_finished_runs()}
     for name, analysis in ANALYSES.items():
         run, schedule = runs.get(name), schedules[name]
         level = (
             "bad"
-            if run and run.state == RunState.FAILED
+            if run and run.state == JobState.FAILED
             else "good"
-            if run and run.state == RunState.DONE
+            if run and run.state == JobState.DONE
             else ""
         )
         yield {

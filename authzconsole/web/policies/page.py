@@ -8,7 +8,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_safe
 
 from analytics.analyses import AnalysisName
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_shown_change, refusal_text
@@ -30,7 +30,7 @@ from grants.effects.changes import GenerationChange
 from grants.effects.preview import ChangePreview
 from grants.errors import GrantError
 from grants.journal import lock_journal
-from grants.models import Plan, PlanState
+from grants.models import JobState, Plan, PlanState
 from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.policy import Generation, Policy
@@ -213,7 +213,7 @@ def _activation_response(
     effect = (
         None if active == generation else effect_context(request, preview or [GenerationChange(generation)])
     )
-    is_done, later_changes = run is not None and run.state == RunState.DONE, changes_since(run)
+    is_done, later_changes = run is not None and run.state == JobState.DONE, changes_since(run)
     differences = sum(
         _table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values()
     )
@@ -255,14 +255,14 @@ def _impact_run(active: Generation, generation: Generation) -> AnalysisRun | Non
     unfinished run.
     """
     runs = AnalysisRun.objects.filter(
-        analysis=AnalysisName.POLICY_IMPACT,
+        type=AnalysisName.POLICY_IMPACT,
         options__generation=active.name,
         options__to_generation=generation.name,
     )
-    finished = runs.filter(state=RunState.DONE).order_by("-requested_at", "-pk").first()
+    finished = runs.filter(state=JobState.DONE).order_by("-requested_at", "-pk").first()
     return (
         finished
-        or runs.filter(state__in=(RunState.WAITING, RunState.RUNNING))
+        or runs.filter(state__in=(JobState.WAITING, JobState.RUNNING))
         .order_by("-requested_at", "-pk")
         .first()
     )

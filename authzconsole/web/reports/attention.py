@@ -12,15 +12,15 @@ from django.urls import reverse
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES, AnalysisName
-from analytics.models import AnalysisRun, RunState
-from analytics.runs.first_runs import FirstRuns, first_runs_progress
+from analytics.models import AnalysisRun
+from analytics.runs.schedules import FirstRuns, first_runs_progress
 from analytics.runs.selectors import changes_since, latest_finished_runs, latest_run
 from authzconsole.common.monitoring.maintenance import maintenance_records
 from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, counted_rows
 from entities.models import State
 from entities.vocabulary import quantity
 from grants.journal import read_only_reason
-from grants.models import GroupGrant, Plan, PlanState, UserGrant
+from grants.models import GroupGrant, JobState, Plan, PlanState, UserGrant
 from grants.plans.staleness import invalidating_line
 from grants.policies.policy import Generation
 
@@ -250,10 +250,8 @@ def _console_items() -> Iterator[AttentionItem]:
 def _failed_run_items() -> Iterator[AttentionItem]:
     """Yield the analyses if their newest finished run failed. Runs one query."""
     for run in latest_finished_runs():
-        if run.state == RunState.FAILED:
-            yield AttentionItem(
-                "warning", f"The last run of {ANALYSES[run.analysis].title} failed", _url(run)
-            )
+        if run.state == JobState.FAILED:
+            yield AttentionItem("warning", f"The last run of {ANALYSES[run.type].title} failed", _url(run))
 
 
 def _url(run: AnalysisRun, sort: str = "") -> str:

@@ -17,7 +17,7 @@ Links = dict[str, str]
 
 def cell_urls(run: AnalysisRun, table: Table, row: dict) -> Links:
     """Return the links of a row by column. A number is linked only if it is not zero."""
-    links_of_row = LINKS.get((run.analysis, table.name))
+    links_of_row = LINKS.get((run.type, table.name))
     if links_of_row is None:
         return {}
     return {name: url for name, url in links_of_row(run, row).items() if row[name] or row[name] is False}

@@ -31,7 +31,7 @@ def download_table(request: HttpRequest, pk: int, table: str, extension: str) ->
     if form is None:
         raise Http404("there is no such file format")
     try:
-        definition = analysis_by_name(run.analysis).table(table)
+        definition = analysis_by_name(run.type).table(table)
     except AnalysisError:
         raise Http404("there is no such table") from None
     try:
@@ -42,13 +42,13 @@ def download_table(request: HttpRequest, pk: int, table: str, extension: str) ->
     response = StreamingHttpResponse(
         export_chunks(definition, batches, form), content_type=f"{form.media_type}; charset=utf-8"
     )
-    response["Content-Disposition"] = f'attachment; filename="{run.analysis}-{run.pk}-{table}.{extension}"'
+    response["Content-Disposition"] = f'attachment; filename="{run.type}-{run.pk}-{table}.{extension}"'
     patch_cache_control(response, private=True, no_store=True)
     return response
 
 
 def _filter(request: HttpRequest, run: AnalysisRun, table: Table) -> ResultFilter:
     """Return the filter that the page of the table uses for the same parameters."""
-    if (run.analysis, table.name) == (AnalysisName.DELETE_READINESS, "rows"):
+    if (run.type, table.name) == (AnalysisName.DELETE_READINESS, "rows"):
         return readiness_filter(run, readiness_form(request))
     return table_filter(table, filter_values(request, table))

@@ -5,7 +5,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisError
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.query import ResultFilter
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError
@@ -25,6 +25,7 @@ from authzconsole.web.shared.parameters import name_parameter
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import Address, parse_address
 from entities.vocabulary import Privilege
+from grants.models import JobState
 from grants.roles.capabilities import Capability
 
 
@@ -34,7 +35,7 @@ def missing_grants_page(request: HttpRequest, pk: int) -> HttpResponse:
     """List the entities of a namespace on which the user needs ADMIN but does not hold it."""
     run = run_or_404(pk)
     namespace, user = name_parameter(request, "namespace"), name_parameter(request, "user")
-    if run.state != RunState.DONE:
+    if run.state != JobState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
     context = {
         "run": run,

@@ -55,7 +55,7 @@ def stored_report(run: AnalysisRun, table: str) -> StoredReport:
     Raise the errors of `result_page` if the table no longer exists, even if it is cached.
     """
     readable_table(run, table)
-    return StoredReport(settings.SNAPSHOT_URI, run.result_folder, run)
+    return StoredReport(settings.SNAPSHOT_URI, run.result_path, run)
 
 
 def namespace_summaries(run: AnalysisRun | None, names: Iterable[str]) -> Mapping[str, dict]:

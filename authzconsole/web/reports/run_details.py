@@ -5,25 +5,26 @@ from django.shortcuts import get_object_or_404
 from django.utils import timezone
 
 from analytics.analyses import ANALYSES
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.compare import CHANGES
 from analytics.runs.selectors import changes_since, run_progress
 from authzconsole.web.reports.table_headings import detail_name
+from grants.models import JobState
 
 
 def run_or_404(pk: int) -> AnalysisRun:
     run = get_object_or_404(AnalysisRun.objects.select_related("requested_by"), pk=pk)
-    if run.analysis not in ANALYSES:
+    if run.type not in ANALYSES:
         raise Http404("the analysis of this run does not exist in this version")
     return run
 
 
 def run_summary(run: AnalysisRun) -> dict:
     """Return the context of a run in the list of runs."""
-    analysis = ANALYSES.get(run.analysis)
+    analysis = ANALYSES.get(run.type)
     return {
         "run": run,
-        "title": analysis.title if analysis else run.analysis,
+        "title": analysis.title if analysis else run.type,
         "question": analysis.question if analysis else "",
         "scope": f"namespace:{run.options['namespace']}"
         if run.options.get("namespace")
@@ -55,7 +56,7 @@ def run_details(run: AnalysisRun) -> dict:
 def changes_sentence(run: AnalysisRun) -> str:
     """Return a sentence about the changes since the previous run; empty if there was no comparison."""
     changes = run.summary.get("changes")
-    if run.state != RunState.DONE or not changes:
+    if run.state != JobState.DONE or not changes:
         return ""
     if any(changes[change] for change in CHANGES):
         counts = ", ".join(f"{changes[change]:,} {change}" for change in CHANGES)
@@ -73,7 +74,7 @@ def _comparison_fault(run: AnalysisRun) -> str:
 
 def _is_unsigned(run: AnalysisRun) -> bool:
     """Return whether the run has a report that is not signed, so that changes to its files are not noticed."""
-    return run.state == RunState.DONE and run.results_removed_at is None and not run.manifest_hash
+    return run.state == JobState.DONE and run.result_removed_at is None and not run.result_hash
 
 
 def _snapshot_note(run: AnalysisRun) -> str:
@@ -88,15 +89,13 @@ def _snapshot_note(run: AnalysisRun) -> str:
 
 def _further_tables(run: AnalysisRun) -> list[tuple[str, str]]:
     """Return (name, link text) of the tables that have their own page."""
-    if run.state != RunState.DONE or run.results_removed_at is not None:
+    if run.state != JobState.DONE or run.result_removed_at is not None:
         return []
     changes, rows = run.summary.get("changes"), run.summary.get("detail_rows", 0)
-    has_detail = ANALYSES[run.analysis].detail is not None and run.summary.get("detail_is_written")
+    has_detail = ANALYSES[run.type].detail is not None and run.summary.get("detail_is_written")
     tables = [("changes", "Show changes")] if changes and any(changes[change] for change in CHANGES) else []
     return (
-        [*tables, ("detail", f"Show all {rows:,} {detail_name(run.analysis)}")]
-        if has_detail and rows
-        else tables
+        [*tables, ("detail", f"Show all {rows:,} {detail_name(run.type)}")] if has_detail and rows else tables
     )
 
 

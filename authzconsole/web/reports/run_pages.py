@@ -7,7 +7,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
 from analytics.java import java_problem
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.runs.schedules import all_schedules
 from analytics.runs.services import cancel_run, request_run
 from authzconsole.web.reports.charts.report_charts import report_chart
@@ -20,6 +20,7 @@ from authzconsole.web.shared.paging import paginate_sequence
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.active_generation import active_generation
+from grants.models import JobState
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
@@ -60,11 +61,11 @@ class _RunSequence:
     """All runs, newest first, as a sequence."""
 
     def __len__(self) -> int:
-        return AnalysisRun.objects.filter(analysis__in=ANALYSES).count()
+        return AnalysisRun.objects.filter(type__in=ANALYSES).count()
 
     def __getitem__(self, bounds: slice) -> list[AnalysisRun]:
         return list(
-            AnalysisRun.objects.filter(analysis__in=ANALYSES)
+            AnalysisRun.objects.filter(type__in=ANALYSES)
             .select_related("requested_by")
             .order_by("-requested_at", "-pk")[bounds]
         )
@@ -92,7 +93,7 @@ def start_run(request: HttpRequest) -> HttpResponse:
 @capability_required(Capability.READ_REPORTS)
 def run_page(request: HttpRequest, pk: int) -> HttpResponse:
     run = run_or_404(pk)
-    is_done = run.state == RunState.DONE
+    is_done = run.state == JobState.DONE
     context = {
         "run": run,
         "details": run_details(run),
@@ -101,16 +102,16 @@ def run_page(request: HttpRequest, pk: int) -> HttpResponse:
         "can_change": request.user.can_administer,
         "can_keep_permissions": request.user.can_administer
         and is_done
-        and run.analysis == AnalysisName.POLICY_IMPACT,
-        "can_clean_up": request.user.can_administer and is_done and run.analysis == AnalysisName.GHOST_GRANTS,
+        and run.type == AnalysisName.POLICY_IMPACT,
+        "can_clean_up": request.user.can_administer and is_done and run.type == AnalysisName.GHOST_GRANTS,
     }
     section = requested_section(request)
-    if run.state == RunState.DONE:
-        context |= (report_sections if run.analysis == AnalysisName.DELETE_READINESS else table_sections)(
+    if run.state == JobState.DONE:
+        context |= (report_sections if run.type == AnalysisName.DELETE_READINESS else table_sections)(
             request, run, section
         )
         context["chart"] = None if section in SECTIONS else report_chart(run)
-    if section in SECTIONS and run.state == RunState.DONE:
+    if section in SECTIONS and run.state == JobState.DONE:
         template = f"reports/_{'table' if 'table' in context else section}.html"
         template = template if {section, "table"} & context.keys() else "reports/_unreadable.html"
         return render_page(request, template, context | {"section": section})

@@ -7,7 +7,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisError, AnalysisName, analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.read import ResultPage
 from analytics.storage import StorageError, storage_path
 from analytics.tables import Column, ColumnType, Table
@@ -28,6 +28,7 @@ from authzconsole.web.shared.links import address_url
 from authzconsole.web.shared.paging import numbered_page, page_number, url_with
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.vocabulary import Privilege
+from grants.models import JobState
 from grants.roles.capabilities import Capability
 
 # with more filters than this, a narrow screen collapses all but the first
@@ -38,7 +39,7 @@ MAX_CACHED_FIRST_PAGES = 32
 
 def table_sections(request: HttpRequest, run: AnalysisRun, section: str) -> dict:
     """Return the sections of a report page; only the table if htmx requests it."""
-    analysis = analysis_by_name(run.analysis)
+    analysis = analysis_by_name(run.type)
     try:
         sections = {"table": table_section(request, run, analysis.rows)}
     except (AnalysisError, StorageError) as error:
@@ -56,12 +57,12 @@ def report_table_page(request: HttpRequest, pk: int, table: str) -> HttpResponse
     """Show one table of a report, such as its changes since the previous run."""
     run = run_or_404(pk)
     try:
-        definition = analysis_by_name(run.analysis).table(table)
+        definition = analysis_by_name(run.type).table(table)
     except AnalysisError:
         raise Http404("there is no such table") from None
-    if run.state != RunState.DONE:
+    if run.state != JobState.DONE:
         return see_other(reverse("analysis", args=[run.pk]))
-    title = f"{analysis_by_name(run.analysis).title}: {table_title(run, table)}"
+    title = f"{analysis_by_name(run.type).title}: {table_title(run, table)}"
     note = f"As of revision {run.revision:,}." if run.revision else ""
     context = {
         "run": run,
@@ -119,7 +120,7 @@ def _order(request: HttpRequest, run: AnalysisRun, table: Table) -> str:
 
 def _first_sort(run: AnalysisRun, table: Table) -> str:
     """Return the column that sorts the table when its page opens; empty for the order of the key."""
-    output = analysis_by_name(run.analysis).output(table.name)
+    output = analysis_by_name(run.type).output(table.name)
     return output.first_sort if output else ""
 
 
@@ -129,7 +130,7 @@ def _result_page(
     """Return the rows of the requested page, and its number."""
     number = page_number(request, "page")
     if number == 1 and not any(filters.values()) and order and order == _first_sort(run, table):
-        return _first_page(run, table.name, order, storage_path(run.result_folder), run.results_removed_at)
+        return _first_page(run, table.name, order, storage_path(run.result_path), run.result_removed_at)
     return read_page(
         run,
         table.name,
@@ -152,12 +153,10 @@ def _first_page(run: AnalysisRun, table: str, order: str, *version: object) -> t
 
 def _row(request: HttpRequest, run: AnalysisRun, table: Table, columns: list[Column], row: dict) -> dict:
     urls = cell_urls(run, table, row)
-    output = analysis_by_name(run.analysis).output(table.name)
+    output = analysis_by_name(run.type).output(table.name)
     is_grantable = output is not None and output.needs_administrator and request.user.can_administer
     grant_url = f"{address_url('grant', row['entity'])}?privilege={Privilege.ADMIN}" if is_grantable else ""
-    is_ghost = (
-        run.analysis == AnalysisName.GHOST_GRANTS and table.name == "rows" and request.user.can_administer
-    )
+    is_ghost = run.type == AnalysisName.GHOST_GRANTS and table.name == "rows" and request.user.can_administer
     ghost = "\t".join((row["principal"], row["entity"], row["privilege"])) if is_ghost else ""
     return {
         "cells": [cell_of(column, row, urls) for column in columns],

@@ -34,14 +34,14 @@ def table_heading(run: AnalysisRun, table: Table) -> str:
     if table.name == "changes":
         previous = run.summary.get("changes")
         return f"What changed since run {previous['run']}?" if previous else "What changed?"
-    analysis = analysis_by_name(run.analysis)
+    analysis = analysis_by_name(run.type)
     output = analysis.output(table.name)
     return output.question if output else analysis.question
 
 
 def table_title(run: AnalysisRun, table: str) -> str:
     """Return the name of a table for page titles, such as `missing grants` or `changes`."""
-    return detail_name(run.analysis) if table == "detail" else table
+    return detail_name(run.type) if table == "detail" else table
 
 
 def detail_name(analysis: str) -> str:

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 from django.test import override_settings
 
 from analytics.arrow import arrow_schema
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import StoredEffect
 from analytics.results.files import table_path, write_index
 from analytics.storage import storage_root
@@ -16,7 +16,7 @@ from grants.effects.effect import Effect, EffectRow
 from grants.effects.preview import preview_changes
 from grants.effects.single_changes import SingleChange
 from grants.journal import current_revision
-from grants.models import Plan
+from grants.models import JobState, Plan
 from grants.plans.permission_effect import plan_effect
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.times import format_time
@@ -51,7 +51,7 @@ def _finish_run(run: AnalysisRun, effect: Effect, valid_until: str) -> StoredEff
         for one, table in zip(effect.times or [effect], PLAN_EFFECT_TABLES, strict=False)
     ]
     main = next((figures for figures in times if any(figures["tally"])), times[0])
-    run.state, run.revision, run.result_folder = RunState.DONE, current_revision(), folder
+    run.state, run.revision, run.result_path = JobState.DONE, current_revision(), folder
     run.summary = main | {
         "generation": effect.generation,
         "digest": effect.digest,

@@ -7,19 +7,19 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.compute import MAX_TOP, compute_effect
 from analytics.plan_effects.sources import PlanSource
 from analytics.plan_effects.stored import StoredEffect
 from analytics.results.read import result_page
-from analytics.runs.execution import execute_run
 from analytics.snapshots import spark_tables
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import ANY, KINDS
 from grants.effects.changes import MAX_TIMES, ActivationChange, GrantChange, MembershipChange
 from grants.effects.effect import RowFilter
-from grants.models import Plan
+from grants.jobs import run_job
+from grants.models import JobState, Plan
 from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.changes import create_plan_from_changes
@@ -146,11 +146,11 @@ def computed_effect(plan, generation, max_rows=ALL_ROWS):
     )
     return StoredEffect(
         AnalysisRun.objects.create(
-            analysis="plan-effect",
-            state=RunState.DONE,
+            type="plan-effect",
+            state=JobState.DONE,
             revision=report.revision,
             summary=report.summary,
-            result_folder=folder,
+            result_path=folder,
             options={"plan": str(plan.pk), "generation": generation},
         )
     )
@@ -215,16 +215,16 @@ def test_the_worker_executes_the_run_and_signs_its_report(settings):
     create_sample_tenant()
     plan = create_plan_from_changes(author=SETUP, grant=[("user:out", ORDERS, "READ")])
     run = AnalysisRun.objects.create(
-        analysis="plan-effect", options={"plan": str(plan.pk), "generation": "final"}
+        type="plan-effect", options={"plan": str(plan.pk), "generation": "final"}
     )
-    execute_run(run_id=run.pk)
+    run_job(run.pk)
     run.refresh_from_db()
-    assert run.state == RunState.DONE, run.error
-    assert run.manifest_hash and len(list(StoredEffect(run).rows())) == run.summary["detail_rows"] > 4
+    assert run.state == JobState.DONE, run.error
+    assert run.result_hash and len(list(StoredEffect(run).rows())) == run.summary["detail_rows"] > 4
     Plan.objects.update(state="discarded")
     other = AnalysisRun.objects.create(
-        analysis="plan-effect", options={"plan": str(plan.pk), "generation": "core"}
+        type="plan-effect", options={"plan": str(plan.pk), "generation": "core"}
     )
-    execute_run(run_id=other.pk)
+    run_job(other.pk)
     other.refresh_from_db()
-    assert other.state == RunState.FAILED and "was applied or discarded" in other.error
+    assert other.state == JobState.FAILED and "was applied or discarded" in other.error

@@ -9,13 +9,13 @@ from urllib.parse import urlencode
 
 import pytest
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from authzconsole.web.effects.wording import button_numbers
 from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.effects.changes import GenerationChange
 from grants.effects.single_changes import Deletion
-from grants.models import JournalLine
+from grants.models import JobState, JournalLine
 from grants.policies.catalogue import GENERATIONS
 from tests.analytics.plan_effects.finished_runs import finish_change_run
 from tests.support.authors import database_state
@@ -69,7 +69,7 @@ def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse
     assert JournalLine.objects.latest("pk").action == "run-start"
     client.post(RUN)
     assert AnalysisRun.objects.count() == 1
-    AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=2, tasks_total=5)
+    AnalysisRun.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
     assert "2 of 5 tasks" in page_html(client.get(FORM_PART)) and 'hx-trigger="every 2s"' in page_html(
         client.get(FORM)
     )

@@ -8,12 +8,12 @@ import json
 
 import pytest
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from authzconsole.web.effects.wording import effect_sentence
 from entities.address import parse_address
 from grants.changes.services import change_grants
-from grants.models import JournalLine, Plan
+from grants.models import JobState, JournalLine, Plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.times import parse_time
@@ -55,7 +55,7 @@ def test_the_page_requests_the_run_shows_its_progress_and_then_its_result(
     client.post(f"{url}effect", {"generation": "final"})
     run = latest_plan_run(large_plan, "final")
     assert AnalysisRun.objects.count() == 1 and JournalLine.objects.latest("pk").action == "run-start"
-    AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=2, tasks_total=5)
+    AnalysisRun.objects.update(state=JobState.RUNNING, stage="computing", steps_done=2, steps_total=5)
     section = page_html(client.get(f"{url}?generation=final", headers=htmx("permissions")))
     assert (
         "2 of 5 tasks" in section
@@ -89,7 +89,7 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
     client, url = browse("ada"), f"/plans/{large_plan.pk}/"
     assert "not being computed" in page_html(client.post(f"{url}effect/cancel", follow=True))
     client.post(f"{url}effect", {"generation": "final"})
-    AnalysisRun.objects.update(state=RunState.RUNNING)
+    AnalysisRun.objects.update(state=JobState.RUNNING)
     assert "Cancel computation" in page_html(client.get(url)) and "Cancel computation" not in page_html(
         browse("aud").get(url)
     )
@@ -97,7 +97,7 @@ def test_the_page_cancels_the_run(large_plan, browse, sent_tasks):
     assert latest_plan_run(large_plan, "final").cancel_requested_at is None
     assert "Cancelling" in page_html(client.post(f"{url}effect/cancel", {"generation": "final"}, follow=True))
     assert JournalLine.objects.latest("pk").action == "run-cancel"
-    AnalysisRun.objects.update(state=RunState.CANCELLED)
+    AnalysisRun.objects.update(state=JobState.CANCELLED)
     page = page_html(client.get(url))
     assert "The computation was cancelled" in page and "Compute the effect" in page
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.plan_effects.compute import MAX_TOP, compute_effect
 from analytics.plan_effects.sources import SingleChangesSource
 from analytics.plan_effects.stored import StoredEffect
@@ -12,6 +12,7 @@ from entities.models import State
 from grants.effects.changes import ActivationChange, GenerationChange, MembershipChange
 from grants.effects.preview import preview_changes
 from grants.effects.single_changes import Deletion, Registration, Removal, change_as_text
+from grants.models import JobState
 from grants.policies.catalogue import GENERATIONS
 from tests.analytics.plan_effects.test_agreement import ALL_ROWS, NoProgress, check_agreement
 from tests.support.random_tenants import random_tenant, store_tenant
@@ -36,11 +37,11 @@ def computed(changes, generation, active):
     )
     return StoredEffect(
         AnalysisRun.objects.create(
-            analysis="change-effect",
-            state=RunState.DONE,
+            type="change-effect",
+            state=JobState.DONE,
             revision=report.revision,
             summary=report.summary,
-            result_folder=folder,
+            result_path=folder,
         )
     )
 

@@ -6,12 +6,12 @@ import pytest
 from django.test import Client
 
 from analytics.analyses import ANALYSES, analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.compare import SortedRows, compare_with_previous, previous_report
 from analytics.results.query import ResultFilter
 from analytics.results.read import TableLeftOut, result_page
-from analytics.runs.watch import RunCancelled
-from grants.models import Role, User
+from grants.jobs import JobCancelled
+from grants.models import JobState, Role, User
 from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +39,7 @@ def storage(settings, tmp_path):
 
 def compare(run):
     """Compare the run, and return its changes or None."""
-    run.summary = compare_with_previous(run, run.result_folder, check=lambda: None)
+    run.summary = compare_with_previous(run, run.result_path, check=lambda: None)
     run.save()
     return run.summary.get("changes")
 
@@ -95,8 +95,8 @@ def test_a_report_is_compared_with_the_newest_kept_report_with_the_same_options(
     expected = create_report(storage, {"rows": BEFORE})
     create_report(storage, {"rows": BEFORE}, options={"generation": "core", "namespace": ""})
     create_report(storage, {"rows": BEFORE}, options={"generation": "final", "namespace": "hr"})
-    removed = create_report(storage, {"rows": BEFORE}, results_removed_at="2026-01-01T00:00Z")
-    AnalysisRun.objects.create(analysis="delete-readiness", options=expected.options, state=RunState.FAILED)
+    removed = create_report(storage, {"rows": BEFORE}, result_removed_at="2026-01-01T00:00Z")
+    AnalysisRun.objects.create(type="delete-readiness", options=expected.options, state=JobState.FAILED)
     run = create_report(storage, {"rows": AFTER})
     create_report(storage, {"rows": BEFORE})
     assert (
@@ -116,19 +116,19 @@ def test_the_first_report_has_no_comparison(storage):
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_bytes(b"cut off")])
 def test_a_failed_comparison_says_so_and_does_not_affect_the_new_report(storage, damage):
     earlier = create_report(storage, {"rows": BEFORE})
-    damage(storage / earlier.result_folder / "rows" / "part-0.parquet")
+    damage(storage / earlier.result_path / "rows" / "part-0.parquet")
     run = create_report(storage, {"rows": AFTER})
     assert compare(run) is None and len(result_page(run).rows) == len(AFTER)
     assert (
         run.summary["comparison_fault"]["run"] == earlier.pk
-        and not (storage / run.result_folder / "changes").exists()
+        and not (storage / run.result_path / "changes").exists()
     )
     reason = "the report's files are "
     with pytest.raises(
         TableLeftOut, match=f"the comparison of run {run.pk} with run {earlier.pk} failed: {reason}"
     ):
         result_page(run, "changes")
-    run.summary |= dict.fromkeys(analysis_by_name(run.analysis).figures, 0)
+    run.summary |= dict.fromkeys(analysis_by_name(run.type).figures, 0)
     run.save()
     client = Client()
     client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
@@ -141,7 +141,7 @@ def test_a_failed_comparison_says_so_and_does_not_affect_the_new_report(storage,
 def test_a_comparison_that_cannot_be_written_names_the_folder(storage):
     create_report(storage, {"rows": BEFORE})
     run = create_report(storage, {"rows": AFTER})
-    (storage / run.result_folder / "changes").write_text("in the way")
+    (storage / run.result_path / "changes").write_text("in the way")
     assert compare(run) is None
     assert run.summary["comparison_fault"]["reason"].startswith(
         f"The folder of snapshots and results, {storage}, cannot be"
@@ -153,10 +153,10 @@ def test_ending_the_run_ends_the_comparison(storage):
     run = create_report(storage, {"rows": AFTER})
 
     def end():
-        raise RunCancelled("cancelled")
+        raise JobCancelled("cancelled")
 
-    with pytest.raises(RunCancelled):
-        compare_with_previous(run, run.result_folder, check=end)
+    with pytest.raises(JobCancelled):
+        compare_with_previous(run, run.result_path, check=end)
 
 
 def rows_of_users(numbers, *, missing=0):

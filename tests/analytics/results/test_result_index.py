@@ -8,12 +8,13 @@ import pytest
 from pyarrow.fs import FileSystemHandler, LocalFileSystem, PyFileSystem
 
 from analytics.arrow import arrow_schema
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.files import write_index
 from analytics.results.index import INDEX_NAME, IndexedFile, read_file_index, write_file_index
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_batches, result_page, row_counts
 from analytics.tables import READINESS
+from grants.models import JobState
 
 FILES, ROWS_PER_FILE = 5_120, 60
 
@@ -99,7 +100,7 @@ def opened_names(storage, settings, monkeypatch):
 
 @pytest.fixture
 def run():
-    return AnalysisRun(pk=1, analysis="delete-readiness", state=RunState.DONE, result_folder="results")
+    return AnalysisRun(pk=1, type="delete-readiness", state=JobState.DONE, result_path="results")
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from analytics.analyses import AnalysisError
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.export import EXPORT_FORMATS, check_export_path, export_chunks, export_table
 from analytics.results.files import ResultsGone
 from analytics.results.query import EVERYTHING, ResultFilter
@@ -17,6 +17,7 @@ from analytics.results.read import TableLeftOut, result_batches, result_page, re
 from analytics.snapshots.snapshot import arrow_schema
 from analytics.storage import StorageError
 from analytics.tables import READINESS, READINESS_NAMESPACES
+from grants.models import JobState
 
 ROWS = [
     {"namespace": "eng", "user": "Zoe", "required": 3, "held": 1, "missing": 2, "ready": False},
@@ -37,7 +38,7 @@ def run(settings, tmp_path):
             pa.Table.from_pylist(part, arrow_schema(READINESS)), folder / f"part-{number:05}.parquet"
         )
     (folder / "_SUCCESS").touch()
-    return AnalysisRun(pk=1, analysis="delete-readiness", state=RunState.DONE, result_folder="results")
+    return AnalysisRun(pk=1, type="delete-readiness", state=JobState.DONE, result_path="results")
 
 
 def users(page):
@@ -106,13 +107,13 @@ def test_an_unknown_column_or_table_is_refused_by_name(run, query):
 
 
 def test_a_run_without_a_report_is_refused(run):
-    run.state = RunState.FAILED
+    run.state = JobState.FAILED
     with pytest.raises(AnalysisError, match="run 1 is failed: it has no report"):
         result_page(run)
 
 
 def test_missing_files_raise_results_gone(run):
-    run.result_folder = "elsewhere"
+    run.result_path = "elsewhere"
     with pytest.raises(AnalysisError, match="run the analysis again"):
         result_page(run)
 
@@ -176,7 +177,7 @@ def test_a_stream_contains_the_filtered_rows_sorted_by_key(run):
 
 @pytest.mark.parametrize("where", [EVERYTHING, ResultFilter(equal={"ready": True})])
 def test_a_stream_of_missing_files_is_refused_before_the_first_chunk(run, where):
-    run.result_folder = "elsewhere"
+    run.result_path = "elsewhere"
     with pytest.raises(ResultsGone, match="run the analysis again"):
         result_stream(run, "rows", where=where)
 
@@ -191,7 +192,7 @@ def test_a_removed_report_names_its_date_and_an_omitted_table_its_reason(run):
     run.summary = {"detail_is_written": False, "detail_rows": 6_000_000}
     with pytest.raises(TableLeftOut, match="6,000,000 rows are more than the console keeps"):
         result_page(run, "detail")
-    run.results_removed_at = datetime(2026, 3, 1, tzinfo=UTC)
+    run.result_removed_at = datetime(2026, 3, 1, tzinfo=UTC)
     with pytest.raises(ResultsGone, match="run 1 was removed on 01 March 2026"):
         result_page(run)
 

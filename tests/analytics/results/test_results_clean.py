@@ -9,12 +9,12 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.files import ResultsGone
 from analytics.results.read import result_page, result_stream
 from analytics.runs.retention import ABANDONED_AFTER, READER_GRACE_PERIOD, clean_results
 from analytics.storage_identity import former_identity, storage_identity
-from grants.models import JournalLine
+from grants.models import JobState, JournalLine
 from grants.plans.staleness import first_relevant_line_since
 from tests.support.reports import create_report
 
@@ -31,7 +31,7 @@ def storage(settings, tmp_path):
 
 
 def kept_runs():
-    return list(AnalysisRun.objects.filter(results_removed_at=None).order_by("pk"))
+    return list(AnalysisRun.objects.filter(result_removed_at=None).order_by("pk"))
 
 
 def days_ago(days):
@@ -44,7 +44,7 @@ def test_the_latest_reports_with_the_same_options_are_kept_and_others_marked_rem
         create_report(storage, ROWS, options={"generation": "core", "namespace": ""}) for _ in range(2)
     ]
     failed = AnalysisRun.objects.create(
-        analysis="delete-readiness", options=runs[0].options, state=RunState.FAILED
+        type="delete-readiness", options=runs[0].options, state=JobState.FAILED
     )
     clean_results()
     assert kept_runs() == [*runs[2:], *other_runs, failed]
@@ -82,14 +82,14 @@ def test_files_are_deleted_after_their_readers_had_time_to_finish(storage):
     batches = result_stream(runs[0], "rows")
     clean_results()
     clean_results()
-    assert (storage / runs[0].result_folder).is_dir() and sum(batch.num_rows for batch in batches) == 1
+    assert (storage / runs[0].result_path).is_dir() and sum(batch.num_rows for batch in batches) == 1
     marked_at = timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1)
-    AnalysisRun.objects.filter(pk=runs[0].pk).update(results_removed_at=marked_at)
+    AnalysisRun.objects.filter(pk=runs[0].pk).update(result_removed_at=marked_at)
     clean_results()
-    assert not (storage / runs[0].result_folder).exists() and all(
-        (storage / run.result_folder).is_dir() for run in runs[1:]
+    assert not (storage / runs[0].result_path).exists() and all(
+        (storage / run.result_path).is_dir() for run in runs[1:]
     )
-    assert AnalysisRun.objects.get(pk=runs[0].pk).result_folder == ""
+    assert AnalysisRun.objects.get(pk=runs[0].pk).result_path == ""
     assert AnalysisRun.objects.get(pk=runs[0].pk).summary == runs[0].summary
 
 
@@ -106,11 +106,9 @@ def create_folder(storage, name, *, hours_old):
 
 def test_folders_of_killed_processes_are_removed_after_a_period_without_changes(storage):
     old = ABANDONED_AFTER.total_seconds() / 3_600 + 1
-    run = AnalysisRun.objects.create(analysis="visibility", state=RunState.RUNNING, attempt=2, claim="c")
-    done = AnalysisRun.objects.create(analysis="visibility", state=RunState.DONE, attempt=1)
-    AnalysisRun.objects.filter(pk=done.pk).update(
-        result_folder=f"results/{storage_identity()}/run-{done.pk}-1"
-    )
+    run = AnalysisRun.objects.create(type="visibility", state=JobState.RUNNING, attempt=2, claim="c")
+    done = AnalysisRun.objects.create(type="visibility", state=JobState.DONE, attempt=1)
+    AnalysisRun.objects.filter(pk=done.pk).update(result_path=f"results/{storage_identity()}/run-{done.pk}-1")
     needed = [
         create_folder(storage, f"run-{run.pk}-2", hours_old=old),
         create_folder(storage, f"run-{done.pk}-1", hours_old=old),
@@ -147,15 +145,15 @@ def test_cleaning_takes_a_fixed_number_of_queries(storage, django_assert_max_num
 
 def mark_removed(run):
     AnalysisRun.objects.filter(pk=run.pk).update(
-        results_removed_at=timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1)
+        result_removed_at=timezone.now() - READER_GRACE_PERIOD - timedelta(minutes=1)
     )
 
 
 def move_report(storage, run, folder):
     """Move the files of a report, as if a console with another identity had written them."""
     (storage / folder).parent.mkdir(parents=True)
-    (storage / run.result_folder).rename(storage / folder)
-    AnalysisRun.objects.filter(pk=run.pk).update(result_folder=folder)
+    (storage / run.result_path).rename(storage / folder)
+    AnalysisRun.objects.filter(pk=run.pk).update(result_path=folder)
     run.refresh_from_db()
 
 
@@ -177,8 +175,8 @@ def test_a_copied_database_reads_and_keeps_the_reports_of_the_original_console(s
     assert result_page(run).total_rows == 1
     mark_removed(run)
     clean_results()
-    assert (storage / run.result_folder).is_dir()
-    assert AnalysisRun.objects.get(pk=run.pk).result_folder == ""
+    assert (storage / run.result_path).is_dir()
+    assert AnalysisRun.objects.get(pk=run.pk).result_path == ""
 
 
 @pytest.mark.parametrize("is_private", [False, True])
@@ -192,7 +190,7 @@ def test_a_report_of_version_1_stays_readable_and_is_deleted_only_from_a_private
     assert result_page(run).total_rows == 1
     mark_removed(run)
     clean_results()
-    assert (storage / run.result_folder).is_dir() != is_private
+    assert (storage / run.result_path).is_dir() != is_private
 
 
 @pytest.mark.parametrize("is_private", [False, True])

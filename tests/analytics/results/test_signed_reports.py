@@ -21,9 +21,9 @@ from analytics.results.files import ResultsGone, write_index
 from analytics.results.manifest import ReportChanged, ReportFile, ReportManifest, file_hash, load_manifest
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page, result_stream, row_counts
-from analytics.runs import execution
 from analytics.storage import storage_root
 from analytics.tables import IMPACT_DETAIL, READINESS
+from grants.jobs import run_job
 from grants.journal import current_revision
 from grants.journal_keys import signing_key
 from grants.models import Plan, Role, User
@@ -47,14 +47,14 @@ def storage(settings, tmp_path):
 def report(storage):
     """Return a run with a signed report, as the database has it."""
     run = create_report(storage, {"rows": ROWS, "namespaces": []}, revision=3)
-    write_index(READINESS, run.result_folder)
+    write_index(READINESS, run.result_path)
     sign_report(run)
     return AnalysisRun.objects.get(pk=run.pk)
 
 
 @pytest.fixture
 def folder(report, storage):
-    return storage / report.result_folder
+    return storage / report.result_path
 
 
 def add_row(folder):
@@ -138,7 +138,7 @@ def test_a_manifest_without_a_valid_signature_is_refused(report, folder):
         .replace(f'"bytes":{old.bytes}'.encode(), f'"bytes":{changed.stat().st_size}'.encode())
     )
     path.write_bytes(forged)
-    report.manifest_hash = hashlib.sha256(forged).hexdigest()
+    report.result_hash = hashlib.sha256(forged).hexdigest()
     with pytest.raises(ReportChanged, match="the signature with the key .* does not match"):
         result_page(report)
 
@@ -146,10 +146,10 @@ def test_a_manifest_without_a_valid_signature_is_refused(report, folder):
 def test_the_report_of_another_run_is_refused(report, folder, storage):
     other = create_report(storage, {"rows": [FORGED]}, revision=3)
     sign_report(other)
-    report.result_folder, report.options, report.manifest_hash = (
-        other.result_folder,
+    report.result_path, report.options, report.result_hash = (
+        other.result_path,
         {"generation": "core"},
-        other.manifest_hash,
+        other.result_hash,
     )
     with pytest.raises(ReportChanged, match="its files belong to another run"):
         result_page(report)
@@ -187,7 +187,7 @@ def client():
 
 
 def test_pages_rest_and_downloads_refuse_a_changed_report(report, folder, client):
-    report.summary = dict.fromkeys(analysis_by_name(report.analysis).figures, 0)
+    report.summary = dict.fromkeys(analysis_by_name(report.type).figures, 0)
     report.save()
     add_row(folder)
     page = client.get(f"/analyses/{report.pk}/").content.decode()
@@ -203,14 +203,14 @@ def test_pages_rest_and_downloads_refuse_a_changed_report(report, folder, client
 def test_a_changed_report_is_not_compared(report, folder, storage):
     add_row(folder)
     run = create_report(storage, {"rows": ROWS})
-    fault = compare_with_previous(run, run.result_folder, check=lambda: None)["comparison_fault"]
+    fault = compare_with_previous(run, run.result_path, check=lambda: None)["comparison_fault"]
     assert fault["run"] == report.pk and "was changed outside the console" in fault["reason"]
 
 
 def test_a_run_signs_its_report_and_old_reports_are_marked(replace_computation, storage, client):
     replace_computation()
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
     run.refresh_from_db()
     assert load_manifest(run).files == {} and client.get(f"/api/v1/runs/{run.pk}").json()["signed"] is True
     unsigned = create_report(
@@ -226,9 +226,9 @@ def test_without_a_journal_key_a_report_is_not_signed(replace_computation, setti
     settings.JOURNAL_KEYS = []
     replace_computation()
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
     run.refresh_from_db()
-    assert run.state == "done" and run.manifest_hash == ""
+    assert run.state == "done" and run.result_hash == ""
 
 
 def test_a_cancelled_run_is_not_signed(report, storage):
@@ -236,7 +236,7 @@ def test_a_cancelled_run_is_not_signed(report, storage):
         raise AnalysisError("cancelled")
 
     with pytest.raises(AnalysisError, match="cancelled"):
-        manifest.write_report_manifest(report, report.result_folder, 3, check=end)
+        manifest.write_report_manifest(report, report.result_path, 3, check=end)
 
 
 def test_a_changed_report_makes_no_plan(storage, client):
@@ -253,7 +253,7 @@ def test_a_changed_report_makes_no_plan(storage, client):
     schema = arrow_schema(IMPACT_DETAIL)
     forged = dict(zip(schema.names, ("ned", "securekey:sales.signing", "delete", True, False), strict=True))
     pq.write_table(
-        pa.Table.from_pylist([forged], schema), storage / run.result_folder / "detail" / "part-0.parquet"
+        pa.Table.from_pylist([forged], schema), storage / run.result_path / "detail" / "part-0.parquet"
     )
     response = client.post("/api/v1/plans/policy-impact", {"run": run.pk}, content_type="application/json")
     assert response.status_code == 409 and "was changed outside the console" in response.json()["detail"]

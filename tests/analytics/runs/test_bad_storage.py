@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from django.db import OperationalError, connection
 
-from analytics.models import AnalysisRun, RunState
-from analytics.runs.execution import execute_run
+from analytics.models import AnalysisRun
 from analytics.runs.failure import failure_message
 from authzconsole.ops import ROOT
+from grants.jobs import run_job
+from grants.models import JobState
 from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.workers import database_url
 
@@ -21,11 +22,11 @@ pytestmark = pytest.mark.django_db(transaction=True)
 MOUNT_AND_RUN = (
     "mount -t tmpfs -o {options} tmpfs {folder} && exec {python} manage.py shell --verbosity 0 -c '{code}'"
 )
-CODE = "from analytics.runs.execution import execute_run; execute_run(run_id={pk})"
+CODE = "from grants.jobs import run_job; run_job({pk})"
 
 
 def waiting_stranded_run():
-    return AnalysisRun.objects.create(analysis="stranded", options={"generation": "final"})
+    return AnalysisRun.objects.create(type="stranded", options={"generation": "final"})
 
 
 def run_on_file_system(storage, options, *, mounted=None, code=CODE):
@@ -63,7 +64,7 @@ def run_on_file_system(storage, options, *, mounted=None, code=CODE):
 )
 def test_a_full_or_read_only_file_system_fails_the_run_with_a_message(tmp_path, options, message):
     run = run_on_file_system(tmp_path / "storage", options)
-    assert run.state == RunState.FAILED
+    assert run.state == JobState.FAILED
     assert (
         run.error
         == f"The folder of snapshots and results, {tmp_path / 'storage'}, cannot be written: {message}."
@@ -76,9 +77,9 @@ import duckdb
 from analytics.folders import scratch_folder
 from analytics.models import AnalysisRun
 from analytics.results.files import translate_read_errors
-from analytics.runs.execution import execute_run
+from grants.jobs import run_job
 from analytics.storage import StorageError
-execute_run(run_id={pk})
+run_job({pk})
 try:
     with translate_read_errors(), scratch_folder(settings.TEMP_DIR) as folder, duckdb.connect(config=dict(
             memory_limit="8MB", temp_directory=folder, threads="1")) as database:
@@ -93,7 +94,7 @@ def test_a_full_folder_for_temporary_files_is_named_by_runs_and_queries(settings
     run = run_on_file_system(tmp_path / "storage", "nr_inodes=3", mounted=settings.TEMP_DIR, code=QUERY)
     message = f"The folder for temporary files, {settings.TEMP_DIR}"
     assert (
-        run.state == RunState.FAILED
+        run.state == JobState.FAILED
         and run.error.startswith(message)
         and "cannot be written: it is full" in run.error
     )
@@ -149,9 +150,9 @@ def test_a_path_that_cannot_be_a_folder_fails_the_run_with_a_message(settings, t
     (tmp_path / "a-file").write_text("")
     settings.SNAPSHOT_URI = str(tmp_path / path)
     run = waiting_stranded_run()
-    execute_run(run_id=run.pk)
+    run_job(run.pk)
     run.refresh_from_db()
-    assert run.state == RunState.FAILED and message in run.error and settings.SNAPSHOT_URI in run.error
+    assert run.state == JobState.FAILED and message in run.error and settings.SNAPSHOT_URI in run.error
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,12 @@ import pytest
 from django.db import OperationalError, connection, connections
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunStage, RunState
-from analytics.runs import database_retry, execution, recovery, services
-from analytics.runs.database_retry import retry_database
-from analytics.runs.watch import RunWatch
+from analytics.models import AnalysisRun, RunStage
+from analytics.runs import services
+from grants.jobs import JobContext, database_retry, run_job, sweep
+from grants.jobs.database_retry import retry_database
+from grants.jobs.lifecycle import claim_job, close_job, new_claim
+from grants.models import JobState
 from tests.support.runs import create_running_run, create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
@@ -29,10 +31,10 @@ only_postgresql = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch):
     """Shorten every wait, so that a fault of a second takes longer than all of them."""
-    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
-    monkeypatch.setattr("analytics.runs.watch.LOCK_MILLISECONDS", 50)
+    monkeypatch.setattr("grants.jobs.execution.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("grants.jobs.execution.LOCK_MILLISECONDS", 50)
     monkeypatch.setattr(database_retry, "PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(recovery, "CONFIRM_SECONDS", 0.5)
+    monkeypatch.setattr(sweep, "CONFIRM_SECONDS", 0.5)
     if connection.vendor == "sqlite":
         monkeypatch.setitem(connection.settings_dict["OPTIONS"], "timeout", 0.1)
         connection.close()
@@ -111,9 +113,9 @@ def test_a_run_finishes_at_its_first_attempt_while_sqlite_is_locked(replace_comp
     run = create_waiting_run()
     with ExitStack() as locks:
         with sqlite_lock(0.5):
-            execution.execute_run(run_id=run.pk)
+            run_job(run.pk)
     run = reload_run(run)
-    assert (run.state, run.attempt, run.error) == (RunState.DONE, 1, "")
+    assert (run.state, run.attempt, run.error) == (JobState.DONE, 1, "")
 
 
 @only_postgresql
@@ -126,8 +128,8 @@ def test_a_run_finishes_at_its_first_attempt_while_postgresql_ends_connections(r
     replace_computation(work_in_stages)
     run = create_waiting_run()
     with ended_connections(0.15) as ended:
-        execution.execute_run(run_id=run.pk)
-    assert (reload_run(run).state, reload_run(run).attempt) == (RunState.DONE, 1)
+        run_job(run.pk)
+    assert (reload_run(run).state, reload_run(run).attempt) == (JobState.DONE, 1)
     assert sum(ended) > 5
 
 
@@ -154,13 +156,13 @@ def test_the_watch_connects_again_and_notices_a_cancellation(replace_computation
         last = reload_run(run).heartbeat_at
         wait_until(lambda: reload_run(run).heartbeat_at > last)
         services.cancel_run(run=run)
-        wait_until(lambda: progress.ending is not None)
+        wait_until(lambda: progress.context.ending is not None)
         progress.check()
 
     replace_computation(wait_for_the_end)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.CANCELLED
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.CANCELLED
 
 
 @only_sqlite
@@ -178,8 +180,8 @@ def test_the_time_limit_ends_a_run_that_waits_for_the_database(replace_computati
     waiting = []
     replace_computation(wait_for_the_lock)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.FAILED and "The run took longer than" in reload_run(run).error
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.FAILED and "The run took longer than" in reload_run(run).error
     assert waiting == [] or waiting[1] - waiting[0] < 0.4
 
 
@@ -194,25 +196,25 @@ def test_the_sweep_after_a_lock_leaves_a_living_run_to_its_process(settings, sen
     monkeypatch.setitem(connection.settings_dict["OPTIONS"], "timeout", 30)
     connection.close()
     # the sweep gets the lock before the next heartbeat
-    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.4)
-    monkeypatch.setattr(recovery, "CONFIRM_SECONDS", 1)
-    with RunWatch(living):
+    monkeypatch.setattr("grants.jobs.execution.POLL_SECONDS", 0.4)
+    monkeypatch.setattr(sweep, "CONFIRM_SECONDS", 1)
+    with JobContext(living):
         wait_until(lambda: reload_run(living).heartbeat_at > living.heartbeat_at)
         with sqlite_lock(0.5):
             # a reader sees the heartbeat of before the lock
             settings.RUN_LOST_AFTER_SECONDS = 0
-            recovery.requeue_lost_runs()
-    assert (reload_run(living).state, reload_run(dead).state) == (RunState.RUNNING, RunState.WAITING)
+            sweep.requeue_lost_jobs()
+    assert (reload_run(living).state, reload_run(dead).state) == (JobState.RUNNING, JobState.WAITING)
 
 
 def test_a_repeated_claim_and_a_repeated_end_are_recognized():
     """A lost connection can hide that the first statement was committed."""
-    run, claim = create_waiting_run(), services.new_claim()
-    first, second = services.claim_run(run.pk, claim), services.claim_run(run.pk, claim)
+    run, claim = create_waiting_run(), new_claim()
+    first, second = claim_job(run.pk, claim), claim_job(run.pk, claim)
     assert (first.claim, first.attempt) == (second.claim, second.attempt) == (claim, 1)
-    assert services.claim_run(run.pk, services.new_claim()) is None
-    assert services.close_run(first, RunState.DONE) and services.close_run(first, RunState.DONE)
-    assert not services.close_run(first, RunState.FAILED) and reload_run(run).state == RunState.DONE
+    assert claim_job(run.pk, new_claim()) is None
+    assert close_job(first, JobState.DONE) and close_job(first, JobState.DONE)
+    assert not close_job(first, JobState.FAILED) and reload_run(run).state == JobState.DONE
 
 
 def test_a_permanent_error_is_not_repeated():

@@ -7,13 +7,13 @@ import pytest
 from django_celery_beat.models import PeriodicTask
 
 from analytics.analyses import ANALYSES
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.runs.beat import Scheduler
-from analytics.runs.first_runs import FirstRuns, default_options, first_runs_progress, request_first_runs
+from analytics.runs.schedules import FirstRuns, default_options, first_runs_progress, request_first_runs
 from authzconsole.celery import app
 from entities.models import Entity
 from grants.active_generation import activate_generation
-from grants.models import JournalHead
+from grants.models import JobState, JournalHead
 from grants.policies.catalogue import GENERATIONS
 from tests.support.cast import SETUP
 
@@ -24,22 +24,22 @@ IMPACT = ANALYSES["policy-impact"]
 @pytest.fixture(autouse=True)
 def new_console(settings, monkeypatch):
     settings.FIRST_ANALYSES = True
-    monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
+    monkeypatch.setattr("grants.jobs.queue.redis_problem", lambda: "")
     monkeypatch.setattr(celery.current_app, "send_task", lambda *args, **options: None)
     Entity.objects.create(kind="instance", key="cdap")
 
 
 def test_each_analysis_is_requested_once():
-    assert [run.analysis for run in request_first_runs()] == list(ANALYSES)
+    assert [run.type for run in request_first_runs()] == list(ANALYSES)
     assert request_first_runs() == []
     assert not AnalysisRun.objects.exclude(
-        state=RunState.WAITING, requested_by=None, is_scheduled=False
+        state=JobState.WAITING, requested_by=None, is_scheduled=False
     ).exists()
 
 
 def test_an_analysis_that_was_requested_before_is_left_out():
-    AnalysisRun.objects.create(analysis="stranded", state=RunState.CANCELLED)
-    assert {run.analysis for run in request_first_runs()} == ANALYSES.keys() - {"stranded"}
+    AnalysisRun.objects.create(type="stranded", state=JobState.CANCELLED)
+    assert {run.type for run in request_first_runs()} == ANALYSES.keys() - {"stranded"}
 
 
 @pytest.mark.parametrize("case", ["off", "no entities", "read-only"])
@@ -71,14 +71,14 @@ def test_the_active_generation_is_compared_with_the_next_one(active, other):
 def test_the_progress_ends_when_each_analysis_had_a_run(settings):
     assert first_runs_progress() == FirstRuns(0, len(ANALYSES))
     request_first_runs()
-    AnalysisRun.objects.filter(analysis="stranded").update(state=RunState.DONE)
+    AnalysisRun.objects.filter(type="stranded").update(state=JobState.DONE)
     assert first_runs_progress() == FirstRuns(1, len(ANALYSES))
-    AnalysisRun.objects.exclude(analysis="stranded").update(state=RunState.FAILED)
+    AnalysisRun.objects.exclude(type="stranded").update(state=JobState.FAILED)
     assert first_runs_progress() is None
     settings.FIRST_ANALYSES = False
     AnalysisRun.objects.all().delete()
     assert first_runs_progress() is None
-    AnalysisRun.objects.create(analysis="stranded", state=RunState.RUNNING)
+    AnalysisRun.objects.create(type="stranded", state=JobState.RUNNING)
     assert first_runs_progress() == FirstRuns(0, 1)
 
 
@@ -86,4 +86,4 @@ def test_the_progress_ends_when_each_analysis_had_a_run(settings):
 def test_the_scheduler_requests_them_at_its_start():
     Scheduler(app=app)
     assert AnalysisRun.objects.count() == len(ANALYSES)
-    assert PeriodicTask.objects.filter(name="runs_sweep").exists()
+    assert PeriodicTask.objects.filter(name="jobs_sweep").exists()

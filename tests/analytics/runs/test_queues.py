@@ -7,9 +7,9 @@ from django.conf import settings
 
 from authzconsole.celery import app
 from authzconsole.ops import ROOT
+from grants.jobs.lifecycle import RUN_TASK
 
 LONG_TASKS = {
-    "analytics.run_execute",
     "authzconsole.evidence_write",
     "authzconsole.journal_verify",
     "authzconsole.review_prepare",
@@ -35,9 +35,9 @@ def test_only_runs_and_other_long_tasks_use_the_queue_of_the_runs():
     assert {name: queue_of(name) for name in own_tasks} == {
         name: settings.RUN_QUEUE if name in LONG_TASKS else settings.LIGHT_QUEUE for name in own_tasks
     }
-    assert (
-        "analytics.runs_sweep" in own_tasks and queue_of("authzconsole.a_future_task") == settings.LIGHT_QUEUE
-    )
+    assert {"grants.sweep_jobs", RUN_TASK} <= set(own_tasks) and queue_of(
+        "authzconsole.a_future_task"
+    ) == settings.LIGHT_QUEUE
 
 
 def test_each_queue_has_a_worker_in_the_console(programs):

@@ -8,10 +8,12 @@ from django.db import connections
 from django.utils import timezone
 
 from analytics.interrupts import interrupt_queries, interruptible_database
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.results.files import translate_read_errors
-from analytics.runs import execution, recovery, services
-from analytics.runs.watch import RunCancelled, RunLost, RunWatch
+from analytics.runs import services
+from grants.jobs import JobCancelled, JobContext, JobLost, run_job
+from grants.jobs.lifecycle import requeue_job, timeout_message
+from grants.models import JobState
 from tests.support.runs import create_running_run, create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
@@ -21,32 +23,32 @@ def test_a_waiting_run_is_cancelled_at_once(replace_computation):
     computed_folders = replace_computation()
     run = create_waiting_run()
     assert services.cancel_run(run=run)
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.CANCELLED and computed_folders == []
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.CANCELLED and computed_folders == []
 
 
 def test_a_running_run_is_cancelled_at_its_next_step(replace_computation):
     def cancel_during_computation(progress):
         assert services.cancel_run(run=run)
-        progress._poll()
+        progress.context._poll()
         progress.check()
 
     replace_computation(cancel_during_computation)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.CANCELLED and reload_run(run).error == ""
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.CANCELLED and reload_run(run).error == ""
 
 
 def test_a_cancelled_run_ends_cancelled_whatever_error_spark_raises(replace_computation):
     def cancel_and_fail(progress):
         services.cancel_run(run=run)
-        progress._poll()
+        progress.context._poll()
         raise RuntimeError("Job 3 cancelled part of cancelled job group")
 
     replace_computation(cancel_and_fail)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.CANCELLED
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.CANCELLED
 
 
 @pytest.mark.slow
@@ -57,7 +59,7 @@ def test_a_run_that_is_cancelled_while_it_is_requeued_ends_cancelled(sent_tasks)
 
         def requeue(run=run, ready=ready):
             ready.wait()
-            recovery.requeue_run(run)
+            requeue_job(run)
             connections.close_all()
 
         thread = threading.Thread(target=requeue)
@@ -65,8 +67,8 @@ def test_a_run_that_is_cancelled_while_it_is_requeued_ends_cancelled(sent_tasks)
         ready.wait()
         assert services.cancel_run(run=run)
         thread.join()
-        execution.execute_run(run_id=run.pk)
-        assert reload_run(run).state == RunState.CANCELLED
+        run_job(run.pk)
+        assert reload_run(run).state == JobState.CANCELLED
 
 
 def test_cancelling_takes_one_statement(django_assert_num_queries):
@@ -76,49 +78,49 @@ def test_cancelling_takes_one_statement(django_assert_num_queries):
 
 
 def test_a_run_that_is_over_cannot_be_cancelled():
-    assert not services.cancel_run(run=create_waiting_run(state=RunState.DONE))
+    assert not services.cancel_run(run=create_waiting_run(state=JobState.DONE))
 
 
 def test_a_run_that_exceeds_its_time_is_stopped_and_fails_with_a_message(replace_computation, settings):
     settings.RUN_TIMEOUT_SECONDS = 0
 
     def exceed_the_timeout(progress):
-        progress._poll()
+        progress.context._poll()
         progress.check()
 
     replace_computation(exceed_the_timeout)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
     assert (reload_run(run).state, reload_run(run).error) == (
-        RunState.FAILED,
+        JobState.FAILED,
         "The run took longer than 0 s and was stopped. Set RUN_TIMEOUT_SECONDS to allow more time.",
     )
 
 
 def test_on_a_cluster_the_timeout_message_names_the_master(settings):
     settings.SPARK_MASTER = "spark://far:7077"
-    assert recovery.timeout_message().endswith(
+    assert timeout_message(AnalysisRun(type="stranded")).endswith(
         "SPARK_MASTER is spark://far:7077: check whether it has free workers."
     )
 
 
 def test_the_watch_updates_the_heartbeat_and_knows_why_the_run_ends():
     run = create_running_run(heartbeat_at=timezone.now() - timedelta(hours=1))
-    watch = RunWatch(run)
+    watch = JobContext(run)
     watch._poll()
     assert timezone.now() - reload_run(run).heartbeat_at < timedelta(minutes=1) and watch.ending is None
     services.cancel_run(run=run)
     watch._poll()
-    assert isinstance(watch.ending, RunCancelled)
+    assert isinstance(watch.ending, JobCancelled)
     AnalysisRun.objects.filter(pk=run.pk).update(claim="another")
     watch._poll()
-    assert isinstance(watch.ending, RunLost)
+    assert isinstance(watch.ending, JobLost)
 
 
 @pytest.mark.parametrize("ending", ["cancellation", "time limit"])
 def test_a_query_of_duckdb_is_interrupted(replace_computation, monkeypatch, settings, ending):
     """Without the interruption, the query takes hours."""
-    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("grants.jobs.execution.POLL_SECONDS", 0.05)
     settings.RUN_TIMEOUT_SECONDS = 3_600 if ending == "cancellation" else 0
 
     def query_for_hours(progress):
@@ -131,8 +133,8 @@ def test_a_query_of_duckdb_is_interrupted(replace_computation, monkeypatch, sett
 
     replace_computation(query_for_hours)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == (RunState.CANCELLED if ending == "cancellation" else RunState.FAILED)
+    run_job(run.pk)
+    assert reload_run(run).state == (JobState.CANCELLED if ending == "cancellation" else JobState.FAILED)
     assert ending == "cancellation" or "The run took longer than" in reload_run(run).error
 
 
@@ -142,18 +144,18 @@ def test_a_run_that_is_cancelled_during_the_comparison_has_no_report(replace_com
     def interrupt_comparison(run, folder, *, check):
         services.cancel_run(run=run)
         for _ in range(200):
-            if watches[0].ending is not None:
+            if watches[0].context.ending is not None:
                 break
             threading.Event().wait(0.05)
         return {"comparison_fault": {"run": 1, "reason": "interrupted"}}
 
     watches = []
-    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("grants.jobs.execution.POLL_SECONDS", 0.05)
     replace_computation(watches.append)
     monkeypatch.setattr("analytics.runs.execution.compare_with_previous", interrupt_comparison)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert (reload_run(run).state, reload_run(run).result_folder) == (RunState.CANCELLED, "")
+    run_job(run.pk)
+    assert (reload_run(run).state, reload_run(run).result_path) == (JobState.CANCELLED, "")
 
 
 def test_an_interruption_ends_the_queries_of_one_thread_only():
@@ -165,9 +167,9 @@ def test_an_interruption_ends_the_queries_of_one_thread_only():
 
 
 def test_the_watch_thread_updates_the_heartbeat_and_ends_with_the_run(monkeypatch):
-    monkeypatch.setattr("analytics.runs.watch.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("grants.jobs.execution.POLL_SECONDS", 0.05)
     run = create_running_run(heartbeat_at=timezone.now() - timedelta(hours=1))
-    with RunWatch(run) as watch:
+    with JobContext(run) as watch:
         for _ in range(100):
             watch._stop.wait(0.05)
             if timezone.now() - reload_run(run).heartbeat_at < timedelta(minutes=1):

@@ -2,9 +2,10 @@
 
 import pytest
 
-from analytics.models import RunState
-from analytics.runs import execution, services
-from analytics.runs.processes import this_process
+from grants.jobs import run_job
+from grants.jobs.lifecycle import claim_job
+from grants.jobs.processes import this_process
+from grants.models import JobState
 from tests.support.runs import create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
@@ -13,36 +14,36 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 def test_a_done_run_has_its_figures_and_its_result_folder(replace_computation):
     replace_computation()
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
     run = reload_run(run)
-    assert (run.state, run.revision, run.summary, run.attempt) == (RunState.DONE, 7, {"pairs": 1}, 1)
-    assert run.result_folder.endswith(f"/run-{run.pk}-1") and run.finished_at is not None
+    assert (run.state, run.revision, run.summary, run.attempt) == (JobState.DONE, 7, {"pairs": 1}, 1)
+    assert run.result_path.endswith(f"/run-{run.pk}-1") and run.finished_at is not None
 
 
 def test_a_message_that_arrives_twice_executes_the_run_once(replace_computation):
     computed_folders = replace_computation()
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
+    run_job(run.pk)
     assert len(computed_folders) == 1
 
 
-@pytest.mark.parametrize("state", set(RunState) - {RunState.WAITING})
+@pytest.mark.parametrize("state", set(JobState) - {JobState.WAITING})
 def test_only_a_waiting_run_is_executed(replace_computation, state):
     computed_folders = replace_computation()
-    execution.execute_run(run_id=create_waiting_run(state=state).pk)
-    execution.execute_run(run_id=12_345)
+    run_job(create_waiting_run(state=state).pk)
+    run_job(12_345)
     assert computed_folders == []
 
 
 def test_only_the_first_of_two_claims_succeeds():
     run = create_waiting_run()
-    claims = [services.claim_run(run.pk), services.claim_run(run.pk)]
+    claims = [claim_job(run.pk), claim_job(run.pk)]
     assert [claim is not None for claim in claims] == [True, False]
 
 
 def test_a_claimed_run_names_its_process():
-    assert services.claim_run(create_waiting_run().pk).process == this_process() != ""
+    assert claim_job(create_waiting_run().pk).process == this_process() != ""
 
 
 def test_the_error_of_a_failed_run_is_one_sentence_without_a_traceback(replace_computation):
@@ -51,9 +52,9 @@ def test_the_error_of_a_failed_run_is_one_sentence_without_a_traceback(replace_c
 
     replace_computation(fail)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
     run = reload_run(run)
-    assert run.state == RunState.FAILED
+    assert run.state == JobState.FAILED
     assert run.error == "ValueError: the thing broke (see the worker's log for details)"
 
 
@@ -75,7 +76,7 @@ def test_the_message_of_a_common_failure_says_what_to_do(replace_computation, er
 
     replace_computation(fail)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
     assert message in reload_run(run).error
 
 
@@ -83,8 +84,8 @@ def test_without_java_the_run_fails_and_the_message_names_the_package(monkeypatc
     monkeypatch.setenv("PATH", str(storage_folder))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.FAILED
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.FAILED
     assert "Java is missing" in reload_run(run).error and "openjdk-17-jre-headless" in reload_run(run).error
 
 
@@ -95,5 +96,5 @@ def test_files_of_a_run_that_did_not_finish_are_deleted(replace_computation, sto
         raise ValueError
 
     computed_folders = replace_computation(write_and_fail)
-    execution.execute_run(run_id=create_waiting_run().pk)
+    run_job(create_waiting_run().pk)
     assert computed_folders and not (storage_folder / computed_folders[-1]).exists()

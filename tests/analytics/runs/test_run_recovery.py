@@ -7,10 +7,12 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunState
-from analytics.runs import execution, recovery
-from analytics.runs.processes import has_process_ended, this_process
+from analytics.models import AnalysisRun
 from analytics.spark.session import SparkExited, SparkKilled, SparkUnavailable
+from grants.jobs import run_job, sweep, sweep_jobs
+from grants.jobs.lifecycle import requeue_job
+from grants.jobs.processes import has_process_ended, this_process
+from grants.models import JobState
 from tests.support.runs import create_running_run, create_waiting_run, reload_run
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("storage_folder")]
@@ -19,7 +21,7 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("
 @pytest.fixture(autouse=True)
 def confirm_at_once(monkeypatch):
     """Remove the time for which the sweep waits for heartbeats of living processes."""
-    monkeypatch.setattr(recovery, "CONFIRM_SECONDS", 0)
+    monkeypatch.setattr(sweep, "CONFIRM_SECONDS", 0)
 
 
 @pytest.fixture
@@ -36,7 +38,7 @@ def silent_run(settings):
 
 def ended_process():
     """Return the identity of a process that has ended."""
-    code = "import sys; sys.path.insert(0, '.'); from analytics.runs.processes import this_process; print(this_process())"
+    code = "import runpy; print(runpy.run_path('grants/jobs/processes.py')['this_process']())"
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -50,7 +52,7 @@ def test_a_run_whose_process_on_this_machine_has_ended_is_requeued_at_once(sent_
         "other machine": create_running_run(process="another-boot/4026531836/1/1"),
         "unreadable": create_running_run(process="x"),
     }
-    recovery.sweep_runs()
+    sweep_jobs()
     assert {name: str(reload_run(run).state) for name, run in runs.items()} == {
         "ended": "waiting",
         "alive": "running",
@@ -58,7 +60,7 @@ def test_a_run_whose_process_on_this_machine_has_ended_is_requeued_at_once(sent_
         "other machine": "running",
         "unreadable": "running",
     }
-    assert sent_tasks == [("analytics.run_execute", runs["ended"].pk)]
+    assert sent_tasks == [("grants.run_job", runs["ended"].pk)]
 
 
 def test_a_reused_process_id_is_not_mistaken_for_the_earlier_process():
@@ -68,61 +70,61 @@ def test_a_reused_process_id_is_not_mistaken_for_the_earlier_process():
 
 def test_a_silent_run_is_requeued_and_sent(silent_run, sent_tasks):
     run = silent_run()
-    recovery.sweep_runs()
-    assert (reload_run(run).state, reload_run(run).claim) == (RunState.WAITING, "")
-    assert sent_tasks == [("analytics.run_execute", run.pk)]
+    sweep_jobs()
+    assert (reload_run(run).state, reload_run(run).claim) == (JobState.WAITING, "")
+    assert sent_tasks == [("grants.run_job", run.pk)]
 
 
 def test_a_heartbeat_from_the_future_does_not_count(sent_tasks):
     """The clock was set back after the process had died on another machine."""
     run = create_running_run(heartbeat_at=timezone.now() + timedelta(hours=1))
-    recovery.sweep_runs()
-    assert reload_run(run).state == RunState.WAITING
+    sweep_jobs()
+    assert reload_run(run).state == JobState.WAITING
 
 
 def test_a_run_with_a_recent_heartbeat_is_left_alone(sent_tasks):
     run = create_running_run()
-    recovery.sweep_runs()
-    assert reload_run(run).state == RunState.RUNNING and sent_tasks == []
+    sweep_jobs()
+    assert reload_run(run).state == JobState.RUNNING and sent_tasks == []
 
 
 def test_a_run_fails_with_the_reason_after_three_silent_attempts(silent_run, sent_tasks):
     run = silent_run(attempt=3)
-    recovery.sweep_runs()
+    sweep_jobs()
     assert (
-        reload_run(run).state == RunState.FAILED and "ended during the run, 3 times" in reload_run(run).error
+        reload_run(run).state == JobState.FAILED and "ended during the run, 3 times" in reload_run(run).error
     )
 
 
 def test_a_silent_run_with_a_requested_cancellation_is_cancelled(silent_run, sent_tasks):
     run = silent_run(cancel_requested_at=timezone.now())
-    recovery.sweep_runs()
-    assert reload_run(run).state == RunState.CANCELLED
+    sweep_jobs()
+    assert reload_run(run).state == JobState.CANCELLED
 
 
 def test_a_run_killed_for_exceeding_its_time_is_not_tried_again(settings, silent_run, sent_tasks):
     run = silent_run(started_at=timezone.now() - timedelta(seconds=settings.RUN_TIMEOUT_SECONDS + 130))
-    recovery.sweep_runs()
-    assert reload_run(run).state == RunState.FAILED and "The run took longer than" in reload_run(run).error
+    sweep_jobs()
+    assert reload_run(run).state == JobState.FAILED and "The run took longer than" in reload_run(run).error
 
 
 def test_a_heartbeat_after_the_run_was_read_keeps_the_run_running(silent_run):
     run = silent_run()
     AnalysisRun.objects.filter(pk=run.pk).update(heartbeat_at=timezone.now())
-    recovery.requeue_run(run, silent_since=run.heartbeat_at)
-    assert reload_run(run).state == RunState.RUNNING
+    requeue_job(run, silent_since=run.heartbeat_at)
+    assert reload_run(run).state == JobState.RUNNING
 
 
 def test_a_recently_sent_run_is_not_sent_again(sent_tasks):
     create_waiting_run(sent_at=timezone.now())
-    create_waiting_run(sent_at=timezone.now() - 2 * recovery.RESEND_AFTER)
-    recovery.sweep_runs()
+    create_waiting_run(sent_at=timezone.now() - 2 * sweep.RESEND_AFTER)
+    sweep_jobs()
     assert len(sent_tasks) == 1
 
 
 def test_a_run_that_was_sent_before_the_clock_was_set_back_is_sent_again(sent_tasks):
-    create_waiting_run(sent_at=timezone.now() + 2 * recovery.RESEND_AFTER)
-    recovery.sweep_runs()
+    create_waiting_run(sent_at=timezone.now() + 2 * sweep.RESEND_AFTER)
+    sweep_jobs()
     assert len(sent_tasks) == 1
 
 
@@ -133,13 +135,13 @@ def test_a_run_whose_java_process_dies_is_tried_again_and_then_fails(
         raise ConnectionRefusedError
 
     replace_computation(fail)
-    monkeypatch.setattr("analytics.runs.execution.has_session_died", lambda: True)
+    monkeypatch.setattr("analytics.runs.failure.has_session_died", lambda: True)
     run = create_waiting_run()
     for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
-        assert reload_run(run).state == RunState.WAITING
-        execution.execute_run(run_id=run.pk)
+        assert reload_run(run).state == JobState.WAITING
+        run_job(run.pk)
         assert reload_run(run).attempt == attempt
-    assert reload_run(run).state == RunState.FAILED
+    assert reload_run(run).state == JobState.FAILED
     assert "Java process ended during the run, 3 times" in reload_run(run).error
 
 
@@ -152,10 +154,10 @@ def test_a_run_whose_java_process_is_killed_at_the_start_is_tried_again_and_then
     replace_computation(fail)
     run = create_waiting_run()
     for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
-        assert reload_run(run).state == RunState.WAITING
-        execution.execute_run(run_id=run.pk)
+        assert reload_run(run).state == JobState.WAITING
+        run_job(run.pk)
         assert reload_run(run).attempt == attempt
-    assert reload_run(run).state == RunState.FAILED
+    assert reload_run(run).state == JobState.FAILED
     assert (
         "Java process ended while Spark started, 3 times in a row; the usual reason is that the machine ran out of memory"
         in (reload_run(run).error)
@@ -171,10 +173,10 @@ def test_a_run_whose_java_process_ends_at_once_is_tried_again_and_then_fails_wit
     replace_computation(fail)
     settings.RUN_ATTEMPTS_MOST = 2
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.WAITING
-    execution.execute_run(run_id=run.pk)
-    assert (reload_run(run).state, reload_run(run).error) == (RunState.FAILED, "Java ended at once")
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.WAITING
+    run_job(run.pk)
+    assert (reload_run(run).state, reload_run(run).error) == (JobState.FAILED, "Java ended at once")
 
 
 def test_a_run_that_cannot_start_spark_for_another_reason_is_not_tried_again(replace_computation):
@@ -183,8 +185,8 @@ def test_a_run_that_cannot_start_spark_for_another_reason_is_not_tried_again(rep
 
     replace_computation(fail)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert (reload_run(run).state, reload_run(run).attempt) == (RunState.FAILED, 1)
+    run_job(run.pk)
+    assert (reload_run(run).state, reload_run(run).attempt) == (JobState.FAILED, 1)
 
 
 @pytest.mark.parametrize(
@@ -209,22 +211,22 @@ def test_a_run_whose_python_worker_dies_is_tried_again_and_then_fails(
     settings.SPARK_MASTER = master
     run = create_waiting_run()
     for attempt in range(1, settings.RUN_ATTEMPTS_MOST + 1):
-        assert reload_run(run).state == RunState.WAITING
-        execution.execute_run(run_id=run.pk)
+        assert reload_run(run).state == JobState.WAITING
+        run_job(run.pk)
         assert reload_run(run).attempt == attempt
     run = reload_run(run)
-    assert run.state == RunState.FAILED and "was killed during the run, 3 times in a row" in run.error
+    assert run.state == JobState.FAILED and "was killed during the run, 3 times in a row" in run.error
     assert "ran out of memory" in run.error and remedy in run.error
 
 
 def test_a_process_whose_run_was_taken_over_changes_nothing(replace_computation):
     def lose_the_claim(progress):
         AnalysisRun.objects.filter(pk=run.pk).update(claim="another", attempt=2)
-        progress._poll()
+        progress.context._poll()
         progress.check()
 
     replace_computation(lose_the_claim)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
+    run_job(run.pk)
     run = reload_run(run)
-    assert (run.state, run.claim, run.summary) == (RunState.RUNNING, "another", {})
+    assert (run.state, run.claim, run.summary) == (JobState.RUNNING, "another", {})

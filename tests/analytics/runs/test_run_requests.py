@@ -7,13 +7,14 @@ from django.db import transaction
 from django.utils import timezone
 
 from analytics.analyses import AnalysisError
-from analytics.models import AnalysisRun, RunState
-from analytics.runs import recovery, selectors, services
-from analytics.runs.presence import redis_client
+from analytics.models import AnalysisRun
+from analytics.runs import selectors, services
 from authzconsole.celery import app
 from authzconsole.ops.address import free_port
 from entities.models import Entity, State
-from grants.models import User
+from grants.jobs import sweep_jobs
+from grants.jobs.queue import redis_client
+from grants.models import JobState, User
 from tests.support.runs import create_waiting_run, reload_run
 from tests.support.workers import run_redis
 
@@ -24,8 +25,8 @@ def test_a_request_is_sent_when_its_transaction_commits(sent_tasks):
     with transaction.atomic():
         run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
         assert sent_tasks == []
-    assert sent_tasks == [("analytics.run_execute", run.pk)]
-    assert reload_run(run).state == RunState.WAITING and reload_run(run).sent_at is not None
+    assert sent_tasks == [("grants.run_job", run.pk)]
+    assert reload_run(run).state == JobState.WAITING and reload_run(run).sent_at is not None
 
 
 def test_a_request_stores_every_option_with_its_default(sent_tasks):
@@ -82,9 +83,9 @@ def test_a_request_that_redis_refused_waits_and_the_next_sweep_sends_it(monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(celery.current_app, "send_task", fail)
         run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
-    assert reload_run(run).state == RunState.WAITING and reload_run(run).sent_at is None
-    recovery.sweep_runs()
-    assert sent_tasks == [("analytics.run_execute", run.pk)]
+    assert reload_run(run).state == JobState.WAITING and reload_run(run).sent_at is None
+    sweep_jobs()
+    assert sent_tasks == [("grants.run_job", run.pk)]
 
 
 def test_a_request_reaches_a_redis_that_replaced_the_previous_one(settings, monkeypatch, tmp_path):
@@ -103,13 +104,13 @@ def test_a_request_without_redis_is_stored_within_two_seconds(settings):
     started = timezone.now()
     run = services.request_run(analysis="delete-readiness", options={}, requested_by=None)
     assert (timezone.now() - started).total_seconds() < 2
-    assert reload_run(run).state == RunState.WAITING and reload_run(run).sent_at is None
+    assert reload_run(run).state == JobState.WAITING and reload_run(run).sent_at is None
 
 
 def test_the_latest_run_of_a_namespace_may_be_a_run_over_all_namespaces():
     def create_report(namespace):
         return AnalysisRun.objects.create(
-            analysis="delete-readiness", options={"namespace": namespace}, state=RunState.DONE
+            type="delete-readiness", options={"namespace": namespace}, state=JobState.DONE
         )
 
     all_namespaces, sales, eng = create_report(""), create_report("sales"), create_report("eng")

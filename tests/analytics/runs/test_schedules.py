@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_celery_beat.models import IntervalSchedule, PeriodicTask
 
 from analytics.analyses import ANALYSES, AnalysisError
-from analytics.models import AnalysisRun, RunState, Schedule
+from analytics.models import AnalysisRun, Schedule
 from analytics.runs import schedules
 from analytics.runs.beat import Scheduler
 from authzconsole.celery import app
@@ -20,7 +20,7 @@ from entities.models import Entity, State
 from grants.author_names import is_reserved_name
 from grants.errors import NotAdministrator
 from grants.journal import Author
-from grants.models import JournalLine
+from grants.models import JobState, JournalLine
 from tests.support.cast import SETUP, create_sample_users
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -33,7 +33,7 @@ FIXED_ENTRIES = {
     "journal_verify",
     "period_lines",
     "reviews_sweep",
-    "runs_sweep",
+    "jobs_sweep",
     "results_clean",
     "security_events_clean",
     "sessions_clean",
@@ -45,7 +45,7 @@ FIXED_ENTRIES = {
 def sent_tasks(monkeypatch):
     """Return the list of tasks sent to the worker."""
     tasks = []
-    monkeypatch.setattr("analytics.runs.services.redis_problem", lambda: "")
+    monkeypatch.setattr("grants.jobs.queue.redis_problem", lambda: "")
     monkeypatch.setattr(
         celery.current_app, "send_task", lambda name, args, **options: tasks.append((name, *args))
     )
@@ -85,7 +85,7 @@ def test_repeated_messages_create_one_run_per_scheduled_time(sent_tasks):
         {"generation": "core", "namespace": ""},
     )
     assert schedules.request_scheduled_run(analysis=READINESS) is None
-    assert sent_tasks == [("analytics.run_execute", run.pk)]
+    assert sent_tasks == [("grants.run_job", run.pk)]
 
 
 @pytest.mark.slow
@@ -106,7 +106,7 @@ def test_two_concurrent_messages_create_one_run():
         for thread in threads:
             thread.join()
         assert AnalysisRun.objects.count() == count_before + 1
-        AnalysisRun.objects.update(state=RunState.DONE)
+        AnalysisRun.objects.update(state=JobState.DONE)
 
 
 def test_a_message_slightly_early_by_the_clock_of_the_worker_counts(monkeypatch):
@@ -121,7 +121,7 @@ def test_no_scheduled_run_is_requested_while_the_previous_one_waits():
     run = schedules.request_scheduled_run(analysis=READINESS)
     move_back_one_day()
     assert schedules.request_scheduled_run(analysis=READINESS) is None
-    AnalysisRun.objects.filter(pk=run.pk).update(state=RunState.DONE)
+    AnalysisRun.objects.filter(pk=run.pk).update(state=JobState.DONE)
     move_back_one_day()
     assert schedules.request_scheduled_run(analysis=READINESS) is not None
 
@@ -139,7 +139,7 @@ def test_an_invalid_scheduled_run_is_stored_as_failed_with_the_reason():
     Entity.objects.filter(pk=sales.pk).update(state=State.DELETED)
     move_back_one_day()
     run = schedules.request_scheduled_run(analysis=READINESS)
-    assert run.state == RunState.FAILED and run.is_scheduled
+    assert run.state == JobState.FAILED and run.is_scheduled
     assert run.error.startswith(
         "The scheduled run could not be started: namespace:sales is deleted, not live"
     )
@@ -216,9 +216,9 @@ def test_the_scheduler_sends_active_schedules_and_the_tasks_of_the_settings_only
     PeriodicTask.objects.create(name="of an older version", task="gone", interval=interval)
     entries = scheduler().schedule
     assert set(entries) == {*FIXED_ENTRIES, f"nightly {READINESS}"}
-    assert entries["runs_sweep"].schedule.run_every == timedelta(seconds=5)
+    assert entries["jobs_sweep"].schedule.run_every == timedelta(seconds=5)
     # a sweep that waited behind a long run is outdated
-    assert entries["runs_sweep"].options["expires"] == 5
+    assert entries["jobs_sweep"].options["expires"] == 5
     nightly = entries[f"nightly {READINESS}"]
     assert (nightly.task, nightly.args) == ("analytics.schedule_run", [READINESS])
     assert set(PeriodicTask.objects.values_list("name", flat=True)) == {*entries, "nightly visibility"}
@@ -233,9 +233,9 @@ def test_the_scheduler_recovers_after_its_table_was_emptied():
 def test_a_changed_interval_takes_effect_at_the_next_start(monkeypatch):
     scheduler()
     monkeypatch.setitem(
-        app.conf.beat_schedule, "runs_sweep", app.conf.beat_schedule["runs_sweep"] | {"schedule": 7.0}
+        app.conf.beat_schedule, "jobs_sweep", app.conf.beat_schedule["jobs_sweep"] | {"schedule": 7.0}
     )
-    assert scheduler().schedule["runs_sweep"].schedule.run_every == timedelta(seconds=7)
+    assert scheduler().schedule["jobs_sweep"].schedule.run_every == timedelta(seconds=7)
 
 
 def test_a_missed_run_is_sent_once_at_the_start():

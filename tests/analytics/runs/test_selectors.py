@@ -5,12 +5,13 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since
 from entities.address import parse_address
 from grants.changes.period_lines import write_period_lines
 from grants.changes.services import change_grants
 from grants.journal import current_revision
+from grants.models import JobState
 from grants.policies.times import format_time
 from grants.validity import Validity
 from tests.support.cast import SETUP, create_sample_tenant
@@ -25,7 +26,7 @@ def test_a_report_is_not_current_from_the_second_at_which_a_period_ends(monkeypa
     now = timezone.now().replace(microsecond=0)
     end = now + timedelta(hours=1)
     change_grants(author=SETUP, grant=[("user:out", ORDERS, "READ", Validity(None, end))])
-    run = AnalysisRun(state=RunState.DONE, revision=current_revision(), summary={"at": format_time(now)})
+    run = AnalysisRun(state=JobState.DONE, revision=current_revision(), summary={"at": format_time(now)})
     assert changes_since(run) == 0
     monkeypatch.setattr(timezone, "now", lambda: end - timedelta(seconds=1))
     assert changes_since(run) == 0
@@ -35,4 +36,4 @@ def test_a_report_is_not_current_from_the_second_at_which_a_period_ends(monkeypa
     assert write_period_lines() == 1 and changes_since(run) == 1
     change_grants(author=SETUP, revoke=[("user:dee", ORDERS, "READ")])
     assert changes_since(run) == 2
-    assert changes_since(None) == changes_since(AnalysisRun(state=RunState.WAITING)) == 0
+    assert changes_since(None) == changes_since(AnalysisRun(state=JobState.WAITING)) == 0

@@ -6,10 +6,11 @@ It never contains the Redis password.
 import pytest
 import redis
 
-from analytics.models import AnalysisRun, RunState
-from analytics.runs.presence import presence_key, redis_client
+from analytics.models import AnalysisRun
 from analytics.runs.selectors import run_waiting_reason
 from authzconsole.ops.address import free_port
+from grants.jobs.queue import presence_key, redis_client
+from grants.models import JobState
 from tests.support.runs import create_running_run, create_waiting_run
 from tests.support.workers import run_redis
 
@@ -62,7 +63,7 @@ def test_the_reason_is_a_missing_worker_then_the_run_before_it_then_none(setting
         client.set(presence_key("runs"), "1", ex=10)
         earlier = create_running_run()
         assert f"busy with run {earlier.pk}" in run_waiting_reason(run)
-        AnalysisRun.objects.filter(pk=earlier.pk).update(state=RunState.DONE)
+        AnalysisRun.objects.filter(pk=earlier.pk).update(state=JobState.DONE)
         assert run_waiting_reason(run) == "It starts within seconds."
         client.delete(presence_key("runs"))
     assert run_waiting_reason(earlier) == ""

@@ -9,15 +9,16 @@ import pytest
 from django.conf import settings
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunStage, RunState
+from analytics.models import AnalysisRun, RunStage
 from analytics.results.query import ResultFilter
 from analytics.results.read import result_page
 from analytics.runs import selectors, services
-from analytics.runs.presence import presence_key, redis_client
-from analytics.runs.processes import this_process
 from authzconsole.celery import app
 from entities.address import parse_address
 from grants.changes.services import change_grants
+from grants.jobs.processes import this_process
+from grants.jobs.queue import presence_key, redis_client
+from grants.models import JobState
 from tests.support.cast import SETUP
 from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.runs import create_running_run, reload_run
@@ -55,7 +56,7 @@ def wait_until(condition, what):
 def wait_for_run(run, *states, stage=None, attempt=None):
     def expected_run():
         current = AnalysisRun.objects.get(pk=run.pk)
-        assert current.state in (*states, RunState.WAITING, RunState.RUNNING), (
+        assert current.state in (*states, JobState.WAITING, JobState.RUNNING), (
             f"{current} is {current.state}: {current.error}"
         )
         is_expected = (
@@ -72,17 +73,17 @@ def java_processes(worker):
 
 def test_a_killed_worker_is_replaced_and_the_run_finishes_once(worker):
     store_tenant(random_tenant(3))
-    run = wait_for_run(request(), RunState.RUNNING, stage=RunStage.COMPUTING)
+    run = wait_for_run(request(), JobState.RUNNING, stage=RunStage.COMPUTING)
     assert selectors.run_waiting_reason(run) == ""
     java = java_processes(worker)[0]
     worker_process = int(Path(f"/proc/{java}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(worker_process, signal.SIGKILL)
     killed_at = time.monotonic()
-    wait_for_run(run, RunState.WAITING, RunState.RUNNING, attempt=2)
+    wait_for_run(run, JobState.WAITING, JobState.RUNNING, attempt=2)
     # long before RUN_LOST_AFTER_SECONDS, because the sweep detects that the process has ended
     assert time.monotonic() - killed_at < 30
-    run = wait_for_run(run, RunState.DONE)
-    assert run.attempt == 2 and run.result_folder.endswith("-2")
+    run = wait_for_run(run, JobState.DONE)
+    assert run.attempt == 2 and run.result_path.endswith("-2")
     assert result_page(run).total_rows == run.summary["pairs"] > 0
     wait_until(lambda: not Path(f"/proc/{java}").exists(), "the killed process's Java process has ended")
     files = list(Path(settings.SNAPSHOT_URI).rglob("*"))
@@ -91,8 +92,8 @@ def test_a_killed_worker_is_replaced_and_the_run_finishes_once(worker):
 
 def test_a_requested_run_creates_a_report(worker):
     store_tenant(random_tenant(3))
-    run = wait_for_run(request(), RunState.DONE)
-    assert run.attempt == 1 and run.stage == RunStage.WRITING and run.tasks_done == run.tasks_total
+    run = wait_for_run(request(), JobState.DONE)
+    assert run.attempt == 1 and run.stage == RunStage.WRITING and run.steps_done == run.steps_total
     assert selectors.latest_run("delete-readiness").pk == run.pk
     page = result_page(run, sort="missing", descending=True, max_rows=3)
     assert page.total_rows == run.summary["pairs"] and len(page.rows) == 3
@@ -104,38 +105,38 @@ def test_a_requested_run_creates_a_report(worker):
 
 
 def test_the_spark_session_is_reused_by_the_next_run(worker):
-    wait_for_run(request(), RunState.DONE)
+    wait_for_run(request(), JobState.DONE)
     java = java_processes(worker)
-    wait_for_run(request(), RunState.DONE)
+    wait_for_run(request(), JobState.DONE)
     assert java_processes(worker) == java
 
 
 def test_a_java_process_that_died_between_two_runs_is_replaced(worker):
-    wait_for_run(request(), RunState.DONE)
+    wait_for_run(request(), JobState.DONE)
     for pid in java_processes(worker):
         os.kill(pid, signal.SIGKILL)
-    assert wait_for_run(request(), RunState.DONE).attempt == 1
+    assert wait_for_run(request(), JobState.DONE).attempt == 1
 
 
 def test_a_running_run_is_cancelled_and_the_next_one_runs(worker):
-    wait_for_run(request(), RunState.DONE)
+    wait_for_run(request(), JobState.DONE)
     # Java is stopped until the cancellation is stored, so the run cannot finish before
     (java,) = java_processes(worker)
     os.kill(java, signal.SIGSTOP)
     try:
-        run = wait_for_run(request(), RunState.RUNNING)
+        run = wait_for_run(request(), JobState.RUNNING)
         services.cancel_run(run=run)
     finally:
         os.kill(java, signal.SIGCONT)
-    assert wait_for_run(run, RunState.CANCELLED).error == ""
-    wait_for_run(request(), RunState.DONE)
+    assert wait_for_run(run, JobState.CANCELLED).error == ""
+    wait_for_run(request(), JobState.DONE)
 
 
 def test_a_run_reports_the_changes_since_the_previous_run(worker):
     store_tenant(random_tenant(3))
-    first = wait_for_run(request(), RunState.DONE)
+    first = wait_for_run(request(), JobState.DONE)
     assert "changes" not in first.summary
-    same = wait_for_run(request(), RunState.DONE)
+    same = wait_for_run(request(), JobState.DONE)
     assert same.summary["changes"] == {
         "run": first.pk,
         "revision": first.revision,
@@ -151,7 +152,7 @@ def test_a_run_reports_the_changes_since_the_previous_run(worker):
         author=SETUP,
         grant=[(f"user:{row['user']}", parse_address(pair["entity"]), "ADMIN") for pair in missing.rows],
     )
-    third = wait_for_run(request(), RunState.DONE)
+    third = wait_for_run(request(), JobState.DONE)
     assert third.summary["changes"]["changed"] >= 1 and third.summary["changes"]["run"] == same.pk
     (changed,) = result_page(
         third, "changes", where=ResultFilter(equal={"namespace": row["namespace"], "user": row["user"]})
@@ -160,19 +161,19 @@ def test_a_run_reports_the_changes_since_the_previous_run(worker):
 
 
 def test_the_sweep_does_not_wait_for_the_run_of_the_only_worker(worker):
-    wait_for_run(request(), RunState.DONE)
+    wait_for_run(request(), JobState.DONE)
     (java,) = java_processes(worker)
     os.kill(java, signal.SIGSTOP)
     try:
-        busy = wait_for_run(request(), RunState.RUNNING)
+        busy = wait_for_run(request(), JobState.RUNNING)
         lost = create_running_run(
             process=f"{this_process().rpartition('/')[0]}/0", cancel_requested_at=timezone.now()
         )
-        wait_until(lambda: reload_run(lost).state == RunState.CANCELLED, "the sweep has found the lost run")
-        assert reload_run(busy).state == RunState.RUNNING
+        wait_until(lambda: reload_run(lost).state == JobState.CANCELLED, "the sweep has found the lost run")
+        assert reload_run(busy).state == JobState.RUNNING
     finally:
         os.kill(java, signal.SIGCONT)
-    wait_for_run(busy, RunState.DONE)
+    wait_for_run(busy, JobState.DONE)
 
 
 @pytest.mark.parametrize("queue", ["runs", "light"])
@@ -183,8 +184,8 @@ def test_the_worker_of_each_queue_reports_that_it_is_running(worker, queue):
 
 
 def test_a_worker_ignores_remote_control_commands(worker):
-    wait_for_run(request(), RunState.DONE)
+    wait_for_run(request(), JobState.DONE)
     with app.connection_for_write() as connection:
         assert app.control.ping(timeout=2, connection=connection) == []
         app.control.shutdown(connection=connection)
-    assert wait_for_run(request(), RunState.DONE).attempt == 1 and worker.poll() is None
+    assert wait_for_run(request(), JobState.DONE).attempt == 1 and worker.poll() is None

@@ -44,8 +44,8 @@ def describe_worker(_):
 def write_tables(folder: Path, results_folder: str) -> None:
     from analytics.analyses import ANALYSES
     from analytics.results.export import export_table
-    from analytics.runs.computation import compute_report
-    from analytics.runs.options import validated_options
+    from analytics.runs.execution import compute_report
+    from analytics.runs.services import validated_options
 
     folder.mkdir()
     for name, analysis in ANALYSES.items():

@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from analytics.models import RunState
-from analytics.runs import execution
+from grants.jobs import run_job
+from grants.models import JobState
 from tests.support.runs import create_waiting_run, reload_run
 
 pytestmark = [
@@ -29,7 +29,7 @@ def test_a_run_whose_python_worker_is_killed_is_tried_again(spark, replace_compu
 
     replace_computation(use_a_python_worker)
     run = create_waiting_run()
-    execution.execute_run(run_id=run.pk)
-    assert reload_run(run).state == RunState.WAITING
-    execution.execute_run(run_id=run.pk)
-    assert (reload_run(run).state, reload_run(run).attempt) == (RunState.DONE, 2)
+    run_job(run.pk)
+    assert reload_run(run).state == JobState.WAITING
+    run_job(run.pk)
+    assert (reload_run(run).state, reload_run(run).attempt) == (JobState.DONE, 2)

@@ -6,10 +6,12 @@ import time
 
 import pytest
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
+from analytics.runs.execution import RunProgress
 from analytics.runs.services import cancel_run
-from analytics.runs.watch import RunTimedOut, RunWatch
 from authzconsole.ops import ROOT
+from grants.jobs import JobContext, JobTimedOut
+from grants.models import JobState
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -50,11 +52,11 @@ def test_an_unreachable_or_silent_master_fails_in_time_and_the_next_session_work
 @pytest.mark.django_db(transaction=True)
 def test_a_job_that_exceeds_the_time_limit_is_cancelled_in_spark(spark, settings):
     settings.RUN_TIMEOUT_SECONDS = 2
-    run = AnalysisRun.objects.create(analysis="stranded", state=RunState.RUNNING, claim="c", attempt=1)
+    run = AnalysisRun.objects.create(type="stranded", state=JobState.RUNNING, claim="c", attempt=1)
     started = time.monotonic()
-    with RunWatch(run) as watch:
-        watch.track_jobs(spark.sparkContext)
+    with JobContext(run) as context, RunProgress(context) as progress:
+        progress.track_jobs(spark.sparkContext)
         with pytest.raises(Exception, match="cancelled"):
             spark.sparkContext.parallelize(range(2), 2).map(lambda _: time.sleep(120)).count()
-    assert isinstance(watch.ending, RunTimedOut) and time.monotonic() - started < 30
+    assert isinstance(context.ending, JobTimedOut) and time.monotonic() - started < 30
     assert spark.range(5).count() == 5 and cancel_run(run=run)

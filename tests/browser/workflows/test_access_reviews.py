@@ -16,7 +16,7 @@ def test_a_review_is_answered_with_the_keyboard_and_its_evidence_verified(
     page_of, settings, tmp_path, monkeypatch, capsys
 ):
     settings.SNAPSHOT_URI = str(tmp_path / "storage")
-    monkeypatch.setattr("authzconsole.reviews.execution.send_to_worker", lambda *args: False)
+    monkeypatch.setattr("authzconsole.reviews.execution.send_task", lambda *args, **options: False)
     create_sample_tenant()
     ada = page_of("ada")
     ada.goto("/reviews/new")

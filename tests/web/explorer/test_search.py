@@ -178,7 +178,7 @@ def test_administrators_and_auditors_also_find_people_groups_plans_reports_and_p
     plan = Plan.objects.create(
         title="Quarterly cleanup", origin="file", base_revision=0, made_by="ada", effect={}
     )
-    AnalysisRun.objects.create(analysis="ghost-grants", options={}, state="done", requested_by=cast["ada"])
+    AnalysisRun.objects.create(type="ghost-grants", options={}, state="done", requested_by=cast["ada"])
     client = browse("aud")
     assert hits_of(client.get("/search", {"q": text.format(plan=plan.pk)})) == hits
 
@@ -196,7 +196,7 @@ def test_every_hit_leads_to_a_page_that_the_account_can_open(browse, cast):
 
 def test_an_ordinary_account_finds_no_names_plans_or_reports(browse, cast):
     Plan.objects.create(title="dee leaves", origin="file", base_revision=0, made_by="ada", effect={})
-    AnalysisRun.objects.create(analysis="ghost-grants", options={}, state="done", requested_by=cast["ada"])
+    AnalysisRun.objects.create(type="ghost-grants", options={}, state="done", requested_by=cast["ada"])
     client = browse("dee")
     for text in ("dee", "ned", "oper", "ghost", "import", "journal", "user:ned", "bulk"):
         assert set(hits_of(client.get(f"/search?q={text}"))) <= {"pages"}, text

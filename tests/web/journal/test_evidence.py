@@ -37,7 +37,7 @@ def sent_numbers(monkeypatch):
     """Collect the numbers that are sent to the worker."""
     numbers = []
     monkeypatch.setattr(
-        "authzconsole.evidence.services.send_to_worker", lambda task, row: numbers.append(row.pk) or True
+        "authzconsole.evidence.services.send_task", lambda task, pk, **_: numbers.append(pk) or True
     )
     return numbers
 

@@ -142,7 +142,7 @@ def test_a_damaged_visibility_report_leaves_the_areas(browse, folder):
         revision=3,
         finished_at=timezone.now(),
     )
-    next((folder / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+    next((folder / run.result_path / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/?colour=exposure")
     assert [tile.item.name for tile in page.context["chart"]["tiles"]] == ["sales", "hr"]
     assert f"The report of run {run.pk} cannot be read" in page_html(page)
@@ -165,7 +165,7 @@ def test_the_chart_of_a_large_tenant_uses_the_newest_report(browse, folder, monk
 
 def test_a_damaged_report_breaks_only_its_section(browse, folder):
     run = create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
-    next((folder / run.result_folder / "namespaces").iterdir()).write_bytes(b"nothing")
+    next((folder / run.result_path / "namespaces").iterdir()).write_bytes(b"nothing")
     page = browse("aud").get("/")
     assert page.status_code == 200 and "cannot be read" in page_html(page)
 
@@ -240,7 +240,7 @@ def test_problems_of_the_console_come_first(browse):
         author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "READ")]
     )
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.orders"), "WRITE")])
-    AnalysisRun.objects.create(analysis="stranded", state="failed", error="Java is missing.")
+    AnalysisRun.objects.create(type="stranded", state="failed", error="Java is missing.")
     record_maintenance(MaintenanceTask.JOURNAL_VERIFICATION, revision=3, fault="line 2 was changed")
     JournalHead.objects.update(hash="0" * 64)
     client = browse("aud")
@@ -263,7 +263,7 @@ def test_the_first_runs_are_shown_until_they_end(browse, folder, settings, htmx)
     assert "HX-Refresh" not in browse("aud").get("/", headers=htmx("attention")).headers
     create_report(folder, {"namespaces": NAMESPACES}, revision=3, finished_at=timezone.now())
     for name in ANALYSES.keys() - {"delete-readiness"}:
-        AnalysisRun.objects.create(analysis=name, state="done", revision=3, finished_at=timezone.now())
+        AnalysisRun.objects.create(type=name, state="done", revision=3, finished_at=timezone.now())
     assert browse("aud").get("/", headers=htmx("attention")).headers["HX-Refresh"] == "true"
     text = page_html(browse("aud").get("/"))
     assert "every 3s" not in text and 'id="chart"' in text

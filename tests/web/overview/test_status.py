@@ -7,14 +7,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunState, Schedule
+from analytics.models import AnalysisRun, Schedule
 from authzconsole import tasks
 from authzconsole.common.monitoring import maintenance
 from authzconsole.common.monitoring.maintenance import record_maintenance, verify_journal_if_due
 from authzconsole.common.monitoring.readiness import CheckResult
 from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from grants.journal import current_revision
-from grants.models import JournalHead
+from grants.models import JobState, JournalHead
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -58,11 +58,11 @@ def test_the_page_has_the_checks_of_readyz_and_says_what_never_happened(browse, 
 def test_the_page_has_the_last_run_of_each_analysis(browse, checks):
     del checks[1]
     now = timezone.now()
-    AnalysisRun.objects.create(analysis="stranded", state=RunState.DONE, finished_at=now)
+    AnalysisRun.objects.create(type="stranded", state=JobState.DONE, finished_at=now)
     failed = AnalysisRun.objects.create(
-        analysis="stranded", state=RunState.FAILED, error="Java is missing.", finished_at=now
+        type="stranded", state=JobState.FAILED, error="Java is missing.", finished_at=now
     )
-    AnalysisRun.objects.create(analysis="stranded", state=RunState.RUNNING, heartbeat_at=now)
+    AnalysisRun.objects.create(type="stranded", state=JobState.RUNNING, heartbeat_at=now)
     Schedule.objects.create(analysis="stranded", is_on=True)
     response = browse("aud").get("/status")
     assert "1 problem found." in page_html(response) and "Java is missing." in page_html(response)

@@ -6,9 +6,10 @@ import pytest
 from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.snapshots.snapshot import arrow_schema
 from grants.journal import current_revision
+from grants.models import JobState
 from tests.support.readiness_report import ANALYSIS, CHANGES, ROWS, SUMMARY
 from tests.support.reports import write_report
 
@@ -18,7 +19,7 @@ def sent_runs(monkeypatch, settings, tmp_path):
     """Collect runs instead of sending them to a worker, and store reports in a folder of the test."""
     settings.SNAPSHOT_URI = str(tmp_path)
     runs = []
-    monkeypatch.setattr("analytics.runs.services.send_run", runs.append)
+    monkeypatch.setattr("grants.jobs.lifecycle.send_job", runs.append)
     monkeypatch.setattr("analytics.runs.selectors.redis_problem", lambda: "")
     monkeypatch.setattr("analytics.runs.selectors.is_worker_present", lambda: True)
     return runs
@@ -27,19 +28,19 @@ def sent_runs(monkeypatch, settings, tmp_path):
 @pytest.fixture
 def report(cast, sent_runs, tmp_path):
     run = AnalysisRun.objects.create(
-        analysis=ANALYSIS,
+        type=ANALYSIS,
         options={"generation": "final", "namespace": ""},
-        state=RunState.DONE,
+        state=JobState.DONE,
         summary=SUMMARY,
         revision=current_revision(),
-        result_folder="results/by-hand",
+        result_path="results/by-hand",
         started_at=timezone.now(),
         finished_at=timezone.now(),
         requested_by=cast["ada"],
     )
     for name, rows in ROWS.items():
         table = analysis_by_name(ANALYSIS).table(name)
-        folder = tmp_path / run.result_folder / name
+        folder = tmp_path / run.result_path / name
         folder.mkdir(parents=True)
         columns = [pa.array(values) for values in zip(*rows, strict=True)]
         pq.write_table(

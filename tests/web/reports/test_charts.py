@@ -166,5 +166,5 @@ def test_a_chart_is_cached_until_its_report_is_removed(browse, folder, monkeypat
         report_charts, "largest_namespaces", lambda run: reads.append(run) or largest_namespaces(run)
     )
     assert chart(client, run) == chart(client, run) and len(reads) == 1
-    type(run).objects.filter(pk=run.pk).update(results_removed_at=timezone.now(), result_folder="")
+    type(run).objects.filter(pk=run.pk).update(result_removed_at=timezone.now(), result_path="")
     assert client.get(f"/analyses/{run.pk}/").context.get("chart") is None

@@ -9,8 +9,9 @@ import pytest
 from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.snapshots.snapshot import arrow_schema
+from grants.models import JobState
 from tests.support.pages import page_html, post_as_shown
 from tests.support.readiness_report import ANALYSIS, ROWS, SUMMARY, readiness_rows
 
@@ -114,7 +115,7 @@ def test_a_report_without_files_says_what_to_do(report, browse, settings, tmp_pa
 
 @pytest.mark.parametrize("table", ["namespaces", "rows"])
 def test_a_damaged_file_breaks_no_page(table, report, browse, htmx, tmp_path):
-    path = tmp_path / report.result_folder / table / "part-0.parquet"
+    path = tmp_path / report.result_path / table / "part-0.parquet"
     path.write_bytes(path.read_bytes()[:100])
     client, notice = (
         browse("ada"),
@@ -140,7 +141,7 @@ def test_a_damaged_file_breaks_no_page(table, report, browse, htmx, tmp_path):
 
 
 def test_an_unreadable_detail_table_is_a_notice(report, browse, tmp_path):
-    (tmp_path / report.result_folder / "detail" / "part-0.parquet").write_bytes(b"")
+    (tmp_path / report.result_path / "detail" / "part-0.parquet").write_bytes(b"")
     response = browse("ada").get(f"/analyses/{report.pk}/missing?namespace=hr&user=dee")
     assert response.status_code == 200 and f"The report of run {report.pk} cannot be read" in page_html(
         response
@@ -156,7 +157,7 @@ def test_a_download_is_not_cached_and_has_no_formulas(report, browse, tmp_path):
     ]
     pq.write_table(
         pa.table(columns, names=table.column_names).cast(arrow_schema(table)),
-        tmp_path / report.result_folder / "rows" / "part-0.parquet",
+        tmp_path / report.result_path / "rows" / "part-0.parquet",
     )
     response = browse("aud").get(f"/analyses/{report.pk}/tables/rows.csv")
     assert "no-store" in response.headers["Cache-Control"]
@@ -166,12 +167,12 @@ def test_a_download_is_not_cached_and_has_no_formulas(report, browse, tmp_path):
 
 def test_pages_use_only_reports_of_the_active_generation(report, browse, cast):
     AnalysisRun.objects.create(
-        analysis=ANALYSIS,
+        type=ANALYSIS,
         options={"generation": "core", "namespace": ""},
-        state=RunState.DONE,
+        state=JobState.DONE,
         summary=SUMMARY,
         revision=1,
-        result_folder="results/of-core",
+        result_path="results/of-core",
         finished_at=timezone.now(),
         requested_by=cast["ada"],
     )

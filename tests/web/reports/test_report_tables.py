@@ -11,9 +11,10 @@ import pytest
 from django.utils import timezone
 
 from analytics.analyses import analysis_by_name
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.snapshots.snapshot import arrow_schema
 from grants.journal import current_revision
+from grants.models import JobState
 from tests.support.pages import page_html
 from tests.support.readiness_report import SUMMARY, table_texts
 
@@ -22,19 +23,19 @@ pytestmark = pytest.mark.usefixtures("sent_runs")
 
 def test_any_report_shows_its_figures_and_rows(cast, browse, htmx, tmp_path):
     run = AnalysisRun.objects.create(
-        analysis="policy-impact",
+        type="policy-impact",
         options={"generation": "core", "to_generation": "final"},
-        state=RunState.DONE,
+        state=JobState.DONE,
         summary={"answers_gained": 12_345},
         revision=current_revision(),
-        result_folder="results/impact",
+        result_path="results/impact",
     )
     table = analysis_by_name("policy-impact").rows
-    (tmp_path / run.result_folder / "rows").mkdir(parents=True)
+    (tmp_path / run.result_path / "rows").mkdir(parents=True)
     rows = pa.table(
         [["dee", "ned"], ["dataset", "dataset"], ["get", "get"], [1, 4_000], [0, 2]], names=table.column_names
     )
-    pq.write_table(rows.cast(arrow_schema(table)), tmp_path / run.result_folder / "rows" / "part-0.parquet")
+    pq.write_table(rows.cast(arrow_schema(table)), tmp_path / run.result_path / "rows" / "part-0.parquet")
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))
     assert "core to final" in text and "12,345" in text and "permissions gained" in text and "4,000" in text
     part = browse("aud").get(f"/analyses/{run.pk}/?sort=-gained", headers=htmx("rows"))
@@ -169,7 +170,7 @@ def test_only_administrators_and_auditors_can_download(report, browse, extension
 
 
 def test_a_removed_report_says_so_on_every_page(compared_report, browse):
-    AnalysisRun.objects.update(results_removed_at=timezone.now(), result_folder="")
+    AnalysisRun.objects.update(result_removed_at=timezone.now(), result_path="")
     for url in ("", "tables/changes", "tables/rows.csv", "missing?namespace=hr&user=dee"):
         response = browse("aud").get(f"/analyses/{compared_report.pk}/{url}", follow=True)
         assert response.status_code == 200, url

@@ -5,7 +5,8 @@ import re
 import pytest
 from django.utils import timezone
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
+from grants.models import JobState
 from tests.support.pages import page_html
 from tests.support.readiness_report import ANALYSIS
 
@@ -61,7 +62,7 @@ def test_a_refused_form_keeps_its_values(browse):
 
 
 def test_the_page_of_a_waiting_run_states_the_reason(browse, monkeypatch):
-    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
+    run = AnalysisRun.objects.create(type=ANALYSIS, options={"generation": "final", "namespace": ""})
     monkeypatch.setattr(
         "analytics.runs.selectors.redis_problem", lambda: "Redis does not answer at redis://here"
     )
@@ -70,18 +71,18 @@ def test_the_page_of_a_waiting_run_states_the_reason(browse, monkeypatch):
 
 
 def test_a_run_is_cancelled_by_an_administrator(browse):
-    run = AnalysisRun.objects.create(analysis=ANALYSIS, options={"generation": "final", "namespace": ""})
+    run = AnalysisRun.objects.create(type=ANALYSIS, options={"generation": "final", "namespace": ""})
     response = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
     assert "Run " in page_html(response) and "it has no report" in page_html(response)
     run.refresh_from_db()
-    assert run.state == RunState.CANCELLED
+    assert run.state == JobState.CANCELLED
     again = browse("ada").post(f"/analyses/{run.pk}/cancel", follow=True)
     assert "has already finished. Nothing changed" in page_html(again)
 
 
 def test_a_failed_run_shows_its_error(browse):
     run = AnalysisRun.objects.create(
-        analysis=ANALYSIS,
+        type=ANALYSIS,
         options={"generation": "final", "namespace": ""},
         state="failed",
         error="Spark ran out of memory",
@@ -91,12 +92,12 @@ def test_a_failed_run_shows_its_error(browse):
 
 def test_a_running_run_shows_its_stage_and_progress(browse):
     run = AnalysisRun.objects.create(
-        analysis=ANALYSIS,
+        type=ANALYSIS,
         options={"generation": "final", "namespace": ""},
         state="running",
         stage="computing",
-        tasks_done=3,
-        tasks_total=12,
+        steps_done=3,
+        steps_total=12,
         started_at=timezone.now(),
     )
     text = page_html(browse("aud").get(f"/analyses/{run.pk}/"))

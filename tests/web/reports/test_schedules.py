@@ -76,7 +76,7 @@ def test_the_form_shows_only_the_options_of_the_analysis(browse):
 
 def test_a_scheduled_run_names_the_schedule_as_its_requester(browse):
     run = AnalysisRun.objects.create(
-        analysis="stranded", options={"generation": "final"}, is_scheduled=True, state="failed"
+        type="stranded", options={"generation": "final"}, is_scheduled=True, state="failed"
     )
     for url in ("/analyses/", f"/analyses/{run.pk}/"):
         assert "by the schedule" in page_html(browse("aud").get(url))

@@ -5,14 +5,14 @@ import re
 
 import pytest
 
-from analytics.models import AnalysisRun, RunState
+from analytics.models import AnalysisRun
 from analytics.runs.services import request_review_items
 from authzconsole.reviews.execution import execute_finish, execute_preparation
 from entities.address import parse_address
 from grants.changes.services import change_grants
 from grants.evidence.signing import public_key
 from grants.journal import Author
-from grants.models import JournalLine, Plan
+from grants.models import JobState, JournalLine, Plan
 from grants.models.reviews import Campaign, ReviewItem
 from grants.reviews.answers import ItemSelection, answer_items
 from grants.reviews.selection import ItemFilter
@@ -291,7 +291,7 @@ def test_the_page_shows_the_run_that_prepares_a_large_review(
     )
     run = request_review_items(campaign)
     assert "Redis does not answer at redis://here. The run is kept" in text_of(ada.get(url))
-    AnalysisRun.objects.update(state=RunState.RUNNING, stage="computing", tasks_done=3, tasks_total=12)
+    AnalysisRun.objects.update(state=JobState.RUNNING, stage="computing", steps_done=3, steps_total=12)
     with django_assert_num_queries(10):
         page = ada.get(url)
     assert f"prepared by run {run.pk} with Spark" in text_of(page)
@@ -300,7 +300,7 @@ def test_the_page_shows_the_run_that_prepares_a_large_review(
         page
     )
     assert "Computing 3 of 12 tasks" in text_of(ada.get(url, headers=htmx("review")))
-    AnalysisRun.objects.update(state=RunState.DONE)
+    AnalysisRun.objects.update(state=JobState.DONE)
     Campaign.objects.update(heartbeat_at=campaign.created_at, item_count=2)
     assert "The items are being prepared: 2 so far." in text_of(ada.get(url)) and "Cancel review" in text_of(
         ada.get(url)
@@ -312,7 +312,7 @@ def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse):
     campaign = Campaign.objects.get()
     assert ada.post(f"{url}retry").status_code == 400
     failed = request_review_items(campaign)
-    AnalysisRun.objects.update(state=RunState.FAILED, error="the storage is full")
+    AnalysisRun.objects.update(state=JobState.FAILED, error="the storage is full")
     execute_preparation(number=campaign.pk)
     page = ada.get(url)
     text = text_of(page)
@@ -328,7 +328,7 @@ def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse):
     assert (campaign.state, campaign.error, run.state) == (
         "preparing",
         "",
-        RunState.WAITING,
+        JobState.WAITING,
     ) and run != failed
     assert JournalLine.objects.latest("pk").action == "review-retry"
     assert f"prepared by run {run.pk}" in text_of(ada.get(url))

@@ -128,7 +128,7 @@ def test_every_field_has_a_label_and_every_id_is_unique(url, browse):
 
 def test_the_page_of_a_run_refreshes_only_while_it_runs(browse, htmx):
     run = AnalysisRun.objects.create(
-        analysis="delete-readiness",
+        type="delete-readiness",
         options={"generation": "final", "namespace": ""},
         state="running",
         stage="spark",

@@ -62,11 +62,11 @@ BROKEN = {
 def run(cast, settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
     return AnalysisRun.objects.create(
-        analysis="delete-readiness",
+        type="delete-readiness",
         options={"generation": "final", "namespace": ""},
         state="done",
         summary={},
-        result_folder="results/none",
+        result_path="results/none",
     )
 
 

@@ -92,9 +92,7 @@ def add_rows(numbers):
         ],
     )
     AnalysisRun.objects.bulk_create(
-        AnalysisRun(
-            analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed"
-        )
+        AnalysisRun(type="delete-readiness", options={"generation": "final", "namespace": ""}, state="failed")
         for _ in numbers
     )
 

@@ -41,10 +41,10 @@ def report_chart(run: AnalysisRun) -> dict | None:
     """Return the chart with its `template`; None if the analysis has no chart, or its report is empty or
     cannot be read.
     """
-    if run.analysis not in CHARTS:
+    if run.type not in CHARTS:
         return None
     try:
-        return _cached_chart(run, storage_path(run.result_folder), run.results_removed_at)
+        return _cached_chart(run, storage_path(run.result_path), run.result_removed_at)
     except (AnalysisError, StorageError):
         # the tables of the same page show the error
         return None
@@ -53,7 +53,7 @@ def report_chart(run: AnalysisRun) -> dict | None:
 @lru_cache(maxsize=MAX_CACHED_CHARTS)
 def _cached_chart(run: AnalysisRun, *version: object) -> dict | None:
     """Return the chart, cached because stored results never change. version: identifies the stored result."""
-    return CHARTS[run.analysis](run)
+    return CHARTS[run.type](run)
 
 
 def _readiness_treemap(run: AnalysisRun) -> dict | None:

@@ -1,6 +1,6 @@
-"""Repeat database work of a run after a lost connection, and while SQLite is locked.
+"""Repeat database work of a job after a lost connection, and while SQLite is locked.
 
-A run computes for minutes or hours without the database, so it does not fail when the database restarts or is
+A job computes for minutes or hours without the database, so it does not fail when the database restarts or is
 locked.
 """
 

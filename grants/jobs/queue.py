@@ -1,18 +1,23 @@
-"""Check within a third of a second whether Redis answers and a worker is running.
+"""Send tasks to the workers, and check within a third of a second whether Redis answers and a worker is
+running.
 
 With each heartbeat, a worker sets a key in Redis for each queue from which it takes tasks. The key expires
 after PRESENT_SECONDS.
 """
 
+import logging
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+import kombu.exceptions
 import redis
 from celery import current_app
 from celery.signals import heartbeat_sent, worker_shutdown
 from django.conf import settings
 from redis.backoff import NoBackoff
 from redis.retry import Retry
+
+logger = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 0.3
 # a worker sends a heartbeat every two seconds
@@ -101,7 +106,28 @@ def queue_lengths() -> dict[str, int]:
         return dict(zip(settings.CELERY_TASK_QUEUES, pipeline.execute(), strict=True))
 
 
-@heartbeat_sent.connect(dispatch_uid="analytics.runs.presence")
+def send_task(task: str, number: int, *, label: str, queue: str, time_limit: float | None = None) -> bool:
+    """Send a task with this number to a queue. Return False if Redis does not answer, which is logged.
+
+    label: what the task is about, for the log. time_limit: in seconds, after which Celery kills the process.
+    """
+    # checked first, because Celery itself takes seconds to detect that Redis does not answer
+    if problem := redis_problem():
+        logger.warning("%s waits: %s", label, problem)
+        return False
+    try:
+        # a new connection, because a pooled connection may belong to a Redis that has been replaced
+        with current_app.connection_for_write() as connection:
+            current_app.send_task(
+                task, args=[number], queue=queue, time_limit=time_limit, connection=connection
+            )
+    except (kombu.exceptions.OperationalError, redis.RedisError, OSError) as error:
+        logger.warning("%s waits: Redis does not answer (%s)", label, error)
+        return False
+    return True
+
+
+@heartbeat_sent.connect(dispatch_uid="grants.jobs.queue")
 def _announce_worker(**_):
     with redis_client(2) as client, client.pipeline(transaction=False) as pipeline:
         for key in _keys_of_this_worker():
@@ -109,7 +135,7 @@ def _announce_worker(**_):
         pipeline.execute()
 
 
-@worker_shutdown.connect(dispatch_uid="analytics.runs.presence")
+@worker_shutdown.connect(dispatch_uid="grants.jobs.queue")
 def _withdraw_worker(**_):
     with redis_client(2) as client:
         client.delete(*_keys_of_this_worker())

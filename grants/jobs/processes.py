@@ -1,4 +1,4 @@
-"""Identify the process that executes a run, so that another process on the same machine can detect that it
+"""Identify the process that executes a job, so that another process on the same machine can detect that it
 has ended.
 """
 

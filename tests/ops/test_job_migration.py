@@ -1,0 +1,142 @@
+"""Test that runs and other background work of version 1.1.0 become jobs in `migrate`.
+
+The database has the schema of 1.1.0, which the migrations up to that version create, and rows that are
+written with SQL.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# Runs in a separate process because the database of a running test process cannot be replaced.
+SCRIPT = """
+import json
+import django
+django.setup()
+from django.core.management import call_command
+from datetime import timedelta
+from django.db import connection
+from django.utils import timezone
+
+for app, migration in (("authzconsole", "0012"), ("analytics", "0004"), ("grants", "0037"), ("django_celery_beat", None)):
+    call_command("migrate", app, *filter(None, [migration]), verbosity=0)
+
+def insert(table, **values):
+    values = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in values.items()}
+    with connection.cursor() as cursor:
+        names, marks = ", ".join(values), ", ".join(["%s"] * len(values))
+        cursor.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(values.values()))
+
+AT = str(timezone.now() - timedelta(minutes=10))[:26]
+RUN = dict(requested_at=AT, is_scheduled=False, claim="", process="", tasks_done=0, tasks_total=0, stage="",
+           error="", summary={}, result_folder="", manifest_hash="", attempt=1)
+insert("analytics_analysisrun", id=7, **RUN | dict(
+    analysis="delete-readiness", options={"generation": "final", "namespace": ""}, state="done", revision=3,
+    summary={"pairs": 4}, result_folder="results/x/run-7-1", manifest_hash="ab", tasks_done=5, tasks_total=5,
+    finished_at=AT, started_at=AT))
+insert("analytics_analysisrun", id=9, **RUN | dict(
+    analysis="visibility", options={"generation": "core", "namespace": ""}, state="waiting", attempt=0))
+insert("analytics_analysisrun", id=12, **RUN | dict(
+    analysis="plan-effect", options={"plan": "1", "generation": "final"}, state="running", claim="c",
+    heartbeat_at=AT, started_at=AT))
+insert("django_celery_beat_intervalschedule", id=1, every=5, period="seconds")
+insert("django_celery_beat_periodictask", name="runs_sweep", task="analytics.runs_sweep", args="[]", kwargs="{}",
+       enabled=True, total_run_count=0, date_changed=AT, description="", one_off=False, headers="{}", interval_id=1)
+
+call_command("migrate", verbosity=0)
+
+from django_celery_beat.models import PeriodicTask
+from analytics.models import AnalysisRun
+from analytics.runs.beat import Scheduler
+from analytics.runs.services import request_run
+from authzconsole.celery import app
+from grants.jobs import sweep_jobs
+from grants.jobs import queue
+from grants.models import Job, Role, User
+
+sent = []
+queue.redis_problem = lambda: ""
+type(app).send_task = lambda self, name, args, **options: sent.append([name, *args, options["queue"]])
+report = {"runs": [[run.pk, run.type, run.options, str(run.state), run.revision, run.summary, run.result_path,
+                    run.result_hash, run.steps_done, run.attempt] for run in AnalysisRun.objects.order_by("pk")]}
+sweep_jobs()
+report["sent"] = sent[:]
+report["states"] = [str(job.state) for job in Job.objects.order_by("pk")]
+report["next"] = request_run(analysis="stranded", options={}, requested_by=None).pk
+Scheduler(app=app)
+app.loader.import_default_modules()
+report["tasks"] = sorted(PeriodicTask.objects.values_list("name", "task"))
+report["unknown"] = sorted(set(PeriodicTask.objects.values_list("task", flat=True)) - set(app.tasks))
+
+from django.test import Client
+client = Client()
+client.force_login(User.objects.create_user("ada", role=Role.ADMINISTRATOR, is_principal=False))
+report["rest"] = client.get("/api/v1/runs/7").json()
+print(json.dumps(report))
+"""
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    """Return the data that the console reads from the old database after `migrate`."""
+    folder = tmp_path_factory.mktemp("jobs")
+    environment = os.environ | {
+        "DATABASE_URL": f"sqlite:///{folder / 'console.sqlite3'}",
+        "STATE_DIR": str(folder),
+        "ALLOWED_HOSTS": "testserver",
+        "FIRST_ANALYSES": "off",
+        "DJANGO_SETTINGS_MODULE": "authzconsole.settings",
+        "PYTHONPATH": str(ROOT),
+    }
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def test_runs_keep_their_numbers_options_and_reports(report):
+    readiness, visibility, effect = report["runs"]
+    assert readiness == [
+        7,
+        "delete-readiness",
+        {"generation": "final", "namespace": ""},
+        "done",
+        3,
+        {"pairs": 4},
+        "results/x/run-7-1",
+        "ab",
+        5,
+        1,
+    ]
+    assert visibility[:4] == [9, "visibility", {"generation": "core", "namespace": ""}, "waiting"]
+    assert effect[:4] == [12, "plan-effect", {"plan": "1", "generation": "final"}, "running"]
+    assert report["next"] > 12
+
+
+def test_waiting_runs_are_sent_and_those_of_a_stopped_worker_start_again(report):
+    assert report["sent"] == [["grants.run_job", 9, "runs"], ["grants.run_job", 12, "runs"]]
+    assert report["states"] == ["done", "waiting", "waiting"]
+
+
+def test_the_scheduler_has_no_task_that_does_not_exist(report):
+    names = dict(report["tasks"])
+    assert "runs_sweep" not in names and names["jobs_sweep"] == "grants.sweep_jobs"
+    assert report["unknown"] == []
+
+
+def test_rest_has_the_members_of_before(report):
+    run = report["rest"]
+    assert (run["number"], run["analysis"], run["state"], run["tasks_done"]) == (
+        7,
+        "delete-readiness",
+        "done",
+        5,
+    )
+    assert run["results_removed_at"] is None and run["signed"] is True
