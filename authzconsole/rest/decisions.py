@@ -7,10 +7,10 @@ from rest_framework.response import Response
 from authzconsole.api.evaluation import MAX_EVALUATIONS, STOP_DECISIONS, evaluate_request
 from authzconsole.common.api_caller import Caller, caller_of_token
 from authzconsole.models import TokenScope
+from authzconsole.rest.fixed_openapi import FIXED
 from authzconsole.rest.framework.callers import any_account
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.openapi.authzen_document import NOT_IN_FORCE, STATE
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
 from grants.evaluation.engine import MAX_LISTED_ENTITIES
@@ -104,7 +104,9 @@ class ReasonsSerializer(serializers.Serializer):
     )
     generation = serializers.CharField(required=False)
     sentence = serializers.CharField(required=False)
-    state = serializers.ChoiceField(["planned", "deleted", "not registered"], required=False, help_text=STATE)
+    state = serializers.ChoiceField(
+        ["planned", "deleted", "not registered"], required=False, help_text=FIXED["texts"]["state"]
+    )
     attempts = serializers.ListField(
         child=serializers.DictField(), required=False, help_text="The tree of requirements."
     )
@@ -115,7 +117,7 @@ class ReasonsSerializer(serializers.Serializer):
         help_text="The smallest set of grants that would turn a denial into a permission.",
     )
     not_in_force = serializers.ListField(
-        child=serializers.DictField(), required=False, help_text=NOT_IN_FORCE
+        child=serializers.DictField(), required=False, help_text=FIXED["texts"]["not_in_force"]
     )
     reason = serializers.CharField(required=False)
     evaluation_id = serializers.CharField(required=False, help_text="Binds an access request to this denial.")

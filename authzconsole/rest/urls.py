@@ -58,8 +58,7 @@ from authzconsole.rest.journal import (
     JournalProof,
     SecurityEventList,
 )
-from authzconsole.rest.openapi.document import openapi
-from authzconsole.rest.openapi.pages import redoc, root, swagger
+from authzconsole.rest.openapi import openapi, redoc, root, swagger
 from authzconsole.rest.people.groups import GroupDetail, Groups
 from authzconsole.rest.people.memberships import Members, MembershipChangeSet
 from authzconsole.rest.people.plans import LikePlans, OffBoardingPlans

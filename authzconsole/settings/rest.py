@@ -31,8 +31,8 @@ SPECTACULAR_SETTINGS = {
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "POSTPROCESSING_HOOKS": [
         "drf_spectacular.hooks.postprocess_schema_enums",
-        "authzconsole.rest.openapi.document.add_strictness",
-        "authzconsole.rest.openapi.document.add_authzen_endpoints",
+        "authzconsole.rest.openapi.add_strictness",
+        "authzconsole.rest.openapi.add_authzen_endpoints",
     ],
     "COMPONENT_SPLIT_PATCH": False,
     "ENUM_GENERATE_CHOICE_DESCRIPTION": False,

@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 from rest_framework import serializers
 
 from authzconsole.common.output import example_of
+from authzconsole.rest.fixed_openapi import FIXED
 from authzconsole.rest.framework.problems import CONTENT_TYPE, TYPES
 
 
@@ -45,40 +46,6 @@ class ProblemSerializer(serializers.Serializer):
     )
 
 
-# by status: why a request is refused, and an example of the detail
-REASONS = {
-    400: "The request is invalid; `errors` lists every error.",
-    401: "There is no session, or the token is unknown, expired or revoked.",
-    403: "The token lacks the scope, or the account lacks the role.",
-    404: "The resource does not exist, or is not visible to the caller. The response is the same in both cases.",
-    405: "The method is not listed in the Allow header.",
-    406: "The path has no format that the Accept header allows.",
-    409: "The request conflicts with the current state.",
-    410: "The resource existed and was removed.",
-    412: "The resource changed since it was read: the ETag in If-Match does not match.",
-    413: "The body is longer than the limit.",
-    415: "The Content-Type is not application/json.",
-    428: "If-Match is missing.",
-    429: "The account or the token sent more requests than its rate limit allows, or too many unknown tokens came from this "
-    "address. Retry-After says how long to wait.",
-    503: "A service that the console depends on does not answer.",
-}
-DETAILS = {
-    400: "limit: this must be an integer",
-    401: "the token has expired",
-    403: "the token lacks the scope `administer`",
-    404: "this resource does not exist, or you cannot see it",
-    405: "this path only accepts GET and POST",
-    406: "Could not satisfy the request Accept header.",
-    409: "dataset:sales.orders was deleted already",
-    410: "the report's files are gone; run the analysis again",
-    412: "the resource has changed since you read it: read it again and repeat the change with the new ETag",
-    413: "the body is longer than 1,000,000 bytes, which is the limit",
-    415: "the Content-Type must be application/json",
-    428: "send If-Match with the ETag that you read, so that no change made since then is lost",
-    429: "this token may send 30,000 requests in 60 seconds: wait 2 s before you send the next one",
-    503: "the folder of snapshots and results cannot be used",
-}
 IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
@@ -189,11 +156,13 @@ def _error_response(status: int) -> OpenApiResponse:
         "type": f"urn:authzconsole:problem:{TYPES[status]}",
         "title": HTTPStatus(status).phrase,
         "status": status,
-        "detail": DETAILS[status],
+        "detail": FIXED["errors"][status]["detail"],
         "instance": "5f0c1d3c6e7a4f1f9a8f2b7f3f0c9d11",
         "errors": [],
     }
-    return OpenApiResponse(ProblemSerializer, REASONS[status], examples=[OpenApiExample("Problem", content)])
+    return OpenApiResponse(
+        ProblemSerializer, FIXED["errors"][status]["reason"], examples=[OpenApiExample("Problem", content)]
+    )
 
 
 def _success_response(status: int, serializer) -> OpenApiResponse:

@@ -11,7 +11,7 @@ from django.utils import timezone
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
 from authzconsole.common.tokens import create_token
 from authzconsole.models import Webhook
-from authzconsole.rest.openapi.document import document
+from authzconsole.rest.openapi import document
 from entities.address import parse_address
 from grants.models import AccessRequest, BreakGlassUse, Plan, User
 from grants.models.reviews.campaigns import Campaign, CampaignState

@@ -1,13 +1,17 @@
-"""The OpenAPI document. It is generated from the endpoints once per process."""
+"""The OpenAPI document, which is generated from the endpoints once per process, and the pages that show it."""
 
 import json
 import threading
 from collections.abc import Iterator
 from functools import cache
 
+from csp.constants import SELF, UNSAFE_INLINE
+from csp.decorators import csp_update
 from django.conf import settings
 from django.contrib.auth.decorators import login_not_required
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from drf_spectacular.generators import SchemaGenerator
@@ -15,11 +19,12 @@ from rest_framework import serializers
 
 from authzconsole.common.fields import StrictSerializer
 from authzconsole.common.request_body import MAX_BODY_BYTES, MAX_IMPORT_BYTES
-from authzconsole.rest.openapi.access_request_document import access_request_components, access_request_paths
-from authzconsole.rest.openapi.authzen_document import ID_HEADER, authzen_components, authzen_paths
-from authzconsole.rest.openapi.monitoring_document import monitoring_paths
+from authzconsole.rest.fixed_openapi import FIXED
+from authzconsole.rest.framework.endpoint import unknown_path
 
 _generating = threading.Lock()
+# both libraries insert inline styles and use data: icons
+_RELAXED_CSP = csp_update({"style-src": [SELF, UNSAFE_INLINE], "img-src": [SELF, "data:"]})
 
 
 class AuthenticationSchemes(OpenApiAuthenticationExtension):
@@ -49,8 +54,8 @@ def add_authzen_endpoints(result: dict, generator, request, public) -> dict:
 
     A postprocessing hook of drf-spectacular.
     """
-    result["paths"] |= authzen_paths() | access_request_paths() | monitoring_paths()
-    result["components"]["schemas"] |= authzen_components() | access_request_components()
+    result["paths"] |= FIXED["paths"]
+    result["components"]["schemas"] |= FIXED["schemas"]
     return result
 
 
@@ -79,7 +84,7 @@ def add_strictness(result: dict, generator, request, public) -> dict:
             max_bytes = MAX_IMPORT_BYTES if operation["operationId"] == "plans_import" else MAX_BODY_BYTES
             operation["requestBody"]["description"] = f"At most {max_bytes:,} bytes."
         for response in operation["responses"].values():
-            response["headers"] = response.get("headers", {}) | ID_HEADER
+            response["headers"] = response.get("headers", {}) | FIXED["id_header"]
     return result
 
 
@@ -112,3 +117,24 @@ def _document_bytes() -> bytes:
 def openapi(request: HttpRequest) -> HttpResponse:
     """Return the document. It is public, because it contains no data of the console."""
     return HttpResponse(_document_bytes(), content_type="application/json")
+
+
+@csrf_exempt
+@login_not_required
+def root(request: HttpRequest) -> HttpResponse:
+    """Redirect the root of the API to its documentation."""
+    return redirect("rest-swagger") if request.method in ("GET", "HEAD") else unknown_path(request)
+
+
+@login_not_required
+@require_safe
+@_RELAXED_CSP
+def swagger(request: HttpRequest) -> HttpResponse:
+    return render(request, "rest/swagger.html")
+
+
+@login_not_required
+@require_safe
+@_RELAXED_CSP
+def redoc(request: HttpRequest) -> HttpResponse:
+    return render(request, "rest/redoc.html")
