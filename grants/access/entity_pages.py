@@ -20,10 +20,9 @@ from entities.vocabulary import ANY, KINDS, Privilege
 from grants.access.loading import ways_of
 from grants.access.paths import Ways
 from grants.access.requirements import any_of_requirements, operations_by_requirement
-from grants.evaluation.candidates import candidate_queries
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
-from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, FilterContext, requirement_condition
-from grants.policies.grammar import AllOf, AnyOf, Expression, Has
+from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, EntityConditions, candidate_queries
+from grants.policies.grammar import AllOf, AnyOf, Expression, Has, fold
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.validity import at_time
@@ -258,7 +257,9 @@ class AccessibleEntities:
         keys: dict[str, list[str]] = {}
         for kind in self.kinds:
             requirement = self.requirement(kind)
-            found = requirement and candidate_queries(requirement, FilterContext(self.tables or (), [kind]))
+            found = requirement and candidate_queries(
+                requirement, EntityConditions(self.tables or (), [kind])
+            )
             if found is not None:
                 keys[kind] = []
                 queries += [
@@ -292,7 +293,7 @@ class AccessibleEntities:
         A principal with very many grants may have none on this kind.
         """
         requirement = any_of_requirements(operations_by_requirement(self.generation, kind), kind)
-        queries = candidate_queries(requirement, FilterContext(self.tables or (), [kind], by_kind=True))
+        queries = candidate_queries(requirement, EntityConditions(self.tables or (), [kind], by_kind=True))
         return queries is not None and not any(rows[:1] for rows in queries)
 
     def requirement(self, kind: str) -> Expression | None:
@@ -341,14 +342,12 @@ class AccessibleEntities:
         if requirement is None:
             return None
         rows = self.entities(kind)
-        queries = candidate_queries(requirement, FilterContext(self.tables or (), [kind]))
+        queries = candidate_queries(requirement, EntityConditions(self.tables or (), [kind]))
         if queries is not None:
             keys = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
             return rows.filter(key__in=keys)
         return rows.filter(
-            requirement_condition(
-                requirement, FilterContext(self.tables or (), [kind], row_by_row=row_by_row)
-            )
+            fold(requirement, EntityConditions(self.tables or (), [kind], row_by_row=row_by_row))
         )
 
 
@@ -364,7 +363,7 @@ class _KindSearch:
 
     def keys_from_grants(self, max_keys: int) -> list[str] | None:
         queries = candidate_queries(
-            self.requirement, FilterContext(self.accessible.tables or (), [self.kind])
+            self.requirement, EntityConditions(self.accessible.tables or (), [self.kind])
         )
         if queries is None:
             return None
@@ -393,6 +392,6 @@ class _KindSearch:
         end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)
-        context = FilterContext(self.accessible.tables or (), [self.kind], row_by_row=True)
-        keys = list(rows.filter(requirement_condition(self.requirement, context))[: self.max_rows])
+        context = EntityConditions(self.accessible.tables or (), [self.kind], row_by_row=True)
+        keys = list(rows.filter(fold(self.requirement, context))[: self.max_rows])
         return keys if end is None or len(keys) == self.max_rows else None

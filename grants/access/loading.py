@@ -1,4 +1,4 @@
-"""Load the grants that the walker of paths reads, for any number of questions with the same few statements."""
+"""Load the grants of which `grants.access.paths` collects the paths, for any number of questions with the same few statements."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,7 +21,7 @@ from grants.access.inside import (
 from grants.access.paths import Path, Ways, ways_to_meet
 from grants.evaluation.facts import gather_facts
 from grants.models import GroupGrant, User, UserGrant, privilege_of
-from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
+from grants.policies.grammar import Expression, FactsRead
 from grants.policies.question import Question
 from grants.querysets import memberships_in_force
 from grants.validity import at_time, in_force
@@ -141,11 +141,10 @@ def _ways(loaded: _Loaded, question: Question, *, assumes_all_live: bool = False
 
 
 def _addresses(question: Question) -> list[Address]:
-    requirement = requirement_of(question)
-    found = [
-        question.address_at(leaf.scope) if isinstance(leaf, Has) else question.target
-        for leaf in (leaves(requirement) if requirement else ())
-    ]
+    read = FactsRead(requirement_of(question))
+    found = [question.address_at(leaf.scope) for leaf in read.held]
+    if read.is_at_or_below or read.all_live:
+        found.append(question.target)
     return [address for address in found if address is not None]
 
 
@@ -218,7 +217,7 @@ def _load_below(loaded: _Loaded, questions: Sequence[Question], paths_per_holder
         if question.subject in loaded.subjects
         and question.target is not None
         and question.target.kind in CONTAINER_KINDS
-        and _has_leaf(question, HasAtOrBelow)
+        and FactsRead(requirement_of(question)).is_at_or_below
     }
     if needed:
         _load_holders(loaded)
@@ -238,23 +237,14 @@ def _load_all_live(loaded: _Loaded, questions: Sequence[Question], paths_per_hol
     open_questions = [
         question
         for question in questions
-        if _has_leaf(question, HasOnAllLive) and _ways(loaded, question, assumes_all_live=True) is not None
+        if FactsRead(requirement_of(question)).all_live
+        and _ways(loaded, question, assumes_all_live=True) is not None
     ]
     for question, facts in zip(open_questions, gather_facts(open_questions), strict=True):
-        for leaf in leaves(requirement_of(question)):
-            if (
-                isinstance(leaf, HasOnAllLive)
-                and facts.entities_without_privilege(
-                    question.known_target, leaf.privilege, leaf.kind
-                ).is_empty
-            ):
+        for leaf in FactsRead(requirement_of(question)).all_live:
+            if facts.entities_without_privilege(question.known_target, leaf.privilege, leaf.kind).is_empty:
                 loaded.all_live.add((question.subject, question.known_target, leaf.privilege, leaf.kind))
     if loaded.all_live:
         _load_holders(loaded)
         lookups = [lookup for leaf in sorted(loaded.all_live, key=str) for lookup in loaded.lookups(*leaf)]
         loaded.inside |= grants_inside(lookups, paths_per_holder)
-
-
-def _has_leaf(question: Question, leaf_type: type) -> bool:
-    requirement = requirement_of(question)
-    return requirement is not None and any(isinstance(leaf, leaf_type) for leaf in leaves(requirement))

@@ -1,6 +1,6 @@
 """Collect the paths of a permission: the grants by which a requirement is met."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from heapq import merge
 from itertools import groupby
@@ -8,17 +8,7 @@ from typing import Protocol
 
 from entities.address import Address
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.question import Question
 
 
@@ -113,31 +103,50 @@ def ways_to_meet(expression: Expression, question: Question, facts: AccessFacts)
 
     A part of `AnyOf` that is not met contributes no paths.
     """
-    match expression:
-        case Has(privileges, scope):
-            address = question.address_at(scope)
-            return None if address is None else _ways_of_grants(facts.grants_on(address, privileges))
-        case HasAtOrBelow():
-            target = question.known_target
-            if target.kind not in CONTAINER_KINDS:
-                return _ways_of_grants(facts.grants_on(target, ANY))
-            source = facts.grants_at_or_below(target)
-            only = _only_path(source.listed_paths) if source.is_complete else frozenset()
-            return Ways((source,), only) if source.listed_paths else None
-        case HasOnAllLive(privilege, kind):
-            return facts.grants_on_all_live(question.known_target, privilege, kind)
-        case AllOf(parts):
-            ways = [ways_to_meet(part, question, facts) for part in parts]
-            return _all_ways(ways)
-        case AnyOf(parts):
-            met = [ways for part in parts if (ways := ways_to_meet(part, question, facts)) is not None]
-            return _any_ways(met) if met else None
-        case Given(parameter, then):
-            return ways_to_meet(then, question, facts) if question.has_parameter(parameter) else Ways()
-        case Always():
-            return Ways()
-        case _:
-            raise UnknownExpression(expression)
+    return fold(expression, WaysToMeet(question, facts))
+
+
+@dataclass(frozen=True, slots=True)
+class WaysToMeet(Algebra[Ways | None]):
+    """The ways in which the grants of the subject meet an expression; see `ways_to_meet`."""
+
+    question: Question
+    facts: AccessFacts
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Ways | None:
+        address = self.question.address_at(scope)
+        return None if address is None else _ways_of_grants(self.facts.grants_on(address, privileges))
+
+    def has_at_or_below(self) -> Ways | None:
+        target = self.question.known_target
+        if target.kind not in CONTAINER_KINDS:
+            return _ways_of_grants(self.facts.grants_on(target, ANY))
+        source = self.facts.grants_at_or_below(target)
+        only = _only_path(source.listed_paths) if source.is_complete else frozenset()
+        return Ways((source,), only) if source.listed_paths else None
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Ways | None:
+        return self.facts.grants_on_all_live(self.question.known_target, privilege, kind)
+
+    def always(self) -> Ways:
+        return Ways()
+
+    def all_of(self, parts: Iterable[Ways | None]) -> Ways | None:
+        """It is no longer met if one of its parts is no longer met."""
+        met = []
+        for part in parts:
+            if part is None:
+                return None
+            met.append(part)
+        return Ways(_sources(met), frozenset().union(*(part.only for part in met)))
+
+    def any_of(self, parts: Iterable[Ways | None]) -> Ways | None:
+        """It is no longer met if all its met parts are no longer met."""
+        met = [part for part in parts if part is not None]
+        return Ways(_sources(met), frozenset.intersection(*(part.only for part in met))) if met else None
+
+    def given(self, parameter: Parameter, then: Callable[[], Ways | None]) -> Ways | None:
+        return then() if self.question.has_parameter(parameter) else Ways()
 
 
 def _ways_of_grants(paths: tuple[Path, ...]) -> Ways | None:
@@ -148,20 +157,5 @@ def _only_path(paths: tuple[Path, ...]) -> frozenset[Path]:
     return frozenset(paths) if len(paths) == 1 else frozenset()
 
 
-def _all_ways(parts: list[Ways | None]) -> Ways | None:
-    """Return the ways of `AllOf`: it is no longer met if one of its parts is no longer met."""
-    met = [part for part in parts if part is not None]
-    if len(met) < len(parts):
-        return None
-    return Ways(
-        tuple(source for part in met for source in part.sources),
-        frozenset().union(*(part.only for part in met)),
-    )
-
-
-def _any_ways(met: list[Ways]) -> Ways:
-    """Return the ways of `AnyOf`: it is no longer met if all its met parts are no longer met."""
-    return Ways(
-        tuple(source for part in met for source in part.sources),
-        frozenset.intersection(*(part.only for part in met)),
-    )
+def _sources(met: Iterable[Ways]) -> tuple[PathSource, ...]:
+    return tuple(source for part in met for source in part.sources)

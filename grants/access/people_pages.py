@@ -12,7 +12,11 @@ from entities.selectors import entity_at, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
 from grants.access.who_can import UserAccess, access_of_subjects
-from grants.evaluation.principal_filters import QuestionContext, permitted_principals, with_listed_principals
+from grants.evaluation.principal_filters import (
+    PrincipalConditions,
+    permitted_principals,
+    with_listed_principals,
+)
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
 from grants.policies.policy import Generation
@@ -90,7 +94,7 @@ class PeopleWithAccess:
     def page(self, after: str | None, max_rows: int) -> PeoplePage:
         """Return the users after a name, or the first ones.
 
-        Runs one query for the names, those of `_context` for a container, and those of `ways_of`; more only
+        Runs one query for the names, those of `_conditions` for a container, and those of `ways_of`; more only
         if a filter of paths removes many users.
         """
         rows: list[UserAccess] = []
@@ -111,7 +115,7 @@ class PeopleWithAccess:
                 return PeoplePage(rows, after)
 
     def counts(self) -> PeopleCounts:
-        """Return the numbers of users after the filter. Runs one query, and those of `_context` for a
+        """Return the numbers of users after the filter. Runs one query, and those of `_conditions` for a
         container.
 
         A filter of paths counts the users with a grant of this kind, whether or not it permits the operation.
@@ -152,8 +156,8 @@ class PeopleWithAccess:
         if self._any_requirement in (AnyOf(()), Always()):
             return Group.objects.none()
         question = replace(self._question, subject_type="group")
-        context = replace(self._context, question=question, listed={})
-        return permitted_principals(self._any_requirement, question, context)[0]
+        conditions = replace(self._conditions, question=question, listed={})
+        return permitted_principals(self._any_requirement, question, conditions)[0]
 
     def matching(self, access: UserAccess) -> UserAccess | None:
         """Return the access with the operations that match the filter of paths; None if there are none."""
@@ -194,15 +198,15 @@ class PeopleWithAccess:
         return Question("user", "", "", self.address, self.generation.name)
 
     @cached_property
-    def _context(self) -> QuestionContext:
-        """The context for the requirements of all operations, which is read once.
+    def _conditions(self) -> PrincipalConditions:
+        """The conditions for the requirements of all operations, whose data is read once.
 
         Runs the queries of `_container`, and if it is summarized, those of `with_listed_principals`.
         """
         container, inside = self._container
-        context = QuestionContext(self._question, container, inside > MAX_INSIDE)
+        conditions = PrincipalConditions(self._question, container, inside > MAX_INSIDE)
         is_listed = self.is_summarized and self.is_quickly_counted
-        return with_listed_principals(self._any_requirement, context) if is_listed else context
+        return with_listed_principals(self._any_requirement, conditions) if is_listed else conditions
 
     @cached_property
     def _container(self) -> tuple[Entity | None, int]:
@@ -235,7 +239,7 @@ class PeopleWithAccess:
         where = self.where
         if where.privilege:
             requirement = AllOf((Has((Privilege[where.privilege],)), requirement))
-        rows, _ = permitted_principals(requirement, self._question, self._context)
+        rows, _ = permitted_principals(requirement, self._question, self._conditions)
         if where.text:
             rows = rows.filter(username__icontains=where.text)
         if where.group:

@@ -1,10 +1,23 @@
 """Group the operations of a kind by their requirement, and combine requirements."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from entities.errors import Refusal
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege, clip
-from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Given, Has, HasAtOrBelow, Scope, leaves
+from grants.policies.grammar import (
+    Algebra,
+    AllOf,
+    Always,
+    AnyOf,
+    Expression,
+    Has,
+    HasAtOrBelow,
+    HasOnAllLive,
+    Parameter,
+    Scope,
+    fold,
+)
 from grants.policies.policy import Generation
 
 OperationsByRequirement = dict[Expression, list[str]]
@@ -46,65 +59,88 @@ def any_of_requirements(requirements: Iterable[Expression], kind: str) -> Expres
     The database then reads the grants on an address once, and not once for each operation. Only for questions
     without parameters.
     """
-    privileges: dict[Scope, set[Privilege]] = {}
-    others: list[Expression] = []
-    requirements = list(requirements)
-    for requirement in requirements:
-        list(leaves(requirement))  # raises for an unknown node
-    for part in _alternatives(requirements):
-        if isinstance(part, HasAtOrBelow) and kind not in CONTAINER_KINDS:
-            part = Has(ANY)
-        if isinstance(part, Always):
-            return part
-        if isinstance(part, Has):
-            privileges.setdefault(part.scope, set()).update(part.privileges)
-        elif part not in others:
-            others.append(part)
-    if HasAtOrBelow() in others:
-        # a grant on the container itself is also at or below it
-        privileges.pop(Scope.SELF, None)
-    has = [
-        Has(tuple(privilege for privilege in Privilege if privilege in names), scope)
-        for scope, names in privileges.items()
-    ]
-    parts = (*has, *(part for part in others if not _is_implied(part, has, others)))
-    return parts[0] if len(parts) == 1 else AnyOf(parts)
+    return fold(AnyOf(tuple(requirements)), Simplified(kind)).expression
 
 
-def _alternatives(requirements: Iterable[Expression]) -> Sequence[Expression]:
-    """Return the parts of nested `AnyOf` nodes and all other nodes, as one list."""
-    found: list[Expression] = []
-    for requirement in requirements:
-        found += (
-            _alternatives(requirement.parts)
-            if isinstance(requirement, AnyOf)
-            else [_without_parameters(requirement)]
+@dataclass(frozen=True, slots=True)
+class Alternatives:
+    """A requirement as alternatives, of which any one is enough.
+
+    held: privileges, by scope. is_at_or_below: any grant on the target or inside it. all_live: see HasOnAllLive.
+    all_of: requirements of which all parts must be met. is_always: nothing is needed.
+    """
+
+    held: Mapping[Scope, frozenset[Privilege]] = field(default_factory=dict)
+    is_at_or_below: bool = False
+    all_live: tuple[HasOnAllLive, ...] = ()
+    all_of: tuple[tuple["Alternatives", ...], ...] = ()
+    is_always: bool = False
+
+    @property
+    def expression(self) -> Expression:
+        """The requirement with as few parts as possible."""
+        if self.is_always:
+            return Always()
+        parts: list[Expression] = [
+            Has(tuple(privilege for privilege in Privilege if privilege in names), scope)
+            for scope, names in self.held.items()
+            # a grant on the container itself is also at or below it
+            if not (self.is_at_or_below and scope == Scope.SELF)
+        ]
+        parts += [HasAtOrBelow()] if self.is_at_or_below else []
+        parts += dict.fromkeys(self.all_live)
+        parts += dict.fromkeys(
+            AllOf(tuple(part.expression for part in needed))
+            for needed in self.all_of
+            if not any(self._includes(part) for part in needed)
         )
-    return found
+        return parts[0] if len(parts) == 1 else AnyOf(tuple(parts))
+
+    def _includes(self, other: "Alternatives") -> bool:
+        """Return whether one of these privileges is held if one of the other alternatives is met."""
+        return not (other.is_at_or_below or other.all_live or other.all_of or other.is_always) and all(
+            names <= self.held.get(scope, frozenset()) or self.is_at_or_below and scope == Scope.SELF
+            for scope, names in other.held.items()
+        )
 
 
-def _without_parameters(requirement: Expression) -> Expression:
-    """Return the requirement for a question without parameters, in which `Given` is met."""
-    if isinstance(requirement, Given):
-        return Always()
-    if not isinstance(requirement, AllOf):
-        return requirement
-    parts = tuple(
-        part for part in map(_without_parameters, requirement.parts) if not isinstance(part, Always)
-    )
-    return parts[0] if len(parts) == 1 else AllOf(parts) if parts else Always()
+@dataclass(frozen=True, slots=True)
+class Simplified(Algebra[Alternatives]):
+    """The alternatives of a requirement for an entity of `kind`, in a question without parameters."""
 
+    kind: str
 
-def _is_implied(part: Expression, has: Sequence[Has], others: Sequence[Expression]) -> bool:
-    """Return whether `part` is met only if one of the alternatives is met too."""
-    if not isinstance(part, AllOf):
-        return False
-    for needed in part.parts:
-        if isinstance(needed, Has):
-            if any(
-                needed.scope == wide.scope and set(needed.privileges) <= set(wide.privileges) for wide in has
-            ):
-                return True
-            if needed.scope == Scope.SELF and HasAtOrBelow() in others:
-                return True
-    return False
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Alternatives:
+        return Alternatives({scope: frozenset(privileges)})
+
+    def has_at_or_below(self) -> Alternatives:
+        if self.kind in CONTAINER_KINDS:
+            return Alternatives(is_at_or_below=True)
+        return self.has(ANY, Scope.SELF)
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Alternatives:
+        return Alternatives(all_live=(HasOnAllLive(privilege, kind),))
+
+    def always(self) -> Alternatives:
+        return Alternatives(is_always=True)
+
+    def all_of(self, parts: Iterable[Alternatives]) -> Alternatives:
+        needed = tuple(part for part in parts if not part.is_always)
+        return needed[0] if len(needed) == 1 else Alternatives(all_of=(needed,)) if needed else self.always()
+
+    def any_of(self, parts: Iterable[Alternatives]) -> Alternatives:
+        found = list(parts)
+        held: dict[Scope, frozenset[Privilege]] = {}
+        for part in found:
+            for scope, privileges in part.held.items():
+                held[scope] = held.get(scope, frozenset()) | privileges
+        return Alternatives(
+            held,
+            any(part.is_at_or_below for part in found),
+            tuple(leaf for part in found for leaf in part.all_live),
+            tuple(needed for part in found for needed in part.all_of),
+            any(part.is_always for part in found),
+        )
+
+    def given(self, parameter: Parameter, then: Callable[[], Alternatives]) -> Alternatives:
+        return self.always()

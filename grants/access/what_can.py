@@ -8,10 +8,10 @@ from entities.models import Entity, State
 from entities.vocabulary import KINDS
 from grants.access.requirements import any_of_requirements, operations_by_requirement
 from grants.evaluation.effective_grants import GrantTable, grant_tables
-from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.entity_filters import EntityConditions
 from grants.evaluation.facts import gather_facts
 from grants.policies.decide import is_permitted
-from grants.policies.grammar import AnyOf
+from grants.policies.grammar import AnyOf, fold
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
@@ -45,7 +45,7 @@ def _permissions_on_kind(
     combined = any_of_requirements(grouped, kind)
     if combined == AnyOf(()):
         return
-    condition = requirement_condition(combined, FilterContext(tables, [kind]))
+    condition = fold(combined, EntityConditions(tables, [kind]))
     rows = (
         Entity.objects.filter(condition, kind=kind, state=State.LIVE)
         .order_by("key")

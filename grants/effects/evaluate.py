@@ -20,7 +20,7 @@ from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.effects.changes import EffectChange, GenerationChange, changes_at, effect_times
 from grants.effects.holders import NUMBERS, AffectedHolders, HeldMasks
 from grants.effects.kind_rules import KindRules, dependent_kinds, rules_by_kind
-from grants.effects.masks import users_meeting
+from grants.effects.masks import UserMasks, users_meeting
 from grants.effects.nodes import Node, NodeTable, SizeLimit, batches, is_live, order_of
 from grants.effects.situations import AffectedUsers, affected_users
 from grants.models import GRANT_TABLES
@@ -279,8 +279,8 @@ def _rule_pairs(before: KindRules, after: KindRules) -> list[tuple[Expression, E
 
 
 @dataclass(slots=True)
-class _Source:
-    """The holders around one entity in one situation; see `grants.effects.masks.MaskSource`."""
+class _Source(UserMasks):
+    """The masks around one entity in one situation."""
 
     evaluator: _Evaluator
     node: Node
@@ -291,7 +291,7 @@ class _Source:
     def __post_init__(self) -> None:
         self.everyone = self.evaluator.affected.everyone
 
-    def holders(self, scope: Scope, privileges: tuple[Privilege, ...]) -> int:
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> int:
         held = self.own if scope == Scope.SELF else self._held_at(scope)
         mask = 0
         for privilege in privileges:
@@ -307,15 +307,15 @@ class _Source:
         }
         return self.evaluator.holders.holders_on(pks.get(scope))[self.position]
 
-    def holders_at_or_below(self) -> int:
+    def has_at_or_below(self) -> int:
         if self.node.kind in CONTAINER_KINDS:
             return (
                 self.evaluator.inside[self.node.pk][self.position]
                 if self.node.pk in self.evaluator.inside
                 else 0
             )
-        return self.holders(Scope.SELF, tuple(NUMBERS))
+        return self.has(tuple(NUMBERS), Scope.SELF)
 
-    def holders_on_all_live(self, privilege: Privilege, kind: str | None) -> int:
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> int:
         masks = self.evaluator.all_live.get((self.node.pk, HasOnAllLive(privilege, kind)))
         return self.everyone if masks is None else masks[self.position] & self.everyone

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from entities.vocabulary import CONTAINER_KINDS, KINDS
-from grants.policies.grammar import Always, Expression, Has, HasAtOrBelow, HasOnAllLive, Scope, leaves
+from grants.policies.grammar import AnyOf, Expression, FactsRead, HasOnAllLive, Scope
 from grants.policies.policy import Generation
 
 _SCOPE_KINDS = {Scope.APPLICATION: "application", Scope.NAMESPACE: "namespace", Scope.INSTANCE: "instance"}
@@ -57,15 +57,15 @@ def _kind_rules(kind: str, generation: Generation, others: tuple[Generation, ...
             _requirement(kind, operation, other) is not None for other in others
         ):
             operations.setdefault(requirement, []).append(operation)
-    nodes = [leaf for requirement in operations for leaf in leaves(requirement)]
-    scopes = {_scope_kind(kind, leaf.scope) for leaf in nodes if isinstance(leaf, Has)}
+    read = FactsRead(AnyOf(tuple(operations)))
+    scopes = {_scope_kind(kind, leaf.scope) for leaf in read.held}
     return KindRules(
         kind,
         tuple((requirement, tuple(names)) for requirement, names in operations.items()),
         frozenset(scope for scope in scopes if scope and scope != kind),
-        any(isinstance(leaf, HasAtOrBelow) for leaf in nodes),
-        frozenset(leaf for leaf in nodes if isinstance(leaf, HasOnAllLive)),
-        any(isinstance(leaf, Always | HasOnAllLive) for leaf in nodes),
+        read.is_at_or_below,
+        frozenset(read.all_live),
+        read.is_always or bool(read.all_live),
     )
 
 

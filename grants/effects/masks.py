@@ -4,64 +4,44 @@ A mask is an integer with one bit for each user. Questions about effects name no
 or an artifact.
 """
 
-from typing import Protocol
+from collections.abc import Callable, Iterable
 
-from entities.vocabulary import Privilege
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    Scope,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Expression, Parameter, fold
 
 
-class MaskSource(Protocol):
-    """The users that hold privileges on and around one target. everyone: the mask of the known subjects."""
+class UserMasks(Algebra[int]):
+    """The masks of the users that meet a requirement with the privileges that they hold on and around one target.
+
+    Subclasses add the leaves about grants. everyone: the mask of the known subjects.
+    """
+
+    __slots__ = ()
 
     everyone: int
 
-    def holders(self, scope: Scope, privileges: tuple[Privilege, ...]) -> int:
-        """Return the users that hold at least one of `privileges` on the address at `scope`; 0 if there is no
-        such address.
-        """
+    def always(self) -> int:
+        return self.everyone
 
-    def holders_at_or_below(self) -> int:
-        """Return the users that hold any privilege on the target or inside it."""
+    def all_of(self, parts: Iterable[int]) -> int:
+        mask = self.everyone
+        for part in parts:
+            mask &= part
+        return mask
 
-    def holders_on_all_live(self, privilege: Privilege, kind: str | None) -> int:
-        """Return the users that hold `privilege` on every live entity of `kind` inside the target."""
+    def any_of(self, parts: Iterable[int]) -> int:
+        mask = 0
+        for part in parts:
+            mask |= part
+        return mask
+
+    def given(self, parameter: Parameter, then: Callable[[], int]) -> int:
+        # a question without parameters meets `Given`
+        return self.everyone
 
 
-def users_meeting(expression: Expression, source: MaskSource) -> int:
+def users_meeting(expression: Expression, masks: UserMasks) -> int:
     """Return the mask of the users that meet `expression` with their grants."""
-    match expression:
-        case Has(privileges, scope):
-            return source.holders(scope, privileges)
-        case AllOf(parts):
-            mask = source.everyone
-            for part in parts:
-                mask &= users_meeting(part, source)
-            return mask
-        case AnyOf(parts):
-            mask = 0
-            for part in parts:
-                mask |= users_meeting(part, source)
-            return mask
-        case HasAtOrBelow():
-            return source.holders_at_or_below()
-        case HasOnAllLive(privilege, kind):
-            return source.holders_on_all_live(privilege, kind)
-        case Given() | Always():
-            # a question without parameters meets `Given`
-            return source.everyone
-        case _:
-            raise UnknownExpression(expression)
+    return fold(expression, masks)
 
 
 class BitCounter:

@@ -11,15 +11,14 @@ from django.db.models import QuerySet
 
 from entities.models import Entity
 from entities.vocabulary import ANY
-from grants.evaluation.candidates import candidate_queries
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
-from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.entity_filters import EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.hidden_containers import KnownContainers, hide_containers
 from grants.evaluation.principal_filters import permitted_principals
 from grants.policies.catalogue import generation_by_name
 from grants.policies.decide import is_permitted
-from grants.policies.grammar import AllOf, AnyOf, Expression, has
+from grants.policies.grammar import AllOf, AnyOf, Expression, fold, has
 from grants.policies.question import Question
 
 # A page of entities is computed in one of two ways: from the grants, if they lead to few entities, or by
@@ -93,7 +92,9 @@ class _EntitySearch:
 
     def page_from_grants(self, max_keys: int) -> SearchPage | None:
         """Return the page, computed from the grants; None if they lead to more than `max_keys` keys."""
-        queries = candidate_queries(self.requirement, FilterContext(self.tables, [self.kind], self.question))
+        queries = candidate_queries(
+            self.requirement, EntityConditions(self.tables, [self.kind], self.question)
+        )
         if queries is None:
             return None
         rows = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
@@ -114,10 +115,8 @@ class _EntitySearch:
         end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
         if end is not None:
             rows = rows.filter(key__lt=end)
-        context = FilterContext(self.tables, [self.kind], self.question, row_by_row=True)
-        page = _page_of_rows(
-            rows.filter(requirement_condition(self.requirement, context)), self.after, self.max_rows
-        )
+        context = EntityConditions(self.tables, [self.kind], self.question, row_by_row=True)
+        page = _page_of_rows(rows.filter(fold(self.requirement, context)), self.after, self.max_rows)
         return page if end is None or page.has_more else None
 
 

@@ -16,7 +16,7 @@ from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.evaluation.missing_summary import summary_facts, summary_facts_of_generations
 from grants.policies.decide import Facts
 from grants.policies.explain import NOT_REGISTERED, Decision, explain
-from grants.policies.grammar import HasOnAllLive, leaves
+from grants.policies.grammar import FactsRead
 from grants.policies.question import Question, QuestionError
 from grants.policies.wire import Redaction, answer_as_json, explained_as_json, malformed_as_json
 
@@ -41,12 +41,11 @@ class ListedEntities:
         number.
         """
         target, policy = question.target, question.policy
-        if target is None or policy is None or policy.requirement is None:
+        if target is None or policy is None:
             return
         listed = sum(
             len(facts.entities_without_privilege(target, leaf.privilege, leaf.kind).addresses)
-            for leaf in leaves(policy.requirement)
-            if isinstance(leaf, HasOnAllLive)
+            for leaf in FactsRead(policy.requirement).all_live
         )
         if self.count and self.count + listed > MAX_LISTED_ENTITIES:
             raise QuestionError(

@@ -20,8 +20,8 @@ from grants.bulk_rows import database_time
 from grants.evaluation.facts_sql import FEW_ROWS, NO_END, Relation, statement
 from grants.evaluation.raw_statement import fetch_rows
 from grants.models import permission_ids, privilege_of
-from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant, HolderName
-from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, leaves
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, HolderName
+from grants.policies.grammar import FactsRead
 from grants.policies.question import Question
 from grants.validity import question_time
 
@@ -123,6 +123,29 @@ class QuestionFacts:
         return EntitiesWithoutPrivilege(False, total, tuple(addresses))
 
 
+@dataclass(frozen=True, slots=True)
+class DelegatedFacts:
+    """The facts of one question, for subclasses that find the entities without a privilege in their own way.
+
+    They add `entities_without_privilege`; see `grants.policies.decide.Facts`.
+    """
+
+    facts: Facts
+
+    @property
+    def is_subject_known(self) -> bool:
+        return self.facts.is_subject_known
+
+    def privileges_on(self, address: Address) -> Mapping[Privilege, str]:
+        return self.facts.privileges_on(address)
+
+    def has_grant_at_or_below(self, address: Address) -> bool:
+        return self.facts.has_grant_at_or_below(address)
+
+    def grant_at_or_below(self, address: Address) -> HeldGrant | None:
+        return self.facts.grant_at_or_below(address)
+
+
 def gather_facts(
     questions: Sequence[Question], *, explained: bool = False, with_live: bool = True
 ) -> list[QuestionFacts]:
@@ -149,18 +172,17 @@ def _collect_lookups(lookups: _Lookups, question: Question, explained: bool, wit
     subject = _number(lookups.subjects, (question.subject_type, question.subject))
     if policy is None or policy.requirement is None:
         return subject
-    for leaf in leaves(policy.requirement):
-        match leaf:
-            case Has(_, scope):
-                address = question.address_at(scope)
-                if address is not None:
-                    _number(lookups.held, (subject, address))
-            case HasAtOrBelow():
-                _number(lookups.below if target.kind in CONTAINER_KINDS else lookups.held, (subject, target))
-            case HasOnAllLive(privilege, kind) if with_live:
-                number = _number(lookups.live, (subject, target, privilege, kind or ""))
-                if explained:
-                    lookups.explained.add(number)
+    read = FactsRead(policy.requirement)
+    for leaf in read.held:
+        address = question.address_at(leaf.scope)
+        if address is not None:
+            _number(lookups.held, (subject, address))
+    if read.is_at_or_below:
+        _number(lookups.below if target.kind in CONTAINER_KINDS else lookups.held, (subject, target))
+    for all_live in read.all_live if with_live else ():
+        number = _number(lookups.live, (subject, target, all_live.privilege, all_live.kind or ""))
+        if explained:
+            lookups.explained.add(number)
     return subject
 
 

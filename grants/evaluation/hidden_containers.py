@@ -14,13 +14,12 @@ from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
-from grants.evaluation.delegated_facts import DelegatedFacts
 from grants.evaluation.effective_grants import grant_tables_of_principal
-from grants.evaluation.entity_filters import FilterContext, requirement_condition, visibility_condition
-from grants.evaluation.facts import NOTHING_MISSING
+from grants.evaluation.entity_filters import EntityConditions, visibility_condition
+from grants.evaluation.facts import NOTHING_MISSING, DelegatedFacts
 from grants.models import User
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts
-from grants.policies.grammar import HasOnAllLive, has, leaves
+from grants.policies.grammar import FactsRead, fold, has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
@@ -45,7 +44,7 @@ def known_condition(user: User, generation: Generation) -> Q:
     container.
     """
     tables, kinds = grant_tables_of_principal(user) or (), sorted(CONTAINER_KINDS)
-    has_grant = Q(kind__in=kinds) & requirement_condition(has(*ANY), FilterContext(tables, kinds))
+    has_grant = Q(kind__in=kinds) & fold(has(*ANY), EntityConditions(tables, kinds))
     return visibility_condition(user, generation, kinds=kinds) | has_grant
 
 
@@ -88,8 +87,4 @@ def containers_known_to(user: User, generation: Generation, addresses: set[Addre
 def requires_all_live(question: Question) -> bool:
     """Return whether the requirement tests all live entities inside the target."""
     policy = question.policy
-    return (
-        policy is not None
-        and policy.requirement is not None
-        and any(isinstance(leaf, HasOnAllLive) for leaf in leaves(policy.requirement))
-    )
+    return policy is not None and bool(FactsRead(policy.requirement).all_live)

@@ -16,10 +16,9 @@ from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import KIND_ORDER, Privilege
 from grants.evaluation.count_cache import cached_count
-from grants.evaluation.delegated_facts import DelegatedFacts
 from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import ALL
-from grants.evaluation.facts import gather_facts
+from grants.evaluation.facts import DelegatedFacts, gather_facts
 from grants.evaluation.visibility import Visibility
 from grants.models import permission_ids
 from grants.policies.decide import EntitiesWithoutPrivilege

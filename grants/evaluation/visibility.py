@@ -6,7 +6,7 @@ only in cost.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -16,7 +16,7 @@ from django.db.models import Count, Q, QuerySet
 
 from entities.models import Entity
 from entities.selectors import children_of, subtree_of
-from entities.vocabulary import CONTAINER_KINDS
+from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.evaluation.count_cache import cached_count
 from grants.evaluation.effective_grants import GrantTable, grant_tables, grant_tables_of_principal
 from grants.evaluation.entity_filters import (
@@ -28,18 +28,7 @@ from grants.evaluation.entity_filters import (
     kinds_by_requirements,
 )
 from grants.models import User
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    Scope,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, HasAtOrBelow, Parameter, Scope, fold
 from grants.policies.policy import Generation
 from grants.validity import question_time
 
@@ -142,7 +131,7 @@ def visibility_of(
         {} if inside is None or inside.namespace_id is None else {"namespace_id": inside.namespace_id}
     )
     is_reached = all(
-        _is_reached_by_grants(requirement) for requirements in rules for requirement in requirements
+        fold(requirement, IsReachedByGrants()) for requirements in rules for requirement in requirements
     )
     if is_reached and _has_few_grants(tables, in_namespace):
         granted_rows = Q(pk__in=_granted_entity_ids(tables, in_namespace)) & first_rows
@@ -181,24 +170,32 @@ def is_same_visibility(
     )
 
 
-def _is_reached_by_grants(expression: Expression) -> bool:
-    """Return whether every permitted entity has a grant on it or inside it.
+class IsReachedByGrants(Algebra[bool]):
+    """Whether every permitted entity has a grant on it or inside it.
 
     If not, one grant can show a whole namespace.
     """
-    match expression:
-        case Has(_, scope):
-            return scope == Scope.SELF
-        case HasAtOrBelow():
-            return True
-        case AllOf(parts):
-            return any(map(_is_reached_by_grants, parts))
-        case AnyOf(parts):
-            return all(map(_is_reached_by_grants, parts))
-        case HasOnAllLive() | Given() | Always():
-            return False
-        case _:
-            raise UnknownExpression(expression)
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> bool:
+        return scope == Scope.SELF
+
+    def has_at_or_below(self) -> bool:
+        return True
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> bool:
+        return False
+
+    def always(self) -> bool:
+        return False
+
+    def all_of(self, parts: Iterable[bool]) -> bool:
+        return any(parts)
+
+    def any_of(self, parts: Iterable[bool]) -> bool:
+        return all(parts)
+
+    def given(self, parameter: Parameter, then: Callable[[], bool]) -> bool:
+        return False
 
 
 def _has_few_grants(tables: tuple[GrantTable, ...], in_namespace: dict) -> bool:

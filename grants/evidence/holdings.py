@@ -22,7 +22,7 @@ from grants.evidence.grant_periods import (
 from grants.evidence.revision_ranges import Range, Ranges, union
 from grants.evidence.timeline import HeldPeriod, TargetTimeline, UserTimeline
 from grants.models.history import EntityPeriod, HistoryAddress, UserPeriod
-from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
+from grants.policies.grammar import AnyOf, Expression, FactsRead
 from grants.policies.question import Question
 
 
@@ -58,13 +58,11 @@ class HoldingsReader:
     def __init__(
         self, kind: str, requirements: Collection[Expression], grants: GrantPeriodReader, users: UserHistory
     ):
-        tested = [leaf for requirement in requirements for leaf in leaves(requirement)]
-        self._scopes = {leaf.scope for leaf in tested if isinstance(leaf, Has)}
+        read = FactsRead(AnyOf(tuple(requirements)))
+        self._scopes = {leaf.scope for leaf in read.held}
         # a container is tested with everything inside it
-        self._is_inside_tested = kind in CONTAINER_KINDS and any(
-            isinstance(leaf, HasAtOrBelow | HasOnAllLive) for leaf in tested
-        )
-        self._is_live_tested = any(isinstance(leaf, HasOnAllLive) for leaf in tested)
+        self._is_inside_tested = kind in CONTAINER_KINDS and (read.is_at_or_below or bool(read.all_live))
+        self._is_live_tested = bool(read.all_live)
         self._kind, self._grants, self._users = kind, grants, users
 
     def read(self, questions: Sequence[Question]) -> Iterator[Holdings]:

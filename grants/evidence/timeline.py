@@ -1,7 +1,7 @@
 """Compute in which revisions a requirement was met, and by which grants."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from operator import itemgetter
@@ -9,17 +9,7 @@ from operator import itemgetter
 from entities.address import Address
 from entities.vocabulary import Privilege
 from grants.evidence.revision_ranges import EMPTY, Range, Ranges, intersection, union
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.question import Question
 from grants.validity import Validity
 
@@ -169,41 +159,60 @@ def met_period(
     """Return in which revisions of the target's bounds the user met `expression`, and by which held
     privileges.
     """
-    match expression:
-        case Has(privileges, scope):
-            address = question.address_at(scope)
-            held_there = () if address is None else user.held.get(address, ())
-            return _any_of(held for held in held_there if held.privilege in privileges)
-        case HasAtOrBelow():
-            return _any_of(
-                held
-                for address, held_there in user.held.items()
-                if _is_at_or_below(address, question.known_target)
-                for held in held_there
-            )
-        case HasOnAllLive(privilege, kind):
-            return _on_all_live(privilege, kind, user, target)
-        case AllOf(parts):
-            met = [met_period(part, question, user, target) for part in parts]
-            ranges: Ranges = (target.bounds,)
-            for part in met:
-                ranges = intersection(ranges, part.ranges)
-            return MetPeriod(ranges, [path for part in met for path in part.paths]).during(ranges)
-        case AnyOf(parts):
-            met = [met_period(part, question, user, target) for part in parts]
-            return MetPeriod(
-                union(part.ranges for part in met), [path for part in met for path in part.paths]
-            )
-        case Given(parameter, then):
-            return (
-                met_period(then, question, user, target)
-                if question.has_parameter(parameter)
-                else MetPeriod((target.bounds,))
-            )
-        case Always():
-            return MetPeriod((target.bounds,))
-        case _:
-            raise UnknownExpression(expression)
+    return fold(expression, MetPeriods(question, user, target))
+
+
+@dataclass(frozen=True, slots=True)
+class MetPeriods(Algebra[MetPeriod]):
+    """The revisions in which the user met an expression; see `met_period`."""
+
+    question: Question
+    user: UserTimeline
+    target: TargetTimeline
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> MetPeriod:
+        address = self.question.address_at(scope)
+        held_there = () if address is None else self.user.held.get(address, ())
+        return _any_of(held for held in held_there if held.privilege in privileges)
+
+    def has_at_or_below(self) -> MetPeriod:
+        return _any_of(
+            held
+            for address, held_there in self.user.held.items()
+            if _is_at_or_below(address, self.question.known_target)
+            for held in held_there
+        )
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> MetPeriod:
+        counts, held_live = self.target.live_counts(kind), []
+        paths: list[tuple[HeldPeriod, Ranges]] = []
+        for address, held_there in self.user.held.items():
+            live = self.target.live_inside.get(address)
+            if live is None or kind is not None and address.kind != kind:
+                continue
+            held = _any_of(each for each in held_there if each.privilege == privilege).during(live)
+            if held.ranges:
+                held_live.append(held.ranges)
+                paths += held.paths
+        ranges = counts.all_among(held_live) if held_live else counts.nothing_live
+        return MetPeriod(ranges, paths).during(ranges) if ranges else MetPeriod(EMPTY)
+
+    def always(self) -> MetPeriod:
+        return MetPeriod((self.target.bounds,))
+
+    def all_of(self, parts: Iterable[MetPeriod]) -> MetPeriod:
+        met = list(parts)
+        ranges: Ranges = (self.target.bounds,)
+        for part in met:
+            ranges = intersection(ranges, part.ranges)
+        return MetPeriod(ranges, [path for part in met for path in part.paths]).during(ranges)
+
+    def any_of(self, parts: Iterable[MetPeriod]) -> MetPeriod:
+        met = list(parts)
+        return MetPeriod(union(part.ranges for part in met), [path for part in met for path in part.paths])
+
+    def given(self, parameter: Parameter, then: Callable[[], MetPeriod]) -> MetPeriod:
+        return then() if self.question.has_parameter(parameter) else self.always()
 
 
 def _any_of(held: Iterable[HeldPeriod]) -> MetPeriod:
@@ -213,23 +222,3 @@ def _any_of(held: Iterable[HeldPeriod]) -> MetPeriod:
 
 def _is_at_or_below(address: Address, container: Address) -> bool:
     return address == container or container in address.ancestors
-
-
-def _on_all_live(
-    privilege: Privilege, kind: str | None, user: UserTimeline, target: TargetTimeline
-) -> MetPeriod:
-    """Return the revisions in which the user held `privilege` on every live entity inside the target, and by
-    which grants.
-    """
-    counts, held_live = target.live_counts(kind), []
-    paths: list[tuple[HeldPeriod, Ranges]] = []
-    for address, held_there in user.held.items():
-        live = target.live_inside.get(address)
-        if live is None or kind is not None and address.kind != kind:
-            continue
-        held = _any_of(each for each in held_there if each.privilege == privilege).during(live)
-        if held.ranges:
-            held_live.append(held.ranges)
-            paths += held.paths
-    ranges = counts.all_among(held_live) if held_live else counts.nothing_live
-    return MetPeriod(ranges, paths).during(ranges) if ranges else MetPeriod(EMPTY)

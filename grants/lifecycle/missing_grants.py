@@ -4,33 +4,24 @@ These are the grants that an explanation returns as `Decision.missing_grants`, b
 namespaces of any size.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import chain
 
 from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entity_at, live_entities_inside
 from entities.text import is_storable
-from entities.vocabulary import ANY, KINDS
+from entities.vocabulary import ANY, KINDS, Privilege
 from grants.errors import PlanError
 from grants.evaluation.effective_grants import GrantTable, grant_tables, grant_tables_of_user
 from grants.evaluation.engine import check_summary
-from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.entity_filters import EntityConditions
 from grants.evaluation.facts import gather_facts
 from grants.lifecycle.namespace_deletion import live_namespace
 from grants.models import User
 from grants.policies.explain import MissingGrant, smallest_grant_set
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    Scope,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Expression, Has, Parameter, Scope, fold
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
@@ -86,53 +77,53 @@ def _missing_grants(
     subject.
     """
     requirement = question.policy.requirement
-    if _has_one_smallest_set(requirement):
-        return _streamed_missing_grants(requirement, question, entity, tables)
-    return iter(_explained_missing_grants(requirement, question))
+    streamed = fold(requirement, StreamedGrants(question, entity, tables))
+    return iter(_explained_missing_grants(requirement, question)) if streamed is None else streamed
 
 
-def _has_one_smallest_set(expression: Expression) -> bool:
-    """Return whether the requirement has a single smallest set of missing grants, so that no alternatives
-    must be compared.
-    """
-    match expression:
-        case AllOf(parts):
-            return all(map(_has_one_smallest_set, parts))
-        case Has(_, scope):
-            return scope == Scope.SELF
-        case Given(_, then):
-            return _has_one_smallest_set(then)
-        case HasOnAllLive() | Always():
-            return True
-        case AnyOf() | HasAtOrBelow():
-            return False
-        case _:
-            raise UnknownExpression(expression)
+@dataclass(frozen=True, slots=True)
+class StreamedGrants(Algebra[Iterator[MissingGrant] | None]):
+    """The missing grants, if there is a single smallest set of them; None if alternatives must be compared."""
 
+    question: Question
+    entity: Entity
+    tables: tuple[GrantTable, ...]
 
-def _streamed_missing_grants(
-    expression: Expression, question: Question, entity: Entity, tables: tuple[GrantTable, ...]
-) -> Iterator[MissingGrant]:
-    match expression:
-        case AllOf(parts):
-            for part in parts:
-                yield from _streamed_missing_grants(part, question, entity, tables)
-        case Has(privileges):
-            is_met = requirement_condition(expression, FilterContext(tables, [entity.kind]))
-            if not Entity.objects.filter(is_met, pk=entity.pk).exists():
-                yield entity.address, min(privileges, key=ANY.index)
-        case HasOnAllLive(privilege, kind):
-            has_privilege = requirement_condition(Has((privilege,)), FilterContext(tables, list(KINDS)))
-            rows = live_entities_inside(entity, kind).exclude(has_privilege).values_list("kind", "key")
-            for kind_and_key in rows.iterator(chunk_size=FETCH_SIZE):
-                yield Address(*kind_and_key), privilege
-        case Given(parameter, then):
-            if question.has_parameter(parameter):
-                yield from _streamed_missing_grants(then, question, entity, tables)
-        case Always():
-            return
-        case _:
-            raise UnknownExpression(expression)
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Iterator[MissingGrant] | None:
+        return self._on_entity(privileges) if scope == Scope.SELF else None
+
+    def _on_entity(self, privileges: tuple[Privilege, ...]) -> Iterator[MissingGrant]:
+        is_met = fold(Has(privileges), EntityConditions(self.tables, [self.entity.kind]))
+        if not Entity.objects.filter(is_met, pk=self.entity.pk).exists():
+            yield self.entity.address, min(privileges, key=ANY.index)
+
+    def has_at_or_below(self) -> None:
+        return None
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Iterator[MissingGrant]:
+        has_privilege = fold(Has((privilege,)), EntityConditions(self.tables, list(KINDS)))
+        rows = live_entities_inside(self.entity, kind).exclude(has_privilege).values_list("kind", "key")
+        for kind_and_key in rows.iterator(chunk_size=FETCH_SIZE):
+            yield Address(*kind_and_key), privilege
+
+    def always(self) -> Iterator[MissingGrant]:
+        return iter(())
+
+    def all_of(self, parts: Iterable[Iterator[MissingGrant] | None]) -> Iterator[MissingGrant] | None:
+        streams = []
+        for part in parts:
+            if part is None:
+                return None
+            streams.append(part)
+        return chain.from_iterable(streams)
+
+    def any_of(self, parts: Iterable[Iterator[MissingGrant] | None]) -> None:
+        return None
+
+    def given(
+        self, parameter: Parameter, then: Callable[[], Iterator[MissingGrant] | None]
+    ) -> Iterator[MissingGrant] | None:
+        return then() if self.question.has_parameter(parameter) else self.always()
 
 
 def _explained_missing_grants(requirement: Expression, question: Question) -> tuple[MissingGrant, ...]:

@@ -19,10 +19,11 @@ from entities.vocabulary import KINDS, Privilege, join_words, quantity
 from grants.changes.outcomes import ChangeItem
 from grants.errors import LifecycleError
 from grants.evaluation.effective_grants import GrantTable, grant_tables
-from grants.evaluation.entity_filters import NONE, FilterContext, requirement_condition
+from grants.evaluation.entity_filters import NONE, EntityConditions
 from grants.lifecycle.forecast import resolve_generation
 from grants.models import GRANT_TABLES, NAME_COLUMNS, privilege_of
 from grants.policies.deletion_rules import OnUndeletable, deletion_steps
+from grants.policies.grammar import fold
 from grants.policies.policy import Generation
 from grants.querysets import effective_grant_condition
 from grants.validity import VALIDITY_COLUMNS, Validity
@@ -195,9 +196,7 @@ def undeletable_entities(
         live_namespace(namespace),
         grant_tables("user", user) or (),
     )
-    namespace_condition = requirement_condition(
-        rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"])
-    )
+    namespace_condition = fold(rules.deletion.namespace_requirement, EntityConditions(tables, ["namespace"]))
     undeletable_namespace = Q(kind="namespace") & ~namespace_condition
     undeletable_inside = ~Q(kind="namespace") & ~_deletable_condition(entity, tables, rules)
     return sorted_by_address(
@@ -206,7 +205,7 @@ def undeletable_entities(
 
 
 def _meets_namespace_requirement(entity: Entity, tables: tuple[GrantTable, ...], rules: Generation) -> bool:
-    is_met = requirement_condition(rules.deletion.namespace_requirement, FilterContext(tables, ["namespace"]))
+    is_met = fold(rules.deletion.namespace_requirement, EntityConditions(tables, ["namespace"]))
     return Entity.objects.filter(is_met, pk=entity.pk).exists()
 
 
@@ -220,8 +219,7 @@ def _deletable_condition(entity: Entity, tables: tuple[GrantTable, ...], rules: 
     return reduce(
         or_,
         (
-            Q(kind__in=kinds)
-            & requirement_condition(requirement, FilterContext(tables, kinds, inside=entity))
+            Q(kind__in=kinds) & fold(requirement, EntityConditions(tables, kinds, inside=entity))
             for requirement, kinds in by_requirement.items()
         ),
         NONE,

@@ -19,11 +19,11 @@ from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
 from grants.errors import PlanError
 from grants.evaluation.effective_grants import grant_tables
-from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.entity_filters import EntityConditions
 from grants.evaluation.facts import gather_facts
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant, is_met
 from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
-from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, leaves
+from grants.policies.grammar import Expression, FactsRead, Has, HasOnAllLive, fold
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
@@ -58,9 +58,7 @@ class Denial:
     @property
     def permitting_container(self) -> Address | None:
         """The container in which any grant permits the question; None if there is no such container."""
-        needs_any_grant = any(
-            isinstance(leaf, HasAtOrBelow) for leaf in leaves(self.question.policy.requirement)
-        )
+        needs_any_grant = FactsRead(self.question.policy.requirement).is_at_or_below
         return (
             self.question.target if needs_any_grant and self.question.target.kind in CONTAINER_KINDS else None
         )
@@ -213,7 +211,7 @@ def _denials_among(questions: list[Question], facts_of_all: list[Facts]) -> Iter
 
 
 def _all_live_leaves(question: Question) -> list[HasOnAllLive]:
-    return [leaf for leaf in leaves(question.policy.requirement) if isinstance(leaf, HasOnAllLive)]
+    return FactsRead(question.policy.requirement).all_live
 
 
 def _check_missing_below(question: Question, max_grants: int) -> None:
@@ -225,7 +223,7 @@ def _check_missing_below(question: Question, max_grants: int) -> None:
     if entity is None or tables is None:
         return
     for leaf in _all_live_leaves(question):
-        is_held = requirement_condition(Has((leaf.privilege,)), FilterContext(tables, list(KINDS)))
+        is_held = fold(Has((leaf.privilege,)), EntityConditions(tables, list(KINDS)))
         missing = live_entities_inside(entity, leaf.kind).exclude(is_held).order_by()
         _check_limit(missing[: max_grants + 1].count(), max_grants)
 

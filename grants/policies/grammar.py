@@ -9,16 +9,30 @@ Karvounarakis and Tannen, "Provenance semirings", PODS 2007).
 | algebra | evaluates an expression to |
 |---|---|
 | `grants.policies.decide.IsMet` | a boolean: the decision |
-| `grants.policies.explain.Attempts` | the tree of attempts |
+| `grants.policies.explain.Attempts` | the tree of attempts of an explanation |
 | `grants.policies.explain.MissingGrantSets` | the minimal sets of missing grants |
+| `grants.lifecycle.missing_grants.StreamedGrants` | the missing grants, one by one, for namespaces of any size |
+| `grants.policies.wording.Phrases` | words |
+| `authzconsole.rest.framework.requirements.RequirementJson` | JSON |
 | `grants.policies.grammar.FactsRead` | the facts that it reads |
+| `grants.evaluation.entity_filters.EntityConditions` | an SQL condition on entities |
+| `grants.evaluation.entity_filters.Covers` | SQL conditions that lead from grants to entities |
+| `grants.evaluation.visibility.IsReachedByGrants` | whether grants lead to all permitted entities |
+| `grants.evaluation.principal_filters.PrincipalConditions` | an SQL condition on users or groups |
+| `grants.access.paths.WaysToMeet` | the paths: the grants that meet it |
+| `grants.access.requirements.Simplified` | an equal requirement with fewer parts |
+| `grants.effects.evaluate._Source` | the mask of the users that meet it before or after a change |
+| `grants.plans.regrants.stages.StageSource` | the same mask, with additional grants |
+| `grants.evidence.timeline.MetPeriods` | the revisions in which it was met |
+| `analytics.spark.engine.rules.CompiledRequirements` | a compiled rule for Spark |
+| `analytics.spark.engine.rules.AdminRequirements` | the entities on which it requires ADMIN |
 
 To add a node type, add it to `Expression`, to `Algebra` and to `fold`. mypy then reports each algebra that lacks
 its method, because an incomplete algebra cannot be instantiated.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar, assert_never
@@ -163,13 +177,6 @@ def fold(expression: Expression, algebra: Algebra[Result]) -> Result:
             assert_never(expression)
 
 
-class UnknownExpression(TypeError):
-    """A walker reached a node that it does not handle."""
-
-    def __init__(self, node: object):
-        super().__init__(f"{type(node).__name__} is not a node of the requirement grammar")
-
-
 def on(scope: Scope, *privileges: Privilege) -> Has:
     """Require at least one of the privileges on the entity at `scope`."""
     return Has(privileges, scope)
@@ -188,31 +195,19 @@ def any_of(*parts: Expression) -> AnyOf:
     return AnyOf(parts)
 
 
-def leaves(expression: Expression) -> Iterator[Has | HasAtOrBelow | HasOnAllLive | Always]:
-    """Yield every node without parts, depth first."""
-    match expression:
-        case AllOf(parts) | AnyOf(parts):
-            for part in parts:
-                yield from leaves(part)
-        case Given(_, then):
-            yield from leaves(then)
-        case Has() | HasAtOrBelow() | HasOnAllLive() | Always():
-            yield expression
-        case _:
-            raise UnknownExpression(expression)
-
-
 class FactsRead(Algebra[None]):
     """The facts that the evaluation of a requirement can read, in the order of its leaves.
 
-    held: the privileges on single addresses. at_or_below: whether any grant at or below the target counts.
-    all_live: the privileges on all live entities inside the target. parameters: those of the question.
+    held: the privileges on single addresses. is_at_or_below: whether any grant at or below the target counts.
+    all_live: the privileges on all live entities inside the target. is_always: whether `Always` is a leaf.
+    parameters: those of the question.
     """
 
     def __init__(self, requirement: Expression | None):
         self.held: list[Has] = []
-        self.at_or_below = False
+        self.is_at_or_below = False
         self.all_live: list[HasOnAllLive] = []
+        self.is_always = False
         self.parameters: list[Parameter] = []
         if requirement is not None:
             fold(requirement, self)
@@ -221,13 +216,13 @@ class FactsRead(Algebra[None]):
         self.held.append(Has(privileges, scope))
 
     def has_at_or_below(self) -> None:
-        self.at_or_below = True
+        self.is_at_or_below = True
 
     def has_on_all_live(self, privilege: Privilege, kind: str | None) -> None:
         self.all_live.append(HasOnAllLive(privilege, kind))
 
     def always(self) -> None:
-        pass
+        self.is_always = True
 
     def all_of(self, parts: Iterable[None]) -> None:
         for _ in parts:

@@ -1,19 +1,11 @@
 """Describe a requirement in plain English for pages and REST."""
 
-from entities.vocabulary import KINDS, join_words, with_article
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from entities.vocabulary import KINDS, Privilege, join_words, with_article
 from grants.policies.explain import privileges_in_words
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    Scope,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 from grants.policies.policy import Policy
 
 _SCOPES = {
@@ -37,25 +29,40 @@ def rule_in_words(policy: Policy | None) -> str:
 
 def requirement_in_words(expression: Expression) -> str:
     """Return `expression` as a phrase, such as `READ or WRITE on its namespace`."""
-    match expression:
-        case Has(privileges, scope):
-            return f"{privileges_in_words(privileges)} on {_SCOPES[scope]}"
-        case HasAtOrBelow():
-            return "any privilege on the entity or on anything inside it"
-        case HasOnAllLive(privilege, kind):
-            return f"{privilege} on all live {KINDS[kind].plural if kind else 'entities'} inside it"
-        case Always():
-            return "only an active principal"
-        case AllOf(parts):
-            return join_words([_with_parentheses(part) for part in parts])
-        case AnyOf(parts):
-            return join_words([_with_parentheses(part) for part in parts], "or")
-        case Given(parameter, then):
-            return f"if the question names {with_article(parameter.value)}, {requirement_in_words(then)}"
-        case _:
-            raise UnknownExpression(expression)
+    return fold(expression, Phrases()).words
 
 
-def _with_parentheses(part: Expression) -> str:
-    words = requirement_in_words(part)
-    return f"({words})" if isinstance(part, AllOf | AnyOf) else words
+class Phrase(NamedTuple):
+    """is_list: whether the words are a list, which needs parentheses inside another list."""
+
+    words: str
+    is_list: bool = False
+
+    @property
+    def as_part(self) -> str:
+        return f"({self.words})" if self.is_list else self.words
+
+
+class Phrases(Algebra[Phrase]):
+    """A requirement in words."""
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Phrase:
+        return Phrase(f"{privileges_in_words(privileges)} on {_SCOPES[scope]}")
+
+    def has_at_or_below(self) -> Phrase:
+        return Phrase("any privilege on the entity or on anything inside it")
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Phrase:
+        return Phrase(f"{privilege} on all live {KINDS[kind].plural if kind else 'entities'} inside it")
+
+    def always(self) -> Phrase:
+        return Phrase("only an active principal")
+
+    def all_of(self, parts: Iterable[Phrase]) -> Phrase:
+        return Phrase(join_words([part.as_part for part in parts]), is_list=True)
+
+    def any_of(self, parts: Iterable[Phrase]) -> Phrase:
+        return Phrase(join_words([part.as_part for part in parts], "or"), is_list=True)
+
+    def given(self, parameter: Parameter, then: Callable[[], Phrase]) -> Phrase:
+        return Phrase(f"if the question names {with_article(parameter.value)}, {then().words}")

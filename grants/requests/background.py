@@ -12,12 +12,12 @@ from entities.vocabulary import ANY, KINDS, Privilege
 from grants.active_generation import active_generation
 from grants.errors import RequestError
 from grants.evaluation.effective_grants import grant_tables_of_principal
-from grants.evaluation.entity_filters import FilterContext, requirement_condition
+from grants.evaluation.entity_filters import EntityConditions
 from grants.evaluation.facts import gather_facts
 from grants.models import AccessRequest, AccessRequestPart, Membership, User
 from grants.policies.decide import is_permitted
 from grants.policies.explain import NOT_REGISTERED
-from grants.policies.grammar import has
+from grants.policies.grammar import fold, has
 from grants.policies.question import Question
 from grants.requests.approvers import ApproverScope
 from grants.requests.proposals import Proposal, proposals_of
@@ -150,7 +150,7 @@ def _nearby(subject: User, entity: Entity | None) -> tuple[tuple[Address, ...], 
         return (), 0
     rows = (
         Entity.objects.filter(
-            requirement_condition(has(*ANY), FilterContext(tables, list(KINDS))),
+            fold(has(*ANY), EntityConditions(tables, list(KINDS))),
             namespace_id=namespace_id,
             state=State.LIVE,
         )

@@ -15,9 +15,8 @@ from grants.effects.changes import EffectChange, GrantChange, MembershipChange
 from grants.effects.effect import Effect, effect_of
 from grants.effects.purposes import AnswerQuestions
 from grants.errors import EffectTooLarge, RequestError
-from grants.evaluation.delegated_facts import DelegatedFacts
 from grants.evaluation.engine import check_summary
-from grants.evaluation.facts import gather_facts
+from grants.evaluation.facts import DelegatedFacts, gather_facts
 from grants.models import AccessRequestPart, User
 from grants.policies.decide import EntitiesWithoutPrivilege, Facts
 from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets

@@ -27,7 +27,6 @@ from grants.policies.grammar import (
     Has,
     HasAtOrBelow,
     HasOnAllLive,
-    UnknownExpression,
 )
 from grants.policies.question import Question, context_members
 from grants.validity import Validity
@@ -339,7 +338,7 @@ def _is_met(tenant: Tenant, holders: list[str], expression, question: Question) 
             return not question.has_parameter(parameter) or _is_met(tenant, holders, then, question)
         case Always():
             return True
-    raise UnknownExpression(expression)
+    raise TypeError(expression)
 
 
 def all_questions(tenant: Tenant, *, dice: random.Random):

@@ -16,12 +16,10 @@ from analytics.spark.engine.compiled import UNMET, Requirement
 from analytics.spark.engine.rules import (
     PRIVILEGES,
     Fact,
-    PlainFact,
     Rule,
     RuleSet,
     generation_rules,
     impact_rules,
-    plain_fact,
 )
 from entities.address import ancestor_kinds
 
@@ -163,9 +161,9 @@ class _StateFacts:
         )
         self._conditions: list[Requirement] = []
         if question.has_known_changes:
-            self._conditions.append(self._fact_requirement(PlainFact("instance", (KNOWN,))))
+            self._conditions.append(self._fact_requirement(Fact("instance", (KNOWN,))))
         if self._absent:
-            self._conditions.append(("not", (_fact_requirement(PlainFact("self", self._absent), numbers),)))
+            self._conditions.append(("not", (_fact_requirement(Fact("self", self._absent), numbers),)))
 
     def decision(self, requirement: Requirement, facts: tuple[Fact, ...]) -> Requirement:
         """Return the requirement in this state. Unknown users are denied, and so are all users about entities
@@ -179,20 +177,20 @@ class _StateFacts:
     def _in_state(self, requirement: Requirement, facts: tuple[Fact, ...]) -> Requirement:
         operator, operands = requirement
         if operator == "held":
-            return "any", tuple(self._fact_requirement(plain_fact(facts[number])) for number in operands)
+            return "any", tuple(self._fact_requirement(facts[number]) for number in operands)
         return operator, tuple(self._in_state(operand, facts) for operand in operands)
 
-    def _fact_requirement(self, fact: PlainFact) -> Requirement:
+    def _fact_requirement(self, fact: Fact) -> Requirement:
         names = tuple(
             marked_privilege(privilege, subset) for privilege in fact.privileges for subset in self._subsets
         )
         if fact.form == "precomputed":
             # entities that are not live in this state do not count for requirements over all live entities
             names += self._absent
-        return _fact_requirement(PlainFact(fact.form, names, fact.inside), self._numbers)
+        return _fact_requirement(Fact(fact.form, names, fact.inside), self._numbers)
 
 
-def _fact_requirement(fact: PlainFact, numbers: dict[Fact, int]) -> Requirement:
+def _fact_requirement(fact: Fact, numbers: dict[Fact, int]) -> Requirement:
     return "held", (numbers.setdefault(fact, len(numbers)),)
 
 
@@ -202,7 +200,7 @@ def _intention_requirement(intention: Intention, kind: str, numbers: dict[Fact, 
         if intention.covers_namespace and "namespace" in ancestor_kinds(kind) and kind != "namespace"
         else "self"
     )
-    return _fact_requirement(PlainFact(form, (intention.privilege,)), numbers)
+    return _fact_requirement(Fact(form, (intention.privilege,)), numbers)
 
 
 def _rules_of_operation(rule: Rule, decisions: list[Requirement], intended: Requirement) -> Iterator[Rule]:

@@ -18,11 +18,10 @@ from analytics.spark.engine.encode import Evaluation, encode
 from analytics.spark.engine.members import DirectoryBroadcast
 from analytics.spark.engine.rows import EVERYONE, NONE, USER
 from analytics.spark.engine.rules import (
-    PlainFact,
+    Fact,
     RuleSet,
     missing_operation,
     missing_privilege_rules,
-    plain_fact,
 )
 from analytics.spark.engine.small_tenant import AllLiveFacts, SmallTenantRules
 from entities.address import ancestor_kinds
@@ -66,7 +65,7 @@ def small_tenant_rules(evaluation: Evaluation) -> SmallTenantRules:
     )
 
 
-def _small_tenant_facts(evaluation: Evaluation, facts: dict[int, PlainFact], container: str) -> AllLiveFacts:
+def _small_tenant_facts(evaluation: Evaluation, facts: dict[int, Fact], container: str) -> AllLiveFacts:
     if (missing := _missing_evaluation(evaluation, facts, container)) is None:
         return AllLiveFacts(container, tuple(facts))
     missing_evaluation, facts_by_rule = missing
@@ -77,13 +76,12 @@ def _small_tenant_facts(evaluation: Evaluation, facts: dict[int, PlainFact], con
     return AllLiveFacts(container, tuple(facts), small_tenant_rules(missing_evaluation), rules)
 
 
-def _all_live_facts(rule_set: RuleSet) -> dict[int, PlainFact]:
-    facts = {number: plain_fact(fact) for number, fact in enumerate(rule_set.facts)}
-    return {number: fact for number, fact in facts.items() if fact.form == "precomputed"}
+def _all_live_facts(rule_set: RuleSet) -> dict[int, Fact]:
+    return {number: fact for number, fact in enumerate(rule_set.facts) if fact.form == "precomputed"}
 
 
 def _missing_evaluation(
-    evaluation: Evaluation, facts: dict[int, PlainFact], container: str
+    evaluation: Evaluation, facts: dict[int, Fact], container: str
 ) -> tuple[Evaluation, list[list[int]]] | None:
     """Return (the evaluation that counts missing privileges, the facts of each of its rules).
 
@@ -92,7 +90,7 @@ def _missing_evaluation(
     """
     kinds_inside = [kind for kind in KINDS if container in ancestor_kinds(kind)]
     required = [
-        (kind, PlainFact("self", fact.privileges), number)
+        (kind, Fact("self", fact.privileges), number)
         for number, fact in facts.items()
         for kind in kinds_inside
         if fact.inside in (None, kind)
@@ -115,7 +113,7 @@ def _missing_evaluation(
 
 def _holders_of_all(
     evaluation: Evaluation,
-    facts: dict[int, PlainFact],
+    facts: dict[int, Fact],
     container: str,
     broadcast_directory: BroadcastDirectory,
 ) -> DataFrame:

@@ -5,13 +5,15 @@ numbered facts; a fact is a statement about grants that the engine can test. An 
 generation compares it with `None`, which permits
 nothing: everything that the generation permits is then gained.
 
-INVARIANT: rules are compiled from the nodes of an expression only, never from the name of a generation. An
-unknown node raises UnknownExpression. Questions have no parameters here: no artifact, no dataset type, no
-owner.
+INVARIANT: rules are compiled from the nodes of an expression only, never from the name of a generation.
+Questions have no parameters here: no artifact, no dataset type, no owner.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
+from typing import NoReturn
 
 from analytics.spark.engine.compiled import (
     MET,
@@ -26,18 +28,7 @@ from analytics.spark.engine.rows import NONE
 from entities.address import ancestor_kinds
 from entities.vocabulary import ANY, CONTAINER_KINDS, KINDS, Privilege
 from grants.policies.catalogue import generation_by_name
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    Scope,
-    UnknownExpression,
-)
+from grants.policies.grammar import Algebra, Always, Expression, Has, Parameter, Scope, fold
 from grants.policies.policy import Generation
 
 # The operation of a rule that finds every holder of ADMIN on a namespace or inside it. It is not an operation
@@ -47,20 +38,8 @@ PRIVILEGES = tuple(privilege.value for privilege in Privilege)
 
 
 @dataclass(frozen=True, slots=True)
-class HeldAnywhere:
-    """Met if the subject holds one of these privileges on any address in the namespace of the target, in any
-    state.
-
-    Not a node of the grammar.
-    """
-
-    privileges: tuple[Privilege, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class PlainFact:
-    """A fact by its form (CompiledFact) and the names of its privileges (RuleSet.privileges). Not a node of
-    the grammar.
+class Fact:
+    """A fact by its form (CompiledFact) and the names of its privileges (RuleSet.privileges).
 
     inside: if the form is `precomputed`, the subject must hold one of the privileges on all live entities of
     this kind inside the target; None stands for all kinds.
@@ -71,11 +50,13 @@ class PlainFact:
     inside: str | None = None
 
 
-Fact = Has | HasAtOrBelow | HasOnAllLive | HeldAnywhere | PlainFact
-# (kind, operation, expression before, expression after); None permits nothing
-RuleSource = tuple[
-    str, str, Expression | PlainFact | HeldAnywhere | None, Expression | PlainFact | HeldAnywhere | None
-]
+# met if the subject holds ADMIN on any address in the namespace of the target, in any state
+ADMIN_ANYWHERE = Fact("anywhere", (Privilege.ADMIN.value,))
+
+# What a rule requires. All facts of a tuple must be held; None permits nothing.
+RequirementSource = Expression | tuple[Fact, ...] | None
+# (kind, operation, before, after)
+RuleSource = tuple[str, str, RequirementSource, RequirementSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +75,9 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """Rules and facts, each numbered by its position.
+    """Rules and facts, each numbered by its position. Facts of the forms `below` and `precomputed` are about
+    containers only.
 
-    A `Has` fact tests the target itself, its application, its namespace or the instance. `HasAtOrBelow` and
-    `HasOnAllLive` facts are about containers only.
     privileges: their names in the table of grants, by number; at most 62.
     """
 
@@ -144,17 +124,17 @@ def impact_rules(generation: str, to_generation: str) -> RuleSet:
 
 
 def missing_privilege_rules(
-    held_by_kind: Iterable[tuple[str, PlainFact]], privileges: tuple[str, ...] = PRIVILEGES
+    held_by_kind: Iterable[tuple[str, Fact]], privileges: tuple[str, ...] = PRIVILEGES
 ) -> RuleSet:
     """Return a rule for each kind and fact. privileges: see RuleSet.
 
     A user loses the rule on each entity on which the user does not hold the fact.
     """
-    rule_set = _rule_set((kind, missing_operation(fact), Always(), fact) for kind, fact in held_by_kind)
+    rule_set = _rule_set((kind, missing_operation(fact), Always(), (fact,)) for kind, fact in held_by_kind)
     return replace(rule_set, privileges=privileges)
 
 
-def missing_operation(fact: PlainFact) -> str:
+def missing_operation(fact: Fact) -> str:
     """Return the operation of the rule of `missing_privilege_rules` for a fact."""
     return "|".join(fact.privileges)
 
@@ -168,7 +148,7 @@ def admin_rules(kinds: Iterable[str]) -> RuleSet:
     sources: list[RuleSource] = [
         (kind, Privilege.ADMIN.value, None, Has((Privilege.ADMIN,))) for kind in kinds
     ]
-    return _rule_set((*sources, ("namespace", CANDIDATE, None, HeldAnywhere((Privilege.ADMIN,)))))
+    return _rule_set((*sources, ("namespace", CANDIDATE, None, (ADMIN_ANYWHERE,))))
 
 
 def missing_admin_rules(kinds: Iterable[str]) -> RuleSet:
@@ -177,10 +157,9 @@ def missing_admin_rules(kinds: Iterable[str]) -> RuleSet:
     A user who holds ADMIN anywhere in the namespace loses the rule on each entity on which the user does not
     hold ADMIN.
     """
-    anywhere, on_entity = HeldAnywhere((Privilege.ADMIN,)), Has((Privilege.ADMIN,))
+    on_entity = Fact(Scope.SELF.value, ADMIN_ANYWHERE.privileges)
     return _rule_set(
-        (kind, Privilege.ADMIN.value, anywhere, AllOf((anywhere, on_entity)))  # type: ignore[arg-type]
-        for kind in kinds
+        (kind, Privilege.ADMIN.value, (ADMIN_ANYWHERE,), (ADMIN_ANYWHERE, on_entity)) for kind in kinds
     )
 
 
@@ -203,36 +182,55 @@ def _rule_set(sources: Iterable[RuleSource]) -> RuleSet:
     return RuleSet(tuple(rule for rule in rules if rule.before != rule.after), tuple(numbers))
 
 
-def _requirement(
-    expression: Expression | PlainFact | HeldAnywhere | None, kind: str, numbers: dict[Fact, int]
-) -> Requirement:
-    """Return the requirement of the expression for an entity of this kind.
-
-    Add new facts to `numbers`, with the next number.
-    """
-    match expression:
-        case None:
-            return UNMET
-        case Has(privileges, scope):
-            scope_of_kind = _scope(scope, kind)
-            return UNMET if scope_of_kind is None else _fact(Has(privileges, scope_of_kind), numbers)
-        case HasAtOrBelow():
-            return _fact(expression if kind in CONTAINER_KINDS else Has(ANY), numbers)
-        case HeldAnywhere() | PlainFact():
-            return _fact(expression, numbers)
-        case HasOnAllLive():
-            return _fact(expression, numbers) if kind in CONTAINER_KINDS else MET
-        case Always() | Given():
-            return MET
-        case AllOf(parts):
-            return "all", tuple(_requirement(part, kind, numbers) for part in parts)
-        case AnyOf(parts):
-            return "any", tuple(_requirement(part, kind, numbers) for part in parts)
-    raise UnknownExpression(expression)
+def _requirement(source: RequirementSource, kind: str, numbers: dict[Fact, int]) -> Requirement:
+    """Return the requirement for an entity of this kind. Add new facts to `numbers`, with the next number."""
+    if source is None:
+        return UNMET
+    if isinstance(source, tuple):
+        held = tuple(_fact(fact, numbers) for fact in source)
+        return held[0] if len(held) == 1 else ("all", held)
+    return fold(source, CompiledRequirements(kind, numbers))
 
 
 def _fact(fact: Fact, numbers: dict[Fact, int]) -> Requirement:
     return "held", (numbers.setdefault(fact, len(numbers)),)
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledRequirements(Algebra[Requirement]):
+    """An expression as a requirement for an entity of `kind`.
+
+    numbers: of all facts; new facts are added.
+    """
+
+    kind: str
+    numbers: dict[Fact, int]
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> Requirement:
+        scope_of_kind = _scope(scope, self.kind)
+        return UNMET if scope_of_kind is None else self._fact(scope_of_kind.value, privileges)
+
+    def has_at_or_below(self) -> Requirement:
+        return self._fact("below" if self.kind in CONTAINER_KINDS else Scope.SELF.value, ANY)
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> Requirement:
+        return self._fact("precomputed", (privilege,), kind) if self.kind in CONTAINER_KINDS else MET
+
+    def always(self) -> Requirement:
+        return MET
+
+    def all_of(self, parts: Iterable[Requirement]) -> Requirement:
+        return "all", tuple(parts)
+
+    def any_of(self, parts: Iterable[Requirement]) -> Requirement:
+        return "any", tuple(parts)
+
+    def given(self, parameter: Parameter, then: Callable[[], Requirement]) -> Requirement:
+        return MET
+
+    def _fact(self, form: str, privileges: Iterable[Privilege], inside: str | None = None) -> Requirement:
+        names = tuple(privilege.value for privilege in privileges)
+        return _fact(Fact(form, names, inside), self.numbers)
 
 
 def _scope(scope: Scope, kind: str) -> Scope | None:
@@ -255,11 +253,8 @@ def _scope(scope: Scope, kind: str) -> Scope | None:
 
 def is_met_without_grants(rule_set: RuleSet) -> bool:
     """Return whether a rule may permit something to a user without any grant."""
-    # A container with no live entities inside satisfies HasOnAllLive for every user.
-    may_be_held = {
-        number: isinstance(fact, HasOnAllLive) or isinstance(fact, PlainFact) and fact.form == "precomputed"
-        for number, fact in enumerate(rule_set.facts)
-    }
+    # For a container with no live entities inside, every user has a precomputed fact.
+    may_be_held = {number: fact.form == "precomputed" for number, fact in enumerate(rule_set.facts)}
     return any(
         _may_be_met(requirement, may_be_held)
         for rule in rule_set.rules
@@ -277,7 +272,7 @@ def _may_be_met(requirement: Requirement, may_be_held: dict[int, bool]) -> bool:
             return all(_may_be_met(part, may_be_held) for part in parts)
         case "any", parts:
             return any(_may_be_met(part, may_be_held) for part in parts)
-    raise UnknownExpression(requirement)
+    raise ValueError(f"`{requirement[0]}` is not an operator of a requirement")
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,24 +293,43 @@ class AdminRequirement:
         return AdminRequirement(self.on_namespace or other.on_namespace, kinds)
 
 
-def admin_requirement(expression: Expression | None) -> AdminRequirement:
-    """Return the entities on which the expression requires ADMIN.
+class AdminRequirements(Algebra[AdminRequirement]):
+    """The entities on which a requirement requires ADMIN. Raises ValueError if it requires anything else."""
 
-    Raise UnknownExpression for all other requirements.
-    """
-    match expression:
-        case Has((Privilege.ADMIN,), Scope.SELF):
-            return AdminRequirement(True, frozenset())
-        case HasOnAllLive(Privilege.ADMIN, None):
-            return AdminRequirement(False, None)
-        case HasOnAllLive(Privilege.ADMIN, str() as kind):
-            return AdminRequirement(False, frozenset({kind}))
-        case AllOf(parts):
-            combined = AdminRequirement(False, frozenset())
-            for part in parts:
-                combined |= admin_requirement(part)
-            return combined
-    raise UnknownExpression(expression)
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> AdminRequirement:
+        if (privileges, scope) != ((Privilege.ADMIN,), Scope.SELF):
+            self._refuse()
+        return AdminRequirement(True, frozenset())
+
+    def has_at_or_below(self) -> NoReturn:
+        self._refuse()
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> AdminRequirement:
+        if privilege != Privilege.ADMIN:
+            self._refuse()
+        return AdminRequirement(False, None if kind is None else frozenset({kind}))
+
+    def always(self) -> NoReturn:
+        self._refuse()
+
+    def all_of(self, parts: Iterable[AdminRequirement]) -> AdminRequirement:
+        return reduce(or_, parts, AdminRequirement(False, frozenset()))
+
+    def any_of(self, parts: Iterable[AdminRequirement]) -> NoReturn:
+        self._refuse()
+
+    def given(self, parameter: Parameter, then: Callable[[], AdminRequirement]) -> NoReturn:
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise ValueError("the requirement asks for something else than ADMIN on the namespace and inside it")
+
+
+def admin_requirement(expression: Expression | None) -> AdminRequirement:
+    """Return the entities on which the expression requires ADMIN. Raise ValueError for all other requirements."""
+    if expression is None:
+        raise ValueError("there is no rule")
+    return fold(expression, AdminRequirements())
 
 
 def namespace_deletion_requirement(generation: str) -> AdminRequirement:
@@ -363,36 +377,13 @@ def _compiled_fact(rule_set: RuleSet, number: int, kind_numbers: dict[str, int])
         for rule in rule_set.rules
         if number in fact_numbers(rule.before) | fact_numbers(rule.after)
     )
-    fact = plain_fact(rule_set.facts[number])
+    fact = rule_set.facts[number]
     # For a namespace, a privilege anywhere in the namespace is a privilege on it or below it.
     form = "below" if fact.form == "anywhere" and kinds == {kind_numbers.get("namespace")} else fact.form
     mask = (
         0 if form == "precomputed" else sum(1 << rule_set.privileges.index(name) for name in fact.privileges)
     )
     return CompiledFact(form, mask, kinds)
-
-
-def plain_fact(fact: Fact) -> PlainFact:
-    """Return the fact by its form and the names of its privileges.
-
-    Raise UnknownExpression for an unknown fact.
-    """
-    match fact:
-        case PlainFact():
-            return fact
-        case Has(privileges, Scope.SELF | Scope.APPLICATION | Scope.NAMESPACE | Scope.INSTANCE as scope):
-            return PlainFact(scope.value, _names(privileges))
-        case HasAtOrBelow():
-            return PlainFact("below", PRIVILEGES)
-        case HeldAnywhere(privileges):
-            return PlainFact("anywhere", _names(privileges))
-        case HasOnAllLive(privilege, kind):
-            return PlainFact("precomputed", _names((privilege,)), kind)
-    raise UnknownExpression(fact)
-
-
-def _names(privileges: Iterable[Privilege]) -> tuple[str, ...]:
-    return tuple(privilege.value for privilege in privileges)
 
 
 def kinds_listed_by_grants(rule_set: RuleSet, rules: CompiledRules) -> tuple[str, ...]:
@@ -422,4 +413,4 @@ def _needs_own_grant(requirement: Requirement, facts: tuple[CompiledFact, ...]) 
             return any(_needs_own_grant(part, facts) for part in parts)
         case "any", parts:
             return all(_needs_own_grant(part, facts) for part in parts)
-    raise UnknownExpression(requirement)
+    raise ValueError(f"`{requirement[0]}` is not an operator of a requirement")

@@ -1,33 +1,35 @@
 """Convert a requirement to JSON for REST."""
 
-from grants.policies.grammar import (
-    AllOf,
-    Always,
-    AnyOf,
-    Expression,
-    Given,
-    Has,
-    HasAtOrBelow,
-    HasOnAllLive,
-    UnknownExpression,
-)
+from collections.abc import Callable, Iterable
+
+from entities.vocabulary import Privilege
+from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
 
 
 def requirement_as_json(expression: Expression) -> dict:
-    match expression:
-        case Has(privileges, scope):
-            return {"node": "has", "privileges": list(map(str, privileges)), "scope": scope.value}
-        case HasAtOrBelow():
-            return {"node": "has-at-or-below"}
-        case HasOnAllLive(privilege, kind):
-            return {"node": "has-on-all-live", "privileges": [str(privilege)], "kind": kind}
-        case Always():
-            return {"node": "always"}
-        case AllOf(parts):
-            return {"node": "all-of", "parts": list(map(requirement_as_json, parts))}
-        case AnyOf(parts):
-            return {"node": "any-of", "parts": list(map(requirement_as_json, parts))}
-        case Given(parameter, then):
-            return {"node": "given", "parameter": parameter.value, "parts": [requirement_as_json(then)]}
-        case _:
-            raise UnknownExpression(expression)
+    return fold(expression, RequirementJson())
+
+
+class RequirementJson(Algebra[dict]):
+    """The tree of a requirement as JSON."""
+
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> dict:
+        return {"node": "has", "privileges": list(map(str, privileges)), "scope": scope.value}
+
+    def has_at_or_below(self) -> dict:
+        return {"node": "has-at-or-below"}
+
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> dict:
+        return {"node": "has-on-all-live", "privileges": [str(privilege)], "kind": kind}
+
+    def always(self) -> dict:
+        return {"node": "always"}
+
+    def all_of(self, parts: Iterable[dict]) -> dict:
+        return {"node": "all-of", "parts": list(parts)}
+
+    def any_of(self, parts: Iterable[dict]) -> dict:
+        return {"node": "any-of", "parts": list(parts)}
+
+    def given(self, parameter: Parameter, then: Callable[[], dict]) -> dict:
+        return {"node": "given", "parameter": parameter.value, "parts": [then()]}

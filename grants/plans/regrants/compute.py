@@ -38,7 +38,7 @@ from grants.plans.regrants.stages import (
 )
 from grants.plans.regrants.user_cover import StageFacts, denials_of, grants_on, grants_without_side_effects
 from grants.policies.explain import MissingGrant, grant_order
-from grants.policies.grammar import Expression, Has, HasAtOrBelow, HasOnAllLive, Scope, leaves
+from grants.policies.grammar import Expression, FactsRead, Scope
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 
@@ -287,21 +287,20 @@ class _Planner:
         """Return the grants that the requirements of lost permissions name, with the users who lose them."""
         candidates: dict[GrantKey, int] = defaultdict(int)
         for node, pair, mask in needs:
-            for leaf in leaves(pair.after):
-                match leaf:
-                    case Has(privileges, scope):
-                        pk = pk_at(stage, node, scope)
-                        if pk is not None:
-                            for privilege in privileges:
-                                candidates[pk, NUMBERS[privilege]] |= mask
-                    case HasAtOrBelow():
-                        inside = stage.live_inside(node, None) if node.kind in CONTAINER_KINDS else ()
-                        for near in (node, *inside):
-                            for number in range(len(ANY)):
-                                candidates[near.pk, number] |= mask
-                    case HasOnAllLive(privilege, kind):
-                        for inner in stage.live_inside(node, kind):
-                            candidates[inner.pk, NUMBERS[privilege]] |= mask
+            read = FactsRead(pair.after)
+            for leaf in read.held:
+                pk = pk_at(stage, node, leaf.scope)
+                if pk is not None:
+                    for privilege in leaf.privileges:
+                        candidates[pk, NUMBERS[privilege]] |= mask
+            if read.is_at_or_below:
+                inside = stage.live_inside(node, None) if node.kind in CONTAINER_KINDS else ()
+                for near in (node, *inside):
+                    for number in range(len(ANY)):
+                        candidates[near.pk, number] |= mask
+            for all_live in read.all_live:
+                for inner in stage.live_inside(node, all_live.kind):
+                    candidates[inner.pk, NUMBERS[all_live.privilege]] |= mask
         # who holds a privilege needs no grant of it
         return {
             (pk, number): missing
@@ -451,8 +450,8 @@ def _numbers_at(requirement: Expression, stage: Stage, node: Node, pk: int) -> s
     """Return the numbers of the privileges that a requirement asks for on the entity with this primary key."""
     return {
         NUMBERS[privilege]
-        for leaf in leaves(requirement)
-        if isinstance(leaf, Has) and leaf.scope != Scope.SELF and pk_at(stage, node, leaf.scope) == pk
+        for leaf in FactsRead(requirement).held
+        if leaf.scope != Scope.SELF and pk_at(stage, node, leaf.scope) == pk
         for privilege in leaf.privileges
     }
 

@@ -10,6 +10,7 @@ from entities.address import Address, instance_address
 from entities.models import Entity, State
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
 from grants.effects.holders import NUMBERS
+from grants.effects.masks import UserMasks
 from grants.effects.nodes import NODE_COLUMNS, Node, order_of
 from grants.models import GRANT_TABLES, User, permission_ids
 from grants.policies.grammar import Scope
@@ -167,15 +168,15 @@ class ExtraGrants:
                     self.inside[container] |= mask
 
 
-class StageSource:
-    """The holders around one entity of a stage, with extra grants; see `grants.effects.masks.MaskSource`."""
+class StageSource(UserMasks):
+    """The masks around one entity of a stage, with extra grants."""
 
     __slots__ = ("_extra", "_node", "_stage", "everyone")
 
     def __init__(self, stage: Stage, node: Node, extra: ExtraGrants):
         self._stage, self._node, self._extra, self.everyone = stage, node, extra, stage.everyone
 
-    def holders(self, scope: Scope, privileges: tuple[Privilege, ...]) -> int:
+    def has(self, privileges: tuple[Privilege, ...], scope: Scope) -> int:
         pk = pk_at(self._stage, self._node, scope)
         if pk is None:
             return 0
@@ -187,12 +188,12 @@ class StageSource:
                 mask |= extra.get((pk, number), 0)
         return mask
 
-    def holders_at_or_below(self) -> int:
+    def has_at_or_below(self) -> int:
         if self._node.kind in CONTAINER_KINDS:
             return self._stage.inside.get(self._node.pk, 0) | self._extra.inside.get(self._node.pk, 0)
-        return self.holders(Scope.SELF, ANY)
+        return self.has(ANY, Scope.SELF)
 
-    def holders_on_all_live(self, privilege: Privilege, kind: str | None) -> int:
+    def has_on_all_live(self, privilege: Privilege, kind: str | None) -> int:
         key = self._node.pk, privilege, kind
         if key not in self._extra.all_live:
             number, mask = NUMBERS[privilege], self.everyone

@@ -10,7 +10,7 @@ from grants.plans.minimal_grants import Denial, NewGrants
 from grants.plans.regrants.stages import Stage
 from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
 from grants.policies.explain import GrantSet, MissingGrant, grant_order, minimal_grant_sets
-from grants.policies.grammar import Has, HasAtOrBelow, HasOnAllLive, leaves
+from grants.policies.grammar import FactsRead
 from grants.policies.question import Question
 
 # steps of the search for the grants to leave out if some of them together would have a side effect
@@ -84,7 +84,7 @@ def denials_of(
 def _alternatives_inside(question: Question, facts: StageFacts, allowed: set[MissingGrant]) -> list[GrantSet]:
     """Return sets that contain a grant inside the target, where any grant there counts."""
     target = question.known_target
-    counts_inside = any(isinstance(leaf, HasAtOrBelow) for leaf in leaves(question.policy.requirement))
+    counts_inside = FactsRead(question.policy.requirement).is_at_or_below
     if target.kind not in CONTAINER_KINDS or not counts_inside:
         return []
     inside = min((grant for grant in allowed if target in grant[0].ancestors), key=grant_order, default=None)
@@ -174,22 +174,18 @@ class _Search:
 def _can_meet(grant: MissingGrant, question: Question) -> bool:
     """Return whether a grant can help to permit a question."""
     address, privilege = grant
-    for leaf in leaves(question.policy.requirement):
-        match leaf:
-            case Has(privileges, scope):
-                if privilege in privileges and question.address_at(scope) == address:
-                    return True
-            case HasAtOrBelow():
-                if question.target in (address, *address.ancestors):
-                    return True
-            case HasOnAllLive(required, kind):
-                if (
-                    privilege == required
-                    and question.target in address.ancestors
-                    and kind in (None, address.kind)
-                ):
-                    return True
-    return False
+    read = FactsRead(question.policy.requirement)
+    return (
+        any(privilege in leaf.privileges and question.address_at(leaf.scope) == address for leaf in read.held)
+        or read.is_at_or_below
+        and question.target in (address, *address.ancestors)
+        or any(
+            privilege == leaf.privilege
+            and question.target in address.ancestors
+            and leaf.kind in (None, address.kind)
+            for leaf in read.all_live
+        )
+    )
 
 
 def grants_on(stage: Stage, pk: int, numbers: Iterable[int]) -> Iterator[MissingGrant]:

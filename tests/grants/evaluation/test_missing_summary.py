@@ -19,7 +19,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import EntitiesWithoutPrivilege
 from grants.policies.disclosure import ALL_LIVE, redact
 from grants.policies.explain import Attempt, Decision
-from grants.policies.grammar import HasOnAllLive, leaves
+from grants.policies.grammar import FactsRead
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from tests.support.random_tenants import Tenant, random_tenant, seeds, stored_for_several_tests
@@ -63,7 +63,7 @@ def questions_about_all_live_entities(tenant: Tenant) -> list[Question]:
     questions = []
     for generation, namespace, operation in itertools.product(GENERATIONS.values(), namespaces, operations):
         requirement = generation.policy("namespace", operation).requirement
-        if requirement is not None and any(isinstance(leaf, HasOnAllLive) for leaf in leaves(requirement)):
+        if FactsRead(requirement).all_live:
             questions += [Question(*subject, operation, namespace, generation.name) for subject in subjects]
     return questions
 
