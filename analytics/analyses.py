@@ -322,7 +322,7 @@ INTERNAL_ANALYSES: dict[str, Analysis] = {
         name=CHANGE_EFFECT,
         title="Effect of a change",
         question="Which decisions does a change change?",
-        # changes: one on each line, as `change_as_text` writes them; active: the name of the active
+        # changes: one on each line, as `grants.change_set.as_text` writes them; active: the name of the active
         # generation
         options=("changes", "generation", "active"),
         outputs=tuple(Output(table, "", "Which decisions change?") for table in PLAN_EFFECT_TABLES),

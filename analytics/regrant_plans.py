@@ -17,10 +17,11 @@ from analytics.models import AnalysisRun
 from analytics.results.read import result_page
 from entities.address import Address, AddressError, parse_address
 from entities.vocabulary import Privilege, quantity
+from grants.change_set import Grant
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import JobState, Plan, PlanBreadth
-from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
 from grants.plans.minimal_grants import minimal_grants
 from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants, count_regrants
 from grants.plans.regrants.create import kept_not_recipe
@@ -49,10 +50,8 @@ class Regrant:
     has_side_effects: bool = True
 
     @property
-    def changes(self) -> list[PlanChange]:
-        return [
-            ("grant", f"user:{user}", address, privilege) for user, address, privilege in self.effect.grants
-        ]
+    def changes(self) -> list[Grant]:
+        return [Grant(f"user:{user}", *grant) for user, *grant in self.effect.grants]
 
     @property
     def note(self) -> str:

@@ -14,8 +14,8 @@ from django.db import connection
 
 from analytics.models import StorageIdentity
 from analytics.storage import storage_root
-from grants.changes.authority import administrator_transaction
-from grants.journal import Author, Change, append_to_journal
+from grants.authority.transactions import administrator_transaction
+from grants.journal import Author, JournalEntry, append_to_journal
 
 
 def storage_identity() -> str:
@@ -36,7 +36,7 @@ def change_storage_identity(*, author: Author) -> tuple[str, str]:
     with administrator_transaction(author) as head:
         old, new = storage_identity(), uuid.uuid4()
         StorageIdentity.objects.filter(pk=1).update(value=new)
-        append_to_journal(head, [Change("storage-identity", detail=f"{old} to {new}")], author=author)
+        append_to_journal(head, [JournalEntry("storage-identity", detail=f"{old} to {new}")], author=author)
     return old, str(new)
 
 

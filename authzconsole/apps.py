@@ -21,7 +21,7 @@ class ConsoleConfig(AppConfig):
         from authzconsole.common.security_events.sources import connect_sources
         from authzconsole.sessions import account_removal, services, store
         from authzconsole.sessions.token_persons import service_accounts_of, token_creators
-        from grants.changes.persons import register_token_lookups
+        from grants.authority.persons import register_token_lookups
         from grants.principals.access_ending import register_access_ender
         from grants.principals.removal_hooks import register_account_cleaner, register_name_guard
 

@@ -47,10 +47,11 @@ def measure() -> bool:
 
     from entities.models import Entity
     from entities.vocabulary import ANY
+    from grants.change_set import ChangeSet, Grant
     from grants.journal import Author
     from grants.plans.permission_effect import plan_effect
-    from grants.plans.sources.changes import create_plan_from_changes
     from grants.policies.catalogue import GENERATIONS
+    from tests.support.changes import create_plan_from_changes
 
     rng, author = random.Random(1), Author("bench")
     groups = Group.objects.annotate(members=Count("user")).values_list("name", "members")
@@ -77,7 +78,9 @@ def measure() -> bool:
     ]
     is_within_limits = True
     for title, max_seconds, grants in plans:
-        plan = create_plan_from_changes(author=author, grant=grants)
+        plan = create_plan_from_changes(
+            author=author, change_set=ChangeSet.of(*(Grant(*grant) for grant in grants))
+        )
         for generation in GENERATIONS.values():
             start = time.perf_counter()
             effect = plan_effect(plan, generation)

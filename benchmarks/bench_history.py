@@ -33,7 +33,7 @@ def main() -> int:
 
 
 def measure() -> int:
-    from grants.changes.authority import administrator_transaction
+    from grants.authority.transactions import administrator_transaction
     from grants.history.catch_up import catch_up
     from grants.journal import Author, append_to_journal, current_revision
 
@@ -58,24 +58,26 @@ def measure() -> int:
 def changes(rng: random.Random) -> Iterator:
     """Yield the changes of the journal: principals and entities first, then grants and revocations at random."""
     from entities.vocabulary import Privilege
-    from grants.journal import Change
+    from grants.journal import JournalEntry
 
     datasets = [f"dataset:ns{rng.randint(1, NAMESPACES)}.d{number}" for number in range(ENTITIES)]
-    yield Change("register", entity="instance:cdap")
-    yield from (Change("register", entity=f"namespace:ns{number}") for number in range(1, NAMESPACES + 1))
-    yield from (Change("group-add", principal=f"group:g{number}") for number in range(GROUPS))
-    yield Change("group-add", principal=f"group:{WATCHER}")
-    yield from (Change("user-add", principal=f"user:u{number}") for number in range(USERS))
-    yield Change("user-add", principal=f"user:{WATCHER}")
-    yield Change("member-add", principal=f"user:{WATCHER}", detail=f"group:{WATCHER}")
+    yield JournalEntry("register", entity="instance:cdap")
+    yield from (
+        JournalEntry("register", entity=f"namespace:ns{number}") for number in range(1, NAMESPACES + 1)
+    )
+    yield from (JournalEntry("group-add", principal=f"group:g{number}") for number in range(GROUPS))
+    yield JournalEntry("group-add", principal=f"group:{WATCHER}")
+    yield from (JournalEntry("user-add", principal=f"user:u{number}") for number in range(USERS))
+    yield JournalEntry("user-add", principal=f"user:{WATCHER}")
+    yield JournalEntry("member-add", principal=f"user:{WATCHER}", detail=f"group:{WATCHER}")
     pairs = {(rng.randint(0, USERS - 1), rng.randint(0, GROUPS - 1)) for _ in range(MEMBERSHIPS)}
     yield from (
-        Change("member-add", principal=f"user:u{user}", detail=f"group:g{group}")
+        JournalEntry("member-add", principal=f"user:u{user}", detail=f"group:g{group}")
         for user, group in sorted(pairs)
     )
-    yield from (Change("register", entity=dataset) for dataset in datasets)
+    yield from (JournalEntry("register", entity=dataset) for dataset in datasets)
     yield from (
-        Change("grant", f"group:{WATCHER}", dataset, "READ")
+        JournalEntry("grant", f"group:{WATCHER}", dataset, "READ")
         for number, dataset in enumerate(datasets)
         if number % 20
     )
@@ -88,10 +90,10 @@ def changes(rng: random.Random) -> Iterator:
             else f"user:u{rng.randint(0, USERS - 1)}"
         )
         key = principal, rng.choice(datasets), rng.choice(list(Privilege)).value
-        yield Change("revoke" if key in held else "grant", *key)
+        yield JournalEntry("revoke" if key in held else "grant", *key)
         held ^= {key}
         if rng.random() < 0.1:
-            yield Change("revoke", *held.pop())
+            yield JournalEntry("revoke", *held.pop())
             count += 1
         count += 1
 

@@ -82,15 +82,15 @@ def create_requests() -> Requests:
 
     from authzconsole.common.tokens import create_token
     from entities.models import Entity
-    from grants.changes.authority import administrator_transaction
-    from grants.journal import Author, Change, append_to_journal
+    from grants.authority.transactions import administrator_transaction
+    from grants.journal import Author, JournalEntry, append_to_journal
     from grants.models import Role, User
 
     author, rng = Author("benchmark"), random.Random(1)
     administrator = User.objects.create(username="administrator", role=Role.ADMINISTRATOR, is_principal=False)
     with administrator_transaction(author) as head:
         lines = (
-            Change("describe", entity=f"namespace:ns{n % 100}", detail="x" * 100)
+            JournalEntry("describe", entity=f"namespace:ns{n % 100}", detail="x" * 100)
             for n in range(JOURNAL_LINES)
         )
         append_to_journal(head, lines, author=author)

@@ -108,7 +108,8 @@ def create_readers(rng: random.Random) -> list[PageReader]:
 def create_user_with_few_grants(rng: random.Random):
     from entities.models import Entity
     from entities.vocabulary import Privilege
-    from grants.changes.services import change_grants
+    from grants.change_set import ChangeSet, Grant
+    from grants.changes import apply
     from grants.journal import Author
     from grants.models import User
 
@@ -116,9 +117,9 @@ def create_user_with_few_grants(rng: random.Random):
     entities = [
         Entity.objects.filter(kind=kind)[rng.randrange(10_000)] for kind in ("dataset", "program", "stream")
     ]
-    change_grants(
+    apply(
+        ChangeSet.of(*(Grant("user:few", entity.address, Privilege.READ) for entity in entities)),
         author=Author("benchmark"),
-        grant=[("user:few", entity.address, Privilege.READ) for entity in entities],
     )
     return user
 

@@ -1,6 +1,6 @@
 """Create rows of entities and change their state.
 
-The public interface is `grants.lifecycle.services`, which also updates the grants and the journal. The caller
+The public interface is `grants.changes.entities`, which also updates the grants and the journal. The caller
 must hold the write lock of the console; otherwise two callers could create the same address.
 
 INVARIANT: `parent` is the row of the parent of the address. `namespace` and `application` are the rows of its

@@ -9,13 +9,14 @@ from django.db import connection
 from django.utils import timezone
 
 from grants.author_names import ACCOUNT_SUFFIX
-from grants.changes.authority import administrator_transaction
-from grants.changes.four_eyes import is_restricted
-from grants.changes.outcomes import Outcome
-from grants.changes.persons import accounts_of, are_one_person
+from grants.authority.four_eyes import is_restricted
+from grants.authority.persons import accounts_of, are_one_person
+from grants.authority.transactions import administrator_transaction
+from grants.change_set import ActivateGeneration
 from grants.errors import SecondPersonRequired
-from grants.journal import Author, Change, append_to_journal
-from grants.models import ActiveGeneration, JournalLine, User
+from grants.journal import Author, JournalEntry, append_to_journal
+from grants.models import ActiveGeneration, JournalHead, JournalLine, User
+from grants.outcomes import Outcome
 from grants.policies.catalogue import generation_by_name
 from grants.policies.policy import Generation, rules_digest
 from grants.roles.capabilities import Capability
@@ -48,26 +49,21 @@ def generation_or_default(name: str | None) -> Generation:
     return generation_by_name(name or settings.DEFAULT_GENERATION)
 
 
-def activate_generation(*, author: Author, name: str) -> Outcome:
-    """Make `name` the active generation.
+def write_active_generation(head: JournalHead, author: Author, change: ActivateGeneration) -> Outcome:
+    """Make another generation active, for `grants.changes.apply`.
 
-    Raise UnknownGeneration if there is no such generation, SecondPersonRequired if another person must
-    propose it first
-    (FOUR_EYES).
+    Raise SecondPersonRequired if another person must propose it first (FOUR_EYES).
     """
-    generation = generation_by_name(name)
-    with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
-        before = active_generation()
-        if before == generation:
-            return Outcome(
-                False, f"`{name}` is the active generation already: nothing changed", head.revision
-            )
-        if fault := activation_fault(author, name):
-            raise SecondPersonRequired(fault)
-        ActiveGeneration.objects.update_or_create(pk=1, defaults={"name": name})
-        change = Change("generation-activate", detail=f"from {before.name} to {name}")
-        revision = append_to_journal(head, [change], author=author)
-    return Outcome(True, f"`{name}` is the active generation now; it was `{before.name}`", revision)
+    before, name = active_generation(), change.generation.name
+    if before == change.generation:
+        return Outcome(False, f"`{name}` is the active generation already: nothing changed", head.revision)
+    if fault := activation_fault(author, name):
+        raise SecondPersonRequired(fault)
+    ActiveGeneration.objects.update_or_create(pk=1, defaults={"name": name})
+    entry = JournalEntry("generation-activate", detail=f"from {before.name} to {name}")
+    append_to_journal(head, [entry], author=author)
+    sentence = f"`{name}` is the active generation now; it was `{before.name}`"
+    return Outcome(True, sentence, head.revision, (change,))
 
 
 def propose_generation(*, author: Author, name: str) -> Outcome:
@@ -82,7 +78,7 @@ def propose_generation(*, author: Author, name: str) -> Outcome:
             return Outcome(
                 False, f"`{name}` is the active generation already: nothing changed", head.revision
             )
-        change = Change(
+        change = JournalEntry(
             "generation-propose", detail=f"from {before.name} to {name}{_RULES}{rules_digest(generation)}"
         )
         revision = append_to_journal(head, [change], author=author)

@@ -1,5 +1,7 @@
 """Define the errors of the services. A service that raises one of these errors has written nothing."""
 
+from dataclasses import dataclass
+
 from entities.errors import Refusal
 
 
@@ -52,14 +54,30 @@ class StaleBase(GrantError):
         )
 
 
-class ChangeRefused(GrantError):
-    """Items of a change set are invalid. errors: (index from 0, "grant" or "revoke", message) of each invalid
-    item.
+@dataclass(frozen=True, slots=True)
+class RefusedChange:
+    """An invalid change of a change set.
+
+    index: from 0, among the changes with the same verb. field: `user` or `group` if the principal of this
+    type does not exist.
     """
 
-    def __init__(self, errors: list[tuple[int, str, str]]):
+    verb: str
+    index: int
+    message: str
+    field: str = ""
+
+
+class ChangeRefused(GrantError):
+    """Changes of a change set are invalid. errors: each invalid change. is_single: the set has no other one."""
+
+    def __init__(self, errors: list[RefusedChange], *, is_single: bool = False):
         self.errors = errors
-        super().__init__("\n".join(f"{part}[{index}]: {message}" for index, part, message in errors))
+        super().__init__(
+            errors[0].message
+            if is_single
+            else "\n".join(f"{error.verb}[{error.index}]: {error.message}" for error in errors)
+        )
 
 
 class PrincipalError(GrantError):

@@ -126,7 +126,7 @@ _COLUMNS = (*JournalLine.HASHED, "hash", "key_id", "mac")
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class JournalEntry:
     """The content of one journal line.
 
     Addresses and principals are in written form. reason: replaces the author's reason.
@@ -148,7 +148,7 @@ class Author:
     console.
     caller_request_id: sent by the caller. token: number of the API token of the request; issuer: the creator
     of the token.
-    is_provisioner: the request has a token with the scope `provision` (grants.changes.authority).
+    is_provisioner: the request has a token with the scope `provision` (grants.authority.transactions).
     """
 
     name: str
@@ -201,7 +201,7 @@ def lock_journal() -> JournalHead:
     return head
 
 
-def append_to_journal(head: JournalHead, changes: Iterable[Change], *, author: Author) -> int:
+def append_to_journal(head: JournalHead, changes: Iterable[JournalEntry], *, author: Author) -> int:
     """Append one line for each change, after the locked `head`. Return the newest revision."""
     assert transaction.get_connection().in_atomic_block, (
         "a journal line is written in the transaction of its change"
@@ -227,7 +227,7 @@ def _row(line: JournalLine) -> tuple:
     return (revision, database_time(at), *rest)
 
 
-def _lines(head: JournalHead, changes: Iterable[Change], author: Author, at) -> Iterator[JournalLine]:
+def _lines(head: JournalHead, changes: Iterable[JournalEntry], author: Author, at) -> Iterator[JournalLine]:
     key, actor = signing_key(), author.actor
     for change in changes:
         line = JournalLine(

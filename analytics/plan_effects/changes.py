@@ -19,7 +19,8 @@ from analytics.spark.effects.tenant import EVERYONE_ID, ChangedEntity, MarkedPri
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import ANY, KINDS
-from grants.effects.changes import EffectChange, GenerationChange, StateChange, SubtreeDeletion
+from grants.change_set import ActivateGeneration
+from grants.effects.changes import EffectChange, StateChange, SubtreeDeletion
 from grants.effects.masks import bits_of
 from grants.effects.nodes import NodeTable, SizeLimit
 from grants.effects.purposes import (
@@ -54,7 +55,7 @@ def read_effect_input(changes: Sequence[EffectChange], purpose: Purpose, generat
     reader = _Reader(changes, affected, purpose)
     intentions = reader.intentions()
     to_generation = next(
-        (change.generation.name for change in changes if isinstance(change, GenerationChange)), ""
+        (change.generation.name for change in changes if isinstance(change, ActivateGeneration)), ""
     )
     question = EffectQuestion(
         generation,

@@ -6,9 +6,9 @@ from typing import ClassVar, Protocol
 
 from analytics.analyses import AnalysisError
 from grants.active_generation import active_generation
-from grants.effects.changes import EffectChange, changes_of_plan
+from grants.change_set import UnknownChange, change_from_text
+from grants.effects.changes import EffectChange, changes_for_run, changes_of_plan
 from grants.effects.purposes import NamedChanges, Purpose
-from grants.effects.single_changes import UnknownChange, change_from_text, changes_for_run
 from grants.models import Plan
 from grants.plans.permission_effect import purpose_of_plan
 
@@ -64,7 +64,7 @@ class PlanSource:
 
 @dataclass(frozen=True, slots=True)
 class SingleChangesSource:
-    """Changes that are not made yet. texts: see `change_as_text`. active: the active generation when the
+    """Changes that are not made yet. texts: see `grants.change_set.as_text`. active: the active generation when the
     effect was requested.
 
     The active generation decides whether a deletion removes grants, and what a creator receives.

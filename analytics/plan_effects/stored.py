@@ -189,7 +189,7 @@ def change_effect_options(texts: Sequence[str], generation: str) -> dict[str, st
     """Return the options of a run for the effect of single changes. Runs one query, for the active
     generation.
 
-    texts: see `change_as_text`. generation: a name.
+    texts: see `grants.change_set.as_text`. generation: a name.
     """
     return {"changes": "\n".join(texts), "generation": generation, "active": active_generation().name}
 

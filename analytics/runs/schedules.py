@@ -23,11 +23,11 @@ from analytics.models import AnalysisRun, Schedule
 from analytics.runs.services import request_run, validated_options
 from entities.models import Entity
 from grants.active_generation import active_generation
-from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import administrator_transaction
 from grants.errors import JournalReadOnly
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import UNFINISHED_STATES, JobState
+from grants.outcomes import Outcome
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 
@@ -67,7 +67,7 @@ def change_schedule(
         write_periodic_task(schedule)
         detail = f"{known_analysis.name}, nightly at {at:%H:%M} UTC{_options_text(non_empty_options)}"
         verb = ("schedule-off", "schedule-on")[is_on] if before[0] != is_on else "schedule-change"
-        revision = append_to_journal(head, [Change(verb, detail=detail)], author=author)
+        revision = append_to_journal(head, [JournalEntry(verb, detail=detail)], author=author)
     return Outcome(True, _sentence(schedule), revision)
 
 

@@ -1,6 +1,6 @@
 """Request and cancel runs. `grants.jobs` executes them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from django.db import transaction
 
@@ -19,19 +19,12 @@ from entities.address import Address, AddressError, address_of
 from entities.models import Entity, State
 from entities.vocabulary import clip
 from grants.active_generation import active_generation
-from grants.changes.authority import administrator_transaction
-from grants.effects.changes import GenerationChange
-from grants.effects.single_changes import (
-    Deletion,
-    Removal,
-    SingleChange,
-    UnknownChange,
-    capability_to_make,
-    change_as_text,
-)
+from grants.authority.transactions import administrator_transaction
+from grants.change_set import ActivateGeneration, ChangeSet, Delete, RemovePrincipal, UnknownChange
+from grants.changes import capability_to_make
 from grants.errors import PlanError
 from grants.jobs import cancel_job, request_job
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Plan
 from grants.models.reviews import Campaign
 from grants.plans.permission_effect import generation_of_plan
@@ -83,7 +76,7 @@ def store_run(
             )
         )
         if author:
-            append_to_journal(head, [Change("run-start", detail=_run_text(run))], author=author)
+            append_to_journal(head, [JournalEntry("run-start", detail=_run_text(run))], author=author)
     return run
 
 
@@ -110,7 +103,7 @@ def request_plan_effect(*, plan: Plan, generation: str = "", author: Author, req
 
 
 def request_change_effect(
-    *, changes: Sequence[SingleChange], generation: str, author: Author, requested_by
+    *, changes: ChangeSet, generation: str, author: Author, requested_by
 ) -> AnalysisRun:
     """Request the run that computes the effect of single changes. Return the run that is waiting or running
     already, if any.
@@ -119,12 +112,12 @@ def request_change_effect(
     would depend on their order; NotAdministrator.
     """
     if len(changes) > 1 and any(
-        isinstance(change, Deletion | Removal | GenerationChange) for change in changes
+        isinstance(change, Delete | RemovePrincipal | ActivateGeneration) for change in changes
     ):
         raise UnknownChange(
             "deletions, removals and another active generation are evaluated without other changes"
         )
-    options = change_effect_options([change_as_text(change) for change in changes], generation)
+    options = change_effect_options(changes.texts, generation)
     run = newest_run(CHANGE_EFFECT, options)
     if run is not None and not run.is_finished:
         return run
@@ -133,7 +126,7 @@ def request_change_effect(
         options=options,
         requested_by=requested_by,
         author=author,
-        capability=capability_to_make(changes[0]),
+        capability=capability_to_make(changes.changes[0]),
     )
 
 
@@ -169,7 +162,7 @@ def cancel_run(*, run: AnalysisRun, author: Author | None = None) -> bool:
     with administrator_transaction(author, capability=Capability.RUN_ANALYSES) as head:
         is_cancelled = cancel_job(run)
         if is_cancelled:
-            append_to_journal(head, [Change("run-cancel", detail=_run_text(run))], author=author)
+            append_to_journal(head, [JournalEntry("run-cancel", detail=_run_text(run))], author=author)
     return is_cancelled
 
 

@@ -19,12 +19,16 @@ from entities.errors import Refusal
 from entities.text import storage_fault
 from entities.vocabulary import clip
 from grants.active_generation import ACTIVE_GENERATION_SQL, generation_or_default
+from grants.authority.transactions import (
+    administrator_transaction,
+    check_can_manage_account,
+    check_capability,
+)
 from grants.bulk_rows import database_time
-from grants.changes.authority import administrator_transaction, check_can_manage_account, check_capability
-from grants.changes.outcomes import Outcome
 from grants.evaluation.raw_statement import fetch_rows
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
+from grants.outcomes import Outcome
 from grants.principal_names import control_character_fault
 from grants.roles.capabilities import CHANGING_CAPABILITIES, Capability, capabilities_of
 
@@ -123,7 +127,9 @@ def create_token(*, author: Author, owner: str, name: str, scopes: Iterable[str]
             f"{token} for {', '.join(scopes)}, until {token.expires_at:%Y-%m-%d}, fingerprint "
             f"{token.digest[:FINGERPRINT_CHARACTERS]}"
         )
-        append_to_journal(head, [Change("token-add", principal=str(user), detail=detail)], author=author)
+        append_to_journal(
+            head, [JournalEntry("token-add", principal=str(user), detail=detail)], author=author
+        )
     return IssuedToken(token, secret)
 
 
@@ -139,7 +145,7 @@ def revoke_token(*, author: Author, number: int) -> Outcome:
         if token.revoked_at is not None:
             return Outcome(False, f"the token {token} is revoked already: nothing changed", head.revision)
         ApiToken.objects.filter(pk=token.pk).update(revoked_at=timezone.now())
-        change = Change("token-revoke", principal=str(token.owner), detail=str(token))
+        change = JournalEntry("token-revoke", principal=str(token.owner), detail=str(token))
         revision = append_to_journal(head, [change], author=author)
     return Outcome(True, f"the token {token} of {token.owner} is revoked", revision)
 

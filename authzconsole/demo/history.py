@@ -18,19 +18,29 @@ from unittest.mock import patch
 from django.db import transaction
 from django.utils import timezone
 
-from entities.address import Address, parse_address
+from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
+from grants.change_set import (
+    ActivateGeneration,
+    Change,
+    Deactivate,
+    Delete,
+    Grant,
+    Recreate,
+    Register,
+    RemovePrincipal,
+    Revoke,
+)
+from grants.changes import ChangeSet, apply
+from grants.changes.entities import describe_entity
+from grants.changes.memberships import changed_members
 from grants.errors import GrantError
 from grants.journal import Author, lock_journal
-from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
 from grants.models import AccessRequest, User
 from grants.plans.apply import apply_plan, discard_plan
 from grants.plans.sources.changes import create_plan_from_changes
-from grants.principals.memberships import change_members
-from grants.principals.removal import remove_group
-from grants.principals.services import add_group, add_user, set_user_active
+from grants.policies.catalogue import generation_by_name
+from grants.principals.services import add_group, add_user
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.tenant.import_document import import_tenant
 
@@ -107,19 +117,19 @@ def _change_members(author: Author, line: dict) -> None:
         list(User.objects.filter(username__in=line.get(name, [])).values_list("pk", flat=True))
         for name in ("add", "remove")
     )
-    change_members(author=author, group=line["group"], added=added, removed=removed)
+    apply(changed_members(line["group"], added=added, removed=removed), author=author)
 
 
-def _grants(line: dict) -> dict[str, list[tuple[str, Address, Privilege]]]:
+def _grants(line: dict) -> ChangeSet:
     """Return the grants to make and to revoke."""
-    return {
-        verb: [
-            (principal, parse_address(entity), Privilege[privilege])
-            for principal, entity, *privileges in map(str.split, line.get(verb, []))
+    return ChangeSet.of(
+        *(
+            verb(principal, parse_address(entity), Privilege[privilege])
+            for verb in (Grant, Revoke)
+            for principal, entity, *privileges in map(str.split, line.get(verb.verb, []))
             for privilege in privileges
-        ]
-        for verb in ("grant", "revoke")
-    }
+        )
+    )
 
 
 def _entity(line: dict) -> dict:
@@ -128,7 +138,7 @@ def _entity(line: dict) -> dict:
 
 
 def _create_plan(author: Author, line: dict) -> int:
-    return create_plan_from_changes(author=author, title=line["title"], **_grants(line)).pk
+    return create_plan_from_changes(author=author, title=line["title"], change_set=_grants(line)).pk
 
 
 def _request(author: Author, line: dict) -> AccessRequest:
@@ -143,19 +153,23 @@ def _request(author: Author, line: dict) -> AccessRequest:
     )
 
 
+def _makes(change: Callable[[dict], Change]) -> Callable[[Author, dict], object]:
+    return lambda author, line: apply(ChangeSet.of(change(line)), author=author)
+
+
 CHANGES: dict[str, Callable[[Author, dict], object]] = {
     "import_first_day": _import_first_day,
-    "activate_generation": lambda author, line: activate_generation(author=author, name=line["name"]),
+    "activate_generation": _makes(lambda line: ActivateGeneration(generation_by_name(line["name"]))),
     "add_user": lambda author, line: add_user(author=author, name=line["name"], email=line.get("email", "")),
-    "deactivate_user": lambda author, line: set_user_active(author=author, name=line["name"], active=False),
+    "deactivate_user": _makes(lambda line: Deactivate(line["name"])),
     "add_group": lambda author, line: add_group(author=author, name=line["name"]),
-    "remove_group": lambda author, line: remove_group(author=author, name=line["name"]),
+    "remove_group": _makes(lambda line: RemovePrincipal(f"group:{line['name']}")),
     "change_members": _change_members,
-    "register": lambda author, line: register_entity(author=author, **_entity(line)),
+    "register": _makes(lambda line: Register(**_entity(line))),
     "describe": lambda author, line: describe_entity(author=author, **_entity(line)),
-    "delete": lambda author, line: delete_entity(author=author, **_entity(line)),
-    "recreate": lambda author, line: recreate_entity(author=author, **_entity(line)),
-    "change_grants": lambda author, line: change_grants(author=author, **_grants(line)),
+    "delete": _makes(lambda line: Delete(**_entity(line))),
+    "recreate": _makes(lambda line: Recreate(**_entity(line))),
+    "change_grants": lambda author, line: apply(_grants(line), author=author),
     "apply_plan": lambda author, line: apply_plan(author=author, plan_id=_create_plan(author, line)),
     "discard_plan": lambda author, line: discard_plan(author=author, plan_id=_create_plan(author, line)),
     "request": _request,

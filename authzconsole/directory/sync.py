@@ -17,11 +17,13 @@ from authzconsole.directory.members import DirectoryMembers, subject_key
 from authzconsole.settings.sign_in import ROLES
 from authzconsole.settings.user_directory import LDAP_PROVIDER, LdapOptions
 from entities.text import is_storable
+from grants.change_set import Deactivate
+from grants.changes import ChangeSet, apply
+from grants.changes.memberships import changed_members
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.memberships import change_members
-from grants.principals.services import set_user_active, set_user_role
+from grants.principals.services import set_user_role
 from grants.querysets import memberships
 from grants.validity import in_force_condition
 
@@ -138,9 +140,9 @@ def apply_plan(plan: SyncPlan, *, author: Author) -> list[str]:
     """
     for group in plan.groups:
         for removed in _chunks(group.removed, MEMBERS_PER_CHANGE):
-            change_members(author=author, group=group.group, removed=removed)
+            apply(changed_members(group.group, removed=removed), author=author)
         for added in _chunks(group.added, MEMBERS_PER_CHANGE):
-            change_members(author=author, group=group.group, added=added)
+            apply(changed_members(group.group, added=added), author=author)
     refused = []
     # more rights first, so that the last administrator is not kept needlessly
     for name, _, role in sorted(plan.roles, key=lambda change: -ROLES.index(change[2])):
@@ -150,7 +152,7 @@ def apply_plan(plan: SyncPlan, *, author: Author) -> list[str]:
             refused.append(str(error))
     for name in plan.missing:
         try:
-            set_user_active(author=author, name=name, active=False)
+            apply(ChangeSet.of(Deactivate(name)), author=author)
         except PrincipalError as error:
             refused.append(str(error))
     return refused

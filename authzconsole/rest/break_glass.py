@@ -15,7 +15,7 @@ from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_res
 from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import break_glass_location
 from authzconsole.rest.framework.operations import LOCATION, api_operation
-from grants.changes.break_glass import end_break_glass, review_break_glass, start_break_glass
+from grants.authority.break_glass import end_break_glass, review_break_glass, start_break_glass
 from grants.models import BreakGlassUse
 from grants.principal_names import MAX_REASON_CHARACTERS
 

@@ -1,31 +1,29 @@
 """The effect of a plan or of a dry run in REST: its counts, and the entities that it strands.
 
-Change sets and memberships together report the counts of a plan (`apply_or_forecast`), all other changes only
-their effect on permissions (`make_or_forecast`).
+Change sets report the counts of a plan (`change_set_outcome`), single changes only their effect on permissions
+(`apply_or_forecast`).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TypeVar
 
 from django.db import transaction
 from rest_framework import serializers
 
-from analytics.plan_effects.stored import stored_change_effect
 from authzconsole.common.fields import Boolean, QueryBoolean, StrictSerializer
 from authzconsole.rest.permission_effects import (
     PermissionEffectSerializer,
-    check_effect_digest,
     effect_digest_field,
+    effect_problems,
+    expected_effect,
     preview_as_json,
 )
-from grants.changes.outcomes import ChangeOutcome, Outcome
-from grants.effects.preview import preview_changes
-from grants.effects.single_changes import SingleChange
-from grants.journal import current_revision, lock_journal
-from grants.plans.dry_run import MAX_STRANDED, DryRun
-from grants.principals.membership_changes import MembershipOutcome
+from grants.administrators import Stranded
+from grants.changes import ChangeSet, Outcome, Shown, apply, check_shown, preview
+from grants.journal import Author, current_revision, lock_journal
+from grants.plans.dry_run import MAX_STRANDED, dry_run
 
-OutcomeT = TypeVar("OutcomeT", ChangeOutcome, MembershipOutcome)
 T = TypeVar("T")
 DRY_RUN_HELP = "Report the effect without changing anything."
 
@@ -156,115 +154,66 @@ EFFECT_EXAMPLE = {
 }
 
 
-def dry_run_as_json(result: DryRun | None, changes: Iterable[SingleChange] = ()) -> dict:
-    """Return the members of DryRunSerializer. result: None if it is no dry run.
-
-    Call this before the changes are made.
-    """
-    if result is None:
-        return {"effect": None, "stranded": []}
-    return {
-        "effect": result.counts
-        | preview_as_json(preview_changes(changes, effect_of_run=stored_change_effect)),
-        "stranded": [{"entity": str(row.address), "admins": row.admin_count} for row in result.stranded],
-    }
-
-
 def apply_or_forecast(
-    *,
-    is_dry_run: bool,
-    apply: Callable[[], OutcomeT],
-    forecast: Callable[[], DryRun | None],
-    changes: Iterable[SingleChange],
-    effect_digest: str | None,
-    shows_effect: bool = True,
-) -> tuple[OutcomeT, dict]:
-    """Apply changes, or report their effect and roll them back. Return the outcome, and the members that all
-    responses share.
+    change_set: ChangeSet, *, author: Author, options: Mapping, shows_effect: bool, **apply_options
+) -> tuple[Outcome, dict]:
+    """Make changes. For a dry run, report their effect and roll them back, so that a dry run raises the same
+    errors.
 
-    forecast: called before the changes of a dry run are made. It returns None if the caller must not see the
-    effect.
-    effect_digest: refuse the changes if their effect is another one. shows_effect: whether the caller may see
-    the effect.
+    Return the outcome, and the members of ChangeForecastSerializer. options: the members of
+    ForecastRequestSerializer. shows_effect: whether the caller may see the effect.
     """
-    changes = list(changes)
-    with transaction.atomic():
-        revision = lock_journal().revision
-        members = dry_run_as_json(forecast(), changes) if is_dry_run else dry_run_as_json(None)
-        if effect_digest:
-            check_effect_digest(changes, effect_digest, shows_effect=shows_effect)
-        outcome = apply()
-        if is_dry_run:
-            transaction.set_rollback(True)
-    return outcome, {
-        "dry_run": is_dry_run,
-        "changed": outcome.has_changed,
-        "revision": revision if is_dry_run else outcome.revision,
-        "sentence": outcome.forecast_sentence if is_dry_run else outcome.sentence,
-        "unchanged": list(outcome.unchanged),
-        "principals": list(outcome.principals),
-        **members,
-    }
-
-
-def forecast_as_json(changes: Iterable[SingleChange]) -> dict:
-    """Return the members of ChangeForecastSerializer for a dry run. Call this before the changes are made."""
-    preview = preview_changes(changes, effect_of_run=stored_change_effect)
-    strandings = preview.strandings
-    return {
-        "dry_run": True,
-        "effect": preview_as_json(preview)
-        | {
-            "stranded_none": strandings.without_admin_count if strandings else None,
-            "stranded_one": strandings.one_admin_count if strandings else None,
-        },
-        "stranded": [
-            {"entity": str(row.address), "admins": row.admin_count}
-            for row in (strandings.entities[:MAX_STRANDED] if strandings else ())
-        ],
-    }
+    with _forecast(change_set, options, shows_effect) as (members, shown):
+        outcome = apply(
+            change_set, author=author, shown=shown, is_rehearsal=options["dry_run"], **apply_options
+        )
+    return outcome, members
 
 
 def make_or_forecast(
-    changes: Iterable[SingleChange], make: Callable[[], T], *, options: dict, shows_effect: bool
+    change_set: ChangeSet, make: Callable[[], T], *, options: Mapping, shows_effect: bool
 ) -> tuple[T, dict]:
-    """Make a change. For a dry run, report its effect and roll it back, so that a dry run raises the same
-    errors.
+    """Change a resource with `make`, which makes the changes of the set among others.
 
-    Return the result of `make`, and the members of ChangeForecastSerializer. options: the members of
-    ForecastRequestSerializer.
-    shows_effect: whether the caller may see the effect.
+    Return the result of `make`. The rest is as in `apply_or_forecast`.
     """
-    changes, is_dry_run = list(changes), options["dry_run"]
-    with transaction.atomic():
-        lock_journal()
-        members = (
-            forecast_as_json(changes)
-            if is_dry_run and shows_effect
-            else NO_FORECAST | {"dry_run": is_dry_run}
-        )
-        if digest := options.get("effect_digest"):
-            check_effect_digest(changes, digest, shows_effect=shows_effect)
+    with _forecast(change_set, options, shows_effect) as (members, shown):
+        if shown is not None:
+            check_shown(change_set, shown, make)
         result = make()
-        if is_dry_run:
+        if options["dry_run"]:
             transaction.set_rollback(True)
     return result, members
 
 
+@contextmanager
+def _forecast(
+    change_set: ChangeSet, options: Mapping, shows_effect: bool
+) -> Iterator[tuple[dict, Shown | None]]:
+    """Open the transaction of changes. Yield the members of a response, and the effect that the caller expects."""
+    with transaction.atomic():
+        lock_journal()
+        is_dry_run = options["dry_run"]
+        members = (
+            forecast_as_json(change_set)
+            if is_dry_run and shows_effect
+            else NO_FORECAST | {"dry_run": is_dry_run}
+        )
+        with effect_problems():
+            yield members, expected_effect(options, shows_effect=shows_effect)
+
+
 def outcome_with_forecast(
-    changes: Iterable[SingleChange],
-    make: Callable[[], Outcome],
-    *,
-    options: dict,
-    would: str,
-    shows_effect: bool,
+    change_set: ChangeSet, *, author: Author, options: Mapping, would: str, shows_effect: bool
 ) -> dict:
-    """Make a change, or report its effect. Return its outcome with the members of ChangeForecastSerializer.
+    """Make changes, or report their effect. Return the outcome with the members of ChangeForecastSerializer.
 
     would: what a dry run would do, such as `user:alice would be removed`. The other arguments are those of
-    `make_or_forecast`.
+    `apply_or_forecast`.
     """
-    outcome, members = make_or_forecast(changes, make, options=options, shows_effect=shows_effect)
+    outcome, members = apply_or_forecast(
+        change_set, author=author, options=options, shows_effect=shows_effect
+    )
     is_forecast = options["dry_run"] and outcome.has_changed
     return {
         "changed": outcome.has_changed,
@@ -272,3 +221,57 @@ def outcome_with_forecast(
         "revision": current_revision() if options["dry_run"] else outcome.revision,
         **members,
     }
+
+
+def change_set_outcome(
+    change_set: ChangeSet, *, author: Author, options: Mapping, sees_effects: bool = True, **apply_options
+) -> tuple[Outcome, dict]:
+    """Apply many changes, or report their effect with the counts of a plan. Return the outcome, and the
+    members that all responses about change sets share.
+
+    sees_effects: whether the caller may see the effect.
+    """
+    is_dry_run, effect = options["dry_run"], {"effect": None, "stranded": []}
+    with transaction.atomic(), effect_problems():
+        revision = lock_journal().revision
+        outcome = apply(
+            change_set,
+            author=author,
+            shown=expected_effect(options, shows_effect=sees_effects),
+            is_rehearsal=is_dry_run,
+            **apply_options,
+        )
+        if is_dry_run and sees_effects:
+            counts = dry_run(author=author, change_set=change_set)
+            effect = {
+                "effect": counts.counts | preview_as_json(preview(change_set)),
+                "stranded": _stranded_as_json(counts.stranded),
+            }
+    return outcome, {
+        "dry_run": is_dry_run,
+        "changed": outcome.has_changed,
+        "revision": revision if is_dry_run else outcome.revision,
+        "sentence": outcome.forecast_summary if is_dry_run else outcome.summary,
+        "unchanged": list(outcome.unchanged),
+        "principals": list(outcome.principals),
+        **effect,
+    }
+
+
+def forecast_as_json(change_set: ChangeSet) -> dict:
+    """Return the members of ChangeForecastSerializer for a dry run. Call this before the changes are made."""
+    shown = preview(change_set)
+    strandings = shown.strandings
+    return {
+        "dry_run": True,
+        "effect": preview_as_json(shown)
+        | {
+            "stranded_none": strandings.without_admin_count if strandings else None,
+            "stranded_one": strandings.one_admin_count if strandings else None,
+        },
+        "stranded": _stranded_as_json(strandings.entities[:MAX_STRANDED] if strandings else ()),
+    }
+
+
+def _stranded_as_json(rows: Iterable[Stranded]) -> list[dict]:
+    return [{"entity": str(row.address), "admins": row.admin_count} for row in rows]

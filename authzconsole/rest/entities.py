@@ -1,6 +1,5 @@
 """The REST resource `entities`: browse, search, read, register, describe, delete and recreate entities."""
 
-from collections.abc import Callable
 from contextlib import nullcontext
 
 from django.db import transaction
@@ -24,6 +23,7 @@ from authzconsole.rest.dry_runs import (
     ChangeForecastSerializer,
     ForecastQuery,
     ForecastRequestSerializer,
+    apply_or_forecast,
     forecast_as_json,
 )
 from authzconsole.rest.framework.callers import (
@@ -47,17 +47,16 @@ from authzconsole.rest.framework.operations import (
 )
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.permission_effects import check_effect_digest
 from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, matching_entities, subtree_of
 from entities.vocabulary import Privilege
-from grants.changes.outcomes import Outcome
-from grants.effects.single_changes import Deletion, Registration
+from grants.change_set import Delete, Recreate, Register
+from grants.changes import ChangeSet, Outcome
+from grants.changes.entities import describe_entity
 from grants.journal import current_revision, lock_journal
 from grants.journal_queries import custom_query_plan, entities_changed_since
 from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
-from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
 TAG = "Entities"
@@ -237,7 +236,7 @@ class Entities(Endpoint):
         parameters=[LOCATION],
     )
     def post(self, request: Request) -> Response:
-        return _make_live(self, request, "register", register_entity)
+        return _make_live(self, request, Register)
 
 
 class EntityRecreation(Endpoint):
@@ -256,7 +255,7 @@ class EntityRecreation(Endpoint):
         parameters=[LOCATION],
     )
     def post(self, request: Request) -> Response:
-        return _make_live(self, request, "recreate", recreate_entity)
+        return _make_live(self, request, Recreate)
 
 
 class EntityDetail(Endpoint):
@@ -320,9 +319,12 @@ class EntityDetail(Endpoint):
             _check_match(request, entity_address, is_required=False)
             if self.query["dry_run"]:
                 return Response(_deletion_forecast(entity_address))
-            if digest := self.query.get("effect_digest"):
-                check_effect_digest([Deletion(entity_address)], digest, shows_effect=True)
-            outcome = delete_entity(author=author_of(request, self.query["reason"]), address=entity_address)
+            outcome, _ = apply_or_forecast(
+                ChangeSet.of(Delete(entity_address)),
+                author=author_of(request, self.query["reason"]),
+                options=self.query,
+                shows_effect=True,
+            )
         return Response(_outcome_as_json(outcome, entity_at(entity_address)))
 
 
@@ -364,40 +366,32 @@ def _matching_entities(request: Request, query: dict) -> QuerySet[Entity]:
     return rows.filter(**{name: query[name] for name in ("kind", "state") if name in query})
 
 
-def _make_live(endpoint: Endpoint, request: Request, verb: str, service: Callable[..., Outcome]) -> Response:
-    """Register or recreate an entity with `service`, or report the effect of a dry run."""
+def _make_live(endpoint: Endpoint, request: Request, verb: type[Register | Recreate]) -> Response:
+    """Register or recreate an entity, or report the effect of a dry run."""
     check_administrator(request)
     data = endpoint.body(RegisterSerializer)
-    address, creator = data["address"], f"user:{data['creator']}" if "creator" in data else None
-    # a dry run makes the change and rolls it back, so that the same errors are reported
-    changes, members = [Registration(address, creator or "")], NO_FORECAST | {"dry_run": data["dry_run"]}
+    address, creator = data["address"], f"user:{data['creator']}" if "creator" in data else ""
+    change_set = ChangeSet.of(verb(address, creator, data["description"]))
+    author, is_dry_run = author_of(request, data["reason"]), data["dry_run"]
     with transaction.atomic():
         lock_journal()
-        forecast = lifecycle_forecast(address, verb) if data["dry_run"] else None
-        if forecast and not forecast.refusal:
-            members = forecast_as_json(changes)
-        if digest := data.get("effect_digest"):
-            check_effect_digest(changes, digest, shows_effect=True)
-        revision_before = current_revision()
-        outcome = service(
-            author=author_of(request, data["reason"]),
-            address=address,
-            description=data["description"],
-            creator=creator,
-        )
+        forecast = lifecycle_forecast(address, verb.verb) if is_dry_run else None
+        revision = current_revision()
+        outcome, members = apply_or_forecast(change_set, author=author, options=data, shows_effect=True)
         entity = entity_at(address)
-        if data["dry_run"]:
-            transaction.set_rollback(True)
-    if data["dry_run"]:
-        sentence = _dry_run_sentence(forecast, creator) if outcome.has_changed else outcome.sentence
-        outcome = Outcome(outcome.has_changed, sentence, revision_before)
-        content = _outcome_as_json(outcome, None, forecast if outcome.has_changed else None)
-        return Response(content | (members if outcome.has_changed else NO_FORECAST | {"dry_run": True}))
-    content = _outcome_as_json(outcome, entity)
-    return created_response(content, entity_location(address)) if outcome.has_changed else Response(content)
+    if not is_dry_run:
+        content = _outcome_as_json(outcome, entity)
+        return (
+            created_response(content, entity_location(address)) if outcome.has_changed else Response(content)
+        )
+    if not outcome.has_changed:
+        content = _outcome_as_json(Outcome(False, outcome.sentence, revision), None)
+        return Response(content | NO_FORECAST | {"dry_run": True})
+    outcome = Outcome(True, _dry_run_sentence(forecast, creator), revision)
+    return Response(_outcome_as_json(outcome, None, forecast) | members)
 
 
-def _dry_run_sentence(forecast: LifecycleForecast, creator: str | None) -> str:
+def _dry_run_sentence(forecast: LifecycleForecast, creator: str) -> str:
     participle = {"register": "registered", "recreate": "recreated"}[forecast.verb]
     parts = [f"{forecast.address} would be {participle}"]
     if count := forecast.applying_grant_count:
@@ -414,7 +408,7 @@ def _deletion_forecast(address: Address) -> dict:
     noun = "entity" if forecast.entities_total == 1 else "entities"
     sentence = f"{address} would be deleted, {forecast.entities_total:,} {noun} in total; nothing was changed"
     return _outcome_as_json(Outcome(True, sentence, current_revision()), None, forecast) | forecast_as_json(
-        [Deletion(address)]
+        ChangeSet.of(Delete(address))
     )
 
 

@@ -182,7 +182,7 @@ def _forecast_as_json(forecast: DeletionForecast) -> dict:
             {"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}
             for row in forecast.heirs
         ],
-        "ghosts": list(map(granted_as_json, forecast.ghosts)),
+        "ghosts": [granted_as_json(grant, grant.validity) for grant in forecast.ghosts],
     }
 
 

@@ -1,10 +1,10 @@
 """The REST resource `grants`: list grants, and apply change sets."""
 
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from typing import TypeVar
 
+from django.db import transaction
 from django.db.models import QuerySet
 from rest_framework import serializers
 from rest_framework.request import Request
@@ -31,7 +31,7 @@ from authzconsole.common.periods import (
     period_condition_of,
     period_filter,
 )
-from authzconsole.rest.dry_runs import DryRunSerializer, apply_or_forecast
+from authzconsole.rest.dry_runs import DryRunSerializer, change_set_outcome
 from authzconsole.rest.entities import as_json_time
 from authzconsole.rest.framework.callers import any_account, author_of, check_grant_changer
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
@@ -44,20 +44,16 @@ from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
 from grants.authority.rights import can_see_holders
-from grants.changes.outcomes import ChangeItem, ChangeOutcome, GrantKey
-from grants.changes.services import change_grants
-from grants.effects.changes import GrantChange
+from grants.change_set import Grant, Key, Revoke
+from grants.changes import ChangeSet, Outcome
 from grants.errors import ChangeRefused, GrantError
 from grants.grant_attributes import GrantAttributes
 from grants.journal import current_revision
 from grants.journal_queries import custom_query_plan
 from grants.models import GroupGrant, User, UserGrant, permission_ids
-from grants.plans.dry_run import dry_run
 from grants.principal_names import parse_principal
 from grants.querysets import groups_of, memberships_in_force
 from grants.validity import Validity
-
-T = TypeVar("T")
 
 TAG = "Grants"
 MAX_ITEMS = 1_000
@@ -126,7 +122,7 @@ class ChangeSetSerializer(StrictSerializer):
 class ChangeSetEnvelope(ChangeSetSerializer):
     """A `ChangeSetSerializer` with unvalidated items.
 
-    `ChangeSet` validates each item, so that every error is reported.
+    `GrantLists` validates each item, so that every error is reported.
     """
 
     grant = List(required=False, default=list)
@@ -260,92 +256,71 @@ class Grants(Endpoint):
     )
     def post(self, request: Request) -> Response:
         data = self.body(ChangeSetEnvelope)
-        change_set = ChangeSet.parse(data)
-        author = author_of(request, data["reason"])
-        outcome, members = apply_or_forecast(
-            is_dry_run=data["dry_run"],
-            # delegates learn nothing about other entities
-            forecast=lambda: (
-                change_set.apply_with(dry_run, author=author) if request.user.can_administer else None
-            ),
-            changes=change_set.effect_changes,
-            effect_digest=data.get("effect_digest"),
-            shows_effect=request.user.can_administer,
-            apply=lambda: change_set.apply_with(
-                change_grants,
-                author=author,
+        grants, can_administer = GrantLists.parse(data), request.user.can_administer
+        with transaction.atomic(), grants.item_errors():
+            outcome, members = change_set_outcome(
+                ChangeSet.of(*grants.changes),
+                author=author_of(request, data["reason"]),
+                options=data,
+                # delegates learn nothing about other entities
+                sees_effects=can_administer,
                 base_revision=data.get("base_revision"),
-                attributes={name: data[name] for name in GrantAttributes._fields},
-            ),
-        )
+                attributes=GrantAttributes(**{name: data[name] for name in GrantAttributes._fields}),
+            )
         return Response(_change_as_json(outcome) | members)
 
 
 @dataclass
-class ChangeSet:
-    """The validated items of a change set.
+class GrantLists:
+    """The valid changes in the lists `grant` and `revoke` of a request.
 
-    changes: by list, each change with the index of its item. positions: the item of each change, such as
-    `grant[2]`.
+    changes: the changes. positions: by key, the list and the index of the item of each change.
     errors: one or more for each invalid item.
     """
 
-    changes: dict[str, list[tuple[int, ChangeItem]]] = field(
-        default_factory=lambda: {name: [] for name in LISTS}
-    )
-    positions: dict[GrantKey, str] = field(default_factory=dict)
+    changes: list[Grant | Revoke] = field(default_factory=list)
+    positions: dict[Key, tuple[str, int]] = field(default_factory=dict)
     errors: list[dict] = field(default_factory=list)
 
     @classmethod
-    def parse(cls, data: dict, *, allows_empty: bool = False) -> "ChangeSet":
+    def parse(cls, data: Mapping, *, allows_empty: bool = False) -> "GrantLists":
         """Validate the items and collect their errors. Raise Problem if there are no items, or too many."""
         count = sum(len(data[name]) for name in LISTS)
         if not count and not allows_empty:
             raise Problem(400, "nothing to change: put items into `grant` or `revoke`")
         if count > MAX_ITEMS:
             raise Problem(400, f"the change set contains {count:,} items; the limit is {MAX_ITEMS:,}")
-        change_set = cls()
+        lists = cls()
         for name in LISTS:
             for index, raw in enumerate(data[name]):
-                change_set._add_item(name, index, raw)
-        return change_set
+                lists._add_item(name, index, raw)
+        return lists
 
     def add_error(self, name: str, index: int, message: str) -> None:
         error = {"list": name, "index": index, "message": message}
         if error not in self.errors[-len(Privilege) :]:
             self.errors.append(error)
 
-    @property
-    def effect_changes(self) -> list[GrantChange]:
-        """The valid changes, for the evaluation of their effect."""
-        return [
-            GrantChange(item.principal, item.address, item.privilege, name == "grant", item.validity)
-            for name in LISTS
-            for _, item in self.changes[name]
-        ]
+    @contextmanager
+    def item_errors(self) -> Iterator[None]:
+        """Raise Problem with every error of every item, including those that only the database can find.
 
-    def changes_of(self, name: str) -> list[ChangeItem]:
-        return [item for _, item in self.changes[name]]
-
-    def apply_with(self, service: Callable[..., T], **options) -> T:
-        """Call `service(grant=, revoke=)` and return its result.
-
-        Raise Problem with every error of every item, including those that only the database can find. Problem
-        is raised after the changes were made, so the caller must run this in a transaction.
+        Problem is raised after the changes were made, so the caller must open a transaction around this.
         """
         try:
-            outcome = service(**options, **{name: self.changes_of(name) for name in LISTS})
-        except ChangeRefused as error:
-            for index, name, message in error.errors:
-                # the service also takes other lists, which have one change for each item
-                self.add_error(name, self.changes[name][index][0] if name in self.changes else index, message)
+            yield
+        except ChangeRefused as refusal:
+            for error in refusal.errors:
+                changes = [change for change in self.changes if change.verb == error.verb]
+                # other lists have one change for each item
+                index = self.positions[changes[error.index].key][1] if changes else error.index
+                self.add_error(error.verb, index, error.message)
         except GrantError:
             # without the invalid items, nothing may be left to change; the errors of those items are more
             # helpful
             self._check_errors()
             raise
         self._check_errors()
-        return outcome
 
     def _check_errors(self) -> None:
         if self.errors:
@@ -371,17 +346,15 @@ class ChangeSet:
             self.add_error(name, index, "; ".join(_error_sentences(error)))
             return
         for privilege in item_data["privileges"]:
-            item = ChangeItem(
-                item_data["principal"],
-                item_data["entity"],
-                Privilege[privilege],
-                item_data.get("validity", Validity()),
-            )
-            if item.key in self.positions:
-                self.add_error(name, index, f"{item} repeats {self.positions[item.key]}: keep one of the two")
-            else:
-                self.positions[item.key] = f"{name}[{index}]"
-                self.changes[name].append((index, item))
+            key = item_data["principal"], item_data["entity"], Privilege[privilege]
+            if key in self.positions:
+                first, first_index = self.positions[key]
+                message = f"{Revoke(*key)} repeats {first}[{first_index}]: keep one of the two"
+                self.add_error(name, index, message)
+                continue
+            self.positions[key] = name, index
+            validity = item_data.get("validity", Validity())
+            self.changes.append(Grant(*key, validity) if name == "grant" else Revoke(*key))
 
 
 def _error_sentences(error: serializers.ValidationError) -> Iterator[str]:
@@ -483,21 +456,21 @@ def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
     }
 
 
-def _change_as_json(outcome: ChangeOutcome) -> dict:
+def _change_as_json(outcome: Outcome) -> dict:
     return {
-        "granted": [granted_as_json(item) for item in outcome.granted],
-        "revoked": [granted_as_json(item, outcome.periods_before[item.key]) for item in outcome.revoked],
-        "changed_periods": [granted_as_json(item) for item in outcome.changed],
+        "granted": [granted_as_json(change, change.validity) for change in outcome.granted],
+        "revoked": [granted_as_json(change, outcome.before[change.key]) for change in outcome.revoked],
+        "changed_periods": [granted_as_json(change, change.validity) for change in outcome.changed_periods],
         "planned": [str(address) for address in outcome.planned],
         "notices": list(outcome.notices),
     }
 
 
-def granted_as_json(item: ChangeItem, validity: Validity | None = None) -> dict:
-    """Return the members of GrantedSerializer. validity: the period to show; by default that of the item."""
+def granted_as_json(change: Grant | Revoke, validity: Validity) -> dict:
+    """Return the members of GrantedSerializer. validity: the period to show."""
     return {
-        "principal": item.principal,
-        "entity": str(item.address),
-        "privilege": str(item.privilege),
-        **period_as_json(item.validity if validity is None else validity),
+        "principal": change.principal,
+        "entity": str(change.address),
+        "privilege": str(change.privilege),
+        **period_as_json(validity),
     }

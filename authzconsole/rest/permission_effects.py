@@ -2,19 +2,19 @@
 was read.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import cast
 
 from rest_framework import serializers
 
-from analytics.plan_effects.stored import stored_change_effect
 from authzconsole.common.fields import Text
 from authzconsole.rest.framework.problems import Problem
+from grants.changes import Preview, Shown
 from grants.effects.changes import MAX_TIMES
 from grants.effects.consequences import Consequences
 from grants.effects.effect import summary_of
 from grants.effects.known_effect import KnownEffect
-from grants.effects.preview import ChangePreview, preview_changes
-from grants.effects.single_changes import SingleChange
 from grants.errors import EffectChanged
 from grants.policies.times import format_time
 
@@ -146,7 +146,7 @@ def effect_as_json(effect: KnownEffect, consequences: Consequences | None = None
     }
 
 
-def preview_as_json(preview: ChangePreview) -> dict:
+def preview_as_json(preview: Preview) -> dict:
     """Return the members of PermissionEffectSerializer for changes that are not made yet."""
     if preview.effect is not None:
         return effect_as_json(preview.effect, preview.consequences)
@@ -164,17 +164,23 @@ def preview_as_json(preview: ChangePreview) -> dict:
     }
 
 
-def check_effect_digest(changes: Iterable[SingleChange], digest: str, *, shows_effect: bool) -> None:
-    """Raise Problem (409) if the effect of the changes is not the expected one. Call this in the transaction
-    of the changes.
+def expected_effect(options: Mapping, *, shows_effect: bool) -> Shown | None:
+    """Return the effect that a request expects with `effect_digest`; None if it expects none.
 
     shows_effect: whether the caller may see the effect. If not, the digest is refused (403). Otherwise the
     caller could compare it with the digest of an empty effect, which is known, and learn who holds what.
     """
-    if not shows_effect:
+    digest = options.get("effect_digest")
+    if digest and not shows_effect:
         raise Problem(403, "`effect_digest`: your account sees no effects, so leave this out")
-    preview = preview_changes(changes, effect_of_run=stored_change_effect)
-    if preview.digest != digest:
-        raise Problem(
-            409, str(EffectChanged("this change")), type_="effect-changed", effect=preview_as_json(preview)
-        )
+    return Shown(digest) if digest else None
+
+
+@contextmanager
+def effect_problems() -> Iterator[None]:
+    """Raise Problem (409) with the current effect if the effect is not the expected one."""
+    try:
+        yield
+    except EffectChanged as error:
+        effect = preview_as_json(cast("Preview", error.preview))
+        raise Problem(409, str(error), type_="effect-changed", effect=effect) from None

@@ -1,5 +1,7 @@
 """The serializers of the REST resource `plans`, and the examples of their OpenAPI operations."""
 
+from collections.abc import Mapping
+
 from rest_framework import serializers
 
 from authzconsole.common.fields import (
@@ -18,12 +20,14 @@ from authzconsole.common.periods import NO_LIMITS, PeriodSerializer, ShownPeriod
 from authzconsole.rest.dry_runs import EFFECT_EXAMPLE, PlanEffectSerializer, StrandedSerializer
 from authzconsole.rest.framework.cursors import PageQuery
 from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer, GrantItemSerializer
+from grants.change_set import ChangeSet, Join, Leave
 from grants.models import PlanState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
 from grants.plans.dry_run import MAX_STRANDED
 from grants.plans.regrants.compute import Prefer
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import MAX_REASON_CHARACTERS
+from grants.validity import Validity
 
 ORIGINS = tuple(origin.value for origin in PlanOrigin)
 
@@ -98,6 +102,14 @@ class PlansQuery(PageQuery):
     origin = Choice(choices=ORIGINS, required=False)
 
 
+def memberships_of(data: Mapping) -> ChangeSet:
+    """Return the changes in the lists `join` and `leave` of a request."""
+    return ChangeSet.of(
+        *(Join(item["user"], item["group"], item.get("validity", Validity())) for item in data["join"]),
+        *(Leave(item["user"], item["group"]) for item in data["leave"]),
+    )
+
+
 class MembershipItemSerializer(StrictSerializer):
     """A user in a group, both by name."""
 
@@ -138,7 +150,7 @@ class MakePlanSerializer(StrictSerializer):
 class PlanEnvelope(MakePlanSerializer):
     """A `MakePlanSerializer` with unvalidated items.
 
-    `ChangeSet` validates each item, so that every error is reported.
+    `GrantLists` validates each item, so that every error is reported.
     """
 
     grant = List(required=False, default=list)

@@ -28,7 +28,7 @@ from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.locations import plan_location
 from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.grants import LISTS, MAX_ITEMS, ChangeSet
+from authzconsole.rest.grants import MAX_ITEMS, GrantLists
 from authzconsole.rest.plan_serializers import (
     APPLIED_EXAMPLE,
     CHANGES_EXAMPLE,
@@ -48,8 +48,10 @@ from authzconsole.rest.plan_serializers import (
     PlanPrincipalSerializer,
     PlanSerializer,
     PlansQuery,
+    memberships_of,
 )
-from grants.models import ACTIVATION_VERBS, GRANT_VERBS, MEMBERSHIP_VERBS, JobState, Plan, PlanItem
+from grants.change_set import Activate, ChangeSet, Deactivate
+from grants.models import GRANT_VERBS, JobState, Plan, PlanItem
 from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
 from grants.plans.dry_run import MAX_STRANDED
@@ -60,7 +62,6 @@ from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
 from grants.plans.staleness import invalidating_line, line_summary
 from grants.plans.stranding import stranded_entities
-from grants.principals.membership_changes import MembershipItem
 
 TAG = "Plans"
 PLAN_PATH = path_parameter("number", "The number of the plan.", int)
@@ -104,19 +105,18 @@ class Plans(Endpoint):
     )
     def post(self, request: Request) -> Response:
         data = self.body(PlanEnvelope)
-        members = {verb.value: [MembershipItem(**item) for item in data[verb]] for verb in MEMBERSHIP_VERBS}
-        users = {verb.value: data[verb] for verb in ACTIVATION_VERBS}
-        change_set = ChangeSet.parse(
-            {name: data[name] for name in LISTS}, allows_empty=any([*members.values(), *users.values()])
-        )
-        with transaction.atomic():
-            plan = change_set.apply_with(
-                create_plan_from_changes,
+        others = [
+            *memberships_of(data),
+            *map(Activate, data["activate"]),
+            *map(Deactivate, data["deactivate"]),
+        ]
+        grants = GrantLists.parse(data, allows_empty=bool(others))
+        with transaction.atomic(), grants.item_errors():
+            plan = create_plan_from_changes(
                 author=author_of(request),
+                change_set=ChangeSet.of(*grants.changes, *others),
                 title=data["title"],
                 base_revision=data.get("base_revision"),
-                **members,
-                **users,
             )
         return created_plan_response(plan)
 

@@ -10,7 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
-from authzconsole.rest.dry_runs import ForecastRequestSerializer, ResourceForecastSerializer, make_or_forecast
+from authzconsole.rest.dry_runs import (
+    ForecastRequestSerializer,
+    ResourceForecastSerializer,
+    apply_or_forecast,
+)
 from authzconsole.rest.framework.callers import (
     any_account,
     author_of,
@@ -25,13 +29,13 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
 from entities.vocabulary import KINDS, Privilege
 from grants.active_generation import (
-    activate_generation,
     active_generation,
     latest_proposal,
     propose_generation,
     proposed_name,
 )
-from grants.effects.changes import GenerationChange
+from grants.change_set import ActivateGeneration
+from grants.changes import ChangeSet
 from grants.journal import lock_journal
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration, generation_by_name
 from grants.policies.policy import Generation, Policy
@@ -234,10 +238,9 @@ class ActiveGenerationDetail(Endpoint):
             if data["propose"] and not data["dry_run"]:
                 propose_generation(author=author_of(request, data["reason"]), name=data["name"])
                 return _active_response()
-            changes = [GenerationChange(GENERATIONS[data["name"]])] if data["name"] != before else []
-            _, members = make_or_forecast(
-                changes,
-                lambda: activate_generation(author=author_of(request, data["reason"]), name=data["name"]),
+            _, members = apply_or_forecast(
+                ChangeSet.of(ActivateGeneration(GENERATIONS[data["name"]])),
+                author=author_of(request, data["reason"]),
                 options=data,
                 shows_effect=request.user.can_see_all,
             )

@@ -23,7 +23,7 @@ from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH_OPTIONAL, api_operation, path_parameter
 from authzconsole.rest.framework.problems import Problem
-from grants.changes.authority import administrator_transaction
+from grants.authority.transactions import administrator_transaction
 from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
 

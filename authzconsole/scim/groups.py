@@ -45,10 +45,11 @@ from authzconsole.scim.rows import (
 )
 from authzconsole.scim.schemas import POLICY
 from authzconsole.scim.schemas import Group as GroupResource
+from grants.change_set import RemovePrincipal
+from grants.changes import ChangeSet, apply
+from grants.changes.memberships import changed_members
 from grants.journal import Author
 from grants.principal_names import name_fault
-from grants.principals.memberships import change_members
-from grants.principals.removal import remove_group
 from grants.principals.renaming import rename_group
 from grants.principals.services import add_group
 from grants.querysets import memberships
@@ -168,7 +169,7 @@ def patch_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
 def delete_group(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     with write_transaction():
         group = row_or_404(visible_groups(), pk)
-        remove_group(author=author, name=group.name)
+        apply(ChangeSet.of(RemovePrincipal(f"group:{group.name}")), author=author)
     return scim_response(None, status=204)
 
 
@@ -215,7 +216,7 @@ class _MemberChanges:
             raise InvalidValueException(detail=f"{len(added) - known:,} of the members do not exist")
         if self.is_replaced:
             removed = set(_members().filter(group=self.group).values_list("user_id", flat=True)) - added
-        change_members(author=self.author, group=self.group.name, added=added, removed=removed)
+        apply(changed_members(self.group.name, added=added, removed=removed), author=self.author)
         self.wanted, self.is_replaced = {}, False
 
 

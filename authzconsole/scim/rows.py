@@ -11,8 +11,8 @@ from scim2_models import NotFoundException
 from authzconsole.models import ProvisionedGroup, ProvisionedUser
 from authzconsole.scim.filters import ColumnMap, filter_condition, id_from_text, sort_order
 from authzconsole.scim.responses import Query
-from grants.changes.authority import administrator_transaction
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.authority.transactions import administrator_transaction
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import User
 
 MAX_EXTERNAL_ID_CHARACTERS = ProvisionedUser._meta.get_field("external_id").max_length
@@ -95,5 +95,5 @@ def store_external_id(author: Author, row: User | Group, external_id: str, *, is
             ProvisionedUser.objects.update_or_create(user=row, defaults={"external_id": external_id})
             action, principal = "user-change", str(row)
         if not is_new:
-            change = Change(action, principal=principal, detail=f"external id: {external_id}")
+            change = JournalEntry(action, principal=principal, detail=f"external id: {external_id}")
             append_to_journal(head, [change], author=author)

@@ -44,14 +44,16 @@ from authzconsole.scim.rows import (
     write_transaction,
 )
 from authzconsole.scim.schemas import EMAIL_TYPE, POLICY, UserResource
-from grants.changes.authority import administrator_transaction
+from grants.authority.transactions import administrator_transaction
+from grants.change_set import Activate, Deactivate
+from grants.changes import ChangeSet, apply
+from grants.changes.memberships import remove_all_memberships
 from grants.errors import PrincipalError
 from grants.journal import Author
 from grants.models import JournalLine, Role, User, UserGrant
 from grants.principal_names import name_fault
-from grants.principals.memberships import remove_all_memberships
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_user, email_fault, set_user_active, set_user_email
+from grants.principals.services import add_user, email_fault, set_user_email
 from grants.querysets import memberships
 from grants.validity import in_force_condition
 
@@ -121,7 +123,7 @@ def create_user(request: HttpRequest, author: Author) -> HttpResponse:
             _remove_sign_in_methods(author, user)
             end_management(author, user)
             set_user_email(author=author, name=name, email=email)
-            set_user_active(author=author, name=name, active=bool(resource.active))
+            _set_active(author, name, is_active=bool(resource.active))
         user = _reload(User.objects.get(username=name))
         store_external_id(author, user, external_id, is_new=True)
         store_manager(author, user, resource)
@@ -257,7 +259,7 @@ def delete_user(request: HttpRequest, author: Author, pk: str) -> HttpResponse:
     with write_transaction():
         user = row_or_404(_users(), pk)
         _check_not_break_glass(user)
-        set_user_active(author=author, name=user.username, active=False)
+        _set_active(author, user.username, is_active=False)
         remove_all_memberships(author=author, user=user)
         ProvisionedUser.objects.update_or_create(user=user, defaults={"removed_at": timezone.now()})
     return scim_response(None, status=204)
@@ -277,9 +279,13 @@ def _change_user(author: Author, user: User, resource: UserResource) -> None:
     if resource.active != user.is_active:
         if resource.active:
             _check_can_activate(user)
-        set_user_active(author=author, name=user.username, active=bool(resource.active))
+        _set_active(author, user.username, is_active=bool(resource.active))
     store_external_id(author, user, external_id)
     store_manager(author, user, resource)
+
+
+def _set_active(author: Author, name: str, *, is_active: bool) -> None:
+    apply(ChangeSet.of(Activate(name) if is_active else Deactivate(name)), author=author)
 
 
 def _check_not_break_glass(user: User) -> None:

@@ -14,7 +14,7 @@ from authzconsole.common.sign_in_methods.factors import factor_title
 from authzconsole.common.sign_in_methods.identity_links import link_detail
 from authzconsole.models import ApiToken, ProvisionedGroup, ProvisionedUser
 from authzconsole.settings.user_directory import LDAP_PROVIDER
-from grants.journal import Change
+from grants.journal import JournalEntry
 from grants.models import User
 
 
@@ -35,16 +35,17 @@ def name_guard(principal: User | Group, is_removal: bool, is_provisioner: bool) 
     return ""
 
 
-def remove_account_data(user: User) -> list[Change]:
+def remove_account_data(user: User) -> list[JournalEntry]:
     """Delete the tokens, second factors and identity links of a user. Return the changes for the journal."""
     name = str(user)
     tokens = list(ApiToken.objects.filter(owner=user).order_by("pk"))
     factors, links = Authenticator.objects.filter(user=user), SocialAccount.objects.filter(user=user)
-    changes = [Change("token-remove", principal=name, detail=str(token)) for token in tokens]
+    changes = [JournalEntry("token-remove", principal=name, detail=str(token)) for token in tokens]
     if titles := sorted(map(factor_title, factors)):
-        changes.append(Change("factor-reset", principal=name, detail=", ".join(titles)))
+        changes.append(JournalEntry("factor-reset", principal=name, detail=", ".join(titles)))
     changes += [
-        Change("identity-unlink", principal=name, detail=link_detail(link)) for link in links.order_by("pk")
+        JournalEntry("identity-unlink", principal=name, detail=link_detail(link))
+        for link in links.order_by("pk")
     ]
     ApiToken.objects.filter(owner=user).delete()
     factors.delete()

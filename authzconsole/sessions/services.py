@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from authzconsole.models import AccountSession, ApiToken
 from authzconsole.sessions.store import SessionStore
-from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
-from grants.journal import Author, Change, append_to_journal
+from grants.authority.transactions import administrator_transaction
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
+from grants.outcomes import Outcome
 from grants.principals.access_ending import AccessCounts
 from grants.roles.capabilities import Capability
 
@@ -76,7 +76,7 @@ def end_sessions_of(*, author: Author, user: User, only_id: str = "") -> Outcome
     return Outcome(True, f"{change.detail} of {user} ended", revision)
 
 
-def end_access(user_ids: Sequence[int], with_tokens: bool) -> list[Change]:
+def end_access(user_ids: Sequence[int], with_tokens: bool) -> list[JournalEntry]:
     """End the sessions of the accounts, and their tokens if requested. Return the changes for the journal.
 
     Called in the transaction of the change (see grants.principals.access_ending).
@@ -88,7 +88,9 @@ def end_access(user_ids: Sequence[int], with_tokens: bool) -> list[Change]:
             .select_related("owner")
             .order_by("pk")
         )
-        changes = [Change("token-revoke", principal=str(token.owner), detail=str(token)) for token in tokens]
+        changes = [
+            JournalEntry("token-revoke", principal=str(token.owner), detail=str(token)) for token in tokens
+        ]
         ApiToken.objects.filter(owner__in=user_ids, revoked_at=None).update(revoked_at=timezone.now())
     ended: dict[str, int] = {}
     rows = AccountSession.objects.filter(account__in=user_ids)
@@ -111,7 +113,7 @@ def count_access(names: Collection[str]) -> AccessCounts:
     )
 
 
-def _sessions_ended_change(name: str, count: int) -> Change:
-    return Change(
+def _sessions_ended_change(name: str, count: int) -> JournalEntry:
+    return JournalEntry(
         "sessions-end", principal=f"user:{name}", detail=f"{count} session{'' if count == 1 else 's'}"
     )

@@ -1,4 +1,4 @@
-"""Find the accounts that belong to one person because of API tokens (grants.changes.persons).
+"""Find the accounts that belong to one person because of API tokens (grants.authority.persons).
 
 An account that creates a token of a service account can act as the service account.
 """

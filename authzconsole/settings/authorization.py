@@ -53,7 +53,7 @@ JOURNAL_KEYS = env.list("JOURNAL_KEYS", default=[]) or listed_keys(
 # places of the head of the journal outside the database; see grants/verification/anchor_places.py
 JOURNAL_ANCHOR = env.list("JOURNAL_ANCHOR", default=[])
 
-# Four eyes: the changes that one person may not make alone; see grants/changes/four_eyes.py.
+# Four eyes: the changes that one person may not make alone; see grants/authority/four_eyes.py.
 # whether every change of grants, memberships and plans needs a reason
 REASON_REQUIRED = env.bool("REASON_REQUIRED", default=False)
 # whether a change beyond these limits needs a plan that another person applies

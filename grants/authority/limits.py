@@ -1,7 +1,7 @@
 """The limits of delegation: what delegates may grant and revoke, and for how long.
 
 The settings DELEGATION_PRIVILEGES, DELEGATION_KINDS and DELEGATION_MAX_DAYS are the default and the upper
-bound. Administrators set narrower limits (`grants.changes.delegation_limits`).
+bound. Administrators set narrower limits (`grants.authority.delegation_limits`).
 """
 
 from dataclasses import dataclass

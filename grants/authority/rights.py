@@ -3,9 +3,8 @@
 An `entity` is a registered entity, or an address that need not be registered.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
-from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 
 from entities.address import Address
@@ -14,14 +13,10 @@ from entities.vocabulary import Privilege
 from grants.authority.delegation import delegated_addresses, delegates_of, is_delegate, own_principals
 from grants.authority.limits import DelegationLimits
 from grants.authority.stewards import is_steward, sees_everything_in, stewards_of
+from grants.change_set import Grant, Revoke
 from grants.errors import NotAdministrator
 from grants.models import User
-from grants.principal_names import format_principal
 from grants.roles.capabilities import Capability, roles_with
-from grants.validity import Validity
-
-# principal, address, privilege, and the period of a grant; None for a revocation
-DelegatedChange = tuple[str | User | Group, Address, Privilege, Validity | None]
 
 
 def can_change_some_grants(account: User, entity: Entity | Address) -> bool:
@@ -75,24 +70,25 @@ def is_approver(account: User, entity: Entity | Address, privilege: Privilege | 
     )
 
 
-def check_delegated_changes(account: User, changes: Iterable[DelegatedChange]) -> None:
+def check_delegated_changes(account: User, changes: Collection[Grant | Revoke]) -> None:
     """Raise NotAdministrator unless the account may make all these changes by delegation.
 
     The error depends only on the changes and on the account, not on what exists. Runs three queries for few
     addresses.
     """
-    changes, limits = list(changes), DelegationLimits.current()
-    delegated = delegated_addresses(account, {address for _, address, _, _ in changes})
+    limits = DelegationLimits.current()
+    delegated = delegated_addresses(account, {change.address for change in changes})
     own = own_principals(account)
-    for principal, address, privilege, period in changes:
-        if address not in delegated:
+    for change in changes:
+        if change.address not in delegated:
             raise NotAdministrator(
                 f"`{account.username}` is not an active administrator of this console, and cannot change "
-                f"grants on {address}: ask an administrator"
+                f"grants on {change.address}: ask an administrator"
             )
-        if fault := limits.fault(address, privilege, period):
+        period = change.validity if isinstance(change, Grant) else None
+        if fault := limits.fault(change.address, change.privilege, period):
             raise NotAdministrator(fault)
-        if period is not None and format_principal(principal) in own:
+        if period is not None and change.principal in own:
             raise NotAdministrator(
                 f"`{account.username}` cannot grant anything to itself or to its groups: ask an administrator"
             )

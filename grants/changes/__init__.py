@@ -1,5 +1,27 @@
-"""Grant and revoke privileges: authority, the change set, its rows and its outcome, and the lines about
-periods that end.
+"""Make changes: grants, memberships, the status of users, removals, the states of entities, and the active
+generation.
 
-Changes to principals are in `grants.principals`, changes to entities in `grants.lifecycle`.
+`preview` shows the effect of a change set, `apply` makes it. Each type of change is written in one function
+(`grants`, `memberships`, `principals`, `entities`), which checks, writes and appends the journal lines. The
+types of changes are in `grants.change_set`.
 """
+
+from grants.change_set import Change, ChangeSet
+from grants.changes.previews import Preview, preview, register_effect_of_run
+from grants.changes.services import Shown, apply, can_make, capability_to_make, check_shown, write_changes
+from grants.outcomes import Outcome
+
+__all__ = [
+    "Change",
+    "ChangeSet",
+    "Outcome",
+    "Preview",
+    "Shown",
+    "apply",
+    "can_make",
+    "capability_to_make",
+    "check_shown",
+    "preview",
+    "register_effect_of_run",
+    "write_changes",
+]

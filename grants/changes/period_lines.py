@@ -16,8 +16,8 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils import timezone
 
-from grants.changes.authority import administrator_transaction
-from grants.journal import Author, Change, append_to_journal
+from grants.authority.transactions import administrator_transaction
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
 from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership, PeriodPosition, privilege_of
 from grants.validity import VALIDITY_COLUMNS, Validity, next_change_of_time
@@ -114,7 +114,7 @@ def _move(source: PeriodColumn, at: datetime, row: int) -> None:
 
 def _due_rows(
     source: PeriodColumn, position: PeriodPosition, now: datetime
-) -> list[tuple[datetime, int, Change | None]]:
+) -> list[tuple[datetime, int, JournalEntry | None]]:
     """Return time, primary key and change of the next rows after the position, at most LINES_PER_TRANSACTION.
 
     For a grant that was made after its beginning or end, the change is None, because the line of the grant
@@ -134,14 +134,14 @@ def _due_rows(
     ]
 
 
-def _change(source: PeriodColumn, period: Validity, names: list) -> Change:
+def _change(source: PeriodColumn, period: Validity, names: list) -> JournalEntry:
     action = ACTIONS[source.column]
     if source.model is Membership:
         user, group = names
-        return Change(action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}"))
+        return JournalEntry(action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}"))
     name, kind, key, permission = names
     principal_type = next(type_ for type_, (model, _) in GRANT_TABLES.items() if model is source.model)
-    return Change(
+    return JournalEntry(
         action,
         f"{principal_type}:{name}",
         f"{kind}:{key}",

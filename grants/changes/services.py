@@ -1,359 +1,213 @@
-"""Grant and revoke privileges: a change set is applied completely or not at all, in one transaction with its
-journal lines.
+"""Make a change set: all of its changes or none, in one transaction with their journal lines.
 
-Existing grants and revocations without a grant are skipped: they change nothing and write no journal line. A
-grant that exists with another period gets the new period, and the author, time and reason of the change.
+INVARIANT: no change of a form has an effect that the form did not show.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import cast
 
-from django.contrib.auth.models import Group
-from django.utils import timezone
+from django.db import transaction
 
-from entities.address import Address, parse_address
-from entities.models import Entity, State
-from entities.selectors import entities_at
-from entities.services import ensure_entities, instance_fault
-from entities.vocabulary import Privilege, privilege_by_name
+from grants.active_generation import write_active_generation
 from grants.authority.delegation import BY_DELEGATION
-from grants.authority.rights import DelegatedChange, check_delegated_changes
-from grants.bulk_rows import chunks, database_time, update_rows
-from grants.changes.authority import grant_transaction
-from grants.changes.four_eyes import check_direct_change
-from grants.changes.outcomes import ChangeItem, ChangeOutcome, GrantKey
-from grants.changes.rows import insert_grant_rows
-from grants.errors import ChangeRefused, GrantError, StaleBase
+from grants.authority.four_eyes import check_direct_change
+from grants.authority.rights import check_delegated_changes
+from grants.authority.transactions import administrator_transaction, check_capability, grant_transaction
+from grants.change_set import (
+    Activate,
+    ActivateGeneration,
+    Change,
+    ChangeSet,
+    Deactivate,
+    Delete,
+    Grant,
+    Join,
+    Leave,
+    MakePrincipal,
+    Recreate,
+    Register,
+    RemovePrincipal,
+    Revoke,
+)
+from grants.changes.entities import write_deletion, write_live_state
+from grants.changes.grants import write_grants
+from grants.changes.memberships import write_memberships
+from grants.changes.previews import preview
+from grants.changes.principals import write_activation, write_principal, write_removal
+from grants.changes.validation import validated_principals
+from grants.errors import EffectChanged, EffectNotShown, StaleBase
 from grants.grant_attributes import GrantAttributes
-from grants.journal import Author, Change, append_to_journal
-from grants.journal_details import period_detail
-from grants.models import GRANT_TABLES, JournalHead, User, permission_ids
-from grants.principal_names import format_principal
-from grants.principal_rows import principals_by_name
-from grants.validity import VALIDITY_COLUMNS, Validity, ValidityError, time_in_words
-
-Principal = str | User | Group
-# the period of a grant is the last part; without it the grant has no limits
-GrantSpec = tuple[Principal, Address, Privilege] | tuple[Principal, Address, Privilege, Validity]
+from grants.journal import Author
+from grants.models import JournalHead, User
+from grants.outcomes import Outcome, joint_outcome
+from grants.roles.capabilities import Capability
 
 
-class StoredGrant(NamedTuple):
-    """An existing grant. pk: its primary key."""
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The effect that was shown to the author of a change.
 
-    pk: int
-    reason: str
-    validity: Validity
+    digest: of the effect; empty if none was shown. identity: of the change set for which it was shown; None
+    for the one that is made. is_required: refuse changes with an effect that is not obvious and was not shown.
+    """
+
+    digest: str = ""
+    identity: str | None = None
+    is_required: bool = False
 
 
-def change_grants(
+def apply(
+    change_set: ChangeSet,
     *,
     author: Author,
-    grant: Iterable[GrantSpec] = (),
-    revoke: Iterable[GrantSpec] = (),
+    shown: Shown | None = None,
     base_revision: int | None = None,
-    attributes: Mapping[str, Any] | None = None,
-) -> ChangeOutcome:
-    """Apply a change set completely or not at all. Register the addresses of grants as planned if they are
-    not registered.
+    attributes: GrantAttributes | None = None,
+    is_rehearsal: bool = False,
+) -> Outcome:
+    """Make all changes of a set, or none.
 
-    attributes: values of GrantAttributes for the new grants; the default for `reason` is the author's reason.
-    The author is an administrator, or a delegate for all addresses (grants.authority.delegation). The number
-    of statements does not grow with the number of items, up to `ROWS_PER_STATEMENT`. Raise StaleBase if
-    `base_revision` is not the newest revision, ChangeRefused if an item is invalid, ReasonMissing, or
-    SecondPersonRequired if one person may not make the change alone.
+    The author has the capability for each change, or is a delegate for all grants and revocations
+    (grants.authority.delegation). Addresses of grants are registered as planned if they are not registered.
+
+    shown: the effect that was shown, which is computed again and compared. attributes: of new grants; by
+    default, their reason is the author's. is_rehearsal: roll everything back, so that a dry run raises the
+    same errors.
+    Raise NotAdministrator, StaleBase if `base_revision` is not the newest revision, ChangeRefused if changes
+    are invalid, ReasonMissing, SecondPersonRequired if one person may not make the changes alone,
+    EffectChanged if the effect is not the one that was shown, EffectNotShown if it must be shown first, and
+    the errors of single changes.
     """
-    grant, revoke = list(grant), list(revoke)
-    with grant_transaction(author) as (head, delegate):
+    with _transaction(change_set, author) as (head, delegate):
         if delegate is not None:
             # before any other check, so that errors reveal nothing about other entities and principals
-            check_delegated_changes(delegate, _delegated_changes(grant, revoke))
+            check_delegated_changes(delegate, cast("Collection[Grant | Revoke]", change_set.changes))
         if base_revision not in (None, head.revision):
             raise StaleBase(base_revision, head.revision)
-        outcome = write_changes(
-            head,
-            author,
-            grant=grant,
-            revoke=revoke,
-            attributes=attributes,
-            detail=BY_DELEGATION if delegate else "",
-        )
-        check_direct_change(
-            author, granted=[*outcome.granted, *outcome.changed], revoked=outcome.revoked, is_written=True
-        )
-        return outcome
 
+        def make() -> Outcome:
+            detail = BY_DELEGATION if delegate else ""
+            outcome = write_changes(head, author, change_set, attributes=attributes, detail=detail)
+            check_direct_change(author, outcome.changes, is_written=True)
+            return outcome
 
-def _delegated_changes(grant: Iterable[GrantSpec], revoke: Iterable[GrantSpec]) -> Iterator[DelegatedChange]:
-    """Yield the changes for the check of a delegate. Raise ChangeRefused if an item is invalid."""
-    for verb, specs in (("grant", grant), ("revoke", revoke)):
-        for index, spec in enumerate(specs):
-            try:
-                item = _parse_item(spec)
-            except ValueError as error:
-                raise ChangeRefused([(index, verb, str(error))]) from None
-            yield item.principal, item.address, item.privilege, item.validity if verb == "grant" else None
+        if shown is not None:
+            check_shown(change_set, shown, make)
+        outcome = make()
+        if is_rehearsal:
+            transaction.set_rollback(True)
+    return outcome
 
 
 def write_changes(
     head: JournalHead,
     author: Author,
+    changes: Iterable[Change],
     *,
-    grant: Iterable[GrantSpec] = (),
-    revoke: Iterable[GrantSpec] = (),
+    attributes: GrantAttributes | None = None,
     detail: str = "",
-    attributes: Mapping[str, Any] | None = None,
     allows_past_end: bool = False,
-) -> ChangeOutcome:
-    """Apply a change set like `change_grants`, inside an `administrator_transaction` of the caller.
+) -> Outcome:
+    """Make changes like `apply`, for a caller that holds the lock of the journal and has checked the author.
 
-    detail: the detail of the journal lines of the items. allows_past_end: accept periods that have ended, to
-    restore a state.
+    detail: of the journal lines of grants, revocations and activations. allows_past_end: accept periods that
+    have ended, to restore a state.
     """
-    new_attributes = GrantAttributes(**{"reason": author.reason, **(attributes or {})})
-    items, principals = validated_items(
-        {"grant": list(grant), "revoke": list(revoke)}, allows_past_end=allows_past_end
-    )
-    entities = entities_at(item.address for verb_items in items.values() for item in verb_items)
-    existing = _existing_grants([*items["grant"], *items["revoke"]], principals, entities)
-    revoked = [item for item in items["revoke"] if item.key in existing]
-    granted = [item for item in items["grant"] if item.key not in existing]
-    changed = [
-        item
-        for item in items["grant"]
-        if item.key in existing and existing[item.key].validity != item.validity
+    changes = list(changes)
+    principals = validated_principals(changes, allows_past_end=allows_past_end)
+    grants = [change for change in changes if isinstance(change, Grant | Revoke)]
+    members = [change for change in changes if isinstance(change, Join | Leave)]
+    outcomes = []
+    if grants or not changes:
+        attributes = attributes or GrantAttributes(reason=author.reason)
+        outcomes.append(write_grants(head, author, grants, principals, attributes=attributes, detail=detail))
+    if members:
+        outcomes.append(write_memberships(head, author, members, principals))
+    outcomes += [
+        _write(head, author, change, detail)
+        for change in changes
+        if not isinstance(change, Grant | Revoke | Join | Leave)
     ]
-    _delete_grants(revoked, existing)
-    _update_periods(changed, existing, author, new_attributes)
-    ensured = ensure_entities(states={item.address: State.PLANNED for item in granted})
-    new_principals = _mark_as_principals(granted, principals)
-    _insert_grants(granted, principals, ensured.rows, author, new_attributes)
-    grant_detail, reason = "; ".join(filter(None, (detail, new_attributes.detail))), new_attributes.reason
-    revision = append_to_journal(
-        head,
-        [
-            *(_journal_change("revoke", item, detail) for item in revoked),
-            *(Change("plan", entity=str(address)) for address in ensured.created),
-            *(Change("principal-add", principal=principal) for principal in new_principals),
-            *(
-                _journal_change("grant", item, period_detail(item.validity, grant_detail), reason)
-                for item in granted
-            ),
-            *(
-                _journal_change(
-                    "grant",
-                    item,
-                    period_detail(item.validity, grant_detail, before=existing[item.key].validity),
-                    reason or existing[item.key].reason,
-                )
-                for item in changed
-            ),
-        ],
-        author=author,
-    )
-    return ChangeOutcome(
-        revision,
-        tuple(granted),
-        tuple(revoked),
-        tuple(changed),
-        {item.key: existing[item.key].validity for item in (*changed, *revoked)},
-        unchanged=tuple(_unchanged_sentences(items, existing)),
-        planned=ensured.created,
-        principals=new_principals,
-        notices=tuple(_notices(items["grant"], entities, principals)),
-    )
+    return joint_outcome(outcomes, head.revision)
 
 
-def validated_items(
-    specs_by_verb: Mapping[str, list[GrantSpec]],
-    *,
-    allows_past_end: bool = False,
-) -> tuple[dict[str, list[ChangeItem]], dict[str, User | Group]]:
-    """Return the items of each verb, and their principals by written name.
+def _write(head: JournalHead, author: Author, change: Change, detail: str) -> Outcome:
+    match change:
+        case Activate() | Deactivate():
+            return write_activation(head, author, change, detail=detail)
+        case MakePrincipal():
+            return write_principal(head, author, change)
+        case RemovePrincipal():
+            return write_removal(head, author, change)
+        case Register() | Recreate():
+            return write_live_state(head, author, change)
+        case Delete():
+            return write_deletion(head, author, change)
+        case ActivateGeneration():
+            return write_active_generation(head, author, change)
+    raise TypeError(f"{change} is made together with others of its type")
 
-    Raise ChangeRefused with all invalid items.
+
+def capability_to_make(change: Change) -> Capability:
+    """Return the capability that an account needs to make the change."""
+    match change:
+        case ActivateGeneration():
+            return Capability.MANAGE_SETTINGS
+        case Activate() | Deactivate() | MakePrincipal():
+            return Capability.MANAGE_ACCOUNTS
+    return Capability.CHANGE_GRANTS
+
+
+def can_make(account: User, changes: Iterable[Change]) -> bool:
+    """Return whether the role of the account allows all of the changes."""
+    return all(account.can(capability_to_make(change)) for change in changes)
+
+
+@contextmanager
+def _transaction(change_set: ChangeSet, author: Author) -> Iterator[tuple[JournalHead, User | None]]:
+    """Open the transaction, lock the journal, and check the author. Yield the head, and the account of a
+    delegate.
     """
-    positions: dict[GrantKey, tuple[str, int]] = {}
-    items: dict[str, list[ChangeItem]] = {verb: [] for verb in specs_by_verb}
-    errors, now = [], timezone.now()
-    for verb, specs in specs_by_verb.items():
-        for index, spec in enumerate(specs):
-            try:
-                item = _parse_item(spec)
-                if not allows_past_end:
-                    item.validity.check_not_over(now)
-            except ValidityError as error:
-                errors.append((index, verb, f"`{error.field}`: {error}"))
-                continue
-            except ValueError as error:
-                errors.append((index, verb, str(error)))
-                continue
-            first_verb, first_index = positions.setdefault(item.key, (verb, index))
-            if (first_verb, first_index) == (verb, index):
-                items[verb].append(item)
-            else:
-                errors.append(
-                    (index, verb, f"{item} repeats {first_verb}[{first_index}]: keep one of the two")
-                )
-    principals = principals_by_name({principal for principal, *_ in positions})
-    errors += [
-        (index, verb, f"{principal} does not exist: add it first, or correct the name")
-        for (principal, *_), (verb, index) in positions.items()
-        if principal not in principals
-    ]
-    if errors:
-        # all grants before all revocations, each in the order of the request
-        raise ChangeRefused(sorted(errors, key=lambda error: (error[1], error[0])))
-    return items, principals
+    if change_set.changes and all(isinstance(change, Grant | Revoke) for change in change_set):
+        with grant_transaction(author) as head_and_delegate:
+            yield head_and_delegate
+        return
+    capability, *others = dict.fromkeys(map(capability_to_make, change_set)) or [Capability.CHANGE_GRANTS]
+    allows_provisioner = all(map(_is_provisioning, change_set))
+    with administrator_transaction(
+        author, allows_provisioner=allows_provisioner, capability=capability
+    ) as head:
+        for other in others:
+            check_capability(author, other)
+        yield head, None
 
 
-def _parse_item(spec: GrantSpec) -> ChangeItem:
-    principal, address, privilege, *validity = spec
-    if isinstance(address, str):
-        address = parse_address(address)
-    if fault := instance_fault(address):
-        raise GrantError(fault)
-    return ChangeItem(format_principal(principal), address, privilege_by_name(privilege), *validity)
+def _is_provisioning(change: Change) -> bool:
+    """Return whether a provisioning service may make the change."""
+    match change:
+        case Join() | Leave() | Activate() | Deactivate():
+            return True
+        case RemovePrincipal(principal, revokes_grants):
+            return principal.startswith("group:") and not revokes_grants
+    return False
 
 
-def _existing_grants(
-    items: list[ChangeItem], principals: Mapping[str, User | Group], entities: Mapping[Address, Entity]
-) -> dict[GrantKey, StoredGrant]:
-    """Return the grants that exist, by the keys of the items."""
-    permissions, existing = permission_ids(), {}
-    for kind, (model, principal_column) in GRANT_TABLES.items():
-        registered = [item for item in items if _is_of_type(item, kind) and item.address in entities]
-        for chunk in chunks(registered):
-            items_by_key = {
-                (principals[item.principal].pk, entities[item.address].pk, permissions[item.privilege]): item
-                for item in chunk
-            }
-            rows = model.objects.filter(
-                **{f"{principal_column}__in": {key[0] for key in items_by_key}},
-                content_object_id__in={key[1] for key in items_by_key},
-            )
-            columns = (
-                "pk",
-                "reason",
-                *VALIDITY_COLUMNS,
-                principal_column,
-                "content_object_id",
-                "permission_id",
-            )
-            for pk, reason, valid_from, valid_until, *key in rows.values_list(*columns):
-                if item := items_by_key.get(tuple(key)):
-                    existing[item.key] = StoredGrant(pk, reason, Validity(valid_from, valid_until))
-    return existing
+def check_shown(change_set: ChangeSet, shown: Shown, make: Callable[[], object]) -> None:
+    """Compare the effect of changes that are not made yet with the one that was shown.
 
-
-def _is_of_type(item: ChangeItem, kind: str) -> bool:
-    return item.principal.startswith(f"{kind}:")
-
-
-def _update_periods(
-    items: list[ChangeItem],
-    existing: Mapping[GrantKey, StoredGrant],
-    author: Author,
-    attributes: GrantAttributes,
-) -> None:
-    """Write the period, author, time and reason of the items to their grants.
-
-    A grant keeps its reason if there is no new one.
+    make: makes the changes. Raise EffectChanged or EffectNotShown with the preview.
     """
-    now = database_time(timezone.now())
-    for kind, (model, _) in GRANT_TABLES.items():
-        update_rows(
-            model,
-            (*VALIDITY_COLUMNS, "granted_by_id", "granted_at", "reason"),
-            [
-                (
-                    *map(database_time, item.validity),
-                    author.user_id,
-                    now,
-                    attributes.reason or existing[item.key].reason,
-                    existing[item.key].pk,
-                )
-                for item in items
-                if _is_of_type(item, kind)
-            ],
-        )
-
-
-def _delete_grants(items: list[ChangeItem], existing: Mapping[GrantKey, StoredGrant]) -> None:
-    for kind, (model, _) in GRANT_TABLES.items():
-        for chunk in chunks(existing[item.key].pk for item in items if _is_of_type(item, kind)):
-            model.objects.filter(pk__in=chunk).delete()
-
-
-def _insert_grants(
-    items: list[ChangeItem],
-    principals: Mapping[str, User | Group],
-    entities: Mapping[Address, Entity],
-    author: Author,
-    attributes: GrantAttributes,
-) -> None:
-    permissions, now = permission_ids(), database_time(timezone.now())
-    for kind in GRANT_TABLES:
-        insert_grant_rows(
-            kind,
-            [
-                (
-                    principals[item.principal].pk,
-                    entities[item.address].pk,
-                    permissions[item.privilege],
-                    author.user_id,
-                    now,
-                    *attributes,
-                    *map(database_time, item.validity),
-                )
-                for item in items
-                if _is_of_type(item, kind)
-            ],
-        )
-
-
-def _mark_as_principals(granted: list[ChangeItem], principals: Mapping[str, User | Group]) -> tuple[str, ...]:
-    """Mark the accounts that receive a grant and are not principals yet as principals.
-
-    Return their written names.
-    """
-    users = {item.principal: principals[item.principal] for item in granted if _is_of_type(item, "user")}
-    new_principals = {name: user.pk for name, user in users.items() if not user.is_principal}
-    for chunk in chunks(new_principals.values()):
-        User.objects.filter(pk__in=chunk).update(is_principal=True)
-    return tuple(new_principals)
-
-
-def _journal_change(action: str, item: ChangeItem, detail: str, reason: str = "") -> Change:
-    return Change(action, item.principal, str(item.address), item.privilege.value, detail, reason)
-
-
-def _unchanged_sentences(
-    items: Mapping[str, list[ChangeItem]], existing: Mapping[GrantKey, StoredGrant]
-) -> Iterable[str]:
-    for item in items["grant"]:
-        if item.key in existing and existing[item.key].validity == item.validity:
-            yield f"{item.principal} already holds {item.privilege} on {item.address}: nothing changed"
-    for item in items["revoke"]:
-        if item.key not in existing:
-            yield f"{item.principal} does not hold {item.privilege} on {item.address}: nothing changed"
-
-
-def _notices(
-    granted: list[ChangeItem], entities: Mapping[Address, Entity], principals: Mapping[str, User | Group]
-) -> Iterable[str]:
-    """Yield why a grant has no effect yet: its address is registered already and is not live, or its user is
-    inactive.
-    """
-    for address in dict.fromkeys(item.address for item in granted):
-        state = entities[address].state if address in entities else State.LIVE
-        if state == State.DELETED:
-            yield f"{address} was deleted: a grant on it takes effect only if it is recreated"
-        elif state == State.PLANNED:
-            yield f"{address} is only planned: a grant on it takes effect once it is registered"
-    for name in dict.fromkeys(item.principal for item in granted):
-        if isinstance(principals[name], User) and not principals[name].is_active:
-            yield f"{name} is inactive: its grants have no effect until it is active again"
-    now = timezone.now()
-    for item in granted:
-        if item.validity.valid_from is not None and item.validity.valid_from > now:
-            yield f"{item} takes effect on {time_in_words(item.validity.valid_from)}"
+    if not (shown.digest or shown.is_required):
+        return
+    current = preview(change_set)
+    is_shown = bool(shown.digest) and shown.identity in (None, change_set.identity)
+    if is_shown and current.digest != shown.digest:
+        raise EffectChanged("this change", current)
+    if not is_shown and shown.is_required and not current.is_obvious:
+        # a change that would be refused raises its own error
+        with transaction.atomic():
+            make()
+            transaction.set_rollback(True)
+        raise EffectNotShown(current)

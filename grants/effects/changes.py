@@ -1,7 +1,7 @@
-"""Define the changes that can be evaluated, and read the changes of a plan.
+"""Divide changes into the parts that can be evaluated, and read the changes of a plan.
 
-Principals are written in full, such as `user:alice`; users and groups of memberships are plain names. A
-change that has no effect on the stored data, such as a grant that exists already, is allowed and is ignored.
+A deletion, for example, changes the states of all live entities inside, and in some generations revokes the
+grants on them.
 
 An effect is evaluated at one time, before and after the changes. A grant or membership whose validity does
 not include this time does not count, whether it is stored or added. If something that the changes add begins
@@ -9,60 +9,52 @@ later, the effect is also evaluated at the first beginnings, MAX_TIMES times in 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
+
+from django.conf import settings
+from django.contrib.auth.models import Group
 
 from entities.address import Address
 from entities.models import State
-from entities.vocabulary import Privilege
-from grants.models import GRANT_VERBS, MEMBERSHIP_VERBS, Plan, PlanItem, PlanVerb
-from grants.policies.policy import Generation
+from entities.selectors import entity_at
+from grants.active_generation import active_generation
+from grants.change_set import (
+    Activate,
+    ActivateGeneration,
+    Change,
+    Deactivate,
+    Delete,
+    Grant,
+    Join,
+    Leave,
+    MakePrincipal,
+    Recreate,
+    Register,
+    RemovePrincipal,
+    Revoke,
+)
+from grants.errors import EffectTooLarge
+from grants.lifecycle.forecast import grants_on, live_subtree
+from grants.models import (
+    NAME_COLUMNS,
+    GroupGrant,
+    Plan,
+    PlanItem,
+    PlanVerb,
+    User,
+    UserGrant,
+    privilege_of,
+)
 from grants.principal_names import parse_principal
-from grants.validity import Validity, question_time
+from grants.validity import question_time
 
 ITEMS_PER_READ = 2_000
+ROWS_PER_READ = 5_000
 # the time of the question and the first beginnings
 MAX_TIMES = 4
-
-
-@dataclass(frozen=True, slots=True)
-class GrantChange:
-    """A grant, or a revocation if `is_grant` is false. principal: `user:NAME` or `group:NAME`. validity: that
-    of the grant.
-    """
-
-    principal: str
-    address: Address
-    privilege: Privilege
-    is_grant: bool = True
-    validity: Validity = Validity()
-
-
-@dataclass(frozen=True, slots=True)
-class MembershipChange:
-    """A user joins a group, or leaves it if `is_join` is false. user, group: names. validity: that of the
-    membership.
-    """
-
-    user: str
-    group: str
-    is_join: bool = True
-    validity: Validity = Validity()
-
-
-@dataclass(frozen=True, slots=True)
-class ActivationChange:
-    """A user is activated, or deactivated if `is_active` is false. user: a name."""
-
-    user: str
-    is_active: bool
-
-
-@dataclass(frozen=True, slots=True)
-class PrincipalChange:
-    """An account of the console becomes a principal. user: a name."""
-
-    user: str
+# how many changes a request can evaluate together; more are evaluated as a plan
+MAX_CHANGES = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,24 +77,18 @@ class SubtreeDeletion:
     removes_grants: bool
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationChange:
-    """Another generation becomes active.
-
-    Operations without a rule in one of the two generations are left out.
-    """
-
-    generation: Generation
-
-
+# what the evaluation of an effect distinguishes
 EffectChange = (
-    GrantChange
-    | MembershipChange
-    | ActivationChange
-    | PrincipalChange
+    Grant
+    | Revoke
+    | Join
+    | Leave
+    | Activate
+    | Deactivate
+    | MakePrincipal
     | StateChange
     | SubtreeDeletion
-    | GenerationChange
+    | ActivateGeneration
 )
 
 
@@ -112,21 +98,115 @@ def changes_of_plan(plan: Plan) -> Iterator[EffectChange]:
         yield change_of_item(item)
 
 
-def change_of_item(item: PlanItem) -> EffectChange:
+def change_of_item(item: PlanItem) -> Grant | Revoke | Join | Leave | Activate | Deactivate:
     """Return the change of a plan item."""
-    if item.verb in GRANT_VERBS:
-        return GrantChange(
-            item.principal, item.address, item.privilege, item.verb == PlanVerb.GRANT, _validity_of(item)
-        )
-    if item.verb in MEMBERSHIP_VERBS:
-        return MembershipChange(
-            item.principal_name, item.group_name, item.verb == PlanVerb.JOIN, _validity_of(item)
-        )
-    return ActivationChange(item.principal_name, item.verb == PlanVerb.ACTIVATE)
+    name, group = item.principal_name, item.group_name
+    match item.verb:
+        case PlanVerb.GRANT:
+            return Grant(item.principal, item.address, item.privilege, item.validity)
+        case PlanVerb.REVOKE:
+            return Revoke(item.principal, item.address, item.privilege)
+        case PlanVerb.JOIN:
+            return Join(name, group, item.validity)
+        case PlanVerb.LEAVE:
+            return Leave(name, group)
+        case PlanVerb.ACTIVATE:
+            return Activate(name)
+    return Deactivate(name)
 
 
-def _validity_of(item: PlanItem) -> Validity:
-    return Validity(item.valid_from, item.valid_until)
+def evaluable_changes(changes: Iterable[Change]) -> list[EffectChange]:
+    """Return the changes that can be evaluated.
+
+    A deletion runs two queries, and four more if the generation removes grants; a removal runs up to three; a
+    registration with a creator runs one. Raise EffectTooLarge above the limits of the settings.
+    """
+    return [part for change in changes for part in _parts(change)]
+
+
+def _parts(change: Change) -> Iterator[EffectChange]:
+    match change:
+        case Register(address, creator) | Recreate(address, creator):
+            yield StateChange(address, State.LIVE)
+            for privilege in active_generation().creator_receives if creator else ():
+                yield Grant(creator, address, privilege)
+        case Delete(address):
+            yield from _deletion_parts(address)
+        case RemovePrincipal(principal):
+            yield from _removal_parts(*parse_principal(principal))
+        case _:
+            yield change
+
+
+def changes_for_run(changes: Iterable[Change]) -> list[EffectChange]:
+    """Return the changes that a run evaluates. They have the same effect as `evaluable_changes`, but do not
+    list every entity and grant that a deletion or removal reaches.
+
+    A removed user is inactive afterwards and a removed group has no members, so it does not matter that their
+    grants are revoked. A deletion, a registration with a creator, and the removal of a group run one query
+    each, and one for the active generation.
+    """
+    return [part for change in changes for part in _parts_for_run(change)]
+
+
+def _parts_for_run(change: Change) -> Iterator[EffectChange]:
+    match change:
+        case Delete(address):
+            entity = entity_at(address)
+            if entity is not None and entity.is_live:
+                yield SubtreeDeletion(address, active_generation().deleting_removes_grants)
+        case RemovePrincipal(principal):
+            principal_type, name = parse_principal(principal)
+            if principal_type == "user":
+                yield Deactivate(name)
+            else:
+                yield from _leaving_members(name)
+        case _:
+            yield from _parts(change)
+
+
+def _deletion_parts(address: Address) -> Iterator[EffectChange]:
+    entity = entity_at(address)
+    if entity is None or not entity.is_live:
+        return
+    deleted = live_subtree(entity)
+    for number, row in enumerate(
+        deleted.order_by().values_list("kind", "key").iterator(chunk_size=ROWS_PER_READ)
+    ):
+        if number >= settings.EFFECT_MAX_ENTITIES:
+            raise EffectTooLarge("entities", settings.EFFECT_MAX_ENTITIES)
+        yield StateChange(Address(*row), State.DELETED)
+    if not active_generation().deleting_removes_grants:
+        return
+    removed = grants_on(deleted)
+    if sum(grants.count() for grants in removed) > settings.EFFECT_MAX_GRANTS:
+        raise EffectTooLarge("grants", settings.EFFECT_MAX_GRANTS)
+    for principal_type, grants in zip(("user", "group"), removed, strict=True):
+        yield from _revocations(principal_type, grants)
+
+
+def _removal_parts(principal_type: str, name: str) -> Iterator[EffectChange]:
+    if principal_type == "user":
+        yield from _revocations("user", UserGrant.objects.filter(user__username=name))
+        yield Deactivate(name)
+        groups = Group.objects.filter(user__username=name).order_by("name")
+        yield from (Leave(name, group) for group in groups.values_list("name", flat=True))
+    else:
+        yield from _revocations("group", GroupGrant.objects.filter(group__name=name))
+        yield from _leaving_members(name)
+
+
+def _leaving_members(group: str) -> Iterator[Leave]:
+    members = User.objects.filter(groups__name=group).order_by("username")
+    yield from (Leave(user, group) for user in members.values_list("username", flat=True))
+
+
+def _revocations(principal_type: str, grants) -> Iterator[Revoke]:
+    columns = (NAME_COLUMNS[principal_type], "permission_id", "content_object__kind", "content_object__key")
+    for name, permission, kind, key in (
+        grants.order_by().values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
+    ):
+        yield Revoke(f"{principal_type}:{name}", Address(kind, key), privilege_of(permission))
 
 
 def effect_times(changes: Sequence[EffectChange]) -> list[datetime]:
@@ -137,7 +217,7 @@ def effect_times(changes: Sequence[EffectChange]) -> list[datetime]:
     later = {
         change.validity.valid_from
         for change in changes
-        if _is_addition(change) and change.validity.valid_from
+        if isinstance(change, Grant | Join) and change.validity.valid_from
     }
     return [now, *sorted(beginning for beginning in later if beginning > now)]
 
@@ -146,12 +226,7 @@ def next_limit(changes: Iterable[EffectChange], after: datetime) -> datetime | N
     """Return the first time after `after` at which something that the changes add begins or ends; None if
     there is none.
     """
-    limits = (
-        limit
-        for change in changes
-        if isinstance(change, GrantChange | MembershipChange) and _is_addition(change)
-        for limit in change.validity
-    )
+    limits = (limit for change in changes if isinstance(change, Grant | Join) for limit in change.validity)
     return min((limit for limit in limits if limit is not None and limit > after), default=None)
 
 
@@ -163,28 +238,14 @@ def changes_at(changes: Iterable[EffectChange], at: datetime) -> list[EffectChan
     """
     result: list[EffectChange] = []
     for change in changes:
-        if not _is_not_in_force(change, at):
+        if not isinstance(change, Grant | Join) or change.validity.includes(at):
             result.append(change)
-        elif isinstance(change, GrantChange):
+        elif isinstance(change, Grant):
             principal_type, name = parse_principal(change.principal)
             result += [
-                replace(change, is_grant=False),
-                *([PrincipalChange(name)] if principal_type == "user" else []),
+                Revoke(change.principal, change.address, change.privilege),
+                *([MakePrincipal(name)] if principal_type == "user" else []),
             ]
-        elif isinstance(change, MembershipChange):
-            result += [replace(change, is_join=False), PrincipalChange(change.user)]
+        else:
+            result += [Leave(change.user, change.group), MakePrincipal(change.user)]
     return result
-
-
-def _is_not_in_force(change: EffectChange, at: datetime) -> bool:
-    """Return whether something is added that does not count at this time."""
-    return _is_addition(change) and not change.validity.includes(at)
-
-
-def _is_addition(change: EffectChange) -> bool:
-    return (
-        isinstance(change, GrantChange)
-        and change.is_grant
-        or isinstance(change, MembershipChange)
-        and change.is_join
-    )

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from entities.models import Entity, State
 from entities.selectors import entities_at
-from grants.effects.changes import ActivationChange, GrantChange
-from grants.effects.single_changes import Deletion, Registration, Removal, SingleChange
+from grants.change_set import Change, Deactivate, Delete, Grant, Recreate, Register, RemovePrincipal, Revoke
 from grants.lifecycle.forecast import grants_on, lifecycle_forecast
 from grants.models import GRANT_TABLES, NAME_COLUMNS, User, privilege_of
 from grants.principal_names import parse_principal
@@ -29,30 +28,32 @@ class Consequences(NamedTuple):
     tokens_ended: int = 0
 
 
-def consequences_of(changes: Iterable[SingleChange]) -> Consequences:
+def consequences_of(changes: Iterable[Change]) -> Consequences:
     """Return the consequences of changes that are not made yet.
 
     All grants together run up to three queries. Each deletion runs up to seven, each removal two and each
     registration up to three. All users whose access ends run three together.
     """
     changes = list(changes)
-    created, removed = _leftovers_by_grants([change for change in changes if isinstance(change, GrantChange)])
+    created, removed = _leftovers_by_grants(
+        [change for change in changes if isinstance(change, Grant | Revoke)]
+    )
     leaving: set[str] = set()
     for change in changes:
         match change:
-            case Deletion(address):
+            case Delete(address):
                 created += lifecycle_forecast(address, "delete").grants_kept
-            case Registration(address):
+            case Register(address) | Recreate(address):
                 rows = Entity.objects.filter(kind=address.kind, key=address.key, state=State.DELETED)
                 removed += sum(grants.count() for grants in grants_on(rows))
-            case Removal(principal):
+            case RemovePrincipal(principal):
                 principal_type, name = parse_principal(principal)
                 model, _ = GRANT_TABLES[principal_type]
                 removed += model.objects.filter(
                     **{NAME_COLUMNS[principal_type]: name, "content_object__state": State.DELETED}
                 ).count()
                 leaving |= {name} if principal_type == "user" else set()
-            case ActivationChange(user, is_active) if not is_active:
+            case Deactivate(user):
                 leaving.add(user)
     active = (
         User.objects.filter(username__among=list(leaving), is_active=True) if leaving else User.objects.none()
@@ -60,7 +61,7 @@ def consequences_of(changes: Iterable[SingleChange]) -> Consequences:
     return Consequences(created, removed, *count_access(list(active.values_list("username", flat=True))))
 
 
-def _leftovers_by_grants(changes: list[GrantChange]) -> tuple[int, int]:
+def _leftovers_by_grants(changes: list[Grant | Revoke]) -> tuple[int, int]:
     """Return how many leftover grants the grants and revocations create and remove."""
     deleted = (
         entities_at({change.address for change in changes}, Entity.objects.filter(state=State.DELETED))
@@ -85,6 +86,7 @@ def _leftovers_by_grants(changes: list[GrantChange]) -> tuple[int, int]:
     counts = {True: 0, False: 0}
     for change in {change for change in changes if change.address in deleted}:
         is_stored = (change.principal, deleted[change.address].pk, change.privilege) in stored
-        if is_stored is not change.is_grant:
-            counts[change.is_grant] += 1
+        is_grant = isinstance(change, Grant)
+        if is_stored is not is_grant:
+            counts[is_grant] += 1
     return counts[True], counts[False]

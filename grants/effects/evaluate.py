@@ -17,7 +17,8 @@ from django.db.models import QuerySet
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import CONTAINER_KINDS, Privilege
-from grants.effects.changes import EffectChange, GenerationChange, changes_at, effect_times
+from grants.change_set import ActivateGeneration
+from grants.effects.changes import EffectChange, changes_at, effect_times
 from grants.effects.holders import NUMBERS, AffectedHolders, HeldMasks
 from grants.effects.kind_rules import KindRules, dependent_kinds, rules_by_kind
 from grants.effects.masks import UserMasks, users_meeting
@@ -97,7 +98,7 @@ def _evaluate(
             return EffectEvaluation(affected, [], at, changes)
         rules, after = rules_by_kind(generation), None
         for change in changes:
-            if isinstance(change, GenerationChange):
+            if isinstance(change, ActivateGeneration):
                 rules = rules_by_kind(generation, (change.generation,))
                 after = rules_by_kind(change.generation, (generation,))
         evaluator = _Evaluator(affected, rules, rules_by_kind(reference) if reference else None, after)

@@ -6,7 +6,8 @@ from typing import Protocol
 
 from entities.address import Address
 from entities.vocabulary import ANY
-from grants.effects.changes import EffectChange, GenerationChange, StateChange
+from grants.change_set import ActivateGeneration
+from grants.effects.changes import EffectChange, StateChange
 from grants.effects.evaluate import OperationEffect
 from grants.effects.masks import bits_of
 from grants.effects.situations import AffectedUsers, Principal
@@ -43,7 +44,7 @@ class NamedChanges:
     _masks: dict[Address, int] | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self._is_for_all = any(isinstance(change, GenerationChange) for change in self.changes)
+        self._is_for_all = any(isinstance(change, ActivateGeneration) for change in self.changes)
 
     def intended_users(
         self, affected: AffectedUsers, address: Address, operation: str, effect: OperationEffect

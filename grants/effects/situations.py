@@ -8,16 +8,17 @@ from django.contrib.auth.models import Group
 from entities.address import Address
 from entities.models import State
 from entities.vocabulary import Privilege
-from grants.effects.changes import (
-    ActivationChange,
-    EffectChange,
-    GenerationChange,
-    GrantChange,
-    MembershipChange,
-    PrincipalChange,
-    StateChange,
-    SubtreeDeletion,
+from grants.change_set import (
+    Activate,
+    ActivateGeneration,
+    Deactivate,
+    Grant,
+    Join,
+    Leave,
+    MakePrincipal,
+    Revoke,
 )
+from grants.effects.changes import EffectChange, StateChange, SubtreeDeletion
 from grants.models import User
 from grants.principal_names import parse_principal
 from grants.querysets import memberships_in_force
@@ -85,21 +86,21 @@ def affected_users(changes: Sequence[EffectChange]) -> AffectedUsers:
     pairs = set(memberships_in_force().filter(user__pk__among=list(bit)).values_list("user_id", "group_id"))
     pairs_after = set(pairs)
     for change in changes:
-        if isinstance(change, MembershipChange) and change.user in user_ids and change.group in groups:
+        if isinstance(change, Join | Leave) and change.user in user_ids and change.group in groups:
             pair = user_ids[change.user], groups[change.group]
-            (pairs_after.add if change.is_join else pairs_after.discard)(pair)
+            (pairs_after.add if isinstance(change, Join) else pairs_after.discard)(pair)
     active = {user.pk: user.is_active for user in users}
     active_after = active | {
-        user_ids[change.user]: change.is_active
+        user_ids[change.user]: isinstance(change, Activate)
         for change in changes
-        if isinstance(change, ActivationChange) and change.user in user_ids
+        if isinstance(change, Activate | Deactivate) and change.user in user_ids
     }
     principals = {user.pk for user in users if user.is_principal}
     joined = {user for user, _ in pairs_after - pairs}
     joined |= {
         user_ids[change.user]
         for change in changes
-        if isinstance(change, PrincipalChange) and change.user in user_ids
+        if isinstance(change, MakePrincipal) and change.user in user_ids
     }
     held, removed = _changed_grants(changes, user_ids, groups)
     granted = {pk for (type_, pk), _, _ in held if type_ == "user"}
@@ -138,15 +139,15 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
     is_for_all = False
     for change in changes:
         match change:
-            case GrantChange(principal):
+            case Grant(principal) | Revoke(principal):
                 principal_type, name = parse_principal(principal)
                 (users if principal_type == "user" else granted_groups).add(name)
-            case MembershipChange(user, group):
+            case Join(user, group) | Leave(user, group):
                 users.add(user)
                 group_names.add(group)
-            case ActivationChange(user) | PrincipalChange(user):
+            case Activate(user) | Deactivate(user) | MakePrincipal(user):
                 users.add(user)
-            case StateChange() | SubtreeDeletion() | GenerationChange():
+            case StateChange() | SubtreeDeletion() | ActivateGeneration():
                 is_for_all = True
     groups = dict(
         Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk")
@@ -168,11 +169,11 @@ def _changed_grants(
     """Return the granted and the revoked grants of known principals."""
     granted, revoked = set(), set()
     for change in changes:
-        if isinstance(change, GrantChange):
+        if isinstance(change, Grant | Revoke):
             principal_type, name = parse_principal(change.principal)
             pk = (users if principal_type == "user" else groups).get(name)
             if pk is not None:
-                (granted if change.is_grant else revoked).add(
+                (granted if isinstance(change, Grant) else revoked).add(
                     ((principal_type, pk), change.address, change.privilege)
                 )
     return frozenset(granted), frozenset(revoked)

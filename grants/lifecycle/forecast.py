@@ -1,6 +1,6 @@
 """Forecast the effects of registering, deleting or recreating an entity.
 
-`grants.lifecycle.services` uses the same forecast, so the actual effects equal the forecast.
+`grants.changes.entities` uses the same forecast, so the actual effects equal the forecast.
 """
 
 from collections.abc import Iterator

@@ -16,7 +16,7 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at, live_entities_inside, sorted_by_address, subtree_of
 from entities.vocabulary import KINDS, Privilege, join_words, quantity
-from grants.changes.outcomes import ChangeItem
+from grants.change_set import Grant
 from grants.errors import LifecycleError
 from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import NONE, EntityConditions
@@ -118,7 +118,7 @@ class DeletionForecast:
     heirs: tuple[GhostHolders, ...] = ()
     heirs_users: int = 0
     heirs_groups: int = 0
-    ghosts: tuple[ChangeItem, ...] = ()
+    ghosts: tuple[Grant, ...] = ()
 
     @property
     def live(self) -> int:
@@ -356,7 +356,7 @@ def _holder_count(kind: str, deleted: QuerySet[Entity]) -> int:
     return grants.values(GRANT_TABLES[kind][1]).distinct().count()
 
 
-def _first_grants(deleted: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
+def _first_grants(deleted: QuerySet[Entity]) -> tuple[Grant, ...]:
     """Return the first MAX_GHOST_GRANTS grants, by address and principal. Runs two statements."""
     items = []
     for kind, name in NAME_COLUMNS.items():
@@ -367,7 +367,7 @@ def _first_grants(deleted: QuerySet[Entity]) -> tuple[ChangeItem, ...]:
             .values_list(*columns, *VALIDITY_COLUMNS)[:MAX_GHOST_GRANTS]
         )
         items += [
-            ChangeItem(
+            Grant(
                 f"{kind}:{principal}", Address(entity_kind, key), privilege_of(permission), Validity(*period)
             )
             for entity_kind, key, principal, permission, *period in rows

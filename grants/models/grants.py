@@ -24,7 +24,7 @@ class GrantDetails(ValidityColumns):
 
     entity_kind: the kind of the entity, so that an index finds the few grants on one kind among very many.
         Empty if it is not known, as in rows of the past (grants.history.views).
-    INVARIANT: `namespace`, `application` and `entity_kind` equal those of the entity (grants.changes.rows).
+    INVARIANT: `namespace`, `application` and `entity_kind` equal those of the entity (grants.changes.grants).
     """
 
     granted_by = models.ForeignKey("grants.User", models.SET_NULL, null=True, related_name="+")

@@ -38,7 +38,7 @@ class Plan(models.Model):
     written form.
     maker_ids: the keys of the accounts of the person who made the plan; empty for a command, and for plans of
     earlier versions
-        (grants.changes.persons).
+        (grants.authority.persons).
     revision: the newest revision when the plan was applied.
     effect: the counts of the changes, computed when the plan is created and again when it is applied
     (grants.plans.effect).

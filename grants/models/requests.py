@@ -42,7 +42,7 @@ class AccessRequest(models.Model):
     pending expires.
     waits_for_answer: an approver asked a question that the requester has not answered yet.
     idempotency_key: of the call that created it; a repeated call returns the same request.
-    maker_ids: the keys of the accounts of the person who created it (grants.changes.persons).
+    maker_ids: the keys of the accounts of the person who created it (grants.authority.persons).
     """
 
     subject = models.ForeignKey(

@@ -6,38 +6,24 @@ from dataclasses import dataclass
 from django.db import transaction
 from django.utils import timezone
 
+from grants.authority.four_eyes import check_application
+from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import database_time, update_rows
-from grants.changes.authority import administrator_transaction
-from grants.changes.four_eyes import check_application
-from grants.changes.outcomes import ChangeItem
-from grants.changes.services import write_changes
+from grants.change_set import Change, Grant, Join, Leave, Revoke, inverse_of, with_current_names
+from grants.changes import write_changes
+from grants.effects.changes import change_of_item
 from grants.errors import ChangeRefused, PlanError, PrincipalError, StalePlan
-from grants.journal import Author, Change, append_to_journal, current_revision
-from grants.models import (
-    ACTIVATION_VERBS,
-    GRANT_VERBS,
-    MEMBERSHIP_VERBS,
-    JournalHead,
-    Plan,
-    PlanItem,
-    PlanState,
-    PlanVerb,
-)
-from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, change_of_item, create_plan
+from grants.grant_attributes import GrantAttributes
+from grants.journal import Author, JournalEntry, append_to_journal, current_revision
+from grants.models import JournalHead, Plan, PlanItem, PlanState, PlanVerb
+from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.plans.effect import VERB_COUNTS, PrincipalEffects, change_count, changing_items
 from grants.plans.permission_effect import ComputedEffect, check_effect
 from grants.plans.staleness import invalidating_line, line_summary
-from grants.principals.membership_changes import MembershipItem, write_memberships
 from grants.principals.renaming import names_since
-from grants.principals.services import write_user_active
 from grants.validity import VALIDITY_COLUMNS, Validity
 
 ITEMS_PER_BATCH = 2_000
-OPPOSITE_VERBS = {
-    verb: opposite
-    for pair in (GRANT_VERBS, MEMBERSHIP_VERBS, ACTIVATION_VERBS)
-    for verb, opposite in (pair, pair[::-1])
-}
 ENDED_ACCESS = "API tokens and sessions that ended with the deactivation do not come back: create new tokens, and sign in again."
 
 
@@ -90,7 +76,7 @@ def write_plan(
         )
     counts = _write_items(head, author, plan)
     if change_count(counts):
-        append_to_journal(head, [Change("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
+        append_to_journal(head, [JournalEntry("plan-apply", detail=f"{plan}: {plan.title}")], author=author)
     plan.effect = plan.effect | counts | {"principals": len(PrincipalEffects(plan))}
     if permissions:
         plan.effect["permissions"] = permissions
@@ -103,7 +89,7 @@ def discard_plan(*, author: Author, plan_id: int) -> Plan:
     with administrator_transaction(author) as head:
         plan = _proposed_plan(plan_id)
         _close_plan(plan, PlanState.DISCARDED, author)
-        append_to_journal(head, [Change("plan-discard", detail=f"{plan}: {plan.title}")], author=author)
+        append_to_journal(head, [JournalEntry("plan-discard", detail=f"{plan}: {plan.title}")], author=author)
     return plan
 
 
@@ -197,60 +183,32 @@ def _write_batch(
 
     Return the items that changed something, and the numbers of removed periods and of planned addresses.
     """
-    rows: dict[str, list[PlanItem]] = {
-        verb.value: [row for row in batch if row.verb == verb] for verb in PlanVerb
-    }
-    changed: list[PlanItem] = []
+    changes = {change_of_item(row): row for row in batch}
     restores = plan.origin == PlanOrigin.INVERSE
     try:
-        attributes = {"reason": _restored_reason(author, plan)} if restores else None
         outcome = write_changes(
             head,
             author,
+            changes,
             detail=str(plan),
-            attributes=attributes,
+            attributes=GrantAttributes(reason=_restored_reason(author, plan)) if restores else None,
             allows_past_end=restores,
-            **{verb.value: [_change_item(row) for row in rows[verb]] for verb in GRANT_VERBS},
         )
-        member_items = {
-            verb.value: [_membership_item(row) for row in rows[verb]] for verb in MEMBERSHIP_VERBS
-        }
-        members = write_memberships(head, author, allows_past_end=restores, **member_items)
-        for verb in ACTIVATION_VERBS:
-            is_active = verb == PlanVerb.ACTIVATE
-            changed += [
-                row
-                for row in rows[verb]
-                if write_user_active(
-                    head, author, name=row.principal_name, active=is_active, detail=str(plan)
-                ).has_changed
-            ]
     except ChangeRefused as refusal:
-        (index, verb, message), *_ = refusal.errors
-        position = rows[verb][index].position
-        raise PlanError(f"item {position:,} of {plan} cannot be applied: {message}") from None
+        error = refusal.errors[0]
+        position = [row for row in batch if row.verb == error.verb][error.index].position
+        raise PlanError(f"item {position:,} of {plan} cannot be applied: {error.message}") from None
     except PrincipalError as error:
         raise PlanError(f"{plan} cannot be applied: {error}") from None
-    grants = {item.key for item in (*outcome.granted, *outcome.revoked, *outcome.changed)}
-    memberships = {item.key for item in (*members.joined, *members.left, *members.changed)}
-    changed += [row for verb in GRANT_VERBS for row in rows[verb] if _change_item(row).key in grants]
-    changed += [
-        row for verb in MEMBERSHIP_VERBS for row in rows[verb] if _membership_item(row).key in memberships
-    ]
     _store_periods_before(
         [
-            (row, outcome.periods_before.get(_change_item(row).key))
-            for verb in GRANT_VERBS
-            for row in rows[verb]
-        ]
-        + [
-            (row, members.periods_before.get(_membership_item(row).key))
-            for verb in MEMBERSHIP_VERBS
-            for row in rows[verb]
+            (row, outcome.before.get(change.key))
+            for change, row in changes.items()
+            if isinstance(change, Grant | Revoke | Join | Leave)
         ]
     )
-    periods_removed = sum(not item.validity.is_limited for item in (*outcome.changed, *members.changed))
-    return changed, periods_removed, len(outcome.planned)
+    periods_removed = sum(not change.validity.is_limited for change in outcome.changed_periods)
+    return [changes[change] for change in outcome.changes], periods_removed, len(outcome.planned)
 
 
 def _restored_reason(author: Author, plan: Plan) -> str:
@@ -292,19 +250,11 @@ def _toggle_noop(rows: list[PlanItem]) -> None:
             PlanItem.objects.filter(pk__in=pks).update(is_noop=is_noop)
 
 
-def _change_item(row: PlanItem) -> ChangeItem:
-    return ChangeItem(row.principal, row.address, row.privilege, row.validity)
-
-
-def _membership_item(row: PlanItem) -> MembershipItem:
-    return MembershipItem(row.principal_name, row.group_name, row.validity)
-
-
-def _opposite_changes(plan: Plan) -> Iterator[PlanChange]:
+def _opposite_changes(plan: Plan) -> Iterator[Change]:
     current_name = names_since(plan.revision or 0)
     for row in changing_items(plan).order_by("position").iterator(chunk_size=ITEMS_PER_BATCH):
-        verb, principal, target, privilege, *_ = change_of_item(row)
-        target = current_name(target) if isinstance(target, str) else target
-        if not row.changes_period:
-            verb = OPPOSITE_VERBS[PlanVerb(row.verb)].value
-        yield verb, current_name(principal), target, privilege, row.validity_before
+        change = change_of_item(row)
+        has_before = row.changes_period or isinstance(change, Revoke | Leave)
+        yield with_current_names(
+            inverse_of(change, row.validity_before if has_before else None), current_name
+        )

@@ -8,15 +8,23 @@ from itertools import islice
 from django.db import transaction
 from django.utils import timezone
 
-from entities.address import Address
 from entities.services import instance_fault
-from entities.vocabulary import Privilege
+from grants.authority.persons import accounts_of
+from grants.authority.transactions import check_administrator
 from grants.bulk_rows import database_time, insert_rows
-from grants.changes.authority import check_administrator
-from grants.changes.persons import accounts_of
+from grants.change_set import (
+    Activate,
+    Change,
+    Deactivate,
+    Grant,
+    Join,
+    Leave,
+    Revoke,
+    principals_of,
+)
 from grants.errors import PlanError
 from grants.journal import Author
-from grants.models import GRANT_VERBS, Plan, PlanBreadth, PlanItem, PlanVerb, permission_ids
+from grants.models import Plan, PlanBreadth, PlanItem, permission_ids
 from grants.plans.effect import effect_counts, mark_noop_items, revision_before
 from grants.plans.stranding import delete_restored_strandings, store_strandings
 from grants.principal_names import parse_principal
@@ -40,14 +48,6 @@ _COLUMNS = (
     "group_name",
     *VALIDITY_COLUMNS,
     "is_so",
-)
-
-# verb, principal (such as `user:alice`), target, privilege, and the period of a grant or membership to add.
-# The target of `grant` and `revoke` is an address, of `join` and `leave` a group (such as `group:analysts`),
-# of `activate` and `deactivate` None. Only grants and revocations have a privilege.
-PlanChange = (
-    tuple[str, str, Address | str | None, Privilege | None]
-    | tuple[str, str, Address | str | None, Privilege | None, Validity]
 )
 
 
@@ -83,7 +83,7 @@ class PlanDraft:
 
     title: str
     origin: PlanOrigin | str
-    changes: Iterable[PlanChange]
+    changes: Iterable[Change]
     base_revision: int
     recipe: dict = field(default_factory=dict)
     breadth: PlanBreadth = PlanBreadth.ENTITIES
@@ -131,13 +131,7 @@ def store_plan(*, author: Author, draft: PlanDraft) -> Plan:
     return plan
 
 
-def changes_from_grants(principal: str, grants: Iterable[tuple[Address, Privilege]]) -> Iterator[PlanChange]:
-    """Yield a change for each of these grants to the principal."""
-    for address, privilege in grants:
-        yield PlanVerb.GRANT.value, principal, address, privilege
-
-
-def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
+def _insert_items(plan: Plan, changes: Iterable[Change]) -> int:
     """Insert an item for each change, in batches.
 
     Return the number of items. Raise PlanError if a change is invalid.
@@ -149,13 +143,7 @@ def _insert_items(plan: Plan, changes: Iterable[PlanChange]) -> int:
                 f"the plan would have more than {MAX_PLAN_ITEMS:,} items, which is the limit: create it for one "
                 f"namespace or one user at a time"
             )
-        principals = {
-            name
-            for _, principal, target, *_ in batch
-            for name in (principal, target)
-            if isinstance(name, str)
-        }
-        principals -= known_principals
+        principals = {name for change in batch for name in principals_of(change)} - known_principals
         _check_principals(principals)
         known_principals |= principals
         insert_rows(PlanItem, _COLUMNS, list(_rows(plan, batch, first_position=count + 1)))
@@ -169,46 +157,28 @@ def _check_principals(principals: set[str]) -> None:
         raise PlanError(f"{unknown[0]} does not exist: add it first, or correct the name")
 
 
-def _rows(plan: Plan, batch: list[PlanChange], first_position: int) -> Iterator[tuple]:
+def _rows(plan: Plan, batch: list[Change], first_position: int) -> Iterator[tuple]:
+    """Yield the values of _COLUMNS for each change: the stored form that `change_of_item` reads."""
     permissions, now = permission_ids(), timezone.now()
-    for position, (verb, principal, target, privilege, *validity) in enumerate(batch, first_position):
-        kind, name = parse_principal(principal)
-        period = validity[0] if validity else Validity()
-        if period.is_over(now) and plan.origin != PlanOrigin.INVERSE:
+    for position, change in enumerate(batch, first_position):
+        validity = change.validity if isinstance(change, Grant | Join) else Validity()
+        if validity.is_over(now) and plan.origin != PlanOrigin.INVERSE:
             raise PlanError(
-                f"the period of {principal} on {target} ended {time_in_words(period.valid_until)}: "
-                f"choose a later end, or leave it out"
+                f"the period of {change} ended {time_in_words(validity.valid_until)}: choose a later end, or "
+                "leave it out"
             )
-        times = tuple(map(database_time, period))
-        if isinstance(target, Address):
-            if fault := instance_fault(target):
-                raise PlanError(fault)
-            namespace = target.namespace
-            yield (
-                plan.pk,
-                position,
-                str(verb),
-                kind,
-                name,
-                target.kind,
-                target.key,
-                namespace.key if namespace else "",
-                permissions[privilege],
-                "",
-                *times,
-                False,
-            )
-            continue
-        group_kind, group = parse_principal(target) if target else ("group", "")
-        if (kind, group_kind) != ("user", "group"):
-            raise PlanError(
-                f"only users can be activated, deactivated or members, and only of groups: not {principal}"
-            )
-        yield plan.pk, position, str(verb), kind, name, "", "", "", None, group, *times, False
-
-
-def change_of_item(item: PlanItem) -> PlanChange:
-    """Return the change that a stored item makes."""
-    if item.verb in GRANT_VERBS:
-        return item.verb, item.principal, item.address, item.privilege, item.validity
-    return item.verb, item.principal, item.group or None, None, item.validity
+        row: tuple
+        match change:
+            case Grant(principal, address, privilege) | Revoke(principal, address, privilege):
+                if fault := instance_fault(address):
+                    raise PlanError(fault)
+                namespace = address.namespace.key if address.namespace else ""
+                entity = address.kind, address.key, namespace, permissions[privilege]
+                row = (*parse_principal(principal), *entity, "")
+            case Join(user, group) | Leave(user, group):
+                row = "user", user, "", "", "", None, group
+            case Activate(user) | Deactivate(user):
+                row = "user", user, "", "", "", None, ""
+            case _:
+                raise PlanError(f"a plan cannot contain the change {change}")
+        yield plan.pk, position, change.verb, *row, *map(database_time, validity), False

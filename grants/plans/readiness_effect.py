@@ -8,7 +8,7 @@ from entities.address import Address
 from entities.models import Entity
 from entities.selectors import live_entities_inside
 from grants.active_generation import active_generation
-from grants.effects.changes import GrantChange
+from grants.change_set import grants_to
 from grants.effects.effect import effect_of
 from grants.effects.purposes import DELETING_OPERATIONS, DeleteNamespace
 from grants.errors import EffectTooLarge, PlanError
@@ -63,7 +63,7 @@ def readiness_ways(*, namespace: Address, user: str, generation: Generation) -> 
     groups = deleter.groups.order_by("name").values_list("name", flat=True)[: MAX_RECEIVERS - 1]
     ways = []
     for principal in (str(deleter), *(f"group:{name}" for name in groups)):
-        changes = [GrantChange(principal, address, privilege) for address, privilege in missing]
+        changes = grants_to(principal, missing)
         try:
             tally = effect_of(changes, generation, DeleteNamespace(user, namespace)).tally
         except EffectTooLarge:

@@ -5,7 +5,7 @@ from itertools import zip_longest
 
 from django.db import transaction
 
-from grants.changes.persons import makers_of_plan
+from grants.authority.persons import makers_of_plan
 from grants.errors import PlanError
 from grants.journal import Author
 from grants.models import Plan

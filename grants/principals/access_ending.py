@@ -6,10 +6,10 @@ Their tables belong to the layer above, which registers functions.
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
-from grants.journal import Change
+from grants.journal import JournalEntry
 
 # (primary keys of users, whether their tokens end too) -> the changes for the journal
-AccessEnder = Callable[[Sequence[int], bool], list[Change]]
+AccessEnder = Callable[[Sequence[int], bool], list[JournalEntry]]
 
 
 class AccessCounts(NamedTuple):
@@ -41,7 +41,7 @@ def count_access(users: Collection[str]) -> AccessCounts:
     return AccessCounts(sum(row.sessions for row in counts), sum(row.tokens for row in counts))
 
 
-def end_access(user_ids: Sequence[int], *, with_tokens: bool = True) -> list[Change]:
+def end_access(user_ids: Sequence[int], *, with_tokens: bool = True) -> list[JournalEntry]:
     """End the sessions of the users, and their tokens if requested.
 
     Return the changes. Call this in their transaction.

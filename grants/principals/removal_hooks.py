@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from django.contrib.auth.models import Group
 
-from grants.journal import Change
+from grants.journal import JournalEntry
 from grants.models import User
 
 # (principal, whether it would be removed, whether a provisioning service asks) -> why it must keep its name,
 # or cannot be removed; empty if there is no reason
 NameGuard = Callable[[User | Group, bool, bool], str]
 # deletes the data of the layer above about an account, and returns the changes for the journal
-AccountCleaner = Callable[[User], list[Change]]
+AccountCleaner = Callable[[User], list[JournalEntry]]
 _guards: list[NameGuard] = []
 _cleaners: list[AccountCleaner] = []
 
@@ -39,7 +39,7 @@ def name_guard_fault(
     return next(filter(None, (guard(principal, is_removal, is_provisioner) for guard in _guards)), "")
 
 
-def remove_account_data(user: User) -> list[Change]:
+def remove_account_data(user: User) -> list[JournalEntry]:
     """Delete the data of the layer above about the account.
 
     Return the changes. Call this in the transaction of the removal.

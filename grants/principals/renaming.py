@@ -14,11 +14,11 @@ from django.db.models.functions import Abs
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
-from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import administrator_transaction
 from grants.errors import PrincipalError
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalLine, Role, User
+from grants.outcomes import Outcome
 from grants.principal_names import name_fault
 from grants.principals.new_names import new_name_fault
 from grants.principals.removal_hooks import name_guard_fault
@@ -97,7 +97,7 @@ def _rename(author: Author, kind: str, name: str, new_name: str) -> Outcome:
         if fault := new_name_fault(kind, new_name, replaces=name):
             raise PrincipalError(f"invalid {kind} name: {fault}")
         model.objects.filter(pk=principal.pk).update(**{column: new_name})
-        change = Change(RENAME_ACTIONS[kind], principal=f"{kind}:{name}", detail=f"{kind}:{new_name}")
+        change = JournalEntry(RENAME_ACTIONS[kind], principal=f"{kind}:{name}", detail=f"{kind}:{new_name}")
         revision = append_to_journal(head, [change], author=author)
         return Outcome(True, f"{kind}:{name} is {kind}:{new_name} now", revision)
 

@@ -1,6 +1,7 @@
-"""Add and change users, groups and memberships, with their journal lines.
+"""Add users and groups, and change accounts, with their journal lines.
 
-New names and removals are in `renaming` and `removal`.
+New names are in `renaming`. Changes of permissions, such as memberships and removals, are in
+`grants.changes`.
 
 INVARIANT: the console keeps at least one active administrator.
 """
@@ -17,24 +18,23 @@ from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
-from grants.changes.authority import administrator_transaction, check_can_manage, check_can_manage_account
-from grants.changes.four_eyes import check_direct_change
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import (
+    administrator_transaction,
+    check_can_manage,
+    check_can_manage_account,
+)
 from grants.errors import PrincipalError
-from grants.journal import Author, Change, append_to_journal
-from grants.journal_details import period_detail
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead, Role, User
+from grants.outcomes import Outcome
 from grants.principal_names import control_character_fault, name_fault
 from grants.principals.access_ending import end_access
 from grants.principals.new_names import invisible_character_fault, new_name_fault
-from grants.querysets import memberships
 from grants.roles.capabilities import Capability
-from grants.validity import VALIDITY_COLUMNS, Validity
 
 MAX_EMAIL_CHARACTERS = 254
 MAX_FULL_NAME_CHARACTERS = 150
 PASSWORD_BYTES = 12
-NO_LIMITS = Validity()
 
 
 def add_user(
@@ -82,63 +82,21 @@ def add_user(
                 ],
             )
         )
-        return record(Change("user-add", principal=f"user:{name}", detail=detail), f"user:{name} was added")
-
-
-def make_principal(*, author: Author, name: str) -> Outcome:
-    """Make an account of the console a principal, which can be granted privileges."""
-    with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
-        user = _managed_user(author, name)
-        if user.is_principal:
-            return record(None, f"{user} is a principal already: nothing changed")
-        return _become_principal(record, user)
-
-
-def set_user_active(*, author: Author, name: str, active: bool) -> Outcome:
-    """Activate or deactivate a user.
-
-    An inactive user cannot sign in and is denied everything. The tokens are revoked and the sessions end. The
-    grants and memberships remain, and apply again after activation.
-    """
-    with administrator_transaction(
-        author, allows_provisioner=True, capability=Capability.MANAGE_ACCOUNTS
-    ) as head:
-        outcome = write_user_active(head, author, name=name, active=active)
-        if active and outcome.has_changed:
-            check_direct_change(author, activated=[name], is_written=True)
-        return outcome
-
-
-def write_user_active(
-    head: JournalHead, author: Author, *, name: str, active: bool, detail: str = ""
-) -> Outcome:
-    """Activate or deactivate a user like `set_user_active`, inside an `administrator_transaction` of the
-    caller.
-
-    detail: the detail of the journal line.
-    """
-    user = _managed_user(author, name)
-    word = "active" if active else "inactive"
-    if user.is_active == active:
-        return _record(head, author, None, f"{user} is {word} already: nothing changed")
-    if not active:
-        _check_another_administrator(user)
-    User.objects.filter(pk=user.pk).update(is_active=active)
-    change = Change("user-activate" if active else "user-deactivate", principal=str(user), detail=detail)
-    # also at activation, because version 1.0 did not end tokens and sessions at deactivation
-    return _record(head, author, change, f"{user} is {word} now", end_access([user.pk]))
+        return record(
+            JournalEntry("user-add", principal=f"user:{name}", detail=detail), f"user:{name} was added"
+        )
 
 
 def set_user_email(*, author: Author, name: str, email: str) -> Outcome:
     """Change the email of a user. An empty string removes it."""
     _check_email(email)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS, allows_provisioner=True) as record:
-        user = _managed_user(author, name)
+        user = managed_user(author, name)
         if user.email == email:
             return record(None, f"{user} has that email already: nothing changed")
         User.objects.filter(pk=user.pk).update(email=email)
         return record(
-            Change("user-change", principal=str(user), detail=f"email: {email}"),
+            JournalEntry("user-change", principal=str(user), detail=f"email: {email}"),
             f"the email of {user} is changed",
         )
 
@@ -153,13 +111,13 @@ def set_full_name(*, author: Author, name: str, full_name: str) -> Outcome:
     if fault := control_character_fault("the full name", full_name) or invisible_character_fault(full_name):
         raise PrincipalError(fault)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS, allows_provisioner=True) as record:
-        user = _managed_user(author, name)
+        user = managed_user(author, name)
         if user.get_full_name() == full_name:
             return record(None, f"{user} has that full name already: nothing changed")
         first_name, _, last_name = full_name.rpartition(" ")
         User.objects.filter(pk=user.pk).update(first_name=first_name, last_name=last_name)
         return record(
-            Change("user-change", principal=str(user), detail=f"full name: {full_name}"),
+            JournalEntry("user-change", principal=str(user), detail=f"full name: {full_name}"),
             f"the full name of {user} is changed",
         )
 
@@ -168,14 +126,14 @@ def set_user_role(*, author: Author, name: str, role: str) -> Outcome:
     """Change the console role of an account. The role grants no access to data."""
     role = _role(role)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
-        user = _managed_user(author, name)
+        user = managed_user(author, name)
         check_can_manage(author, role)
         if user.role == role:
             return record(None, f"{user} has the role {role} already: nothing changed")
         if role != Role.ADMINISTRATOR:
-            _check_another_administrator(user)
+            check_another_administrator(user)
         User.objects.filter(pk=user.pk).update(role=role)
-        change = Change("role-set", principal=str(user), detail=f"from {user.role} to {role}")
+        change = JournalEntry("role-set", principal=str(user), detail=f"from {user.role} to {role}")
         return record(change, f"{user} has the role {role} now; it was {user.role}")
 
 
@@ -189,7 +147,7 @@ def renew_user_password(*, author: Author, name: str) -> str:
     # Hashing takes a large part of a second, so it is done before the journal is locked.
     hashed = make_password(password)
     with _journal_recorder(author, Capability.MANAGE_ACCOUNTS) as record:
-        user = _managed_user(author, name)
+        user = managed_user(author, name)
         if user.is_service:
             raise PrincipalError(
                 f"{user} is a service account: it uses API tokens and cannot have a password"
@@ -198,7 +156,7 @@ def renew_user_password(*, author: Author, name: str) -> str:
             password=hashed, must_change_password=True, password_expires_at=first_password_end()
         )
         record(
-            Change("password-set", principal=str(user)),
+            JournalEntry("password-set", principal=str(user)),
             f"{user} has a new password",
             *end_access([user.pk], with_tokens=False),
         )
@@ -221,47 +179,7 @@ def add_group(*, author: Author, name: str) -> Outcome:
             return record(None, f"group:{name} already exists: nothing changed")
         _check_new_name("group", name)
         Group.objects.create(name=name)
-        return record(Change("group-add", principal=f"group:{name}"), f"group:{name} was added")
-
-
-def add_member(*, author: Author, user: str, group: str, validity: Validity = NO_LIMITS) -> Outcome:
-    """Add a user to a group, both by name. An account that is not a principal becomes a principal.
-
-    validity: the period of the membership; an existing membership gets this period. Raise ValidityError if it
-    has ended.
-    """
-    with _journal_recorder(author) as record:
-        member, member_group = _user(user), _group(group)
-        validity.check_not_over()
-        stored = memberships().filter(user=member, group=member_group).values_list(*VALIDITY_COLUMNS).first()
-        before = None if stored is None else Validity(*stored)
-        words = f" {validity.sentence}" if validity.is_limited else ""
-        if before == validity:
-            return record(None, f"{member} is in group:{group}{words} already: nothing changed")
-        memberships().update_or_create(user=member, group=member_group, defaults=validity._asdict())
-        check_direct_change(author, joined=[(user, group)])
-        if not member.is_principal:
-            _become_principal(record, member)
-        change = Change(
-            "member-add",
-            principal=str(member),
-            detail=period_detail(validity, f"group:{group}", before=before),
-        )
-        if before is None:
-            return record(change, f"{member} is in group:{group}{words or ' now'}")
-        return record(change, f"{member} is in group:{group}{words or ' without an end date'} now")
-
-
-def remove_member(*, author: Author, user: str, group: str) -> Outcome:
-    """Remove a user from a group, both by name."""
-    with _journal_recorder(author) as record:
-        member, member_group = _user(user), _group(group)
-        removed, _ = memberships().filter(user=member, group=member_group).delete()
-        if not removed:
-            return record(None, f"{member} is not in group:{group}: nothing changed")
-        check_direct_change(author, left=[(user, group)])
-        change = Change("member-remove", principal=str(member), detail=f"group:{group}")
-        return record(change, f"{member} is no longer in group:{group}")
+        return record(JournalEntry("group-add", principal=f"group:{name}"), f"group:{name} was added")
 
 
 @contextmanager
@@ -282,9 +200,9 @@ def _journal_recorder(
 def _record(
     head: JournalHead,
     author: Author,
-    change: Change | None,
+    change: JournalEntry | None,
     sentence: str,
-    more_changes: Iterable[Change] = (),
+    more_changes: Iterable[JournalEntry] = (),
 ) -> Outcome:
     if change is not None:
         append_to_journal(head, [change, *more_changes], author=author)
@@ -294,18 +212,15 @@ def _record(
 def _existing_user(record, user: User, is_principal: bool) -> Outcome:
     if not is_principal or user.is_principal:
         return record(None, f"{user} already exists: nothing changed")
-    return _become_principal(record, user)
-
-
-def _become_principal(record, user: User) -> Outcome:
     User.objects.filter(pk=user.pk).update(is_principal=True)
     return record(
-        Change("principal-add", principal=str(user)),
+        JournalEntry("principal-add", principal=str(user)),
         f"{user} was an account of the console; it is a principal now",
     )
 
 
-def _check_another_administrator(user: User) -> None:
+def check_another_administrator(user: User) -> None:
+    """Raise PrincipalError if the user is the only active administrator."""
     others = User.objects.filter(role=Role.ADMINISTRATOR, is_active=True).exclude(pk=user.pk)
     if user.can_administer and not others.exists():
         raise PrincipalError(
@@ -313,7 +228,8 @@ def _check_another_administrator(user: User) -> None:
         )
 
 
-def _user(name: str) -> User:
+def user_by_name(name: str) -> User:
+    """Return the user. Raise PrincipalError if there is none."""
     user = None if storage_fault(name) else User.objects.filter(username=name).first()
     if user is None:
         raise PrincipalError(
@@ -322,23 +238,24 @@ def _user(name: str) -> User:
     return user
 
 
-def _managed_user(author: Author, name: str) -> User:
-    """Return the user.
-
-    Raise NotAdministrator if the author's role does not include the role of the account.
-    """
-    user = _user(name)
-    check_can_manage_account(author, user)
-    return user
-
-
-def _group(name: str) -> Group:
+def group_by_name(name: str) -> Group:
+    """Return the group. Raise PrincipalError if there is none."""
     group = None if storage_fault(name) else Group.objects.filter(name=name).first()
     if group is None:
         raise PrincipalError(
             f"group:{clip(name)} does not exist: add it first, or correct the name", field="group"
         )
     return group
+
+
+def managed_user(author: Author, name: str) -> User:
+    """Return the user.
+
+    Raise NotAdministrator if the author's role does not include the role of the account.
+    """
+    user = user_by_name(name)
+    check_can_manage_account(author, user)
+    return user
 
 
 def _check_name(kind: str, name: str) -> None:

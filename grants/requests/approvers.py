@@ -19,9 +19,9 @@ from entities.vocabulary import Privilege, clip
 from grants.authority.limits import DelegationLimits
 from grants.authority.rights import approvers_of, is_approver
 from grants.authority.stewards import stewarded_namespaces
-from grants.changes.authority import administrator_transaction
+from grants.authority.transactions import administrator_transaction
 from grants.errors import RequestError
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import (
     AccessRequest,
     AccessRequestPart,
@@ -279,7 +279,7 @@ def set_namespace_approvers(*, author: Author, namespace: Address, group: str) -
         append_to_journal(
             head,
             [
-                Change(
+                JournalEntry(
                     "approvers-set",
                     principal=f"group:{group}" if group else "",
                     entity=str(namespace),

@@ -16,15 +16,14 @@ from entities.address import Address
 from entities.services import instance_fault
 from entities.vocabulary import clip
 from grants.active_generation import active_generation
-from grants.changes.persons import accounts_of
+from grants.authority.persons import accounts_of
+from grants.change_set import Grant, Join
 from grants.errors import AlreadyPermitted, DuplicateRequest, NotAdministrator, PrincipalError, RequestError
 from grants.evaluation.hidden_containers import containers_known_to, hidden_containers
 from grants.journal import Author
 from grants.models import (
-    MEMBERSHIP_VERBS,
     AccessRequest,
     AccessRequestPart,
-    PlanVerb,
     RequestEventKind,
     RequestState,
     User,
@@ -224,13 +223,11 @@ def _parts_like_colleague(name: str, subject: User) -> list[AccessRequestPart]:
     if colleague is None:
         return []
     missing = (
-        difference
-        for difference in differences(colleague, subject)
-        if difference.verb in (PlanVerb.JOIN, PlanVerb.GRANT)
+        difference for difference in differences(colleague, subject) if isinstance(difference, Join | Grant)
     )
     return [
-        AccessRequestPart(group_name=difference.group.removeprefix("group:"), is_hidden=True)
-        if difference.verb in MEMBERSHIP_VERBS
+        AccessRequestPart(group_name=difference.group, is_hidden=True)
+        if isinstance(difference, Join)
         else _part(difference.address, difference.privilege.value, is_hidden=True)
         for difference in islice(missing, MAX_PARTS_LIKE_COLLEAGUE)
     ]

@@ -3,14 +3,14 @@
 An approval creates and applies a plan in the same transaction.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from django.db.models import Q
 
 from grants.active_generation import active_generation
-from grants.changes.four_eyes import check_approval
+from grants.authority.four_eyes import check_approval
 from grants.errors import EffectChanged, NotApprover, RequestError
 from grants.journal import Author, current_revision
 from grants.models import (
@@ -18,18 +18,17 @@ from grants.models import (
     AccessRequestPart,
     JournalHead,
     Plan,
-    PlanVerb,
     RequestEventKind,
     RequestState,
     UserGrant,
     privilege_of,
 )
 from grants.plans.apply import EffectConfirmation, write_plan
-from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, store_plan
+from grants.plans.create import PlanDraft, PlanOrigin, store_plan
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.querysets import memberships
 from grants.requests.approvers import ApproverScope, approver_scope, is_own
-from grants.requests.proposals import Proposal, proposals_of, wanted_pairs
+from grants.requests.proposals import Proposal, changes_of, proposals_of, wanted_pairs
 from grants.requests.steps import (
     close_if_decided,
     pending_request,
@@ -210,7 +209,9 @@ def _apply(
         draft=PlanDraft(
             title=f"{request} of {request.principal}: {', '.join(part.title for part in parts)}",
             origin=PlanOrigin.REQUEST,
-            changes=_changes(request, chosen, Validity(None, valid_until)),
+            changes=changes_of(
+                request.subject, [proposal for _, proposal in chosen], Validity(None, valid_until)
+            ),
             base_revision=current_revision(),
             recipe={
                 "request": request.pk,
@@ -259,14 +260,3 @@ def _check_shortens_nothing(
             f"{request.principal} has {what} {period.sentence or 'without limits'}, and this approval would end "
             f"it on {time_in_words(valid_until)}: an administrator can change the period instead"
         )
-
-
-def _changes(
-    request: AccessRequest, chosen: Iterable[tuple[AccessRequestPart, Proposal]], validity: Validity
-) -> Iterator[PlanChange]:
-    """Yield each grant and membership of the proposals once, with the approved period."""
-    principal, proposals = request.principal, [proposal for _, proposal in chosen]
-    for address, privilege in dict.fromkeys(grant for proposal in proposals for grant in proposal.grants):
-        yield PlanVerb.GRANT.value, principal, address, privilege, validity
-    for group in dict.fromkeys(proposal.group for proposal in proposals if proposal.group):
-        yield PlanVerb.JOIN.value, principal, f"group:{group}", None, validity

@@ -7,7 +7,7 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from grants.journal import Author, Change, lock_journal
+from grants.journal import Author, JournalEntry, lock_journal
 from grants.models import AccessRequest, AccessRequestEvent, RequestEventKind, RequestState, User
 from grants.requests.own_steps import close_pending_parts
 from grants.requests.steps import record_step
@@ -59,7 +59,7 @@ def mark_reminded(request: AccessRequest) -> bool:
     return is_first
 
 
-def cancel_requests_of(user: User) -> list[Change]:
+def cancel_requests_of(user: User) -> list[JournalEntry]:
     """Withdraw the pending requests of a user who is removed. Return the changes for the journal."""
     changes = []
     for request in AccessRequest.objects.select_related("subject").filter(
@@ -68,6 +68,8 @@ def cancel_requests_of(user: User) -> list[Change]:
         close_pending_parts(request, RequestState.CANCELLED)
         AccessRequestEvent.objects.create(request=request, at=timezone.now(), kind=RequestEventKind.CANCELLED)
         changes.append(
-            Change("request-cancel", principal=request.principal, detail=f"{request}; the user was removed")
+            JournalEntry(
+                "request-cancel", principal=request.principal, detail=f"{request}; the user was removed"
+            )
         )
     return changes

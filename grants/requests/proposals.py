@@ -11,7 +11,7 @@ from django.contrib.auth.models import Group
 from entities.address import Address, parse_address
 from entities.selectors import entity_at, live_entities_inside
 from grants.active_generation import active_generation
-from grants.effects.changes import EffectChange, GrantChange, MembershipChange
+from grants.change_set import Grant, Join
 from grants.effects.effect import Effect, effect_of
 from grants.effects.purposes import AnswerQuestions
 from grants.errors import EffectTooLarge, RequestError
@@ -24,9 +24,10 @@ from grants.policies.policy import Generation
 from grants.policies.question import Question, question_from_json
 from grants.querysets import memberships
 from grants.requests.gaps import first_denials, last_moment
-from grants.validity import at_time, in_force_condition
+from grants.validity import Validity, at_time, in_force_condition
 
 MAX_GRANTS_PER_PART = 1_000
+NO_LIMITS = Validity()
 # only short alternatives are compared
 MAX_GRANTS_TO_COMPARE, MAX_ALTERNATIVES = 20, 16
 _TOO_MANY = (
@@ -197,13 +198,15 @@ def effect_of_proposals(
         return None
 
 
-def changes_of(subject: User, proposals: Iterable[Proposal]) -> list[EffectChange]:
-    """Return the changes of proposals, each once."""
+def changes_of(
+    subject: User, proposals: Iterable[Proposal], validity: Validity = NO_LIMITS
+) -> list[Grant | Join]:
+    """Return the changes of proposals, each once. validity: the period of the access."""
     grants = {grant: None for proposal in proposals for grant in proposal.grants}
     groups = {proposal.group: None for proposal in proposals if proposal.group}
     return [
-        *(GrantChange(str(subject), *grant) for grant in grants),
-        *(MembershipChange(subject.username, group) for group in groups),
+        *(Grant(str(subject), *grant, validity) for grant in grants),
+        *(Join(subject.username, group, validity) for group in groups),
     ]
 
 

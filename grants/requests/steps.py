@@ -8,7 +8,7 @@ from django.utils import timezone
 
 from entities.text import storage_fault
 from grants.errors import NotApprover, RequestClosed, RequestError
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import (
     AccessRequest,
     AccessRequestEvent,
@@ -102,13 +102,15 @@ def record_step(
     action, suffix = ACTION_BY_KIND[kind], f"; {detail}" if detail else ""
     principal = request.principal
     lines = [
-        Change(
+        JournalEntry(
             action, principal, str(part.address or ""), detail=f"{request}: {part.title}{suffix}", reason=text
         )
         for part in parts
     ]
     append_to_journal(
-        head, lines or [Change(action, principal, detail=f"{request}{suffix}", reason=text)], author=author
+        head,
+        lines or [JournalEntry(action, principal, detail=f"{request}{suffix}", reason=text)],
+        author=author,
     )
 
 

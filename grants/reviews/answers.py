@@ -16,9 +16,9 @@ from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import quantity
-from grants.changes.persons import accounts_of, with_service_accounts
+from grants.authority.persons import accounts_of, with_service_accounts
 from grants.errors import NotAdministrator
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import JournalHead, User
 from grants.models.reviews import Answer, Campaign, CampaignState, ReviewItem, ReviewShare
 from grants.principal_names import MAX_REASON_CHARACTERS
@@ -148,7 +148,7 @@ def answer_items(
         revision = append_to_journal(
             head,
             [
-                Change(
+                JournalEntry(
                     "review-answer",
                     detail=f"{campaign}: {verb} {quantity(count, 'item', 'items')}",
                     reason=comment,
@@ -190,7 +190,7 @@ def assign_items(
         target = f"user:{reviewer}" if reviewer else "the escalation"
         detail = f"{campaign}: {quantity(moved, 'item', 'items')} to {target}"
         revision = append_to_journal(
-            head, [Change("review-assign", detail=detail, reason=comment)], author=author
+            head, [JournalEntry("review-assign", detail=detail, reason=comment)], author=author
         )
     return AnswerOutcome(moved, own, f"moved {quantity(moved, 'item', 'items')} to {target}", revision)
 
@@ -211,7 +211,9 @@ def sign_off(*, author: Author, campaign: Campaign) -> bool:
             )
         ReviewShare.objects.filter(pk=share.pk).update(signed_off_at=timezone.now())
         append_to_journal(
-            head, [Change("review-sign-off", detail=f"{campaign}: {share.item_count:,} items")], author=author
+            head,
+            [JournalEntry("review-sign-off", detail=f"{campaign}: {share.item_count:,} items")],
+            author=author,
         )
         return is_signed_off(campaign)
 

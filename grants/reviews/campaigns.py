@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 from django.utils import timezone
 
 from entities.text import storage_fault
-from grants.changes.authority import administrator_transaction
-from grants.changes.persons import accounts_of
-from grants.journal import Author, Change, append_to_journal
+from grants.authority.persons import accounts_of
+from grants.authority.transactions import administrator_transaction
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models.reviews import Campaign, CampaignState, Recurrence, ReviewerRule, UnansweredRule
 from grants.principal_names import MAX_REASON_CHARACTERS, control_character_fault
 from grants.reviews.errors import ReviewError
@@ -110,7 +110,7 @@ def cancel_campaign(*, author: Author, number: int) -> Campaign:
         )
         campaign.save(update_fields=["state", "finished_at", "finished_by"])
         append_to_journal(
-            head, [Change("review-cancel", detail=f"{campaign}: {campaign.title}")], author=author
+            head, [JournalEntry("review-cancel", detail=f"{campaign}: {campaign.title}")], author=author
         )
     return campaign
 
@@ -128,7 +128,7 @@ def retry_campaign(*, author: Author, number: int) -> Campaign:
         campaign.attempt, campaign.heartbeat_at, campaign.sent_at = 0, None, None
         campaign.save(update_fields=["state", "error", "item_count", "attempt", "heartbeat_at", "sent_at"])
         append_to_journal(
-            head, [Change("review-retry", detail=f"{campaign}: {campaign.title}")], author=author
+            head, [JournalEntry("review-retry", detail=f"{campaign}: {campaign.title}")], author=author
         )
     return campaign
 
@@ -182,9 +182,9 @@ def _create(
     )
 
 
-def _start_line(campaign: Campaign) -> Change:
+def _start_line(campaign: Campaign) -> JournalEntry:
     deadline = campaign.deadline.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return Change(
+    return JournalEntry(
         "review-start",
         detail=f"{campaign}: {campaign.title}; {parse_scope(campaign.scope)}; deadline {deadline}",
     )

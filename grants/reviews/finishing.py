@@ -10,11 +10,12 @@ from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from entities.vocabulary import quantity
-from grants.changes.authority import administrator_transaction
-from grants.changes.persons import accounts_of
+from grants.authority.persons import accounts_of
+from grants.authority.transactions import administrator_transaction
+from grants.change_set import Change, Grant, Join, ending_of
 from grants.errors import PlanError
-from grants.journal import Author, Change, append_to_journal, current_revision, lock_journal
-from grants.models import GroupGrant, Membership, Plan, PlanVerb, UserGrant
+from grants.journal import Author, JournalEntry, append_to_journal, current_revision, lock_journal
+from grants.models import GroupGrant, Membership, Plan, UserGrant
 from grants.models.reviews import (
     Answer,
     Campaign,
@@ -24,7 +25,7 @@ from grants.models.reviews import (
     ReviewPlan,
     UnansweredRule,
 )
-from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
 from grants.reviews.campaigns import add_makers, locked_campaign
 from grants.reviews.errors import ReviewError
 from grants.reviews.removals import mark_removed_items, missing_condition
@@ -59,7 +60,9 @@ def request_finish(*, author: Author, number: int) -> Campaign:
         counts = ", ".join(
             f"{name} {campaign.figures[name]:,}" for name in ("keep", "revoke", "shorten", "open")
         )
-        append_to_journal(head, [Change("review-finish", detail=f"{campaign}: {counts}")], author=author)
+        append_to_journal(
+            head, [JournalEntry("review-finish", detail=f"{campaign}: {counts}")], author=author
+        )
     return campaign
 
 
@@ -135,7 +138,7 @@ def items_to_end(campaign: Campaign) -> QuerySet[ReviewItem]:
     return ReviewItem.objects.filter(leads_to_change, campaign=campaign)
 
 
-def result_changes(campaign: Campaign) -> Iterator[PlanChange]:
+def result_changes(campaign: Campaign) -> Iterator[Change]:
     """Yield the changes that the answers ask for, with the current names of principals.
 
     Runs one query, and three for every ITEMS_PER_READ items.
@@ -159,14 +162,18 @@ def result_changes(campaign: Campaign) -> Iterator[PlanChange]:
             yield _change(item, row, Validity(row.valid_from, item.new_until) if has_period else None)
 
 
-def _change(item: ReviewItem, row, validity: Validity | None) -> PlanChange:
+def _change(item: ReviewItem, row, validity: Validity | None) -> Change:
     """Return the change that gives the reviewed grant or membership this period; None ends it."""
-    principal = f"group:{row.group.name}" if item.source == ItemSource.GROUP else f"user:{row.user.username}"
+    given = validity or Validity()
+    change: Grant | Join
     if item.source == ItemSource.MEMBERSHIP:
-        target, verb = f"group:{row.group.name}", PlanVerb.LEAVE if validity is None else PlanVerb.JOIN
-        return (verb.value, principal, target, None, *filter(None, [validity]))
-    verb = PlanVerb.REVOKE if validity is None else PlanVerb.GRANT
-    return (verb.value, principal, row.content_object.address, row.privilege, *filter(None, [validity]))
+        change = Join(row.user.username, row.group.name, given)
+    else:
+        principal = (
+            f"group:{row.group.name}" if item.source == ItemSource.GROUP else f"user:{row.user.username}"
+        )
+        change = Grant(principal, row.content_object.address, row.privilege, given)
+    return ending_of(change) if validity is None else change
 
 
 def figures(campaign: Campaign) -> dict[str, int]:

@@ -5,12 +5,12 @@ from collections.abc import Collection, Mapping
 from django.contrib.auth.models import Group
 from django.db.models import Q
 
-from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import administrator_transaction
 from grants.errors import PrincipalError
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import User
 from grants.models.reviews import ItemSource, UserManagerLink
+from grants.outcomes import Outcome
 from grants.principal_rows import principals_by_name
 from grants.querysets import memberships
 from grants.reviews.errors import ReviewError
@@ -88,7 +88,7 @@ def set_manager(*, author: Author, name: str, manager: str) -> Outcome:
         UserManagerLink.objects.filter(user=user).delete()
         if new:
             UserManagerLink.objects.create(user=user, manager=new)
-        change = Change("user-change", principal=str(user), detail=f"manager: {new or 'none'}")
+        change = JournalEntry("user-change", principal=str(user), detail=f"manager: {new or 'none'}")
         revision = append_to_journal(head, [change], author=author)
         return Outcome(
             True, f"the manager of {user} is {new} now" if new else f"{user} has no manager now", revision

@@ -13,7 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from entities.vocabulary import quantity
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import User
 from grants.models.reviews import Campaign, CampaignState, ReviewItem, ReviewShare
 from grants.reviews.answers import escalation_reviewers, move_items
@@ -144,7 +144,9 @@ def _escalate(campaign: Campaign, reviewer: int, reason: str) -> None:
                 campaign, ReviewItem.objects.filter(pk__among=numbers), targets, escalated=True
             )
             detail = f"{campaign}: {quantity(moved, 'item', 'items')} to the escalation"
-            append_to_journal(head, [Change("review-assign", detail=detail, reason=reason)], author=_AUTHOR)
+            append_to_journal(
+                head, [JournalEntry("review-assign", detail=detail, reason=reason)], author=_AUTHOR
+            )
 
 
 def _reminders_if_due(campaign: Campaign) -> dict[int, int]:

@@ -2,15 +2,15 @@
 
 from django.contrib.auth.models import Group
 
-from grants.journal import Change
+from grants.journal import JournalEntry
 from grants.models import NamespaceSteward, User
 
 
-def end_stewardships(principal: User | Group) -> list[Change]:
+def end_stewardships(principal: User | Group) -> list[JournalEntry]:
     """Delete the stewardships in the transaction of the removal. Return the changes for the journal."""
     column = {"user" if isinstance(principal, User) else "group": principal}
     rows = list(
         NamespaceSteward.objects.select_related("user", "group").filter(**column).order_by("namespace")
     )
     NamespaceSteward.objects.filter(**column).delete()
-    return [Change("steward-remove", principal=row.principal, entity=str(row.address)) for row in rows]
+    return [JournalEntry("steward-remove", principal=row.principal, entity=str(row.address)) for row in rows]

@@ -5,11 +5,11 @@ from django.utils import timezone
 
 from entities.address import Address
 from entities.selectors import entity_at
-from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import administrator_transaction
 from grants.errors import PrincipalError, StewardError
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import NamespaceSteward, User
+from grants.outcomes import Outcome
 from grants.principal_names import parse_principal
 from grants.principal_rows import principals_by_name
 from grants.roles.capabilities import Capability
@@ -36,7 +36,7 @@ def add_steward(*, author: Author, namespace: Address, principal: str) -> Outcom
                 False, f"{principal} is a data steward of {namespace} already: nothing changed", head.revision
             )
         revision = append_to_journal(
-            head, [Change("steward-add", principal=principal, entity=str(namespace))], author=author
+            head, [JournalEntry("steward-add", principal=principal, entity=str(namespace))], author=author
         )
     return Outcome(True, f"{principal} is a data steward of {namespace} now", revision)
 
@@ -53,7 +53,7 @@ def remove_steward(*, author: Author, namespace: Address, principal: str) -> Out
                 False, f"{principal} is not a data steward of {namespace}: nothing changed", head.revision
             )
         revision = append_to_journal(
-            head, [Change("steward-remove", principal=principal, entity=str(namespace))], author=author
+            head, [JournalEntry("steward-remove", principal=principal, entity=str(namespace))], author=author
         )
     return Outcome(True, f"{principal} is no longer a data steward of {namespace}", revision)
 

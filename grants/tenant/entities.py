@@ -12,7 +12,7 @@ from entities.address import ancestor_kinds, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import CONTAINER_KINDS, KINDS
 from grants.bulk_rows import chunks, database_now, insert_rows, reserve_ids, update_rows
-from grants.journal import Change
+from grants.journal import JournalEntry
 from grants.tenant.lines import EntityLine
 from grants.tenant.reading import Document
 from grants.tenant.report import ENTITIES_ADDED, ENTITIES_CHANGED, ImportReport
@@ -117,13 +117,15 @@ def _stored_rows(kind: str, addresses: list[str]) -> dict[str, tuple[int, str, s
 
 def _insert(
     new: list[str], states: dict, document: Document, ids: dict[str, int], report: ImportReport
-) -> list[Change]:
+) -> list[JournalEntry]:
     at = database_now()
     ids.update(zip(new, reserve_ids(Entity, len(new)), strict=True))
     insert_rows(Entity, COLUMNS, [_row(address, states[address], document, ids, at) for address in new])
     for address in new:
         report.changes[ENTITIES_ADDED, f"{states[address]} {address.partition(':')[0]}"] += 1
-    return [Change(ACTIONS[states[address]], entity=address, detail=str(states[address])) for address in new]
+    return [
+        JournalEntry(ACTIONS[states[address]], entity=address, detail=str(states[address])) for address in new
+    ]
 
 
 def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> tuple:
@@ -145,7 +147,7 @@ def _row(text: str, state: str, document: Document, ids: dict[str, int], at) -> 
 
 def _update(
     stored: dict[str, tuple[int, str, str]], document: Document, report: ImportReport
-) -> list[Change]:
+) -> list[JournalEntry]:
     changes, rows, at = [], [], database_now()
     for address, (pk, state, description) in stored.items():
         if (line := document.entities.get(address)) is None:
@@ -172,7 +174,7 @@ def _becomes_live(state: str, new_state: str) -> bool:
 
 def _make_containers_live(
     stored: dict[str, tuple[int, str, str]], states: dict[str, str], document: Document, report: ImportReport
-) -> list[Change]:
+) -> list[JournalEntry]:
     changed = {
         address: pk
         for address, (pk, state, _) in stored.items()
@@ -183,15 +185,17 @@ def _make_containers_live(
     )
     for address in changed:
         report.changes[ENTITIES_CHANGED, f"live {address.partition(':')[0]}"] += 1
-    return [Change(ACTIONS[State.LIVE], entity=address, detail="live") for address in changed]
+    return [JournalEntry(ACTIONS[State.LIVE], entity=address, detail="live") for address in changed]
 
 
-def _entity_changes(line: EntityLine, state: str, description: str, new_description: str) -> list[Change]:
+def _entity_changes(
+    line: EntityLine, state: str, description: str, new_description: str
+) -> list[JournalEntry]:
     changes = []
     if line.state != state:
-        changes.append(Change(ACTIONS[line.state], entity=line.address, detail=line.state))
+        changes.append(JournalEntry(ACTIONS[line.state], entity=line.address, detail=line.state))
     if new_description != description:
-        changes.append(Change("describe", entity=line.address, detail=new_description))
+        changes.append(JournalEntry("describe", entity=line.address, detail=new_description))
     return changes
 
 

@@ -10,11 +10,10 @@ from itertools import chain, starmap
 from django.db import transaction
 
 from entities.models import Entity
+from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks, database_now, database_time, refresh_statistics, update_rows
-from grants.changes.authority import administrator_transaction
-from grants.changes.rows import insert_grant_rows
-from grants.changes.services import StoredGrant
-from grants.journal import Author, Change, append_to_journal
+from grants.changes.grants import StoredGrant, insert_grant_rows
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.journal_details import period_detail
 from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids
 from grants.tenant.entities import write_entities
@@ -48,7 +47,7 @@ def import_tenant(*, stream, author: Author, dry_run: bool = False) -> ImportRep
         )
         report = ImportReport(lines=document.lines, dry_run=dry_run)
 
-        def record(changes: list[Change]) -> None:
+        def record(changes: list[JournalEntry]) -> None:
             if changes and not dry_run:
                 append_to_journal(head, changes, author=author)
 
@@ -171,8 +170,8 @@ def _rank(line: GrantLine) -> tuple:
     return line.attributes, *map(format_time, line.validity)
 
 
-def _grant_change(line: GrantLine, privilege: str, before: StoredGrant | None = None) -> Change:
-    return Change(
+def _grant_change(line: GrantLine, privilege: str, before: StoredGrant | None = None) -> JournalEntry:
+    return JournalEntry(
         "grant",
         principal=":".join(line.principal),
         entity=line.address,

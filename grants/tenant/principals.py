@@ -12,7 +12,7 @@ from django.contrib.auth.models import Group
 
 from entities.vocabulary import clip
 from grants.bulk_rows import chunks, database_now, database_time, insert_rows, reserve_ids, update_rows
-from grants.journal import Change
+from grants.journal import JournalEntry
 from grants.journal_details import period_detail
 from grants.models import Role, User
 from grants.principal_rows import PRINCIPAL_TABLES
@@ -153,7 +153,7 @@ def write_users(document: Document, report: ImportReport, record: Callable) -> d
     return ids
 
 
-def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport) -> list[Change]:
+def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport) -> list[JournalEntry]:
     at = database_now()
     ids.update(zip((line.name for line in new), reserve_ids(User, len(new)), strict=True))
     insert_rows(
@@ -180,12 +180,14 @@ def _insert_users(new: list[UserLine], ids: dict[str, int], report: ImportReport
     for line in new:
         report.changes[USERS_ADDED, "inactive" if line.active is False else "active"] += 1
     return [
-        Change("user-add", principal=f"user:{line.name}", detail="inactive" if line.active is False else "")
+        JournalEntry(
+            "user-add", principal=f"user:{line.name}", detail="inactive" if line.active is False else ""
+        )
         for line in new
     ]
 
 
-def _update_users(stored: dict[str, list], document: Document, report: ImportReport) -> list[Change]:
+def _update_users(stored: dict[str, list], document: Document, report: ImportReport) -> list[JournalEntry]:
     changes, rows = [], []
     switched = []
     for name, (pk, active, email, is_principal) in stored.items():
@@ -193,12 +195,14 @@ def _update_users(stored: dict[str, list], document: Document, report: ImportRep
         new_active = active if line.active is None else line.active
         new_email = email if line.email is None else line.email
         action = "user-activate" if new_active else "user-deactivate"
-        user_changes = [Change(action, principal=f"user:{name}")] if new_active != active else []
+        user_changes = [JournalEntry(action, principal=f"user:{name}")] if new_active != active else []
         if new_active != active:
             switched.append(pk)
         if new_email != email:
-            user_changes.append(Change("user-change", principal=f"user:{name}", detail=f"email: {new_email}"))
-        user_changes += [Change("principal-add", principal=f"user:{name}")] if not is_principal else []
+            user_changes.append(
+                JournalEntry("user-change", principal=f"user:{name}", detail=f"email: {new_email}")
+            )
+        user_changes += [JournalEntry("principal-add", principal=f"user:{name}")] if not is_principal else []
         if user_changes:
             rows.append((new_active, new_email, True, pk))
             changes += user_changes
@@ -217,7 +221,7 @@ def write_groups(document: Document, report: ImportReport, record: Callable) -> 
         new = [name for name in chunk if name not in stored]
         ids.update(stored | dict(zip(new, reserve_ids(Group, len(new)), strict=True)))
         insert_rows(Group, ("id", "name"), [(ids[name], name) for name in new])
-        record([Change("group-add", principal=f"group:{name}") for name in new])
+        record([JournalEntry("group-add", principal=f"group:{name}") for name in new])
         report.changes[GROUPS_ADDED, ""] += len(new)
         report.unchanged["groups"] += len(stored.keys() & document.groups.keys())
     return ids
@@ -275,7 +279,7 @@ def write_members(
 
 def _member_change(
     action: str, group: str, user: str, period: Validity = NO_LIMITS, before: Validity | None = None
-) -> Change:
-    return Change(
+) -> JournalEntry:
+    return JournalEntry(
         action, principal=f"user:{user}", detail=period_detail(period, f"group:{group}", before=before)
     )

@@ -13,10 +13,10 @@ from django.utils import timezone
 
 from entities.address import AddressError, parse_address
 from entities.vocabulary import quantity
+from grants.authority.transactions import administrator_transaction
 from grants.bulk_rows import chunks
-from grants.changes.authority import administrator_transaction
 from grants.errors import GrantError
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.policies.times import TimeError, parse_time
 from grants.strict_json import MalformedJson, json_from_bytes
 from grants.usage.storage import UsageRecord, store_usage
@@ -88,7 +88,7 @@ def import_records(records: Iterable[tuple[int, object]], *, author: Author) -> 
             with administrator_transaction(author) as head:
                 append_to_journal(
                     head,
-                    [Change("usage-import", detail=f"{quantity(stored, 'day', 'days')} of use")],
+                    [JournalEntry("usage-import", detail=f"{quantity(stored, 'day', 'days')} of use")],
                     author=author,
                 )
     return stored

@@ -3,7 +3,7 @@
 from django.db import transaction
 
 from grants.errors import GrantError
-from grants.journal import SEAL, Author, Change, append_to_journal, first_break
+from grants.journal import SEAL, Author, JournalEntry, append_to_journal, first_break
 from grants.journal_keys import head_fault
 from grants.models import JournalHead
 
@@ -24,4 +24,4 @@ def seal_journal(*, author: Author) -> int:
         if (chain_break := first_break(is_signature_required=False)) is not None:
             raise GrantError(f"the journal is broken, and a seal would hide it: {chain_break.sentence}")
         detail = f"the hashes of lines 1 to {head.revision}: {head.hash}; until now, {fault}"
-        return append_to_journal(head, [Change(SEAL, detail=detail)], author=author)
+        return append_to_journal(head, [JournalEntry(SEAL, detail=detail)], author=author)

@@ -16,8 +16,6 @@ from analytics.lost_permissions import ROWS_PER_BATCH, LostPermissions
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import KINDS
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
 from grants.errors import NotAdministrator, PlanError, StaleBase
 from grants.journal import current_revision
 from grants.models import Plan, Role, User
@@ -28,6 +26,7 @@ from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, author_with
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import activate_generation, change_grants
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 from tests.support.reports import create_report, write_report
 

@@ -17,7 +17,7 @@ from analytics.storage import StorageError, spark_uri, storage_path
 from analytics.storage_identity import storage_identity
 from analytics.tables import ENTITIES, GRANTS, GROUPS, MEMBERSHIPS, SNAPSHOT_TABLES, USERS
 from entities.models import Entity
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import User
 from tests.support.random_tenants import random_tenant, store_tenant
 
@@ -36,7 +36,7 @@ def rows(snapshot, table):
 
 def change_something():
     with transaction.atomic():
-        append_to_journal(lock_journal(), [Change("test")], author=Author("test"))
+        append_to_journal(lock_journal(), [JournalEntry("test")], author=Author("test"))
 
 
 def snapshot_names(folder):

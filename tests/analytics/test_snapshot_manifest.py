@@ -17,7 +17,7 @@ from analytics.snapshots import manifest, parquet, snapshot
 from analytics.snapshots.snapshot import delete_old_snapshots, lease_snapshot
 from analytics.storage import StorageError, storage_root
 from grants.jobs import run_job
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import JobState, Role, User
 from tests.support.random_tenants import random_tenant, store_tenant
 
@@ -35,7 +35,7 @@ def storage(settings, tmp_path):
 
 def change_something():
     with transaction.atomic():
-        append_to_journal(lock_journal(), [Change("test")], author=Author("test"))
+        append_to_journal(lock_journal(), [JournalEntry("test")], author=Author("test"))
 
 
 def take_snapshot():

@@ -9,10 +9,10 @@ from authzconsole.common.tokens import create_token
 from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.services import add_group, add_member, add_user
+from grants.principals.services import add_group, add_user
+from tests.support.changes import add_member, change_grants
 
 OPERATOR = Author("test")
 PASSWORD = "correct horse battery"

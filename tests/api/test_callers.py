@@ -13,9 +13,9 @@ from authzconsole.models import ApiToken
 from entities.address import Address, parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.models import Role, User
 from tests.api.conftest import OPERATOR, PASSWORD, Api, request
+from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 

@@ -14,8 +14,8 @@ from entities.address import address_of, parse_address
 from entities.kinds_file import register_kinds
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS, Privilege
-from grants.changes.services import change_grants
 from tests.api.conftest import OPERATOR, request
+from tests.support.changes import change_grants
 
 OWN_KINDS = Path(__file__).parent.parent / "cases" / "own_kinds.toml"
 

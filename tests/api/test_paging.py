@@ -7,9 +7,9 @@ from authzconsole.api import page_tokens
 from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.evaluation import authzen_search
 from tests.api.conftest import OPERATOR
+from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 
@@ -172,7 +172,7 @@ def test_unknown_members_and_the_ignored_id_can_change_between_pages(api):
 
 
 def test_a_token_is_refused_after_the_active_generation_changed(api):
-    from grants.active_generation import activate_generation
+    from tests.support.changes import activate_generation
 
     page_token = token(api)
     activate_generation(author=OPERATOR, name="proposed")

@@ -14,13 +14,11 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
 from grants.journal import current_revision
-from grants.lifecycle.services import register_entity
 from grants.models import JournalLine, Role
 from grants.validity import Validity
 from tests.api.conftest import OPERATOR, PASSWORD, Api, request
+from tests.support.changes import activate_generation, change_grants, register_entity
 
 pytestmark = [pytest.mark.django_db]
 RECORD = parse_address("dataset:lab.record-1")

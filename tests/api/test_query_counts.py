@@ -6,9 +6,9 @@ from authzconsole.models import ApiToken
 from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.evaluation import authzen_search, engine, principal_filters
 from tests.api.conftest import OPERATOR, PASSWORD, request
+from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 

@@ -7,8 +7,8 @@ import pytest
 
 from entities.address import Address
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from tests.api.conftest import OPERATOR, request
+from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("people")]
 

@@ -8,9 +8,9 @@ import pytest
 from playwright.sync_api import expect
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import User
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

@@ -7,8 +7,8 @@ from playwright.sync_api import expect
 
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

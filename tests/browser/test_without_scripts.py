@@ -7,10 +7,10 @@ from playwright.sync_api import expect
 
 from entities.address import MAX_KEY_LENGTH, parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.principal_names import MAX_NAME_CHARACTERS
 from grants.principals.services import add_user
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

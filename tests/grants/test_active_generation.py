@@ -2,11 +2,12 @@
 
 import pytest
 
-from grants.active_generation import activate_generation, active_generation
+from grants.active_generation import active_generation
 from grants.errors import NotAdministrator
 from grants.models import ActiveGeneration, Role
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration
 from tests.support.authors import COMMAND, author_with, lines_after
+from tests.support.changes import activate_generation
 
 pytestmark = pytest.mark.django_db
 

@@ -11,13 +11,13 @@ from django.db.models import fields as model_fields
 from analytics.tables import GRANTS
 from authzconsole.rest.grants import ChangeSetSerializer, GrantSerializer
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, JournalLine, UserGrant
 from grants.tenant.lines import ATTRIBUTE_READERS
 from grants.validity import VALIDITY_COLUMNS
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants
 from tests.support.pages import post_as_shown
 from tests.support.tenant_documents import empty_database, export_bytes, import_lines
 

@@ -9,10 +9,10 @@ from django.test.utils import CaptureQueriesContext
 from entities.address import parse_address
 from entities.selectors import entity_at
 from entities.vocabulary import ADMIN, EXECUTE, READ, WRITE
-from grants.changes.services import change_grants
 from grants.holders import holders_of
 from grants.models import User
 from tests.support.authors import administrator
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")

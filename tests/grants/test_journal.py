@@ -14,11 +14,10 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants import journal
-from grants.changes.services import change_grants
 from grants.errors import JournalReadOnly
 from grants.journal import (
     LINES_PER_BATCH,
-    Change,
+    JournalEntry,
     append_to_journal,
     current_revision,
     first_break,
@@ -29,6 +28,7 @@ from grants.journal_queries import journal_lines
 from grants.models import JournalHead, JournalLine, User
 from grants.principals.services import add_user
 from tests.support.authors import COMMAND, administrator, all_grants
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 
@@ -37,7 +37,7 @@ def append(*actions):
     with transaction.atomic():
         return append_to_journal(
             lock_journal(),
-            [Change(action, detail="naïve — “quoted”\n") for action in actions],
+            [JournalEntry(action, detail="naïve — “quoted”\n") for action in actions],
             author=COMMAND,
         )
 
@@ -83,7 +83,7 @@ def test_revisions_have_no_gaps_across_batches(five):
 
 def test_a_line_is_written_only_in_the_transaction_of_its_change(transactional_db):
     with pytest.raises(AssertionError, match="in the transaction of its change"):
-        append_to_journal(JournalHead(), [Change("a")], author=COMMAND)
+        append_to_journal(JournalHead(), [JournalEntry("a")], author=COMMAND)
     assert not JournalLine.objects.exists()
 
 

@@ -30,10 +30,7 @@ from authzconsole.web.accounts.providers.identities import Identity, sign_in_acc
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
-from grants.journal import Author, Change, append_to_journal, lock_journal
-from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import (
     ActiveGeneration,
     GroupGrant,
@@ -44,20 +41,23 @@ from grants.models import (
     User,
     UserGrant,
 )
-from grants.principals.removal import remove_group
 from grants.principals.renaming import rename_group
-from grants.principals.services import (
-    add_group,
-    add_member,
-    add_user,
-    remove_member,
-    set_user_active,
-    set_user_role,
-)
+from grants.principals.services import add_group, add_user, set_user_role
 from grants.requests.approvers import set_namespace_approvers
 from grants.tenant.import_document import import_tenant
 from grants.verification.anchor import anchor_journal
 from grants.verification.anchor_places import AnchorError
+from tests.support.changes import (
+    activate_generation,
+    add_member,
+    change_grants,
+    delete_entity,
+    recreate_entity,
+    register_entity,
+    remove_group,
+    remove_member,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests")
@@ -137,7 +137,9 @@ def tenant(settings):
 
 
 def append_line(action, principal, detail):
-    append_to_journal(lock_journal(), [Change(action, principal=principal, detail=detail)], author=OPERATOR)
+    append_to_journal(
+        lock_journal(), [JournalEntry(action, principal=principal, detail=detail)], author=OPERATOR
+    )
 
 
 def add_factors():

@@ -13,13 +13,12 @@ from authzconsole.models import MaintenanceRecord, MaintenanceTask
 from authzconsole.tasks import write_lines_of_periods
 from entities.address import parse_address
 from grants.changes.period_lines import write_period_lines
-from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.models import User
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_member
 from grants.validity import Validity
 from tests.support.authors import COMMAND
+from tests.support.changes import add_member, change_grants
 from tests.support.tenant_documents import entity, import_lines, user
 
 pytestmark = pytest.mark.django_db

@@ -8,14 +8,15 @@ import pytest
 from authzconsole.mail.break_glass_mail import send_break_glass_mail
 from authzconsole.mail.request_mail import send_due_mail
 from authzconsole.reviews.reminders import remind_reviewers
-from grants.changes.break_glass import start_break_glass
+from grants.authority.break_glass import start_break_glass
 from grants.journal import Author
 from grants.models import Role, User
-from grants.principals.services import add_group, add_member, set_user_email
+from grants.principals.services import add_group, set_user_email
 from tests.grants.requests.test_requests import request_access
 from tests.grants.reviews.support import open_campaign
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_member
 
 pytestmark = pytest.mark.django_db
 NO_ADDRESS = ["first@example.com, second@example.com", "@", "<a@example.com> rest"]

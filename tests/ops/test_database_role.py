@@ -8,10 +8,10 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.journal import Author, first_break
 from grants.models import JournalLine
 from grants.principals.services import add_user
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 ROLE = "console test role"

@@ -35,8 +35,8 @@ from authzconsole.models import ApiToken
 from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.active_generation import active_generation
-from grants.changes.rows import first_misplaced_grant
-from grants.changes.services import change_grants
+from grants.changes.grants import first_misplaced_grant
+from tests.support.changes import change_grants
 from grants.journal import Author, current_revision, first_break
 from grants.models import Plan, User
 from grants.plans.apply import apply_plan

@@ -4,11 +4,11 @@ import pytest
 
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.models import Plan
 from tests.rest.conftest import problem
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES, SETUP
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

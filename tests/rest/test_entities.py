@@ -5,11 +5,11 @@ from urllib.parse import quote
 import pytest
 
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation
 from grants.journal import current_revision
 from tests.rest.conftest import problem
 from tests.support.authors import database_state, entity_states, lines_after
 from tests.support.cast import SETUP
+from tests.support.changes import activate_generation
 
 pytestmark = pytest.mark.django_db
 

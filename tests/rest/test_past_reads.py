@@ -4,13 +4,20 @@ import pytest
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation, propose_generation
-from grants.changes.services import change_grants
+from grants.active_generation import propose_generation
 from grants.journal import current_revision
-from grants.lifecycle.services import delete_entity, register_entity
-from grants.principals.services import add_group, add_member, add_user, remove_member, set_user_active
+from grants.principals.services import add_group, add_user
 from grants.validity import Validity
 from tests.support.cast import SETUP
+from tests.support.changes import (
+    activate_generation,
+    add_member,
+    change_grants,
+    delete_entity,
+    register_entity,
+    remove_member,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:lab.orders")

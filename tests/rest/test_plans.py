@@ -6,15 +6,14 @@ import pytest
 
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.question import Question
 from tests.rest.conftest import problem
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.reports import create_report
 
 pytestmark = pytest.mark.django_db

@@ -82,7 +82,7 @@ def test_the_etag_is_compared_after_the_wait_for_the_lock(ada, monkeypatch):
             change_schedule(author=SETUP, analysis="delete-readiness", is_on=True, at=time(3, 0), options={})
         return head
 
-    monkeypatch.setattr("grants.changes.authority.lock_journal", lock_after_another_change)
+    monkeypatch.setattr("grants.authority.transactions.lock_journal", lock_after_another_change)
     problem(ada.put(PATH, {"on": True, "at": "04:00"}, If_Match=etag), 412)
     assert locks and not Schedule.objects.exists()
 

@@ -20,8 +20,8 @@ from authzconsole.common.tokens import create_token
 from authzconsole.wsgi import application
 from entities.address import parse_address
 from grants.models import Plan
-from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import create_plan_from_changes
 
 pytestmark = [pytest.mark.django_db, pytest.mark.slow]
 

@@ -10,13 +10,13 @@ from authzconsole import apps
 from authzconsole.common import rate_limits
 from authzconsole.common.tokens import TokenError, create_token
 from authzconsole.scim import service, views
-from grants.changes.services import change_grants
 from grants.errors import NotAdministrator
 from grants.journal import Author
 from grants.principals.services import add_user, renew_user_password, set_user_role
 from tests.scim.conftest import ROOT, Scim, error_of
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 METHODS = ("get", "post", "put", "patch", "delete")
 PATHS = [

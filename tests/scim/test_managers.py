@@ -5,11 +5,11 @@ import pytest
 from grants.journal import current_revision
 from grants.models import User
 from grants.models.reviews import UserManagerLink
-from grants.principals.services import set_user_active
 from grants.reviews.reviewers import set_manager
 from tests.scim.conftest import USER, error_of
 from tests.support.authors import database_state, lines_after
 from tests.support.cast import SETUP
+from tests.support.changes import set_user_active
 
 ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
 PATH = f"{ENTERPRISE}:manager"

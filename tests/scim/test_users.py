@@ -11,11 +11,12 @@ from authzconsole.common.tokens import create_token, verify_token
 from authzconsole.scim import rows
 from grants.journal import current_revision, lock_journal
 from grants.models import JournalLine, Role, User
-from grants.principals.services import add_user, set_user_active, set_user_email
+from grants.principals.services import add_user, set_user_email
 from grants.verification.replay import first_fault
 from tests.scim.conftest import GROUP, PATCH, USER, Scim, error_of, provisioning_token
 from tests.support.authors import database_state, lines_after
 from tests.support.cast import SETUP
+from tests.support.changes import set_user_active
 
 
 def test_a_created_user_is_a_principal_without_password_or_role(scim, issued_token):

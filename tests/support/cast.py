@@ -17,10 +17,11 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.authority import administrator_transaction
-from grants.changes.services import write_changes
-from grants.journal import Author, Change, append_to_journal
+from grants.authority.transactions import administrator_transaction
+from grants.changes import write_changes
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import Role, User
+from tests.support.changes import grants_and_revocations
 
 PASSWORD = "a long enough password"
 
@@ -71,20 +72,26 @@ def create_sample_tenant() -> dict[str, User]:
         containers = [address for address in created if address not in addresses]
         append_to_journal(
             head,
-            [Change("register", entity=str(address)) for address in (*containers, *addresses)],
+            [JournalEntry("register", entity=str(address)) for address in (*containers, *addresses)],
             author=SETUP,
         )
         write_changes(
             head,
             SETUP,
-            grant=[
-                *ned_grants,
-                ("user:dee", parse_address("dataset:sales.orders"), Privilege.READ),
-                ("group:operators", parse_address("program:sales.shop.workflow.daily"), Privilege.EXECUTE),
-                ("user:ina", parse_address("dataset:sales.orders"), Privilege.READ),
-                ("group:operators", parse_address(PLANNED), Privilege.READ),
-                ("user:dee", parse_address(DELETED), Privilege.WRITE),
-            ],
+            grants_and_revocations(
+                [
+                    *ned_grants,
+                    ("user:dee", parse_address("dataset:sales.orders"), Privilege.READ),
+                    (
+                        "group:operators",
+                        parse_address("program:sales.shop.workflow.daily"),
+                        Privilege.EXECUTE,
+                    ),
+                    ("user:ina", parse_address("dataset:sales.orders"), Privilege.READ),
+                    ("group:operators", parse_address(PLANNED), Privilege.READ),
+                    ("user:dee", parse_address(DELETED), Privilege.WRITE),
+                ]
+            ),
         )
         Entity.objects.filter(kind="dataset", key="sales.legacy").update(state=State.DELETED)
     return cast

@@ -10,27 +10,30 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
+from grants.changes.entities import describe_entity
+from grants.changes.memberships import remove_all_memberships
 from grants.errors import GrantError
 from grants.journal import Author, current_revision
-from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
 from grants.models import GroupGrant, Role, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import format_principal
-from grants.principals.memberships import change_members, remove_all_memberships
-from grants.principals.removal import remove_group, remove_user
 from grants.principals.renaming import rename_group, rename_user
-from grants.principals.services import (
-    add_group,
-    add_member,
-    add_user,
-    remove_member,
-    set_user_active,
-    set_user_role,
-)
+from grants.principals.services import add_group, add_user, set_user_role
 from grants.tenant.import_document import import_tenant
 from grants.validity import Validity
+from tests.support.changes import (
+    activate_generation,
+    add_member,
+    change_grants,
+    change_members,
+    delete_entity,
+    recreate_entity,
+    register_entity,
+    remove_group,
+    remove_member,
+    remove_user,
+    set_user_active,
+)
 
 OPERATOR = Author("the tests", reason="at random")
 USERS = [f"user {number}" for number in range(5)]

@@ -10,8 +10,8 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.models import permission_ids
 from grants.models.reviews import Campaign, ReviewItem, ReviewShare
-from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import create_plan_from_changes
 
 
 @pytest.fixture

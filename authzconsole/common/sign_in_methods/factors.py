@@ -2,7 +2,7 @@
 
 from allauth.mfa.models import Authenticator
 
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead, User
 from grants.verification.facts import APP_TITLE, CODES_TITLE, PASSKEY_PREFIX
 
@@ -21,6 +21,6 @@ def remove_all_factors(head: JournalHead, author: Author, user: User) -> list[st
     if titles:
         factors.delete()
         append_to_journal(
-            head, [Change("factor-reset", principal=str(user), detail=", ".join(titles))], author=author
+            head, [JournalEntry("factor-reset", principal=str(user), detail=", ".join(titles))], author=author
         )
     return titles

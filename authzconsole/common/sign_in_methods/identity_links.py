@@ -2,11 +2,11 @@
 
 from allauth.socialaccount.models import SocialAccount
 
-from grants.changes.authority import administrator_transaction, check_can_manage_account
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import administrator_transaction, check_can_manage_account
 from grants.errors import GrantError
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import JournalHead, User
+from grants.outcomes import Outcome
 from grants.principals.access_ending import end_access
 from grants.roles.capabilities import Capability
 
@@ -45,6 +45,8 @@ def unlink_all_identities(head: JournalHead, author: Author, user: User) -> int:
 
 
 def _unlink(head: JournalHead, author: Author, user: User, links: list[SocialAccount]) -> None:
-    changes = [Change("identity-unlink", principal=str(user), detail=link_detail(link)) for link in links]
+    changes = [
+        JournalEntry("identity-unlink", principal=str(user), detail=link_detail(link)) for link in links
+    ]
     SocialAccount.objects.filter(pk__in=[link.pk for link in links]).delete()
     append_to_journal(head, [*changes, *end_access([user.pk], with_tokens=False)], author=author)

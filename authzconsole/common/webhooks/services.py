@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from authzconsole.common.webhooks.transport import url_fault
 from authzconsole.models import Webhook
-from grants.changes.authority import administrator_transaction
+from grants.authority.transactions import administrator_transaction
 from grants.errors import GrantError
-from grants.journal import ACTIONS, Author, Change, append_to_journal
+from grants.journal import ACTIONS, Author, JournalEntry, append_to_journal
 from grants.roles.capabilities import Capability
 
 MAX_WEBHOOKS = 20
@@ -49,7 +49,7 @@ def create_webhook(*, author: Author, url: str, actions: Sequence[str]) -> Webho
         )
         append_to_journal(
             head,
-            [Change("webhook-add", detail=_detail(webhook, webhook.actions or "all actions"))],
+            [JournalEntry("webhook-add", detail=_detail(webhook, webhook.actions or "all actions"))],
             author=author,
         )
     return webhook
@@ -65,7 +65,7 @@ def enable_webhook(*, author: Author, number: int, is_enabled: bool) -> Webhook:
         if webhook.is_enabled != is_enabled:
             Webhook.objects.filter(pk=number).update(is_enabled=is_enabled, attempts=0, retry_at=None)
             detail = _detail(webhook, "enabled" if is_enabled else "disabled")
-            append_to_journal(head, [Change("webhook-change", detail=detail)], author=author)
+            append_to_journal(head, [JournalEntry("webhook-change", detail=detail)], author=author)
     return webhook
 
 
@@ -79,7 +79,7 @@ def replay_dead_letters(*, author: Author, number: int) -> int:
         count = webhook.dead_letters.filter(is_replayed=False).update(is_replayed=True)
         if count:
             detail = _detail(webhook, f"{count} dead letters replayed")
-            append_to_journal(head, [Change("webhook-change", detail=detail)], author=author)
+            append_to_journal(head, [JournalEntry("webhook-change", detail=detail)], author=author)
     return count
 
 
@@ -87,7 +87,7 @@ def delete_webhook(*, author: Author, number: int) -> None:
     """Delete a webhook with its dead letters. Raise UnknownWebhook if there is no such webhook."""
     with administrator_transaction(author, capability=Capability.MANAGE_SETTINGS) as head:
         webhook = _webhook(number)
-        append_to_journal(head, [Change("webhook-delete", detail=_detail(webhook, ""))], author=author)
+        append_to_journal(head, [JournalEntry("webhook-delete", detail=_detail(webhook, ""))], author=author)
         webhook.delete()
 
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand
 
 from authzconsole.demo.history import load_history
 from entities.models import Entity
-from grants.changes.authority import administrator_transaction
+from grants.authority.transactions import administrator_transaction
 from grants.journal import Author, current_revision, read_only_reason
 from grants.models import Role, User
 from grants.principals.services import add_user, first_password_end

@@ -6,8 +6,8 @@ from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError
 
-from grants.changes.authority import administrator_transaction
-from grants.journal import Author, Change, append_to_journal
+from grants.authority.transactions import administrator_transaction
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.management.console_command import ConsoleCommand
 from grants.models import User
 from grants.principals.access_ending import end_access
@@ -34,6 +34,9 @@ class Command(ConsoleCommand, changepassword.Command):
             User.objects.filter(pk=user.pk).update(
                 password=hashed, must_change_password=False, password_expires_at=None
             )
-            changes = [Change("password-set", principal=str(user)), *end_access([user.pk], with_tokens=False)]
+            changes = [
+                JournalEntry("password-set", principal=str(user)),
+                *end_access([user.pk], with_tokens=False),
+            ]
             append_to_journal(head, changes, author=author)
         self.stdout.write(f"Password changed successfully for user '{user}'")

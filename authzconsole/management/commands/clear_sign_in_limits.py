@@ -4,8 +4,8 @@ from django.core.management.base import CommandError
 
 from authzconsole.common.login_throttle import CLEAR_ACTION
 from entities.text import is_storable
-from grants.changes.authority import administrator_transaction
-from grants.journal import Author, Change, append_to_journal
+from grants.authority.transactions import administrator_transaction
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.management.console_command import ConsoleCommand
 from grants.models import User
 
@@ -30,5 +30,5 @@ class Command(ConsoleCommand):
             raise CommandError(f"`{name}` is not an account of this console")
         author, principal = Author("clear_sign_in_limits"), f"user:{name}" if name else ""
         with administrator_transaction(author) as head:
-            append_to_journal(head, [Change(CLEAR_ACTION, principal=principal)], author=author)
+            append_to_journal(head, [JournalEntry(CLEAR_ACTION, principal=principal)], author=author)
         self.stdout.write(f"The sign-in limits of {principal or 'all accounts and addresses'} are cleared.")

@@ -1,11 +1,8 @@
 """The effect of changes that are not made yet, at once or from a run."""
 
-import json
-
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from analytics.plan_effects.stored import stored_change_effect
 from analytics.runs.services import request_change_effect
 from authzconsole.common.fields import Choice, List, StrictSerializer, Text
 from authzconsole.rest.effects.plan_effects import ComputingSerializer, computing_response
@@ -20,8 +17,9 @@ from authzconsole.rest.permission_effects import (
 )
 from authzconsole.rest.plans import TAG
 from grants.active_generation import active_generation
-from grants.effects.preview import preview_changes
-from grants.effects.single_changes import MAX_CHANGES, UnknownChange, can_make, change_from_text
+from grants.change_set import UnknownChange, change_from_json
+from grants.changes import ChangeSet, can_make, preview
+from grants.effects.changes import MAX_CHANGES
 from grants.policies.catalogue import GENERATIONS
 
 MAX_PARTS = 6
@@ -68,15 +66,15 @@ class ChangeEffects(Endpoint):
         body = self.body(ChangesSerializer)
         name = body.get("generation") or active_generation().name
         try:
-            changes = [change_from_text(json.dumps(parts)) for parts in body["changes"]]
-            preview = preview_changes(changes, GENERATIONS[name], stored_change_effect)
-            if preview.effect is not None:
-                return Response(preview_as_json(preview))
-            if not can_make(request.user, changes):
+            change_set = ChangeSet.of(*map(change_from_json, body["changes"]))
+            shown = preview(change_set, GENERATIONS[name])
+            if shown.effect is not None:
+                return Response(preview_as_json(shown))
+            if not can_make(request.user, change_set):
                 raise Problem(403, "your account may not make these changes")
             return computing_response(
                 request_change_effect(
-                    changes=changes, generation=name, author=author_of(request), requested_by=request.user
+                    changes=change_set, generation=name, author=author_of(request), requested_by=request.user
                 )
             )
         except UnknownChange as error:

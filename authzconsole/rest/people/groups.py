@@ -22,8 +22,8 @@ from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer, RemovalQuery
 from entities.text import storage_fault
-from grants.effects.single_changes import Removal
-from grants.principals.removal import remove_group
+from grants.change_set import RemovePrincipal
+from grants.changes import ChangeSet
 from grants.principals.renaming import rename_group
 from grants.principals.services import add_group
 from grants.querysets import groups_of
@@ -144,7 +144,7 @@ class GroupDetail(Endpoint):
         data = self.body(GroupChangeSerializer)
         _group_or_404(request, name)
         _, members = make_or_forecast(
-            [],
+            ChangeSet(),
             lambda: rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"]),
             options=data,
             shows_effect=request.user.can_see_all,
@@ -168,12 +168,8 @@ class GroupDetail(Endpoint):
         query = self.query
         return Response(
             outcome_with_forecast(
-                [Removal(f"group:{name}")],
-                lambda: remove_group(
-                    author=author_of(request, query["reason"]),
-                    name=name,
-                    revokes_grants=query["revoke_grants"],
-                ),
+                ChangeSet.of(RemovePrincipal(f"group:{name}", query["revoke_grants"])),
+                author=author_of(request, query["reason"]),
                 options=query,
                 would=f"group:{name} would be removed",
                 shows_effect=request.user.can_see_all,

@@ -1,7 +1,5 @@
 """The REST resource `members`: memberships, one at a time or many together."""
 
-from collections.abc import Callable
-
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -19,7 +17,7 @@ from authzconsole.rest.dry_runs import (
     DryRunSerializer,
     ForecastQuery,
     ForecastRequestSerializer,
-    apply_or_forecast,
+    change_set_outcome,
     outcome_with_forecast,
 )
 from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
@@ -31,14 +29,15 @@ from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer
 from authzconsole.rest.permission_effects import effect_digest_field
-from authzconsole.rest.plan_serializers import MembershipItemSerializer, NewMembershipSerializer
-from grants.changes.outcomes import Outcome
-from grants.effects.changes import MembershipChange
-from grants.errors import ChangeRefused, PrincipalError
+from authzconsole.rest.plan_serializers import (
+    MembershipItemSerializer,
+    NewMembershipSerializer,
+    memberships_of,
+)
+from grants.change_set import Join, Leave
+from grants.changes import ChangeSet
+from grants.errors import ChangeRefused
 from grants.models import User
-from grants.plans.dry_run import dry_run
-from grants.principals.membership_changes import MembershipItem, change_memberships
-from grants.principals.services import add_member, remove_member
 from grants.validity import Validity
 
 
@@ -177,7 +176,9 @@ class Members(Endpoint):
         errors=[409],
     )
     def post(self, request: Request) -> Response:
-        return _change_membership(request, add_member, self.body(NewMemberSerializer), "would be in")
+        data = self.body(NewMemberSerializer)
+        change = Join(data["user"], data["group"], data.get("validity", Validity()))
+        return _change_membership(request, change, data, "would be in")
 
     @api_operation(
         "members_remove",
@@ -191,7 +192,8 @@ class Members(Endpoint):
         | {"sentence": "user:sofia.lindqvist is no longer in group:marketing-analytics"},
     )
     def delete(self, request: Request) -> Response:
-        return _change_membership(request, remove_member, self.query, "would no longer be in")
+        change = Leave(self.query["user"], self.query["group"])
+        return _change_membership(request, change, self.query, "would no longer be in")
 
 
 class MembershipChangeSet(Endpoint):
@@ -212,30 +214,22 @@ class MembershipChangeSet(Endpoint):
     )
     def post(self, request: Request) -> Response:
         data = self.body(MembershipChangesSerializer)
-        items = {name: [MembershipItem(**item) for item in data[name]] for name in ("join", "leave")}
-        total = sum(map(len, items.values()))
-        if not total:
+        change_set = memberships_of(data)
+        if not len(change_set):
             raise Problem(400, "nothing to change: put items into `join` or `leave`")
-        if total > MAX_ITEMS:
-            raise Problem(400, f"the request contains {total:,} items; the limit is {MAX_ITEMS:,}")
-        author = author_of(request, data["reason"])
+        if len(change_set) > MAX_ITEMS:
+            raise Problem(400, f"the request contains {len(change_set):,} items; the limit is {MAX_ITEMS:,}")
         try:
-            outcome, members = apply_or_forecast(
-                is_dry_run=data["dry_run"],
-                forecast=lambda: dry_run(author=author, **items),
-                changes=[
-                    MembershipChange(item.user, item.group, name == "join", item.validity)
-                    for name, listed in items.items()
-                    for item in listed
-                ],
-                effect_digest=data.get("effect_digest"),
-                apply=lambda: change_memberships(
-                    author=author, base_revision=data.get("base_revision"), **items
-                ),
+            outcome, members = change_set_outcome(
+                change_set,
+                author=author_of(request, data["reason"]),
+                options=data,
+                base_revision=data.get("base_revision"),
             )
-        except ChangeRefused as error:
+        except ChangeRefused as refusal:
             errors = [
-                {"list": name, "index": index, "message": message} for index, name, message in error.errors
+                {"list": error.verb, "index": error.index, "message": error.message}
+                for error in refusal.errors
             ]
             raise Problem(
                 400, f"{len(errors):,} items are invalid, so nothing was changed", errors=errors
@@ -243,38 +237,37 @@ class MembershipChangeSet(Endpoint):
         return Response(
             members
             | {
-                "joined": [_item_as_json(item, item.validity) for item in outcome.joined],
-                "left": [_item_as_json(item, outcome.periods_before[item.key]) for item in outcome.left],
-                "changed_periods": [_item_as_json(item, item.validity) for item in outcome.changed],
+                "joined": [_change_as_json(change, change.validity) for change in outcome.joined],
+                "left": [_change_as_json(change, outcome.before[change.key]) for change in outcome.left],
+                "changed_periods": [
+                    _change_as_json(change, change.validity) for change in outcome.changed_periods
+                ],
             }
         )
 
 
-def _item_as_json(item: MembershipItem, validity: Validity) -> dict:
-    return {"user": item.user, "group": item.group, **period_as_json(validity)}
+def _change_as_json(change: Join | Leave, validity: Validity) -> dict:
+    return {"user": change.user, "group": change.group, **period_as_json(validity)}
 
 
 def _member_as_json(row) -> dict:
     return {"group": row.group.name, "user": row.user.username, **period_as_json(row.validity)}
 
 
-def _change_membership(request: Request, service: Callable[..., Outcome], data: dict, would: str) -> Response:
-    user, group, options = (
-        data["user"],
-        data["group"],
-        {name: data[name] for name in ("validity",) if name in data},
-    )
-    change = MembershipChange(user, group, service is add_member, data.get("validity", Validity()))
+def _change_membership(request: Request, change: Join | Leave, data: dict, would: str) -> Response:
     try:
         content = outcome_with_forecast(
-            [change],
-            lambda: service(author=author_of(request, data["reason"]), user=user, group=group, **options),
+            ChangeSet.of(change),
+            author=author_of(request, data["reason"]),
             options=data,
-            would=f"user:{user} {would} group:{group}",
+            would=f"user:{change.user} {would} group:{change.group}",
             shows_effect=request.user.can_see_all,
         )
-    except PrincipalError as error:
+    except ChangeRefused as refusal:
+        (error,) = refusal.errors
         raise Problem(
-            400, str(error), errors=[{"field": error.field, "message": str(error)}] if error.field else []
+            400,
+            error.message,
+            errors=[{"field": error.field, "message": error.message}] if error.field else [],
         ) from None
     return Response(content)

@@ -39,20 +39,17 @@ from authzconsole.rest.framework.operations import ETAG, IF_MATCH, LOCATION, api
 from authzconsole.rest.framework.past import PastQuery, reads_past
 from authzconsole.rest.framework.problems import Problem
 from entities.text import storage_fault
-from grants.changes.outcomes import Outcome
-from grants.effects.changes import ActivationChange, PrincipalChange
-from grants.effects.single_changes import Removal, SingleChange
+from grants.change_set import Activate, Deactivate, MakePrincipal, RemovePrincipal
+from grants.changes import ChangeSet, apply
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
-from grants.principals.removal import remove_user
+from grants.outcomes import Outcome
 from grants.principals.renaming import rename_user
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
     MAX_FULL_NAME_CHARACTERS,
     add_user,
-    make_principal,
     set_full_name,
-    set_user_active,
     set_user_email,
     set_user_role,
 )
@@ -341,12 +338,8 @@ class UserDetail(Endpoint):
         query = self.query
         return Response(
             outcome_with_forecast(
-                [Removal(f"user:{name}")],
-                lambda: remove_user(
-                    author=author_of(request, query["reason"]),
-                    name=name,
-                    revokes_grants=query["revoke_grants"],
-                ),
+                ChangeSet.of(RemovePrincipal(f"user:{name}", query["revoke_grants"])),
+                author=author_of(request, query["reason"]),
                 options=query,
                 would=f"user:{name} would be removed",
                 shows_effect=request.user.can_see_all,
@@ -370,20 +363,26 @@ def user_as_json(user: User) -> dict:
     }
 
 
-def _permission_changes(name: str, data: dict) -> list[SingleChange]:
+def _permission_changes(name: str, data: dict) -> ChangeSet:
     """Return the changes of a user that can change permissions."""
-    changes: list[SingleChange] = [ActivationChange(name, data["active"])] if "active" in data else []
-    return [*changes, PrincipalChange(name)] if "is_principal" in data else changes
+    return ChangeSet.of(
+        *([_activation(name, active=data["active"])] if "active" in data else []),
+        *([MakePrincipal(name)] if "is_principal" in data else []),
+    )
+
+
+def _activation(name: str, *, active: bool) -> Activate | Deactivate:
+    return Activate(name) if active else Deactivate(name)
 
 
 def _changed_user(author: Author, name: str, data: dict) -> User:
     """Change the user and return it."""
     if "is_principal" in data:
-        make_principal(author=author, name=name)
+        apply(ChangeSet.of(MakePrincipal(name)), author=author)
     if "role" in data:
         set_user_role(author=author, name=name, role=data["role"])
     if "active" in data:
-        set_user_active(author=author, name=name, active=data["active"])
+        apply(ChangeSet.of(_activation(name, active=data["active"])), author=author)
     if "email" in data:
         set_user_email(author=author, name=name, email=data["email"])
     if "full_name" in data:

@@ -19,7 +19,7 @@ from authzconsole.web.accounts.email_field import email_from_form
 from authzconsole.web.accounts.providers.link_pages import identity_rows
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.accounts.tokens import token_form, token_row
-from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_shown_change, refusal_text
+from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, refusal_text, shown_effect
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import url_with_query
@@ -27,15 +27,14 @@ from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
-from grants.effects.changes import ActivationChange
-from grants.effects.single_changes import SingleChange
+from grants.change_set import Activate, Deactivate
+from grants.changes import ChangeSet, apply
 from grants.errors import GrantError
 from grants.journal import Author
 from grants.models import User
 from grants.principals.services import (
     renew_user_password,
     set_full_name,
-    set_user_active,
     set_user_email,
     set_user_role,
 )
@@ -166,16 +165,11 @@ def _set_full_name(author: Author, name: str, form: dict):
     return set_full_name(author=author, name=name, full_name=form.get("full_name", ""))
 
 
-def _set_active(author: Author, name: str, form: dict):
-    return set_user_active(author=author, name=name, active=form.get("active") == "yes")
-
-
-# by the field `change` of a form
+# by the field `change` of a form; `activity` changes permissions, and has an effect
 CHANGES: dict[str, Callable] = {
     "role": _set_role,
     "email": _set_email,
     "full-name": _set_full_name,
-    "activity": _set_active,
 }
 
 
@@ -209,12 +203,9 @@ def _confirmation_response(
     )
 
 
-def _activation(request: HttpRequest, user: User, change: str, form: Mapping[str, str]) -> list[SingleChange]:
-    """Return the change of permissions in a form; none for other changes, and for accounts that do not see
-    grants.
-    """
-    is_shown = change == "activity" and request.user.can_see_all
-    return [ActivationChange(user.username, form.get("active") == "yes")] if is_shown else []
+def _activation(user: User, form: Mapping[str, str]) -> ChangeSet:
+    """Return the change of the status in a form."""
+    return ChangeSet.of((Activate if form.get("active") == "yes" else Deactivate)(user.username))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -223,16 +214,22 @@ def _activation(request: HttpRequest, user: User, change: str, form: Mapping[str
 def change_account(request: HttpRequest, principal: str) -> HttpResponse:
     form = request.POST if request.method == "POST" else request.GET
     user, name = _managed_account_or_404(request, principal), form.get("change", "")
-    if name not in CHANGES:
+    is_activity = name == "activity"
+    if name not in CHANGES and not is_activity:
         raise Http404("there is no such change")
-    changes = _activation(request, user, name, form)
+    # accounts that do not see grants see no effect
+    has_effect = is_activity and request.user.can_see_all
     if request.method != "POST":
         forecast = change_forecast(user, name, form, shows_grants=request.user.can_see_all)
-        effect = effect_context(request, changes, has_forecast=True) if changes else None
+        effect = effect_context(request, _activation(user, form), has_forecast=True) if has_effect else None
         return _confirmation_response(request, user, forecast, effect=effect)
     author = request_author(request, form.get("reason", "").strip())
     try:
-        outcome = make_shown_change(request, changes, lambda: CHANGES[name](author, user.username, form))
+        if is_activity:
+            shown = shown_effect(request) if has_effect else None
+            outcome = apply(_activation(user, form), author=author, shown=shown)
+        else:
+            outcome = CHANGES[name](author, user.username, form)
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
         return _confirmation_response(

@@ -1,19 +1,17 @@
 """The effect in the forms that make a change: what it shows, and how a form makes the change only as it was
 shown.
 
-A view renders `effects/_change_effect.html` with `effect_context` inside its form, and makes the change with
-`make_shown_change`. If that raises one of `NOT_AS_SHOWN`, the view renders the form again with the preview of
-the error.
+A view renders `effects/_change_effect.html` with `effect_context` inside its form, and calls
+`grants.changes.apply` with `shown_effect`. If that raises one of `NOT_AS_SHOWN`, the view renders the form
+again with the preview of the error.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection
 from itertools import groupby
-from typing import TypeVar
 from urllib.parse import urlencode
 
 from django.http import HttpRequest
 
-from analytics.plan_effects.stored import stored_change_effect
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.effects.runs import change_run_context, effect_parameters, effect_url
 from authzconsole.web.effects.wording import (
@@ -27,14 +25,11 @@ from authzconsole.web.effects.wording import (
 from authzconsole.web.shared.links import address_link_to, principal_link_from_text
 from authzconsole.web.shared.stranding_warning import StrandingWarning
 from entities.address import parse_address
+from grants.changes import ChangeSet, Preview, Shown, preview
 from grants.effects.effect import EffectRow, RowFilter
 from grants.effects.known_effect import KnownEffect
-from grants.effects.preview import ChangePreview, make_previewed_change, preview_changes
-from grants.effects.single_changes import SingleChange
 from grants.errors import EffectChanged, EffectNotShown, PrincipalError
 from grants.principal_rows import principals_by_name
-
-T = TypeVar("T")
 
 MAX_LINES = 4
 # operations in one line
@@ -45,7 +40,7 @@ NOT_AS_SHOWN = (EffectChanged, EffectNotShown)
 
 def effect_context(
     request: HttpRequest,
-    changes: Iterable[SingleChange] | ChangePreview,
+    changes: ChangeSet | Preview,
     stranding: StrandingWarning | None = None,
     *,
     has_forecast: bool = False,
@@ -57,55 +52,49 @@ def effect_context(
     has_forecast: whether the form itself names leftover grants and the sessions and tokens that end.
     Accounts that do not see everything get the numbers without names.
     """
-    preview = (
-        changes
-        if isinstance(changes, ChangePreview)
-        else preview_changes(changes, effect_of_run=stored_change_effect)
-    )
+    shown = changes if isinstance(changes, Preview) else preview(changes)
     context = {
-        "digest": preview.digest,
-        "identity": preview.identity,
+        "digest": shown.digest,
+        "identity": shown.change_set.identity,
         "stranding": stranding,
-        "consequences": [] if has_forecast else list(consequence_sentences(preview.consequences)),
+        "consequences": [] if has_forecast else list(consequence_sentences(shown.consequences)),
     }
-    if preview.too_large is not None and request.user.can_see_all:
-        query = urlencode([*effect_parameters(preview), *([("forecast", "1")] if has_forecast else [])])
-        context["run"] = change_run_context(request, preview) | {"query": query}
-    if preview.effect is None:
+    if shown.too_large is not None and request.user.can_see_all:
+        query = urlencode([*effect_parameters(shown), *([("forecast", "1")] if has_forecast else [])])
+        context["run"] = change_run_context(request, shown) | {"query": query}
+    if shown.effect is None:
         is_known_to_run = "run" in context and context["run"]["compute_url"]
         sentence = (
-            f"The effect is not known: {context['run']['reach']}"
-            if is_known_to_run
-            else str(preview.too_large)
+            f"The effect is not known: {context['run']['reach']}" if is_known_to_run else str(shown.too_large)
         )
         return context | {"is_wide": True, "sentence": as_sentence(sentence)}
     context |= {
-        "sentence": effect_sentence(preview.effect),
-        "later": later_beginnings_sentence(preview.effect),
-        "is_wide": any(effect.tally.beyond for effect in preview.effect.times or [preview.effect]),
+        "sentence": effect_sentence(shown.effect),
+        "later": later_beginnings_sentence(shown.effect),
+        "is_wide": any(effect.tally.beyond for effect in shown.effect.times or [shown.effect]),
         "times": [
             (time_title(number, effect), effect_sentence(effect))
-            for number, effect in enumerate(preview.effect.times)
+            for number, effect in enumerate(shown.effect.times)
         ],
-        "numbers": button_numbers(preview.effect.tally),
+        "numbers": button_numbers(shown.effect.tally),
     }
     if not request.user.can_see_all:
         return context
     # the rows of a run are in files; the most affected people and entities are in its summary
-    lines = _first_lines(preview.effect) if preview.too_large is None else []
-    shown = sum(len(line["operations"]) + line["more"] for line in lines)
+    lines = _first_lines(shown.effect) if shown.too_large is None else []
+    listed = sum(len(line["operations"]) + line["more"] for line in lines)
     return context | {
-        "total": preview.effect.tally.total,
+        "total": shown.effect.tally.total,
         "lines": lines,
-        "has_more": preview.effect.tally.total > shown,
-        "tops": top_lists(preview.effect, MAX_TOP),
-        "url": effect_url(preview.texts),
+        "has_more": shown.effect.tally.total > listed,
+        "tops": top_lists(shown.effect, MAX_TOP),
+        "url": effect_url(shown.change_set.texts),
     }
 
 
 def effect_context_if_known(
     request: HttpRequest,
-    changes: Iterable[SingleChange],
+    changes: ChangeSet,
     principals: Collection[str],
     stranding: StrandingWarning | None = None,
     *,
@@ -122,22 +111,12 @@ def effect_context_if_known(
     return effect_context(request, changes, stranding, has_forecast=has_forecast) if is_known else None
 
 
-def make_shown_change(request: HttpRequest, changes: Iterable[SingleChange], make: Callable[[], T]) -> T:
-    """Call `make` if the effect of the changes is the one that the posted form showed. Return its result.
+def shown_effect(request: HttpRequest) -> Shown:
+    """Return the effect that the posted form showed, for `apply`.
 
-    A form that showed no effect makes only changes with an obvious effect. Without changes of permissions,
-    `make` is just called. Raise one of NOT_AS_SHOWN.
+    A form that showed no effect makes only changes with an obvious effect.
     """
-    changes = list(changes)
-    if not changes:
-        return make()
-    return make_previewed_change(
-        changes,
-        make,
-        digest=request.POST.get("effect", ""),
-        shown_changes=request.POST.get("effect_of"),
-        effect_of_run=stored_change_effect,
-    )
+    return Shown(request.POST.get("effect", ""), request.POST.get("effect_of"), is_required=True)
 
 
 def refusal_text(error: EffectChanged | EffectNotShown) -> tuple[str, int]:

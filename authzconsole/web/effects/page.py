@@ -23,14 +23,21 @@ from authzconsole.web.effects.url_changes import preview_from_url
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.stranding_warning import warning_of_strandings
-from grants.effects.changes import (
-    ActivationChange,
-    GenerationChange,
-    GrantChange,
-    MembershipChange,
-    PrincipalChange,
+from grants.change_set import (
+    Activate,
+    ActivateGeneration,
+    Change,
+    Deactivate,
+    Delete,
+    Grant,
+    Join,
+    Leave,
+    MakePrincipal,
+    Recreate,
+    Register,
+    RemovePrincipal,
+    Revoke,
 )
-from grants.effects.single_changes import Deletion, Registration, Removal, SingleChange
 
 MAX_STRANDED = 20
 
@@ -40,11 +47,11 @@ MAX_STRANDED = 20
 def effect_page(request: HttpRequest) -> HttpResponse:
     """Show the effect of changes that are not made.
 
-    URL parameters: change (see `change_as_text`), generation.
+    URL parameters: change (see `grants.change_set.as_text`), generation.
     """
     preview = preview_from_url(request)
     generation = preview.generation
-    parameters = [("change", text) for text in preview.texts]
+    parameters = [("change", text) for text in preview.change_set.texts]
     section = section_context(
         request,
         preview.effect,
@@ -69,7 +76,7 @@ def effect_page(request: HttpRequest) -> HttpResponse:
             (title, f"{reverse('effect-file', args=[extension])}?{urlencode(query)}")
             for extension, title in DOWNLOAD_TITLES.items()
         ]
-    context = {"permissions": section, "sentences": list(map(change_sentence, preview.changes))}
+    context = {"permissions": section, "sentences": list(map(change_sentence, preview.change_set))}
     if requested_section(request) == "permissions":
         return render_page(request, "effects/_permissions.html", context)
     return render_page(request, "effects/page.html", context)
@@ -89,24 +96,28 @@ def download_effect(request: HttpRequest, extension: str) -> HttpResponseBase:
     )
 
 
-def change_sentence(change: SingleChange) -> str:
+def change_sentence(change: Change) -> str:
     """Return what a change does, such as `Grant READ on dataset:sales.orders to user:alice`."""
     match change:
-        case GrantChange(principal, address, privilege, is_grant):
-            text = f"{'Grant' if is_grant else 'Revoke'} {privilege} on {address} {'to' if is_grant else 'from'} {principal}"
-            return f"{text} {change.validity.sentence}".strip()
-        case MembershipChange(user, group, is_join):
-            text = f"{'Add' if is_join else 'Remove'} user:{user} {'to' if is_join else 'from'} group:{group}"
-            return f"{text} {change.validity.sentence}".strip()
-        case ActivationChange(user, is_active):
-            return f"{'Activate' if is_active else 'Deactivate'} user:{user}"
-        case PrincipalChange(user):
+        case Grant(principal, address, privilege, validity):
+            return f"Grant {privilege} on {address} to {principal} {validity.sentence}".strip()
+        case Revoke(principal, address, privilege):
+            return f"Revoke {privilege} on {address} from {principal}"
+        case Join(user, group, validity):
+            return f"Add user:{user} to group:{group} {validity.sentence}".strip()
+        case Leave(user, group):
+            return f"Remove user:{user} from group:{group}"
+        case Activate(user):
+            return f"Activate user:{user}"
+        case Deactivate(user):
+            return f"Deactivate user:{user}"
+        case MakePrincipal(user):
             return f"Make the account user:{user} a principal"
-        case GenerationChange(generation):
+        case ActivateGeneration(generation):
             return f"Activate generation {generation.name}"
-        case Registration(address, creator):
+        case Register(address, creator) | Recreate(address, creator):
             return f"Make {address} live" + (f", created by {creator}" if creator else "")
-        case Deletion(address):
+        case Delete(address):
             return f"Delete {address}"
-        case Removal(principal):
+        case RemovePrincipal(principal):
             return f"Remove {principal}"

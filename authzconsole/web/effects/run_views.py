@@ -18,8 +18,7 @@ from authzconsole.web.effects.runs import effect_parameters
 from authzconsole.web.effects.url_changes import data_of, preview_from_url
 from authzconsole.web.shared.guard import auditor_required, capability_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
-from grants.effects.preview import ChangePreview
-from grants.effects.single_changes import can_make, capability_to_make
+from grants.changes import Preview, can_make, capability_to_make
 from grants.errors import GrantError
 from grants.roles.capabilities import Capability
 
@@ -32,12 +31,12 @@ def compute_effect_view(request: HttpRequest) -> HttpResponse:
     Accounts that may make the changes may request it.
     """
     preview = preview_from_url(request)
-    if not can_make(request.user, preview.changes):
-        raise PermissionDenied(read_only_message(*map(capability_to_make, preview.changes)))
+    if not can_make(request.user, preview.change_set):
+        raise PermissionDenied(read_only_message(*map(capability_to_make, preview.change_set)))
     if preview.too_large is not None and preview.effect is None:
         try:
             request_change_effect(
-                changes=preview.changes,
+                changes=preview.change_set,
                 generation=preview.generation,
                 author=request_author(request),
                 requested_by=request.user,
@@ -51,7 +50,7 @@ def compute_effect_view(request: HttpRequest) -> HttpResponse:
 @capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_ALL])
 def cancel_effect_view(request: HttpRequest) -> HttpResponse:
     preview = preview_from_url(request)
-    run = latest_change_run(preview.texts, preview.generation)
+    run = latest_change_run(preview.change_set.texts, preview.generation)
     if run is not None and cancel_run(run=run, author=request_author(request)):
         messages.info(request, "The computation of the effect is being cancelled.")
     else:
@@ -69,10 +68,10 @@ def effect_form_part(request: HttpRequest) -> HttpResponse:
     return _form_part(request, preview_from_url(request))
 
 
-def _form_part(request: HttpRequest, preview: ChangePreview) -> HttpResponse:
+def _form_part(request: HttpRequest, preview: Preview) -> HttpResponse:
     effect = effect_context(request, preview, has_forecast=data_of(request).get("forecast") == "1")
     return render_page(request, "effects/_form_update.html", {"effect": effect})
 
 
-def _page_of(preview: ChangePreview) -> HttpResponse:
+def _page_of(preview: Preview) -> HttpResponse:
     return see_other(f"{reverse('effect')}?{urlencode(effect_parameters(preview))}")

@@ -9,9 +9,8 @@ from django.urls import reverse
 from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import latest_change_run
 from analytics.runs.selectors import run_progress
+from grants.changes import Preview, can_make
 from grants.effects.known_effect import KnownEffect
-from grants.effects.preview import ChangePreview
-from grants.effects.single_changes import can_make
 from grants.errors import EffectTooLarge
 from grants.models import JobState
 from grants.roles.capabilities import Capability
@@ -56,25 +55,25 @@ def effect_run_context(
     return context | ({"details": run_progress(run)} if run is not None and is_running else {})
 
 
-def change_run_context(request: HttpRequest, preview: ChangePreview) -> dict:
+def change_run_context(request: HttpRequest, preview: Preview) -> dict:
     """Return the context of `effects/_run.html` for changes above the limits. Runs two queries."""
     assert preview.too_large is not None
-    has_url = bool(effect_url(preview.texts))
+    has_url = bool(effect_url(preview.change_set.texts))
     return effect_run_context(
         request,
-        latest_change_run(preview.texts, preview.generation),
+        latest_change_run(preview.change_set.texts, preview.generation),
         preview.effect,
         preview.too_large,
-        can_make=can_make(request.user, preview.changes),
+        can_make=can_make(request.user, preview.change_set),
         compute_url=reverse("effect-run") if has_url else "",
         cancel_url=reverse("effect-run-cancel"),
         fields=effect_parameters(preview),
     )
 
 
-def effect_parameters(preview: ChangePreview) -> list[tuple[str, str]]:
+def effect_parameters(preview: Preview) -> list[tuple[str, str]]:
     """Return the URL parameters of the page with the effect of the changes."""
-    return [*(("change", text) for text in preview.texts), ("generation", preview.generation)]
+    return [*(("change", text) for text in preview.change_set.texts), ("generation", preview.generation)]
 
 
 def effect_url(texts: Sequence[str], extension: str = "") -> str:

@@ -2,10 +2,10 @@
 
 from django.http import Http404, HttpRequest, QueryDict
 
-from analytics.plan_effects.stored import stored_change_effect
 from grants.active_generation import active_generation
-from grants.effects.preview import ChangePreview, preview_changes
-from grants.effects.single_changes import MAX_CHANGES, UnknownChange, change_from_text
+from grants.change_set import UnknownChange, change_from_text
+from grants.changes import ChangeSet, Preview, preview
+from grants.effects.changes import MAX_CHANGES
 from grants.policies.catalogue import GENERATIONS
 
 
@@ -17,7 +17,7 @@ def data_of(request: HttpRequest) -> QueryDict:
     return request.GET if "change" in request.GET or request.method != "POST" else request.POST
 
 
-def preview_from_url(request: HttpRequest) -> ChangePreview:
+def preview_from_url(request: HttpRequest) -> Preview:
     """Return the preview of the changes, in the named generation or the active one.
 
     Raise Http404 for unknown changes, and for none or too many.
@@ -27,9 +27,9 @@ def preview_from_url(request: HttpRequest) -> ChangePreview:
     if not 0 < len(texts) <= MAX_CHANGES:
         raise Http404(f"there must be from 1 to {MAX_CHANGES} changes")
     try:
-        changes = list(map(change_from_text, texts))
+        change_set = ChangeSet.of(*map(change_from_text, texts))
     except UnknownChange as error:
         raise Http404(str(error)) from None
     name = data.get("generation", "")
     generation = GENERATIONS[name] if name in GENERATIONS else active_generation()
-    return preview_changes(changes, generation, stored_change_effect)
+    return preview(change_set, generation)

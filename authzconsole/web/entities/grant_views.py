@@ -10,8 +10,8 @@ from authzconsole.web.effects.forms import (
     NOT_AS_SHOWN,
     effect_context,
     effect_context_if_known,
-    make_shown_change,
     refusal_text,
+    shown_effect,
 )
 from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404, request_author
 from authzconsole.web.shared.links import (
@@ -33,10 +33,8 @@ from authzconsole.web.shared.times.periods import (
 from entities.address import Address
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.authority.rights import grantable_privileges
-from grants.changes.outcomes import ChangeItem, ChangeOutcome
-from grants.changes.services import change_grants
-from grants.effects.changes import GrantChange
-from grants.effects.preview import ChangePreview
+from grants.change_set import Grant, Revoke
+from grants.changes import ChangeSet, Outcome, Preview, apply
 from grants.errors import ChangeRefused, GrantError
 from grants.grant_attributes import GrantAttributes
 from grants.models import GRANT_TABLES, NAME_COLUMNS, permission_ids
@@ -88,33 +86,27 @@ def _submit(request: HttpRequest, target: Address, verb: str) -> HttpResponse:
     return _success_response(request, target)
 
 
-def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> ChangeOutcome:
+def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> Outcome:
     if not fields["privileges"]:
         raise GrantError(f"no privilege is selected: select at least one of {', '.join(Privilege)}")
     if not fields["principal"]:
         raise GrantError("no principal is named: write user:NAME or group:NAME")
-    validity = period_of_form(fields) if verb == "grant" else Validity()
-    items = [
-        (fields["principal"], target, privilege_by_name(name), validity) for name in fields["privileges"]
-    ]
-    attributes = {name: fields[name] for name in GrantAttributes._fields}
-    author, changes = request_author(request, fields["reason"]), _changes(verb, target, fields)
-
-    def make() -> ChangeOutcome:
-        return change_grants(author=author, attributes=attributes, **{verb: items})
-
     # delegates see no effect
-    return make_shown_change(request, changes, make) if request.user.can_administer else make()
+    shown = shown_effect(request) if request.user.can_administer else None
+    return apply(
+        _change_set(verb, target, fields),
+        author=request_author(request, fields["reason"]),
+        attributes=GrantAttributes(**{name: fields[name] for name in GrantAttributes._fields}),
+        shown=shown,
+    )
 
 
-def _changes(verb: str, target: Address, fields: dict) -> list[GrantChange]:
-    validity = period_of_form(fields) if verb == "grant" else Validity()
-    return [
-        GrantChange(
-            format_principal(fields["principal"]), target, privilege_by_name(name), verb == "grant", validity
-        )
-        for name in fields["privileges"]
-    ]
+def _change_set(verb: str, target: Address, fields: dict) -> ChangeSet:
+    principal, names = format_principal(fields["principal"]), fields["privileges"]
+    if verb == "revoke":
+        return ChangeSet.of(*(Revoke(principal, target, privilege_by_name(name)) for name in names))
+    validity = period_of_form(fields)
+    return ChangeSet.of(*(Grant(principal, target, privilege_by_name(name), validity) for name in names))
 
 
 def _effect(request: HttpRequest, verb: str, target: Address, fields: dict) -> dict | None:
@@ -122,7 +114,7 @@ def _effect(request: HttpRequest, verb: str, target: Address, fields: dict) -> d
     if not fields["principal"] or not fields["privileges"]:
         return None
     try:
-        changes, stranding = _changes(verb, target, fields), _stranding(verb, target, fields)
+        changes, stranding = _change_set(verb, target, fields), _stranding(verb, target, fields)
     except (GrantError, VocabularyError):
         return None
     return effect_context_if_known(request, changes, [fields["principal"]], stranding)
@@ -184,21 +176,21 @@ def _error_text(error: Exception) -> str:
     An unknown principal causes the same error for each privilege; it is displayed once.
     """
     if isinstance(error, ChangeRefused):
-        return "; ".join(dict.fromkeys(message for _, _, message in error.errors))
+        return "; ".join(dict.fromkeys(item.message for item in error.errors))
     return str(error)
 
 
-def _outcome_messages(outcome: ChangeOutcome):
+def _outcome_messages(outcome: Outcome):
     if outcome.granted:
         first = outcome.granted[0]
         yield (
             f"Granted {_privilege_list(outcome.granted)} on {first.address} to {first.principal}{_period_suffix(first)}.",
             messages.SUCCESS,
         )
-    if outcome.changed:
-        first = outcome.changed[0]
+    if outcome.changed_periods:
+        first = outcome.changed_periods[0]
         yield (
-            f"{_privilege_list(outcome.changed)} on {first.address} for {first.principal} is now valid "
+            f"{_privilege_list(outcome.changed_periods)} on {first.address} for {first.principal} is now valid "
             f"{period_words(first.validity)}.",
             messages.SUCCESS,
         )
@@ -214,7 +206,7 @@ def _outcome_messages(outcome: ChangeOutcome):
         yield f"{sentence}.", messages.INFO
 
 
-def _period_suffix(item: ChangeItem) -> str:
+def _period_suffix(item: Grant) -> str:
     return f" {period_words(item.validity)}" if item.validity.is_limited else ""
 
 
@@ -248,7 +240,7 @@ def _form_response(
     target: Address,
     fields: dict,
     *,
-    preview: ChangePreview | None = None,
+    preview: Preview | None = None,
     status: int = 200,
 ) -> HttpResponse:
     """Render the form as a page, in the dialog, or in the section that htmx requests; or only its effect and

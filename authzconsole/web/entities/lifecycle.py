@@ -8,8 +8,8 @@ from authzconsole.web.effects.forms import (
     NOT_AS_SHOWN,
     effect_context,
     effect_context_if_known,
-    make_shown_change,
     refusal_text,
+    shown_effect,
 )
 from authzconsole.web.entities.form_version import form_version
 from authzconsole.web.shared.guard import administrable_address_or_404, capability_required, request_author
@@ -21,13 +21,12 @@ from entities.models import Entity
 from entities.selectors import entity_at
 from entities.services import EntityError
 from entities.vocabulary import KINDS, child_kinds
-from grants.changes.outcomes import Outcome
-from grants.effects.preview import ChangePreview
-from grants.effects.single_changes import Deletion, Registration, SingleChange
+from grants.change_set import Delete, Recreate, Register
+from grants.changes import ChangeSet, Outcome, Preview, apply
+from grants.changes.entities import describe_entity
 from grants.errors import GrantError
 from grants.journal import lock_journal
 from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
-from grants.lifecycle.services import delete_entity, describe_entity, recreate_entity, register_entity
 from grants.principals.administrator_loss import capped_admin_count
 from grants.roles.capabilities import Capability
 
@@ -94,15 +93,18 @@ def _change_if_forecast_is_current(
             raise NameNotConfirmed(
                 f"nothing was deleted: to confirm, enter the name of the namespace, {target.name}"
             )
-        return make_shown_change(
-            request, _changes(verb, target, fields), lambda: _change(request, verb, target, fields)
+        return apply(
+            _change_set(verb, target, fields),
+            author=request_author(request, fields["reason"]),
+            shown=shown_effect(request),
         )
 
 
-def _changes(verb: str, target: Address, fields: dict) -> list[SingleChange]:
+def _change_set(verb: str, target: Address, fields: dict) -> ChangeSet:
     if verb == "delete":
-        return [Deletion(target)]
-    return [Registration(target, _creator(fields["creator"]) or "")]
+        return ChangeSet.of(Delete(target))
+    state = Register if verb == "register" else Recreate
+    return ChangeSet.of(state(target, _creator(fields["creator"]), fields["description"]))
 
 
 def _requires_name(forecast: LifecycleForecast) -> bool:
@@ -122,18 +124,8 @@ def _forecast_version(forecast: LifecycleForecast) -> str:
     )
 
 
-def _change(request: HttpRequest, verb: str, target: Address, fields: dict) -> Outcome:
-    author = request_author(request, fields["reason"])
-    if verb == "delete":
-        return delete_entity(author=author, address=target)
-    service = register_entity if verb == "register" else recreate_entity
-    return service(
-        author=author, address=target, description=fields["description"], creator=_creator(fields["creator"])
-    )
-
-
-def _creator(text: str) -> str | None:
-    return (text if ":" in text else f"user:{text}") if text else None
+def _creator(text: str) -> str:
+    return f"user:{text}" if text and ":" not in text else text
 
 
 def _forecast_page(
@@ -144,7 +136,7 @@ def _forecast_page(
     *,
     fault: str = "",
     invalid_field: str = "",
-    preview: ChangePreview | None = None,
+    preview: Preview | None = None,
     status: int = 200,
 ) -> HttpResponse:
     """Render the page, or only its effect and its buttons. preview: of the change, if it is known."""
@@ -186,7 +178,7 @@ def _forecast_page(
 
 
 def _effect(
-    request: HttpRequest, verb: str, target: Address, fields: dict, preview: ChangePreview | None
+    request: HttpRequest, verb: str, target: Address, fields: dict, preview: Preview | None
 ) -> dict | None:
     """Return the effect of the change; None if it names an unknown creator."""
     if preview is not None:
@@ -194,7 +186,7 @@ def _effect(
     try:
         return effect_context_if_known(
             request,
-            _changes(verb, target, fields),
+            _change_set(verb, target, fields),
             list(filter(None, [_creator(fields["creator"])])),
             has_forecast=True,
         )

@@ -14,7 +14,7 @@ from authzconsole.web.accounts.reauthentication import recent_authentication_req
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.rendering import render_page, see_other
-from grants.changes.break_glass import (
+from grants.authority.break_glass import (
     can_break_glass,
     end_break_glass,
     has_break_glass_access,

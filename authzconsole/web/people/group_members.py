@@ -4,7 +4,6 @@ from django.contrib.auth.models import Group
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_http_methods
 
-from analytics.plan_effects.stored import stored_change_effect
 from authzconsole.web.effects.forms import effect_context
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import capability_required, request_author
@@ -13,7 +12,7 @@ from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.stranding_warning import warning_of_strandings
 from authzconsole.web.shared.times.periods import period_fields, period_form_context, period_of_form
-from grants.effects.preview import preview_changes
+from grants.changes import preview
 from grants.errors import GrantError, PlanError
 from grants.plans.sources.members import (
     MAX_NAMES,
@@ -103,24 +102,24 @@ def _form_response(
             "max_kilobytes": MAX_LIST_BYTES // 1024,
             "bad_names": bad_names,
             "period_form": period_form_context(),
-            "preview": _preview(request, change) if change else None,
+            "preview": _preview_context(request, change) if change else None,
         },
         status=status,
     )
 
 
-def _preview(request: HttpRequest, change: MembersChange) -> dict:
+def _preview_context(request: HttpRequest, change: MembersChange) -> dict:
     """Return what the page says about the change. Runs the queries of its effect, if it changes members."""
-    preview = {
+    context = {
         "change": change,
         "first_joining": change.join[:MAX_SHOWN],
         "first_leaving": change.leave[:MAX_SHOWN],
         "more_joining": max(0, len(change.join) - MAX_SHOWN),
         "more_leaving": max(0, len(change.leave) - MAX_SHOWN),
     }
-    if not change.changes:
-        return preview
-    change_preview = preview_changes(change.changes, effect_of_run=stored_change_effect)
-    strandings = change_preview.strandings
+    if not change.change_set.changes:
+        return context
+    shown = preview(change.change_set)
+    strandings = shown.strandings
     warning = warning_of_strandings(strandings) if strandings and strandings.entities else None
-    return preview | {"effect": effect_context(request, change_preview, warning)}
+    return context | {"effect": effect_context(request, shown, warning)}

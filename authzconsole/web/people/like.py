@@ -21,12 +21,20 @@ from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.text import storage_fault
+from grants.change_set import Grant, Join, Leave
 from grants.errors import GrantError
 from grants.models import PlanVerb, User
 from grants.plans.create import MAX_PLAN_ITEMS
-from grants.plans.sources.like import AccessDifference, DifferenceSelection, create_like_plan, differences
+from grants.plans.sources.like import (
+    AccessDifference,
+    DifferenceSelection,
+    create_like_plan,
+    difference_key,
+    differences,
+)
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
 from grants.roles.capabilities import Capability
+from grants.validity import Validity
 
 # items with a checkbox of their own; one checkbox stands for all others
 MAX_ITEMS = 500
@@ -73,9 +81,9 @@ def like_colleague(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         chosen = {
             *request.POST.getlist("item"),
-            *((row.key for row in rows[MAX_ITEMS:]) if form["rest"] == "yes" else ()),
+            *(map(difference_key, rows[MAX_ITEMS:]) if form["rest"] == "yes" else ()),
         }
-        keys = None if chosen.issuperset(row.key for row in rows) else frozenset(chosen)
+        keys = None if chosen.issuperset(map(difference_key, rows)) else frozenset(chosen)
         try:
             plan = create_like_plan(
                 author=request_author(request),
@@ -93,12 +101,12 @@ def like_colleague(request: HttpRequest) -> HttpResponse:
 
 def _default_keys(rows: Iterable[AccessDifference], removes: bool) -> set[str]:
     """Return the items that are selected at first: the groups, or everything if the users are made alike."""
-    return {row.key for row in rows if removes or row.group}
+    return {difference_key(row) for row in rows if removes or isinstance(row, Join)}
 
 
 def _choices(source: User, target: User, rows: list[AccessDifference], chosen: set[str]) -> dict:
     shown, rest = rows[:MAX_ITEMS], rows[MAX_ITEMS:]
-    names = [row.group.removeprefix("group:") for row in shown if row.group]
+    names = [row.group for row in shown if isinstance(row, Join | Leave)]
     groups = {group.name: group for group in groups_with_counts(Group.objects.filter(name__in=names))}
     parts = [
         {
@@ -114,26 +122,24 @@ def _choices(source: User, target: User, rows: list[AccessDifference], chosen: s
         "parts": [part for part in parts if part["rows"]],
         "total": len(rows),
         "rest": len(rest),
-        "is_rest_selected": bool(rest) and rest[0].key in chosen,
-        "selected": sum(row.key in chosen for row in rows),
+        "is_rest_selected": bool(rest) and difference_key(rest[0]) in chosen,
+        "selected": sum(difference_key(row) in chosen for row in rows),
         "back": principal_url("person", str(target)),
         "is_target_inactive": not target.is_active,
     }
 
 
 def _row(row: AccessDifference, groups: dict, chosen: set[str]) -> dict:
+    key = difference_key(row)
     context = {
-        "key": row.key,
-        "is_selected": row.key in chosen,
-        "privilege": row.privilege,
-        "validity": row.validity,
+        "key": key,
+        "is_selected": key in chosen,
+        "validity": row.validity if isinstance(row, Join | Grant) else Validity(),
     }
-    if row.address is not None:
-        return context | {"address_link": address_link_to(row.address)}
-    return context | {
-        "group": principal_link_from_text(row.group),
-        "counts": groups.get(row.group.removeprefix("group:")),
-    }
+    if isinstance(row, Join | Leave):
+        group = principal_link_from_text(f"group:{row.group}")
+        return context | {"group": group, "counts": groups.get(row.group)}
+    return context | {"privilege": row.privilege, "address_link": address_link_to(row.address)}
 
 
 def _response(request: HttpRequest, context: dict, *, status: int = 200) -> HttpResponse:

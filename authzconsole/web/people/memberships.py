@@ -7,8 +7,8 @@ from authzconsole.web.effects.forms import (
     NOT_AS_SHOWN,
     effect_context,
     effect_context_if_known,
-    make_shown_change,
     refusal_text,
+    shown_effect,
 )
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link_from_text, principal_url
@@ -22,17 +22,16 @@ from authzconsole.web.shared.times.periods import (
     period_form_context,
     period_of_form,
 )
-from grants.effects.changes import MembershipChange
-from grants.effects.preview import ChangePreview
+from grants.change_set import Join, Leave
+from grants.changes import ChangeSet, Preview, apply
 from grants.errors import GrantError
 from grants.models import GroupGrant
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
-from grants.principals.services import add_member, remove_member
 from grants.querysets import memberships
 from grants.roles.capabilities import Capability
-from grants.validity import Validity, ValidityError
+from grants.validity import ValidityError
 
-SERVICES = {"add": add_member, "remove": remove_member}
+VERBS = ("add", "remove")
 EFFECT_ID = "member-form-effect"
 TITLES = {
     "add": "Add to a group",
@@ -51,18 +50,12 @@ def change_membership(request: HttpRequest) -> HttpResponse:
     form = {name: field_text(data, name) for name in FORM_FIELDS}
     form |= {name: name_from_input(form[name], name) for name in ("user", "group")}
     form |= period_fields(data)
-    verb = data.get("verb", "") if data.get("verb") in SERVICES else "add"
+    verb = data.get("verb", "") if data.get("verb") in VERBS else "add"
     if request.method != "POST" or "preview" in data:
         return _form_response(request, verb, form)
     author = request_author(request, form["reason"].strip())
     try:
-        options = {"validity": period_of_form(form)} if verb == "add" else {}
-        change = MembershipChange(form["user"], form["group"], verb == "add", **options)
-        outcome = make_shown_change(
-            request,
-            [change],
-            lambda: SERVICES[verb](author=author, user=form["user"], group=form["group"], **options),
-        )
+        outcome = apply(_change_set(verb, form), author=author, shown=shown_effect(request))
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
         return _form_response(request, verb, form, fault=fault, preview=error.preview, status=status)
@@ -70,6 +63,12 @@ def change_membership(request: HttpRequest) -> HttpResponse:
         return _form_response(request, verb, form, fault=f"{error}.", status=400)
     show_outcome(request, outcome)
     return see_other(_page_url(form))
+
+
+def _change_set(verb: str, form: dict) -> ChangeSet:
+    """Return the change in the form. Raise ValidityError if its period is invalid."""
+    user, group = form["user"], form["group"]
+    return ChangeSet.of(Join(user, group, period_of_form(form)) if verb == "add" else Leave(user, group))
 
 
 def _page_url(form: dict) -> str:
@@ -83,7 +82,7 @@ def _form_response(
     form: dict,
     *,
     fault: str = "",
-    preview: ChangePreview | None = None,
+    preview: Preview | None = None,
     status: int = 200,
 ) -> HttpResponse:
     """Render the form as a page or in the dialog, or only its effect and its buttons. preview: of the change,
@@ -122,7 +121,7 @@ def _form_response(
     )
 
 
-def _effect(request: HttpRequest, form: dict, verb: str, preview: ChangePreview | None) -> dict | None:
+def _effect(request: HttpRequest, form: dict, verb: str, preview: Preview | None) -> dict | None:
     """Return the effect of the change in the form; None while the form is incomplete or names unknown
     principals.
     """
@@ -131,9 +130,7 @@ def _effect(request: HttpRequest, form: dict, verb: str, preview: ChangePreview 
     if preview is not None:
         return effect_context(request, preview, stranding)
     try:
-        change = MembershipChange(
-            user, group, verb == "add", period_of_form(form) if verb == "add" else Validity()
-        )
+        change_set = _change_set(verb, form)
     except ValidityError:
         return None
-    return effect_context_if_known(request, [change], [f"user:{user}", f"group:{group}"], stranding)
+    return effect_context_if_known(request, change_set, [f"user:{user}", f"group:{group}"], stranding)

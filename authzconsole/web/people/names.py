@@ -1,6 +1,6 @@
 """The forms that rename or remove a user or group. Each first shows the effects of the change."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from django.contrib import messages
 from django.contrib.auth.models import Group
@@ -12,7 +12,7 @@ from django.views.decorators.http import require_http_methods
 from authzconsole.models import ApiToken
 from authzconsole.sessions.services import active_sessions
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_shown_change, refusal_text
+from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, refusal_text, shown_effect
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.parameters import field_text
@@ -20,12 +20,12 @@ from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from authzconsole.web.shared.stranding_warning import stranding_warning
 from entities.models import State
-from grants.effects.single_changes import Removal
+from grants.change_set import RemovePrincipal
+from grants.changes import ChangeSet, apply
 from grants.errors import GrantError
 from grants.models import PlanItem, PlanState, User
 from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
-from grants.principals.removal import remove_group, remove_user
 from grants.principals.removal_hooks import name_guard_fault
 from grants.principals.renaming import rename_group, rename_user
 from grants.roles.capabilities import Capability
@@ -65,26 +65,20 @@ def remove_principal(request: HttpRequest, principal: str) -> HttpResponse:
         "stranding": stranding_warning(loss, principal=principal) if loss.stranded_count else None,
         "off_board_url": principal_url("person-off-board", principal),
     }
-    changes = [Removal(principal)]
+    change_set = ChangeSet.of(RemovePrincipal(principal, request.POST.get("revoke_grants") == "yes"))
     if request.method != "POST":
         return _response(
             request,
             subject,
             "remove",
-            context | {"effect": effect_context(request, changes, has_forecast=True)},
+            context | {"effect": effect_context(request, change_set, has_forecast=True)},
         )
     if loss.stranded_count and request.POST.get("strand") != "yes":
         fault = "Confirm that entities are left with fewer than two administrators."
-        effect = effect_context(request, changes, has_forecast=True)
+        effect = effect_context(request, change_set, has_forecast=True)
         return _response(request, subject, "remove", context | {"fault": fault, "effect": effect}, status=400)
-    remove: Callable = remove_user if isinstance(subject, User) else remove_group
-    revokes_grants = request.POST.get("revoke_grants") == "yes"
     try:
-        outcome = make_shown_change(
-            request,
-            changes,
-            lambda: remove(author=_author(request), name=_name(subject), revokes_grants=revokes_grants),
-        )
+        outcome = apply(change_set, author=_author(request), shown=shown_effect(request))
     except NOT_AS_SHOWN as error:
         fault, status = refusal_text(error)
         effect = effect_context(request, error.preview, has_forecast=True)

@@ -5,8 +5,7 @@ from urllib.parse import urlencode
 
 from authzconsole.web.effects.runs import effect_url
 from entities.vocabulary import quantity
-from grants.effects.changes import GenerationChange
-from grants.effects.single_changes import change_as_text
+from grants.change_set import ActivateGeneration, as_text
 from grants.models import Plan
 from grants.plans.create import PlanOrigin
 from grants.policies.catalogue import GENERATIONS
@@ -37,7 +36,7 @@ def activation_context(
     query = urlencode({"generation": before, "effect_change": "gained"})
     context = {
         "after": after,
-        "list_url": f"{effect_url([change_as_text(GenerationChange(GENERATIONS[after]))])}&{query}",
+        "list_url": f"{effect_url([as_text(ActivateGeneration(GENERATIONS[after]))])}&{query}",
     }
     if counts is None:
         return context | {

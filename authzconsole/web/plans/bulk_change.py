@@ -13,10 +13,11 @@ from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
 from authzconsole.web.shared.times.periods import period_fields, period_form_context
-from entities.address import Address, AddressError, instance_address, parse_address
+from entities.address import AddressError, instance_address, parse_address
 from entities.models import Entity
 from entities.selectors import entity_at, live_entities_inside
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, VocabularyError, privilege_by_name
+from grants.change_set import Revoke
 from grants.errors import GrantError
 from grants.models import Plan, PlanVerb
 from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside
@@ -207,12 +208,12 @@ def _plan_of_selected_ghosts(request: HttpRequest) -> Plan:
     return create_selected_ghost_plan(author=request_author(request), grants=grants)
 
 
-def _ghost_of_row(text: str) -> tuple[str, Address, Privilege]:
-    """Return the grant of a checkbox: principal, address and privilege, separated by tabs, which none of them
+def _ghost_of_row(text: str) -> Revoke:
+    """Return the revocation of the grant of a checkbox: principal, address and privilege, separated by tabs, which none of them
     can contain.
     """
     principal, address, privilege = [*text.split("\t"), "", ""][:3]
-    return format_principal(principal), parse_address(address), privilege_by_name(privilege)
+    return Revoke(format_principal(principal), parse_address(address), privilege_by_name(privilege))
 
 
 def _report_url(run: str) -> str:

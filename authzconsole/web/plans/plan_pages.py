@@ -22,7 +22,7 @@ from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import parse_address
 from entities.vocabulary import KINDS
-from grants.changes.four_eyes import application_fault
+from grants.authority.four_eyes import application_fault
 from grants.models import GRANT_VERBS, Plan, PlanItem, PlanState
 from grants.plans.create import PlanOrigin
 from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, change_count, plan_counts

@@ -11,23 +11,21 @@ from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, make_shown_change, refusal_text
+from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, refusal_text, shown_effect
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
 from entities.vocabulary import KINDS, Kind
 from grants.active_generation import (
-    activate_generation,
     activation_fault,
     active_generation,
     latest_proposal,
     propose_generation,
     proposed_name,
 )
-from grants.changes.outcomes import Outcome
-from grants.effects.changes import GenerationChange
-from grants.effects.preview import ChangePreview
+from grants.change_set import ActivateGeneration
+from grants.changes import ChangeSet, Outcome, Preview, apply
 from grants.errors import GrantError
 from grants.journal import lock_journal
 from grants.models import JobState, Plan, PlanState
@@ -190,11 +188,10 @@ def _activate(request: HttpRequest, name: str, reason: str) -> Outcome | None:
         lock_journal()
         if request.POST.get("from") != active_generation().name:
             return None
-        author = request_author(request, reason)
-        return make_shown_change(
-            request,
-            [GenerationChange(GENERATIONS[name])],
-            lambda: activate_generation(author=author, name=name),
+        return apply(
+            ChangeSet.of(ActivateGeneration(GENERATIONS[name])),
+            author=request_author(request, reason),
+            shown=shown_effect(request),
         )
 
 
@@ -204,14 +201,16 @@ def _activation_response(
     *,
     reason: str = "",
     fault: str = "",
-    preview: ChangePreview | None = None,
+    preview: Preview | None = None,
     status: int = 200,
 ) -> HttpResponse:
     """Render the form that activates `generation`, with the impact of the change."""
     active, proposal = active_generation(), latest_proposal()
     run = _impact_run(active, generation)
     effect = (
-        None if active == generation else effect_context(request, preview or [GenerationChange(generation)])
+        None
+        if active == generation
+        else effect_context(request, preview or ChangeSet.of(ActivateGeneration(generation)))
     )
     is_done, later_changes = run is not None and run.state == JobState.DONE, changes_since(run)
     differences = sum(

@@ -11,8 +11,8 @@ from authzconsole.web.shared.guard import capability_required, check_page_access
 from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.vocabulary import KINDS, Privilege
+from grants.authority.delegation_limits import set_delegation_limits
 from grants.authority.limits import DelegationLimits
-from grants.changes.delegation_limits import set_delegation_limits
 from grants.errors import DelegationError, GrantError
 from grants.roles.capabilities import Capability
 

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils.cache import patch_cache_control, patch_vary_headers
 
-from grants.changes.outcomes import Outcome
+from grants.outcomes import Outcome
 
 
 def render_page(request: HttpRequest, template: str, context: Mapping, *, status: int = 200) -> HttpResponse:

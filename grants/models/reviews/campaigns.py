@@ -57,7 +57,7 @@ class Campaign(models.Model):
     sent_at, heartbeat_at, attempt: of the task that prepares or finishes the campaign.
     path, sha256: the evidence bundle below SNAPSHOT_URI; empty before it is written.
     creator_ids: the keys of the accounts of the person who created it, or the first campaign of the
-    recurrence; maker_ids: of the persons who decided that access ends (grants.changes.persons).
+    recurrence; maker_ids: of the persons who decided that access ends (grants.authority.persons).
     """
 
     title = models.CharField(max_length=200)

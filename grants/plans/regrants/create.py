@@ -1,8 +1,9 @@
 """Create the plan that keeps the permissions of one generation after another one becomes active."""
 
+from grants.change_set import Grant
 from grants.journal import Author, current_revision
 from grants.models import Plan, PlanBreadth
-from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
 from grants.plans.regrants.compute import Prefer, Regrants, RegrantScope, compute_regrants
 from grants.policies.policy import Generation
 
@@ -35,15 +36,12 @@ def create_plan_of_regrants(
     regrants = compute_regrants(before, after, prefer=prefer, scope=scope, max_grants=MAX_PLAN_ITEMS)
     if not regrants.grants:
         return None, regrants
-    changes: list[PlanChange] = [
-        ("grant", f"user:{user}", address, privilege) for user, address, privilege in regrants.grants
-    ]
     plan = create_plan(
         author=author,
         draft=PlanDraft(
             title=f"Keep current permissions, from {before.name} to {after.name}",
             origin=PlanOrigin.POLICY_IMPACT,
-            changes=changes,
+            changes=(Grant(f"user:{user}", *grant) for user, *grant in regrants.grants),
             base_revision=revision,
             breadth=PlanBreadth.NAMESPACES,
             recipe={

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple, cast
 
-from grants.effects.changes import GrantChange
+from grants.change_set import grants_to
 from grants.effects.effect import effect_of
 from grants.effects.purposes import AnswerQuestion
 from grants.errors import EffectTooLarge, PlanError
@@ -11,7 +11,7 @@ from grants.evaluation.facts import gather_facts
 from grants.journal import Author, current_revision
 from grants.lifecycle.missing_grants import missing_grants_of
 from grants.models import Plan
-from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, changes_from_grants, create_plan
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
 from grants.policies.catalogue import generation_by_name
 from grants.policies.explain import MissingGrant, grant_order, minimal_grant_sets
 from grants.policies.question import Question
@@ -90,7 +90,7 @@ def create_plan_from_answer(*, author: Author, question: Question, way: str = ""
             origin=PlanOrigin.CHANGE_SET,
             base_revision=revision,
             recipe=recipe,
-            changes=changes_from_grants(question.principal, missing),
+            changes=grants_to(question.principal, missing),
             empty_message="nothing is missing that a grant could give",
         ),
     )
@@ -143,7 +143,7 @@ def ways_of(question: Question) -> list[Alternative]:
 def _alternative(question: Question, grants: tuple[MissingGrant, ...]) -> Alternative:
     user = question.subject if question.subject_type == "user" else ""
     purpose = AnswerQuestion(user, question.operation, question.known_target)
-    changes = [GrantChange(question.principal, address, privilege) for address, privilege in grants]
+    changes = grants_to(question.principal, grants)
     return Alternative(
         effect_of(changes, generation_by_name(question.generation), purpose).tally.gained_beyond, grants
     )

@@ -14,6 +14,7 @@ from entities.address import Address, ancestor_kinds, parse_address
 from entities.models import Entity, State
 from entities.selectors import entities_at, entity_at, sorted_by_address, subtree_of
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, privilege_by_name
+from grants.change_set import Grant, Revoke
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.models import (
@@ -27,7 +28,7 @@ from grants.models import (
     permission_ids,
     privilege_of,
 )
-from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.principal_names import format_principal, parse_principal
 from grants.principal_rows import principals_by_name
 from grants.validity import VALIDITY_COLUMNS, Validity, format_time
@@ -321,7 +322,7 @@ def _live_entities(addresses: list[Address]) -> QuerySet[Entity]:
     return Entity.objects.filter(pk__in=[entity.pk for entity in entities.values()])
 
 
-def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[PlanChange]:
+def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[Grant | Revoke]:
     """Yield the changes that have an effect, sorted by principal and address.
 
     Runs one query for each principal.
@@ -329,7 +330,11 @@ def _plan_changes(change: BulkChange, entities: QuerySet[Entity]) -> Iterator[Pl
     grants = _new_grants if change.verb == PlanVerb.GRANT else _existing_grants
     for principal in change.principals:
         for address, privilege in grants(principal, change, entities):
-            yield change.verb.value, principal, address, privilege, change.validity
+            yield (
+                Grant(principal, address, privilege, change.validity)
+                if change.verb == PlanVerb.GRANT
+                else Revoke(principal, address, privilege)
+            )
 
 
 def _new_grants(

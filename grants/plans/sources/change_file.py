@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege, clip
-from grants.changes.outcomes import ChangeItem, GrantKey
+from grants.change_set import Grant, Key, Revoke
 from grants.errors import GrantError, PlanError
 from grants.models import GRANT_VERBS, PlanVerb
 from grants.principal_rows import principals_by_name
@@ -59,12 +59,12 @@ class BadChangeFile(GrantError):
 class ChangeFile:
     """The content of a file.
 
-    changes: (verb, line number) by item. items_by_key: the same items. repeated: the numbers of the lines
-    that repeat an earlier line.
+    changes: the line number by change. by_key: the same changes. repeated: the numbers of the lines that
+    repeat an earlier line.
     """
 
-    changes: dict[ChangeItem, tuple[str, int]] = field(default_factory=dict)
-    items_by_key: dict[GrantKey, ChangeItem] = field(default_factory=dict)
+    changes: dict[Grant | Revoke, int] = field(default_factory=dict)
+    by_key: dict[Key, Grant | Revoke] = field(default_factory=dict)
     repeated: list[int] = field(default_factory=list)
 
     @property
@@ -236,16 +236,17 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
             next(name for name, time in validity._asdict().items() if time), "only a grant has a period"
         )
         return
-    item = ChangeItem(":".join(principal), parse_address(address), Privilege[privilege], validity)
-    earlier = file.items_by_key.setdefault(item.key, item)
-    earlier_verb, earlier_line = file.changes.setdefault(earlier, (verb, number))
-    if earlier_verb != verb:
+    key = ":".join(principal), parse_address(address), Privilege[privilege]
+    change = Grant(*key, validity) if verb == PlanVerb.GRANT else Revoke(*key)
+    earlier = file.by_key.setdefault(key, change)
+    earlier_line = file.changes.setdefault(earlier, number)
+    if earlier.verb != verb:
         report_fault(
             "verb",
-            f"it says {verb}, and line {earlier_line:,} says {earlier_verb}, of the same principal, entity and "
+            f"it says {verb}, and line {earlier_line:,} says {earlier.verb}, of the same principal, entity and "
             f"privilege: keep one of the two",
         )
-    elif earlier.validity != validity:
+    elif earlier != change:
         report_fault(
             "valid_until", f"line {earlier_line:,} grants the same for another period: keep one of the two"
         )
@@ -255,9 +256,11 @@ def _add_change(file: ChangeFile, number: int, body: dict, report_fault: ReportF
 
 def _unknown_principals(file: ChangeFile) -> list[Fault]:
     """Return a fault for each change of a principal that does not exist."""
-    known = principals_by_name({item.principal for item in file.changes}).keys()
+    known = principals_by_name({change.principal for change in file.changes}).keys()
     return [
-        Fault(line, "principal", f"{clip(item.principal)} does not exist: add it first, or correct the name")
-        for item, (_, line) in file.changes.items()
-        if item.principal not in known
+        Fault(
+            line, "principal", f"{clip(change.principal)} does not exist: add it first, or correct the name"
+        )
+        for change, line in file.changes.items()
+        if change.principal not in known
     ]

@@ -7,9 +7,10 @@ from django.utils import timezone
 
 from entities.address import Address, parse_address
 from entities.vocabulary import Privilege
+from grants.change_set import Grant
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanVerb, privilege_of
+from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, privilege_of
 from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.plans.periods import not_over_condition
 from grants.principal_names import format_principal, parse_principal
@@ -35,7 +36,7 @@ def create_plan_from_copy(
     if source == target:
         raise PlanError(f"{source} is both source and target: name two different principals")
     where = f" in {within}" if within else ""
-    changes = ((PlanVerb.GRANT.value, target, *grant) for grant in _grants_to_copy(source, target, within))
+    changes = (Grant(target, *grant) for grant in _grants_to_copy(source, target, within))
     return create_plan(
         author=author,
         draft=PlanDraft(

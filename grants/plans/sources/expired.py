@@ -8,9 +8,10 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from entities.address import Address, parse_address
+from grants.change_set import Leave, Revoke
 from grants.journal import Author, current_revision
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership, Plan, PlanVerb, privilege_of
-from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.models import GRANT_TABLES, NAME_COLUMNS, Membership, Plan, privilege_of
+from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.principal_names import parse_principal
 
 ROWS_PER_READ = 2_000
@@ -89,17 +90,17 @@ def renew(author: Author, plan: Plan) -> Plan:
     return create_expired_plan(author=author, scope=scope, renewal_of=plan)
 
 
-def _changes(scope: PeriodScope, now: datetime) -> Iterator[PlanChange]:
+def _changes(scope: PeriodScope, now: datetime) -> Iterator[Revoke | Leave]:
     for type_, rows in scope.rows(Q(valid_until__lte=now)).items():
         if type_ == "member":
             columns: tuple[str, ...] = ("user__username", "group__name")
             for user, group in (
                 rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
             ):
-                yield PlanVerb.LEAVE.value, f"user:{user}", f"group:{group}", None
+                yield Leave(user, group)
             continue
         columns = (NAME_COLUMNS[type_], "content_object__kind", "content_object__key", "permission_id")
         for name, kind, key, permission in (
             rows.order_by(*columns).values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
         ):
-            yield PlanVerb.REVOKE.value, f"{type_}:{name}", Address(kind, key), privilege_of(permission)
+            yield Revoke(f"{type_}:{name}", Address(kind, key), privilege_of(permission))

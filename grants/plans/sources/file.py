@@ -26,13 +26,13 @@ def create_plan_from_file(*, author: Author, raw: bytes, name: str = "", title: 
             origin=PlanOrigin.FILE,
             base_revision=revision,
             recipe={"file": name, "note": file.note},
-            changes=((verb, *item) for item, (verb, _) in file.changes.items()),
+            changes=file.changes,
         ),
     )
 
 
 def _title(file: ChangeFile, name: str) -> str:
     """Return a title such as `Grant 2 and revoke 1 from changes.csv`."""
-    verbs = [verb for verb, _ in file.changes.values()]
+    verbs = [change.verb for change in file.changes]
     counts = [f"{verb} {verbs.count(verb):,}" for verb in GRANT_VERBS if verb in verbs]
     return f"{' and '.join(counts).capitalize()} from {name or 'pasted text'}"

@@ -12,11 +12,11 @@ from entities.address import Address, parse_address
 from entities.models import State
 from entities.selectors import entities_at
 from entities.vocabulary import quantity
-from grants.changes.services import GrantSpec
+from grants.change_set import ChangeSet, Revoke
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanVerb, UserGrant, privilege_of
-from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, UserGrant, privilege_of
+from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.plans.sources.changes import create_plan_from_changes
 
 ROWS_PER_READ = 2_000
@@ -50,18 +50,18 @@ def create_ghost_plan(
     )
 
 
-def create_selected_ghost_plan(*, author: Author, grants: Sequence[GrantSpec]) -> Plan:
+def create_selected_ghost_plan(*, author: Author, grants: Sequence[Revoke]) -> Plan:
     """Create a plan that revokes these grants, which a report listed.
 
     Raise PlanError if one of their entities is live now.
     """
     if not grants:
         raise PlanError("no grant is selected")
-    addresses = [address for _, address, _ in grants]
+    addresses = [grant.address for grant in grants]
     if live := next((address for address, entity in entities_at(addresses).items() if entity.is_live), None):
         raise PlanError(f"{live} is live now, so its grants are not ghost grants: run the analysis again")
     title = f"Revoke {quantity(len(grants), 'ghost grant', 'ghost grants')}"
-    return create_plan_from_changes(author=author, revoke=grants, title=title)
+    return create_plan_from_changes(author=author, change_set=ChangeSet.of(*grants), title=title)
 
 
 def renew(author: Author, plan: Plan) -> Plan:
@@ -95,14 +95,9 @@ def _note(namespace: Address | None) -> str:
     )
 
 
-def _revocations(namespace: Address | None) -> Iterator[PlanChange]:
+def _revocations(namespace: Address | None) -> Iterator[Revoke]:
     for principal_kind, name_column in NAME_COLUMNS.items():
         columns = ("content_object__kind", "content_object__key", name_column, "permission_id")
         grants = _leftover_grants(principal_kind, namespace).order_by(*columns).values_list(*columns)
         for kind, key, name, permission in grants.iterator(chunk_size=ROWS_PER_READ):
-            yield (
-                PlanVerb.REVOKE.value,
-                f"{principal_kind}:{name}",
-                Address(kind, key),
-                privilege_of(permission),
-            )
+            yield Revoke(f"{principal_kind}:{name}", Address(kind, key), privilege_of(permission))

@@ -4,88 +4,65 @@ chosen items.
 With removals, the two users have the same groups and direct grants afterwards.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from entities.address import Address
 from entities.vocabulary import Privilege
+from grants.change_set import Grant, Join, Leave, Revoke
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import Plan, PlanVerb, User, UserGrant, privilege_of
-from grants.plans.create import PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.models import Plan, User, UserGrant, privilege_of
+from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.plans.periods import not_over_condition
 from grants.querysets import memberships
 from grants.validity import VALIDITY_COLUMNS, Validity
 
+AccessDifference = Join | Leave | Grant | Revoke
 
-class AccessDifference(NamedTuple):
-    """A change that makes the access of the target more like that of the colleague. group: written
-    `group:NAME`, for memberships only.
 
-    validity: the period that the colleague has.
+def difference_key(change: AccessDifference) -> str:
+    """Return the written form in forms and recipes, such as `join group:analysts` or `grant READ
+    dataset:sales.orders`.
     """
-
-    verb: PlanVerb
-    group: str = ""
-    address: Address | None = None
-    privilege: Privilege | None = None
-    validity: Validity = Validity()
-
-    @property
-    def key(self) -> str:
-        """The written form in forms and recipes, such as `join group:analysts` or `grant READ
-        dataset:sales.orders`.
-        """
-        return " ".join(filter(None, (self.verb.value, self.group, self.privilege, str(self.address or ""))))
+    match change:
+        case Join(_, group) | Leave(_, group):
+            return f"{change.verb} group:{group}"
+    return f"{change.verb} {change.privilege} {change.address}"
 
 
 @dataclass(frozen=True, slots=True)
 class DifferenceSelection:
-    """The differences to make. keys: those of `AccessDifference.key`, or None for all. removes: include
-    removals.
-    """
+    """The differences to make. keys: those of `difference_key`, or None for all. removes: include removals."""
 
     keys: frozenset[str] | None = None
     removes: bool = False
 
     def has(self, difference: AccessDifference) -> bool:
-        is_removal = difference.verb in (PlanVerb.LEAVE, PlanVerb.REVOKE)
-        return (self.removes or not is_removal) and (self.keys is None or difference.key in self.keys)
+        is_removal = isinstance(difference, Leave | Revoke)
+        return (self.removes or not is_removal) and (
+            self.keys is None or difference_key(difference) in self.keys
+        )
 
 
 def differences(source: User, target: User) -> Iterator[AccessDifference]:
-    """Yield the memberships and direct grants that only one of the users has: first what the target lacks.
+    """Yield the changes that give the target the memberships and direct grants that only the source has, with
+    their periods, and end those that only the target has.
 
     Expired ones are left out. Runs four queries.
     """
-    is_current = not_over_condition(timezone.now())
-    for verb, holder, other in ((PlanVerb.JOIN, source, target), (PlanVerb.LEAVE, target, source)):
-        current = memberships().filter(is_current)
-        rows = (
-            current.filter(user=holder)
-            .exclude(group__in=current.filter(user=other).values("group"))
-            .order_by("group__name")
-        )
-        for name, *period in rows.values_list("group__name", *VALIDITY_COLUMNS):
-            yield AccessDifference(verb, group=f"group:{name}", validity=_period_to_give(verb, period))
-    for verb, holder, other in ((PlanVerb.GRANT, source, target), (PlanVerb.REVOKE, target, source)):
-        columns = ("content_object__kind", "content_object__key", "permission_id")
-        rows = (
-            _grants_only_of(holder, other, is_current)
-            .order_by(*columns)
-            .values_list(*columns, *VALIDITY_COLUMNS)
-        )
-        for kind, key, permission, *period in rows.iterator():
-            yield AccessDifference(
-                verb,
-                address=Address(kind, key),
-                privilege=privilege_of(permission),
-                validity=_period_to_give(verb, period),
-            )
+    is_current, name = not_over_condition(timezone.now()), target.username
+    for group, *period in _memberships_only_of(source, target, is_current):
+        yield Join(name, group, Validity(*period))
+    for group, *_ in _memberships_only_of(target, source, is_current):
+        yield Leave(name, group)
+    for address, privilege, validity in _grants_only_of(source, target, is_current):
+        yield Grant(str(target), address, privilege, validity)
+    for address, privilege, _ in _grants_only_of(target, source, is_current):
+        yield Revoke(str(target), address, privilege)
 
 
 def create_like_plan(
@@ -109,11 +86,7 @@ def create_like_plan(
         raise PlanError(f"user:{source} is both users: name two different users")
     from_user, to_user = users[source], users[target]
     assert from_user is not None and to_user is not None
-    changes = (
-        _change(difference, f"user:{target}")
-        for difference in differences(from_user, to_user)
-        if selection.has(difference)
-    )
+    changes = filter(selection.has, differences(from_user, to_user))
     verb = f"Make user:{target} like" if selection.removes else f"Give user:{target} access like"
     return create_plan(
         author=author,
@@ -148,22 +121,24 @@ def renew(author: Author, plan: Plan) -> Plan:
     )
 
 
-def _change(difference: AccessDifference, target: str) -> PlanChange:
-    if difference.group:
-        return difference.verb.value, target, difference.group, None, difference.validity
-    return difference.verb.value, target, difference.address, difference.privilege, difference.validity
+def _memberships_only_of(holder: User, other: User, is_current: Q) -> QuerySet:
+    current = memberships().filter(is_current)
+    rows = current.filter(user=holder).exclude(group__in=current.filter(user=other).values("group"))
+    return rows.order_by("group__name").values_list("group__name", *VALIDITY_COLUMNS)
 
 
-def _period_to_give(verb: PlanVerb, period: Sequence) -> Validity:
-    """Return the period of a new grant or membership; no limits for a removal."""
-    return Validity(*period) if verb in (PlanVerb.GRANT, PlanVerb.JOIN) else Validity()
-
-
-def _grants_only_of(holder: User, other: User, is_current: Q) -> QuerySet[UserGrant]:
+def _grants_only_of(
+    holder: User, other: User, is_current: Q
+) -> Iterator[tuple[Address, Privilege, Validity]]:
     same = UserGrant.objects.filter(
         is_current,
         user=other,
         content_object_id=OuterRef("content_object_id"),
         permission_id=OuterRef("permission_id"),
     )
-    return UserGrant.objects.filter(is_current, ~Exists(same), user=holder)
+    rows = UserGrant.objects.filter(is_current, ~Exists(same), user=holder)
+    columns = ("content_object__kind", "content_object__key", "permission_id")
+    for kind, key, permission, *period in (
+        rows.order_by(*columns).values_list(*columns, *VALIDITY_COLUMNS).iterator()
+    ):
+        yield Address(kind, key), privilege_of(permission), Validity(*period)

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from django.contrib.auth.models import Group
 
 from entities.vocabulary import quantity
-from grants.effects.changes import MembershipChange
+from grants.change_set import ChangeSet, Join, Leave
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import Plan, PlanVerb, User
+from grants.models import Plan, User
 from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.principal_names import name_fault
-from grants.principals.membership_changes import MembershipItem
 from grants.querysets import memberships
 from grants.validity import Validity
 
@@ -47,17 +46,13 @@ class MembersChange:
     """What a list of names changes. kept: the number of named users whose membership does not change."""
 
     group: str
-    join: tuple[MembershipItem, ...]
-    leave: tuple[MembershipItem, ...]
+    join: tuple[Join, ...]
+    leave: tuple[Leave, ...]
     kept: int
 
     @property
-    def changes(self) -> list[MembershipChange]:
-        """The changes, for the evaluation of their effect."""
-        return [
-            *(MembershipChange(item.user, item.group, True, item.validity) for item in self.join),
-            *(MembershipChange(item.user, item.group, False) for item in self.leave),
-        ]
+    def change_set(self) -> ChangeSet:
+        return ChangeSet.of(*self.join, *self.leave)
 
     @property
     def title(self) -> str:
@@ -126,8 +121,8 @@ def members_change(
     kept = len(named) - len(joining) - (len(leaving) if verb == "remove" else 0)
     return MembersChange(
         group.name,
-        tuple(MembershipItem(name, group.name, validity) for name in sorted(joining)),
-        tuple(MembershipItem(name, group.name) for name in sorted(leaving)),
+        tuple(Join(name, group.name, validity) for name in sorted(joining)),
+        tuple(Leave(name, group.name) for name in sorted(leaving)),
         kept,
     )
 
@@ -148,11 +143,7 @@ def create_members_plan(
             title=change.title,
             origin=PlanOrigin.MEMBERS,
             base_revision=revision,
-            changes=(
-                (item_verb, *item.principals, None, item.validity)
-                for item_verb, items in ((PlanVerb.JOIN, change.join), (PlanVerb.LEAVE, change.leave))
-                for item in items
-            ),
+            changes=change.change_set,
             empty_message=f"this changes no member of group:{group.name}",
         ),
     )

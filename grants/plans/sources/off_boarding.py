@@ -15,10 +15,11 @@ from django.utils import timezone
 from entities.address import Address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
+from grants.change_set import Change, Deactivate, Grant, Leave, Revoke
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
-from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, PlanVerb, User, UserGrant, privilege_of
-from grants.plans.create import MAX_PLAN_ITEMS, PlanChange, PlanDraft, PlanOrigin, create_plan
+from grants.models import GRANT_TABLES, NAME_COLUMNS, Plan, User, UserGrant, privilege_of
+from grants.plans.create import MAX_PLAN_ITEMS, PlanDraft, PlanOrigin, create_plan
 from grants.plans.periods import not_over_condition
 from grants.plans.stranding import stranded_entities
 from grants.principal_names import format_principal, parse_principal
@@ -172,22 +173,22 @@ def held_entities(user: User) -> list[HeldEntity]:
     return sorted(held, key=lambda row: (not row.is_stranded, kinds.index(row.entity.kind), row.entity.key))
 
 
-def _changes(user: User, choices: OffBoarding) -> Iterator[PlanChange]:
+def _changes(user: User, choices: OffBoarding) -> Iterator[Change]:
     if choices.heirs:
         yield from _hand_over(held_entities(user), choices)
     if choices.revokes_grants:
         columns = ("content_object__kind", "content_object__key", "permission_id")
         grants = UserGrant.objects.filter(user=user).order_by(*columns).values_list(*columns)
         for kind, key, permission in grants[: MAX_PLAN_ITEMS + 1]:
-            yield PlanVerb.REVOKE.value, str(user), Address(kind, key), privilege_of(permission)
+            yield Revoke(str(user), Address(kind, key), privilege_of(permission))
     if choices.leaves_groups:
         for name in user.groups.order_by("name").values_list("name", flat=True):
-            yield PlanVerb.LEAVE.value, str(user), f"group:{name}", None
+            yield Leave(user.username, name)
     if choices.deactivates and user.is_active:
-        yield PlanVerb.DEACTIVATE.value, str(user), None, None
+        yield Deactivate(user.username)
 
 
-def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[PlanChange]:
+def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[Change]:
     """Yield the grants to the heirs.
 
     No period of a grant that an heir holds already gets shorter. Runs at most two queries.
@@ -200,7 +201,7 @@ def _hand_over(held: Iterable[HeldEntity], choices: OffBoarding) -> Iterator[Pla
                 held_period = known.get((heir, row.entity.pk, privilege))
                 given = period if held_period is None else _both(held_period, period)
                 if given != held_period:
-                    yield PlanVerb.GRANT.value, heir, row.entity.address, privilege, given
+                    yield Grant(heir, row.entity.address, privilege, given)
 
 
 def _grants_of_heirs(

@@ -1,12 +1,13 @@
 """Create plans with the missing grants that a user needs to delete a namespace."""
 
 from entities.address import Address, parse_address
+from grants.change_set import grants_to
 from grants.errors import PlanError
 from grants.journal import Author, current_revision
 from grants.lifecycle.forecast import resolve_generation
 from grants.lifecycle.missing_grants import active_user_by_name, missing_grants_to_delete
 from grants.models import Plan, PlanBreadth, User
-from grants.plans.create import PlanDraft, PlanOrigin, changes_from_grants, create_plan
+from grants.plans.create import PlanDraft, PlanOrigin, create_plan
 from grants.policies.policy import Generation
 from grants.principal_names import format_principal, parse_principal
 from grants.querysets import groups_of
@@ -42,7 +43,7 @@ def create_readiness_plan(
             breadth=PlanBreadth.NAMESPACES,
             watches=[str(deleter)],
             renewal_of=renewal_of,
-            changes=changes_from_grants(receiver, missing),
+            changes=grants_to(receiver, missing),
             recipe={
                 "namespace": str(namespace),
                 "user": user,

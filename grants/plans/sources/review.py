@@ -4,15 +4,15 @@ from collections.abc import Iterator
 
 from django.utils import timezone
 
+from grants.change_set import Change, Grant, Join, ending_of, with_current_names
+from grants.effects.changes import change_of_item
 from grants.journal import Author, current_revision
-from grants.models import Plan, PlanVerb
+from grants.models import Plan
 from grants.models.reviews import ReviewPlan
-from grants.plans.create import PlanChange, PlanDraft, change_of_item, create_plan
-from grants.plans.sources.changes import with_names
+from grants.plans.create import PlanDraft, create_plan
 from grants.principals.renaming import names_since
 
 ITEMS_PER_READ = 2_000
-_ENDING = {PlanVerb.GRANT: PlanVerb.REVOKE, PlanVerb.JOIN: PlanVerb.LEAVE}
 
 
 def renew(author: Author, plan: Plan) -> Plan:
@@ -36,11 +36,11 @@ def renew(author: Author, plan: Plan) -> Plan:
     return renewed
 
 
-def _changes(plan: Plan) -> Iterator[PlanChange]:
+def _changes(plan: Plan) -> Iterator[Change]:
     now, current_name = timezone.now(), names_since(plan.base_revision)
     for item in plan.items.order_by("position").iterator(chunk_size=ITEMS_PER_READ):
-        verb, principal, target, privilege, *validity = with_names(change_of_item(item), current_name)
-        if item.validity.is_over(now):
-            yield _ENDING[PlanVerb(verb)].value, principal, target, privilege
+        change = with_current_names(change_of_item(item), current_name)
+        if isinstance(change, Grant | Join) and change.validity.is_over(now):
+            yield ending_of(change)
         else:
-            yield verb, principal, target, privilege, *validity
+            yield change

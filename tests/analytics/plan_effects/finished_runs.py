@@ -12,9 +12,9 @@ from analytics.plan_effects.stored import StoredEffect
 from analytics.results.files import table_path, write_index
 from analytics.storage import storage_root
 from analytics.tables import PLAN_EFFECT_TABLES, Table
+from grants.change_set import Change
+from grants.changes import ChangeSet, preview
 from grants.effects.effect import Effect, EffectRow
-from grants.effects.preview import preview_changes
-from grants.effects.single_changes import SingleChange
 from grants.journal import current_revision
 from grants.models import JobState, Plan
 from grants.plans.permission_effect import plan_effect
@@ -29,10 +29,10 @@ def finish_effect_run(run: AnalysisRun, plan: Plan, *, valid_until: str = "") ->
     return _finish_run(run, effect, valid_until)
 
 
-def finish_change_run(run: AnalysisRun, changes: Iterable[SingleChange]) -> StoredEffect:
+def finish_change_run(run: AnalysisRun, changes: Iterable[Change]) -> StoredEffect:
     """Finish the run with the effect of the changes."""
     with override_settings(EFFECT_MAX_ENTITIES=10_000, EFFECT_MAX_GRANTS=10_000):
-        effect = preview_changes(changes, GENERATIONS[run.options["generation"]]).effect
+        effect = preview(ChangeSet.of(*changes), GENERATIONS[run.options["generation"]]).effect
     stored = _finish_run(run, effect, "")
     strandings = effect.strandings
     run.summary["strandings"] = {

@@ -16,7 +16,8 @@ from analytics.snapshots import spark_tables
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import ANY, KINDS
-from grants.effects.changes import MAX_TIMES, ActivationChange, GrantChange, MembershipChange
+from grants.change_set import Activate, ChangeSet, Deactivate, Grant, Join, Leave, Revoke
+from grants.effects.changes import MAX_TIMES
 from grants.effects.effect import RowFilter
 from grants.jobs import run_job
 from grants.models import JobState, Plan
@@ -24,7 +25,6 @@ from grants.plans.create import PlanOrigin
 from grants.plans.permission_effect import plan_effect
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.catalogue import GENERATIONS
-from grants.principals.membership_changes import MembershipItem
 from grants.validity import Validity
 from tests.grants.effects.test_evaluate import random_changes
 from tests.support.authors import COMMAND
@@ -71,27 +71,9 @@ def storage(settings, tmp_path, spark):
 
 def plan_of(changes):
     """Store a plan with the changes of grants, memberships and activations."""
-    grants = {True: [], False: []}
-    members, users = {True: [], False: []}, {True: [], False: []}
-    for change in changes:
-        match change:
-            case GrantChange(principal, address, privilege, is_grant):
-                grants[is_grant].append(
-                    (principal, address, privilege, *([change.validity] if is_grant else []))
-                )
-            case MembershipChange(user, group, is_join):
-                members[is_join].append(MembershipItem(user, group, change.validity))
-            case ActivationChange(user, is_active):
-                users[is_active].append(user)
-    return create_plan_from_changes(
-        author=COMMAND,
-        grant=grants[True],
-        revoke=grants[False],
-        join=members[True],
-        leave=members[False],
-        activate=users[True],
-        deactivate=users[False],
-    )
+    verbs = Grant | Revoke | Join | Leave | Activate | Deactivate
+    change_set = ChangeSet.of(*(change for change in changes if isinstance(change, verbs)))
+    return create_plan_from_changes(author=COMMAND, change_set=change_set)
 
 
 def with_periods(changes, dice):
@@ -102,12 +84,7 @@ def with_periods(changes, dice):
     beginnings = [None, *(start + timedelta(hours=hours) for hours in (12, 36, 100, 200, 300))]
     result = []
     for number, change in enumerate(dice.sample(changes, len(changes))):
-        if (
-            isinstance(change, GrantChange)
-            and change.is_grant
-            or isinstance(change, MembershipChange)
-            and change.is_join
-        ):
+        if isinstance(change, Grant | Join):
             beginning = beginnings[number % len(beginnings)]
             end = (beginning or start) + timedelta(hours=90) if dice.random() < 0.3 else None
             change = replace(change, validity=Validity(beginning, end))

@@ -12,14 +12,13 @@ import pytest
 from analytics.models import AnalysisRun
 from authzconsole.web.effects.wording import button_numbers
 from entities.address import parse_address
-from grants.changes.services import change_grants
-from grants.effects.changes import GenerationChange
-from grants.effects.single_changes import Deletion
+from grants.change_set import ActivateGeneration, Delete
 from grants.models import JobState, JournalLine
 from grants.policies.catalogue import GENERATIONS
 from tests.analytics.plan_effects.finished_runs import finish_change_run
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 from tests.support.pages import page_html, shown_effect
 from tests.web.conftest import browse as browse
 from tests.web.conftest import cast as cast
@@ -43,7 +42,7 @@ def limits(settings, tmp_path):
 
 def finished_run():
     """Finish the run that was requested last."""
-    return finish_change_run(AnalysisRun.objects.latest("pk"), [Deletion(SALES)])
+    return finish_change_run(AnalysisRun.objects.latest("pk"), [Delete(SALES)])
 
 
 def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse, sent_tasks, htmx):
@@ -218,7 +217,7 @@ def test_another_generation_is_evaluated_alone(browse, sent_tasks):
     page = client.post(f"/effect/run?{change}&{QUERY}", follow=True)
     assert "another active generation are evaluated without other changes" in page_html(page)
     client.post(f"/effect/run?{change}")
-    effect = finish_change_run(AnalysisRun.objects.get(), [GenerationChange(GENERATIONS["existing"])])
+    effect = finish_change_run(AnalysisRun.objects.get(), [ActivateGeneration(GENERATIONS["existing"])])
     page = page_html(client.get("/policies/existing/activate"))
     assert f"Computed by run {effect.run.pk}" in page and button_numbers(effect.tally) in page
 

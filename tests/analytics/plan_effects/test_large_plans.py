@@ -12,14 +12,13 @@ from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from authzconsole.web.effects.wording import effect_sentence
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import JobState, JournalLine, Plan
 from grants.plans.permission_effect import plan_effect
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.times import parse_time
 from grants.validity import Validity, at_time
 from tests.analytics.plan_effects.finished_runs import finish_effect_run
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.pages import page_html
 from tests.web.conftest import browse as browse
 from tests.web.conftest import cast as cast

@@ -4,14 +4,13 @@ import pytest
 
 from analytics.models import AnalysisRun
 from analytics.plan_effects.compute import MAX_TOP, compute_effect
-from analytics.plan_effects.sources import SingleChangesSource
+from analytics.plan_effects.sources import ChangesSource
 from analytics.plan_effects.stored import StoredEffect
 from analytics.snapshots import spark_tables
 from entities.address import parse_address
 from entities.models import State
-from grants.effects.changes import ActivationChange, GenerationChange, MembershipChange
-from grants.effects.preview import preview_changes
-from grants.effects.single_changes import Deletion, Registration, Removal, change_as_text
+from grants.change_set import Activate, ActivateGeneration, Delete, Join, Register, RemovePrincipal, as_text
+from grants.changes import ChangeSet, preview
 from grants.models import JobState
 from grants.policies.catalogue import GENERATIONS
 from tests.analytics.plan_effects.test_agreement import ALL_ROWS, NoProgress, check_agreement
@@ -27,10 +26,10 @@ def storage(settings, tmp_path, spark):
 
 def computed(changes, generation, active):
     """Return the effect that a run computes, without the worker."""
-    texts = tuple(map(change_as_text, changes))
+    texts = tuple(map(as_text, changes))
     folder = f"effect-{AnalysisRun.objects.count()}"
     report = compute_effect(
-        SingleChangesSource(texts, generation, active),
+        ChangesSource(texts, generation, active),
         folder=folder,
         max_rows=ALL_ROWS,
         progress=NoProgress(),
@@ -57,7 +56,7 @@ def some_changes(tenant, *, has_known_changes):
         sorted(tenant.groups),
     )
     if not has_known_changes:
-        return [Deletion(namespace), Removal(f"group:{groups[0]}")]
+        return [Delete(namespace), RemovePrincipal(f"group:{groups[0]}")]
     application = next(
         address for address in live if address.kind == "application" and address.namespace != namespace
     )
@@ -68,12 +67,12 @@ def some_changes(tenant, *, has_known_changes):
     )
     others = sorted(tenant.users.keys() - {active[1]})
     return [
-        Deletion(application),
-        Registration(deleted, f"user:{active[0]}"),
-        MembershipChange(active[0], groups[-1]),
-        Registration(parse_address(f"dataset:{application.namespace.key}.quite-new")),
-        Removal(f"user:{active[1]}"),
-        *(ActivationChange(user, True) for user in others),
+        Delete(application),
+        Register(deleted, f"user:{active[0]}"),
+        Join(active[0], groups[-1]),
+        Register(parse_address(f"dataset:{application.namespace.key}.quite-new")),
+        RemovePrincipal(f"user:{active[1]}"),
+        *(Activate(user) for user in others),
     ]
 
 
@@ -91,11 +90,11 @@ def test_spark_computes_the_effect_that_the_evaluator_of_small_changes_computes(
     tenant = random_tenant(number)
     store_tenant(tenant)
     changes = (
-        [GenerationChange(GENERATIONS["existing"])]
+        [ActivateGeneration(GENERATIONS["existing"])]
         if active == "core"
         else some_changes(tenant, has_known_changes=number != 17)
     )
-    expected = preview_changes(changes, GENERATIONS[generation])
+    expected = preview(ChangeSet.of(*changes), GENERATIONS[generation])
     effect = computed(changes, generation, active)
     assert expected.effect.has_effect
     check_agreement(effect, expected.effect)

@@ -12,10 +12,10 @@ from analytics.runs.beat import Scheduler
 from analytics.runs.schedules import FirstRuns, default_options, first_runs_progress, request_first_runs
 from authzconsole.celery import app
 from entities.models import Entity
-from grants.active_generation import activate_generation
 from grants.models import JobState, JournalHead
 from grants.policies.catalogue import GENERATIONS
 from tests.support.cast import SETUP
+from tests.support.changes import activate_generation
 
 pytestmark = pytest.mark.django_db
 IMPACT = ANALYSES["policy-impact"]

@@ -9,12 +9,12 @@ from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since
 from entities.address import parse_address
 from grants.changes.period_lines import write_period_lines
-from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.models import JobState
 from grants.policies.times import format_time
 from grants.validity import Validity
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")

@@ -15,11 +15,11 @@ from analytics.results.read import result_page
 from analytics.runs import selectors, services
 from authzconsole.celery import app
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.jobs.processes import this_process
 from grants.jobs.queue import presence_key, redis_client
 from grants.models import JobState
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 from tests.support.random_tenants import random_tenant, store_tenant
 from tests.support.runs import create_running_run, reload_run
 from tests.support.workers import descendants

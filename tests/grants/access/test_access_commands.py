@@ -9,10 +9,9 @@ from django.core.management import CommandError, call_command
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import READ, WRITE
-from grants.changes.services import change_grants
 from grants.journal import Author, current_revision
-from grants.lifecycle.services import register_entity
 from grants.principals.services import add_user
+from tests.support.changes import change_grants, register_entity
 from tests.support.random_tenants import Tenant, store_tenant
 
 pytestmark = pytest.mark.django_db

@@ -6,7 +6,7 @@ import pytest
 from django.conf import settings
 
 from authzconsole.settings.sign_in import ROLES
-from grants.changes.authority import check_can_manage, check_capability
+from grants.authority.transactions import check_can_manage, check_capability
 from grants.errors import NotAdministrator
 from grants.journal import Author
 from grants.models import User

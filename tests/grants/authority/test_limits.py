@@ -6,10 +6,9 @@ import pytest
 from django.utils import timezone
 
 from entities.address import parse_address
+from grants.authority.delegation_limits import set_delegation_limits
 from grants.authority.limits import DelegationLimits
 from grants.authority.rights import grantable_privileges, is_approver
-from grants.changes.delegation_limits import set_delegation_limits
-from grants.changes.services import change_grants
 from grants.errors import DelegationError, GrantError, NotAdministrator
 from grants.journal import Author
 from grants.models import JournalLine, Role, StoredDelegationLimits, User
@@ -19,6 +18,7 @@ from grants.validity import Validity
 from grants.verification.replay import first_fault
 from tests.support.authors import COMMAND, author_with
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 ORDERS, SHOP = map(parse_address, ("dataset:sales.orders", "application:sales.shop"))

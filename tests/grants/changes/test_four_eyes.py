@@ -12,32 +12,33 @@ from authzconsole.common.tokens import create_token
 from authzconsole.models import ApiToken
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.changes.four_eyes import application_fault, check_approval
-from grants.changes.services import change_grants
+from grants.authority.four_eyes import application_fault, check_approval
+from grants.change_set import Join
 from grants.errors import GrantError, ReasonMissing, SecondPersonRequired
 from grants.journal import Author
-from grants.lifecycle.services import delete_entity, register_entity
 from grants.models import GroupGrant, Plan, Role, User, UserGrant
 from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.changes import create_plan_from_changes
-from grants.principals.membership_changes import MembershipItem, change_memberships
-from grants.principals.memberships import change_members
-from grants.principals.removal import remove_group, remove_user
 from grants.principals.renaming import rename_user
-from grants.principals.services import (
-    add_member,
-    add_user,
-    remove_member,
-    renew_user_password,
-    set_user_active,
-    set_user_role,
-)
+from grants.principals.services import add_user, renew_user_password, set_user_role
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
 from grants.validity import Validity
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import (
+    add_member,
+    change_grants,
+    change_members,
+    change_memberships,
+    create_plan_from_changes,
+    delete_entity,
+    register_entity,
+    remove_group,
+    remove_member,
+    remove_user,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 ORDERS, SALARIES = parse_address("dataset:sales.orders"), parse_address("dataset:hr.salaries")
@@ -127,7 +128,7 @@ def test_membership_of_a_group_with_admin_needs_two_persons(author, cast, servic
     services = {
         "add_member": lambda: add_member(author=author("ada"), user="dee", group="operators"),
         "change_memberships": lambda: change_memberships(
-            author=author("ada"), join=[MembershipItem("dee", "operators")]
+            author=author("ada"), join=[Join("dee", "operators")]
         ),
         "change_members": lambda: change_members(
             author=author("ada"), group="operators", added=[cast["dee"].pk]
@@ -265,7 +266,7 @@ def test_accounts_count_as_one_person_only_for_a_while_after_a_password_was_set(
     plan = plan_of(author("ada"), ("user:dee", ORDERS, ADMIN))
     renew_user_password(author=author("ada"), name="bob")
     later = timezone.now() + timedelta(hours=25)
-    monkeypatch.setattr("grants.changes.persons.timezone.now", lambda: later)
+    monkeypatch.setattr("grants.authority.persons.timezone.now", lambda: later)
     assert not application_fault(author("bob"), plan)
 
 
@@ -365,7 +366,7 @@ def test_a_reason_is_required_for_changes_of_accounts(author, settings):
     for change in (
         lambda: change_grants(author=silent, grant=[("user:out", ORDERS, READ)]),
         lambda: add_member(author=silent, user="dee", group="operators"),
-        lambda: change_memberships(author=silent, join=[MembershipItem("dee", "operators")]),
+        lambda: change_memberships(author=silent, join=[Join("dee", "operators")]),
     ):
         before = database_state()
         with pytest.raises(ReasonMissing, match="the reason is missing"):

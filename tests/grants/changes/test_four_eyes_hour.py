@@ -10,30 +10,30 @@ from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
 from entities.address import parse_address
-from grants.active_generation import activate_generation, active_generation, propose_generation
-from grants.changes.break_glass import start_break_glass
-from grants.changes.recent_changes import recent_change_count
-from grants.changes.services import change_grants
+from grants.active_generation import active_generation, propose_generation
+from grants.authority.break_glass import start_break_glass
+from grants.authority.recent_changes import recent_change_count
 from grants.errors import SecondPersonRequired
 from grants.journal import Author
 from grants.models import JournalLine, Role, User
 from grants.plans.apply import EffectConfirmation, apply_plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.grammar import AllOf
-from grants.principals.memberships import change_members
 from grants.principals.renaming import rename_user
-from grants.principals.services import (
-    add_member,
-    add_user,
-    remove_member,
-    renew_user_password,
-    set_user_active,
-)
+from grants.principals.services import add_user, renew_user_password
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.requests.decide import Approval, approve_request
 from tests.support.authors import COMMAND, database_state
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import (
+    activate_generation,
+    add_member,
+    change_grants,
+    change_members,
+    create_plan_from_changes,
+    remove_member,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 ORDERS, CUSTOMERS = parse_address("dataset:sales.orders"), parse_address("dataset:sales.customers")

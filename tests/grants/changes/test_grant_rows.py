@@ -8,10 +8,10 @@ from django.core.management import CommandError, call_command
 from entities.address import parse_address
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.changes.rows import first_misplaced_grant
-from grants.changes.services import change_grants
+from grants.changes.grants import first_misplaced_grant
 from grants.models import GroupGrant, UserGrant
 from tests.support.authors import COMMAND
+from tests.support.changes import change_grants
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db

@@ -14,14 +14,13 @@ from entities.address import parse_address
 from entities.vocabulary import Privilege
 from grants.changes import period_lines
 from grants.changes.period_lines import write_period_lines
-from grants.changes.services import change_grants
 from grants.history.catch_up import catch_up
 from grants.journal import Author, current_revision
 from grants.models import JournalLine, Membership, UserGrant
 from grants.models.history import UserGrantPeriod
-from grants.principals.services import add_member
 from grants.validity import Validity, format_time
 from tests.support.authors import lines_after
+from tests.support.changes import add_member, change_grants
 from tests.support.tenant_documents import entity, import_lines, user
 
 pytestmark = pytest.mark.django_db

@@ -12,7 +12,7 @@ from django.core.management import call_command
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
+from grants.change_set import Join
 from grants.errors import ChangeRefused, GrantError, PlanError
 from grants.journal import Author, current_revision
 from grants.journal_details import parse_detail, period_detail
@@ -21,15 +21,19 @@ from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.renew import renew_plan
 from grants.plans.sources.bulk import create_subtree_plan, parse_bulk_change
 from grants.plans.sources.change_file import BadChangeFile
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.file import create_plan_from_file
 from grants.plans.sources.like import DifferenceSelection, create_like_plan
-from grants.principals.membership_changes import MembershipItem, change_memberships
-from grants.principals.memberships import change_members
 from grants.principals.renaming import rename_group
-from grants.principals.services import add_member, remove_member
-from grants.validity import Validity, ValidityError, format_time
+from grants.validity import Validity, format_time
+from tests.support.changes import (
+    add_member,
+    change_grants,
+    change_members,
+    change_memberships,
+    create_plan_from_changes,
+    remove_member,
+)
 from tests.support.tenant_documents import (
     empty_database,
     entity,
@@ -102,7 +106,7 @@ def test_a_grant_gets_another_period_with_one_line_that_names_both():
     outcome = give(UNTIL_SOON)
     assert (outcome.has_changed, current_revision()) == (False, before)
     outcome = give(BETWEEN, reason="")
-    assert (outcome.sentence, len(outcome.changed), current_revision()) == (
+    assert (outcome.sentence, len(outcome.changed_periods), current_revision()) == (
         "changed the period of 1",
         1,
         before + 1,
@@ -137,15 +141,15 @@ def test_memberships_have_periods():
     assert add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_SOON).has_changed
     assert last_line("member-add").detail == f"valid ../{format_time(SOON)}; group:staff"
     assert not add_member(author=AUTHOR, user="ann", group="staff", validity=UNTIL_SOON).has_changed
-    joins = [MembershipItem("ann", "staff", UNTIL_LATER), MembershipItem("bob", "staff")]
+    joins = [Join("ann", "staff", UNTIL_LATER), Join("bob", "staff")]
     outcome = change_memberships(author=AUTHOR, join=joins)
     assert (outcome.sentence, membership("ann")) == ("changed the period of 1, 1 unchanged", UNTIL_LATER)
     assert_journal_agrees()
     assert "without an end date" in add_member(author=AUTHOR, user="ann", group="staff").sentence
-    with pytest.raises(ValidityError, match="in the past"):
+    with pytest.raises(ChangeRefused, match="in the past"):
         add_member(author=AUTHOR, user="ann", group="staff", validity=OVER)
     with pytest.raises(ChangeRefused, match="in the past"):
-        change_memberships(author=AUTHOR, join=[MembershipItem("ann", "staff", OVER)])
+        change_memberships(author=AUTHOR, join=[Join("ann", "staff", OVER)])
     rename_group(author=AUTHOR, name="staff", new_name="team")
     add_member(author=AUTHOR, user="ann", group="team", validity=UNTIL_SOON)
     assert_journal_agrees()
@@ -156,11 +160,15 @@ def test_memberships_have_periods():
 def test_a_directory_ends_the_period_of_a_member_that_is_not_in_force():
     change_memberships(
         author=AUTHOR,
-        join=[MembershipItem("ann", "staff", BETWEEN), MembershipItem("bob", "staff", UNTIL_SOON)],
+        join=[Join("ann", "staff", BETWEEN), Join("bob", "staff", UNTIL_SOON)],
     )
     ids = dict(Membership.objects.values_list("user__username", "user_id"))
     changes = change_members(author=AUTHOR, group="staff", added=ids.values())
-    assert (changes.added, membership("ann"), membership("bob")) == (["ann"], NO_LIMITS, UNTIL_SOON)
+    assert ([change.user for change in changes.changes], membership("ann"), membership("bob")) == (
+        ["ann"],
+        NO_LIMITS,
+        UNTIL_SOON,
+    )
     assert_journal_agrees()
 
 
@@ -175,7 +183,7 @@ def test_undo_restores_periods_that_a_plan_changed_and_ended():
             ("user:ann", ORDERS, Privilege.WRITE, UNTIL_SOON),
         ],
         revoke=[("group:staff", ORDERS, Privilege.READ)],
-        join=[MembershipItem("ann", "staff")],
+        join=[Join("ann", "staff")],
     )
     changes, before = (
         list(plan.items.order_by("position").values_list(name, flat=True))

@@ -6,10 +6,10 @@ from django.contrib.auth.models import Group
 from entities.address import parse_address
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator
 from grants.models import Role, User
 from tests.support.authors import COMMAND, all_grants, author_with, database_state, lines_after
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 ORDERS = parse_address("dataset:sales.orders")
@@ -53,7 +53,7 @@ def test_the_address_remains_registered_without_grants():
 
 def test_revoking_from_an_unknown_principal_is_an_error():
     before = database_state()
-    with pytest.raises(GrantError, match=r"^revoke\[0\]: user:nobody does not exist"):
+    with pytest.raises(GrantError, match=r"^user:nobody does not exist"):
         change_grants(author=COMMAND, revoke=[("user:nobody", ORDERS, Privilege.READ)])
     assert database_state() == before
 

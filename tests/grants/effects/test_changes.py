@@ -4,9 +4,10 @@ import pytest
 
 from entities.address import parse_address
 from entities.vocabulary import READ
-from grants.effects.changes import GrantChange, changes_of_plan
-from grants.plans.sources.changes import create_plan_from_changes
+from grants.change_set import Grant, Revoke
+from grants.effects.changes import changes_of_plan
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import create_plan_from_changes
 
 pytestmark = pytest.mark.django_db
 
@@ -18,6 +19,6 @@ def test_a_plan_has_a_change_for_each_item_in_order():
         author=SETUP, grant=[("group:operators", orders, READ)], revoke=[("user:dee", orders, READ)]
     )
     assert list(changes_of_plan(plan)) == [
-        GrantChange("group:operators", orders, READ),
-        GrantChange("user:dee", orders, READ, is_grant=False),
+        Grant("group:operators", orders, READ),
+        Revoke("user:dee", orders, READ),
     ]

@@ -4,13 +4,13 @@ import pytest
 
 from entities.address import parse_address
 from entities.vocabulary import ADMIN, READ, WRITE
-from grants.changes.services import change_grants
-from grants.effects.changes import ActivationChange, GrantChange, MembershipChange
+from grants.change_set import Activate, Deactivate, Grant, Join, Revoke
 from grants.effects.effect import EffectRow, RowFilter, effect_of
 from grants.effects.masks import BitCounter, bits_of
 from grants.effects.purposes import AnswerQuestion, DeleteNamespace, KeepPermissions
 from grants.policies.catalogue import GENERATIONS
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 
 FINAL, EXISTING = GENERATIONS["final"], GENERATIONS["existing"]
 ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
@@ -22,7 +22,7 @@ def cast(db):
 
 
 def test_a_grant_intends_the_decisions_about_its_address_and_nothing_else(cast):
-    effect = effect_of([GrantChange("user:out", ORDERS, READ)], FINAL)
+    effect = effect_of([Grant("user:out", ORDERS, READ)], FINAL)
     rows = list(effect.rows())
     assert {row.user for row in rows} == {"out"} and all(row.after and not row.before for row in rows)
     assert {(row.entity, row.operation) for row in rows if not row.intended} == {
@@ -36,7 +36,7 @@ def test_a_grant_intends_the_decisions_about_its_address_and_nothing_else(cast):
 
 
 def test_a_grant_on_a_namespace_changes_what_is_inside_where_the_rules_say_so(cast):
-    change = GrantChange("group:operators", SALES, READ)
+    change = Grant("group:operators", SALES, READ)
     rows = list(effect_of([change], EXISTING).rows())
     assert EffectRow("grp", "dataset:sales.orders", "read", False, True, False) in rows
     assert not [row for row in effect_of([change], FINAL).rows() if row.entity != "namespace:sales"]
@@ -44,10 +44,10 @@ def test_a_grant_on_a_namespace_changes_what_is_inside_where_the_rules_say_so(ca
 
 def test_a_revocation_and_a_grant_that_change_nothing_have_no_effect(cast):
     changes = [
-        GrantChange("user:ned", ORDERS, ADMIN),
-        GrantChange("user:out", ORDERS, READ, is_grant=False),
-        GrantChange("user:ina", ORDERS, WRITE),
-        GrantChange("user:unknown", ORDERS, READ),
+        Grant("user:ned", ORDERS, ADMIN),
+        Revoke("user:out", ORDERS, READ),
+        Grant("user:ina", ORDERS, WRITE),
+        Grant("user:unknown", ORDERS, READ),
     ]
     effect = effect_of(changes, FINAL)
     assert not effect.has_effect and list(effect.rows()) == [] and effect.people == []
@@ -55,10 +55,10 @@ def test_a_revocation_and_a_grant_that_change_nothing_have_no_effect(cast):
 
 def test_a_membership_and_an_activation_intend_all_they_change(cast):
     changes = [
-        MembershipChange("out", "operators"),
-        ActivationChange("ina", is_active=True),
-        ActivationChange("dee", is_active=False),
-        GrantChange("user:out", ORDERS, READ),
+        Join("out", "operators"),
+        Activate("ina"),
+        Deactivate("dee"),
+        Grant("user:out", ORDERS, READ),
     ]
     effect = effect_of(changes, FINAL)
     by_user = {user: [row for row in effect.rows() if row.user == user] for user in ("out", "ina", "dee")}
@@ -69,7 +69,7 @@ def test_a_membership_and_an_activation_intend_all_they_change(cast):
 
 
 def test_the_purpose_of_a_question_and_a_readiness_is_only_what_they_name(cast):
-    changes = [GrantChange("group:operators", ORDERS, ADMIN), GrantChange("group:operators", SALES, ADMIN)]
+    changes = [Grant("group:operators", ORDERS, ADMIN), Grant("group:operators", SALES, ADMIN)]
     read = effect_of(changes, FINAL, AnswerQuestion("grp", "truncate", ORDERS))
     assert [(row.user, row.entity, row.operation) for row in read.rows(RowFilter(purpose="for"))] == [
         ("grp", "dataset:sales.orders", "truncate")
@@ -82,9 +82,9 @@ def test_the_purpose_of_a_question_and_a_readiness_is_only_what_they_name(cast):
 
 def test_keeping_permissions_intends_what_the_other_generation_permits(cast):
     change_grants(author=SETUP, grant=[("user:out", SALES, READ)])
-    effect = effect_of([GrantChange("user:out", ORDERS, READ)], FINAL, KeepPermissions(EXISTING))
+    effect = effect_of([Grant("user:out", ORDERS, READ)], FINAL, KeepPermissions(EXISTING))
     assert EffectRow("out", "dataset:sales.orders", "read", False, True, True) in list(effect.rows())
-    wider = effect_of([GrantChange("user:out", ORDERS, WRITE)], FINAL, KeepPermissions(EXISTING))
+    wider = effect_of([Grant("user:out", ORDERS, WRITE)], FINAL, KeepPermissions(EXISTING))
     beyond = {row.operation for row in wider.rows(RowFilter(purpose="beyond"))}
     # `list` needs a grant on the dataset in `existing` too, and `get` has no rule there
     assert {"write", "list", "get"} <= beyond and "read" not in beyond
@@ -93,9 +93,9 @@ def test_keeping_permissions_intends_what_the_other_generation_permits(cast):
 def test_rows_are_filtered_counted_and_read_from_any_position(cast):
     effect = effect_of(
         [
-            GrantChange("group:operators", ORDERS, ADMIN),
-            GrantChange("user:out", ORDERS, READ),
-            GrantChange("user:dee", ORDERS, READ, is_grant=False),
+            Grant("group:operators", ORDERS, ADMIN),
+            Grant("user:out", ORDERS, READ),
+            Revoke("user:dee", ORDERS, READ),
         ],
         FINAL,
     )
@@ -128,9 +128,9 @@ def test_rows_are_filtered_counted_and_read_from_any_position(cast):
 
 
 def test_the_digest_changes_with_the_effect_only(cast):
-    change = GrantChange("user:out", ORDERS, READ)
+    change = Grant("user:out", ORDERS, READ)
     digest = effect_of([change], FINAL).digest
-    assert effect_of([change, GrantChange("user:ina", ORDERS, WRITE)], FINAL).digest == digest
+    assert effect_of([change, Grant("user:ina", ORDERS, WRITE)], FINAL).digest == digest
     assert effect_of([change], EXISTING).digest != digest
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), READ)])
     # the namespace is visible already, so the same grant gives less

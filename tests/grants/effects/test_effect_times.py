@@ -9,21 +9,20 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from entities.vocabulary import ANY, READ, WRITE
-from grants.changes.services import change_grants
-from grants.effects.changes import MAX_TIMES, GrantChange, MembershipChange
+from grants.change_set import Grant, Join, UnknownChange, as_text, change_from_text
+from grants.changes import ChangeSet, preview
+from grants.effects.changes import MAX_TIMES
 from grants.effects.effect import effect_of
-from grants.effects.preview import preview_changes
-from grants.effects.single_changes import UnknownChange, change_as_text, change_from_text
 from grants.errors import EffectUnconfirmed
 from grants.journal import Author
 from grants.models import GroupGrant, Plan, User, UserGrant, permission_ids
 from grants.plans.apply import EffectConfirmation, apply_plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.policies.catalogue import GENERATIONS
 from grants.querysets import memberships
 from grants.validity import VALIDITY_COLUMNS, Validity, at_time
 from tests.grants.effects.test_evaluate import decisions, row_at
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db
@@ -34,13 +33,13 @@ BEGINNINGS = [datetime(2126, month, 1, tzinfo=UTC) for month in range(1, 7)]
 
 
 def read_from(beginning, user="out", address=ORDERS, privilege=READ, until=None):
-    return GrantChange(f"user:{user}", address, privilege, validity=Validity(beginning, until))
+    return Grant(f"user:{user}", address, privilege, validity=Validity(beginning, until))
 
 
 def store(change):
     """Store an addition with its period, which replaces that of an existing row."""
     defaults = dict(zip(VALIDITY_COLUMNS, change.validity, strict=True))
-    if isinstance(change, MembershipChange):
+    if isinstance(change, Join):
         memberships().update_or_create(
             user=User.objects.get(username=change.user),
             group=Group.objects.get(name=change.group),
@@ -76,16 +75,14 @@ def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time
     ]
     changes = {}
     for number in range(12):
-        change = GrantChange(
+        change = Grant(
             f"user:{dice.choice(list(tenant.users))}",
             dice.choice(list(tenant.entities)),
             dice.choice(ANY),
             validity=periods[number % 4],
         )
         changes[change.principal, change.address, change.privilege] = change
-    change = MembershipChange(
-        dice.choice(list(tenant.users)), dice.choice(list(tenant.groups)), validity=periods[2]
-    )
+    change = Join(dice.choice(list(tenant.users)), dice.choice(list(tenant.groups)), validity=periods[2])
     changes = [*changes.values(), change]
     effect = effect_of(changes, generation)
     times = [one.at for one in effect.times]
@@ -95,10 +92,7 @@ def test_the_effect_at_each_time_is_the_difference_of_all_decisions_at_that_time
         store(change)
     # an added grant or membership makes its user a principal, even if it begins later
     User.objects.filter(
-        username__in=[
-            change.user if isinstance(change, MembershipChange) else change.principal[5:]
-            for change in changes
-        ]
+        username__in=[change.user if isinstance(change, Join) else change.principal[5:] for change in changes]
     ).update(is_principal=True)
     for one, permitted in zip(effect.times, before, strict=True):
         after = _decisions_at(generation.name, one.at)
@@ -119,7 +113,7 @@ def _decisions_at(generation, at):
 def test_the_later_beginnings_are_counted():
     create_sample_tenant()
     changes = [
-        GrantChange("user:dee", ORDERS, WRITE),
+        Grant("user:dee", ORDERS, WRITE),
         *(
             read_from(beginning, address=parse_address(address))
             for beginning, address in zip(
@@ -156,11 +150,9 @@ def test_without_an_effect_at_present_the_first_beginning_with_one_counts():
 
 def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
     create_sample_tenant()
-    changes = [GrantChange("user:dee", ORDERS, WRITE), read_from(BEGINNINGS[0])]
-    preview = preview_changes(changes)
-    assert (
-        not preview.effect.tally.gained_beyond and preview.effect.max_gained_beyond and not preview.is_obvious
-    )
+    changes = [Grant("user:dee", ORDERS, WRITE), read_from(BEGINNINGS[0])]
+    shown = preview(ChangeSet.of(*changes))
+    assert not shown.effect.tally.gained_beyond and shown.effect.max_gained_beyond and not shown.is_obvious
     plan = create_plan_from_changes(
         author=SETUP,
         grant=[(change.principal, change.address, change.privilege, change.validity) for change in changes],
@@ -171,8 +163,8 @@ def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
     # the change of the later effect alone
     change_grants(author=SETUP, grant=[("user:out", parse_address("dataset:sales.customers"), "READ")])
     assert (
-        preview_changes(changes).effect.tally == preview.effect.tally
-        and preview_changes(changes).digest != preview.digest
+        preview(ChangeSet.of(*changes)).effect.tally == shown.effect.tally
+        and preview(ChangeSet.of(*changes)).digest != shown.digest
     )
     assert Plan.objects.get(pk=plan.pk).is_proposed
 
@@ -182,12 +174,12 @@ def test_a_later_effect_changes_the_digest_and_must_be_confirmed():
     [
         read_from(BEGINNINGS[0]),
         read_from(None, until=BEGINNINGS[1]),
-        MembershipChange("out", "operators", True, Validity(BEGINNINGS[0])),
-        GrantChange("user:out", ORDERS, READ),
+        Join("out", "operators", Validity(BEGINNINGS[0])),
+        Grant("user:out", ORDERS, READ),
     ],
 )
 def test_a_text_of_a_change_has_its_period(change):
-    assert change_from_text(change_as_text(change)) == change
+    assert change_from_text(as_text(change)) == change
 
 
 @pytest.mark.parametrize(

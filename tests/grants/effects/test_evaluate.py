@@ -9,13 +9,8 @@ from django.contrib.auth.models import Group
 from entities.address import Address, parse_address
 from entities.models import Entity, State
 from entities.vocabulary import ANY, KINDS, MIN_ADMINISTRATORS, Privilege
-from grants.effects.changes import (
-    ActivationChange,
-    GenerationChange,
-    GrantChange,
-    MembershipChange,
-    StateChange,
-)
+from grants.change_set import Activate, ActivateGeneration, Deactivate, Grant, Join, Leave, Revoke
+from grants.effects.changes import StateChange
 from grants.effects.effect import effect_of
 from grants.effects.evaluate import evaluate_changes
 from grants.effects.masks import bits_of
@@ -99,14 +94,14 @@ def random_changes(dice, tenant, number):
             grant = (dice.choice(principals), dice.choice(addresses), dice.choice(ANY))
             if dice.random() < 0.5 and stored:
                 grant = dice.choice(stored)
-            changes[grant] = GrantChange(*grant, is_grant=dice.random() < 0.5)
+            changes[grant] = (Grant if dice.random() < 0.5 else Revoke)(*grant)
     if number % 4 in (1, 3):
         for _ in range(dice.randint(1, 3)):
             pair = dice.choice(list(tenant.users)), dice.choice(list(tenant.groups))
-            changes[pair] = MembershipChange(*pair, is_join=dice.random() < 0.6)
+            changes[pair] = (Join if dice.random() < 0.6 else Leave)(*pair)
         if dice.random() < 0.6:
             user = dice.choice(list(tenant.users))
-            changes[user] = ActivationChange(user, dice.random() < 0.5)
+            changes[user] = (Activate if dice.random() < 0.5 else Deactivate)(user)
     if number % 4 == 2:
         for _ in range(dice.randint(1, 3)):
             address = dice.choice(list(tenant.entities))
@@ -117,7 +112,7 @@ def random_changes(dice, tenant, number):
 def apply(changes):
     for change in changes:
         match change:
-            case GrantChange(principal, address, privilege, is_grant):
+            case Grant(principal, address, privilege) | Revoke(principal, address, privilege):
                 type_, _, name = principal.partition(":")
                 model, principal_row = (
                     (UserGrant, User.objects.get(username=name))
@@ -130,22 +125,22 @@ def apply(changes):
                     "content_object": entity,
                     "permission_id": permission_ids()[privilege],
                 }
-                if is_grant:
+                if isinstance(change, Grant):
                     model.objects.get_or_create(**key, defaults={"granted_at": "2026-01-01T00:00Z"})
                     if type_ == "user":
                         User.objects.filter(username=name).update(is_principal=True)
                 else:
                     model.objects.filter(**key).delete()
-            case MembershipChange(user, group, is_join):
+            case Join(user, group) | Leave(user, group):
                 row, groups = User.objects.get(username=user), Group.objects.get(name=group)
-                if is_join:
+                if isinstance(change, Join):
                     if not row.groups.filter(pk=groups.pk).exists():
                         row.groups.add(groups)
                         User.objects.filter(username=user).update(is_principal=True)
                 else:
                     row.groups.remove(groups)
-            case ActivationChange(user, is_active):
-                User.objects.filter(username=user).update(is_active=is_active)
+            case Activate(user) | Deactivate(user):
+                User.objects.filter(username=user).update(is_active=isinstance(change, Activate))
             case StateChange(address, state):
                 Entity.objects.filter(kind=address.kind, key=address.key).update(state=state)
 
@@ -182,10 +177,7 @@ def row_at(address: Address):
 def test_above_the_limits_the_effect_is_an_error(settings, setting, counted):
     setattr(settings, setting, 1)
     create_sample_tenant()
-    changes = [
-        GrantChange("user:ned", parse_address("namespace:sales"), privilege, is_grant=False)
-        for privilege in ANY
-    ]
+    changes = [Revoke("user:ned", parse_address("namespace:sales"), privilege) for privilege in ANY]
     with pytest.raises(EffectTooLarge, match=f"more than 1 {counted}"):
         evaluate_changes(changes, GENERATIONS["existing"])
 
@@ -217,7 +209,7 @@ def test_the_effect_of_another_generation_is_the_difference_of_all_decisions_wit
     store_tenant(random_tenant(seed))
     of_generations = {name: decisions(name) for name in GENERATIONS}
     for before, after in itertools.permutations(GENERATIONS.values(), 2):
-        evaluation = evaluate_changes([GenerationChange(after)], before)
+        evaluation = evaluate_changes([ActivateGeneration(after)], before)
         gained, lost = changed_decisions(evaluation)
         common = {
             (kind, name)

@@ -8,8 +8,8 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.models import State
 from entities.vocabulary import Privilege
+from grants.change_set import Deactivate, Revoke
 from grants.effects import strandings
-from grants.effects.changes import ActivationChange, GrantChange
 from grants.effects.effect import effect_of
 from grants.effects.strandings import strandings_of
 from grants.policies.catalogue import GENERATIONS
@@ -29,9 +29,9 @@ def test_the_result_does_not_depend_on_the_chunks_and_no_chunk_reads_the_address
     store_tenant(tenant)
     live = sorted((address for address, state in tenant.entities.items() if state == State.LIVE), key=str)
     changes = [
-        *(ActivationChange(user, False) for user in sorted(tenant.users)[:4]),
+        *(Deactivate(user) for user in sorted(tenant.users)[:4]),
         *(
-            GrantChange(f"group:{group}", address, Privilege.ADMIN, is_grant=False)
+            Revoke(f"group:{group}", address, Privilege.ADMIN)
             for group in sorted(tenant.groups)
             for address in live
         ),

@@ -12,18 +12,24 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.models import Entity
 from entities.selectors import entity_at
-from grants.changes.services import change_grants
 from grants.evaluation.count_cache import cached_count
 from grants.evaluation.engine import check_summary
 from grants.evaluation.entity_filters import visibility_condition
 from grants.evaluation.visibility import visibility_of
-from grants.lifecycle.services import delete_entity, recreate_entity, register_entity
 from grants.models import GroupGrant, Membership, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
-from grants.principals.services import add_member, remove_member, set_user_active
 from grants.validity import at_time
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import (
+    add_member,
+    change_grants,
+    delete_entity,
+    recreate_entity,
+    register_entity,
+    remove_member,
+    set_user_active,
+)
 
 # inside a transaction nothing is cached, so no transaction may enclose the tests
 pytestmark = pytest.mark.django_db(transaction=True)

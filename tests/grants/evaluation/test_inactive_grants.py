@@ -7,17 +7,16 @@ import pytest
 
 from entities.address import Address, parse_address
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.evaluation.engine import answer_questions, check_many
 from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.models import GroupGrant, Membership, UserGrant, privilege_of
 from grants.policies.explain import Attempt, Decision
 from grants.policies.inactive_grants import InactiveGrant
 from grants.policies.question import Question
-from grants.principals.services import add_member
 from grants.validity import Validity, at_time
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_member, change_grants
 from tests.support.random_tenants import all_questions, random_timed_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db

@@ -14,8 +14,7 @@ from entities.models import Entity, State
 from entities.vocabulary import KINDS, Privilege
 from grants.access.what_can import all_permissions
 from grants.access.who_can import all_access
-from grants.changes.services import change_grants
-from grants.effects.changes import GrantChange, MembershipChange
+from grants.change_set import Grant, Join, Revoke
 from grants.effects.effect import effect_of
 from grants.evaluation.authzen_search import search_entities, search_principals
 from grants.evaluation.engine import check, check_many
@@ -34,6 +33,7 @@ from grants.principals.services import add_user
 from grants.validity import Validity, at_time
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants
 from tests.support.random_tenants import (
     Tenant,
     all_questions,
@@ -165,7 +165,7 @@ def _check_effect(tenant: Tenant, dice: random.Random) -> None:
         groups=tenant.groups | {group: sorted({*tenant.groups[group], user})},
         users=tenant.users | {user: (tenant.users[user][0], True)},
     )
-    changes = [GrantChange(*granted), GrantChange(*revoked, is_grant=False), MembershipChange(user, group)]
+    changes = [Grant(*granted), Revoke(*revoked), Join(user, group)]
     generation = GENERATIONS["final"]
     rows = {
         (row.user, row.entity, row.operation): (row.before, row.after)

@@ -10,10 +10,10 @@ from entities.address import parse_address
 from grants.history import AsOfError, known_since, parse_as_of, parse_at, revision_time
 from grants.history.catch_up import catch_up
 from grants.journal import Author
-from grants.lifecycle.services import register_entity
 from grants.models import JournalLine
 from grants.principals.services import add_user
 from grants.tenant.import_document import import_tenant
+from tests.support.changes import register_entity
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests")

@@ -14,16 +14,15 @@ from django.db.models import Count
 from entities.address import parse_address
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.evaluation.engine import check
 from grants.history import AsOfError, HistoryError, HistoryNotReady, as_of, past_revision
 from grants.history.views import SHADOWED_TABLES
 from grants.journal import Author, current_revision
-from grants.lifecycle.services import register_entity
 from grants.models import ActiveGeneration, GroupGrant, JournalLine, User, UserGrant
 from grants.models.history import FIRST_ID
 from grants.policies.question import Question
-from grants.principals.services import add_group, add_member, add_user
+from grants.principals.services import add_group, add_user
+from tests.support.changes import add_member, change_grants, register_entity
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests", reason="month end")

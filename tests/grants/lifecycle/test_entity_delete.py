@@ -9,15 +9,15 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.errors import LifecycleError
 from grants.evaluation.engine import check
 from grants.journal import LINES_PER_BATCH, current_revision, first_break
-from grants.lifecycle.services import delete_entity, lifecycle_forecast, recreate_entity
+from grants.lifecycle.forecast import lifecycle_forecast
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state, entity_states, lines_after
+from tests.support.changes import active, change_grants, delete_entity, recreate_entity
 from tests.support.expected_generations import EXPECTED
 
 pytestmark = pytest.mark.django_db
@@ -160,7 +160,7 @@ def test_an_entity_that_is_not_live_cannot_be_deleted_and_the_forecast_agrees(sa
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_deletion_that_fails_halfway_changes_nothing(sales, generation, monkeypatch):
     before = database_state()
-    monkeypatch.setattr("grants.lifecycle.services._deletion_sentence", lambda forecast: 1 / 0)
+    monkeypatch.setattr("grants.changes.entities._deletion_sentence", lambda forecast: 1 / 0)
     monkeypatch.setattr("django.db.models.QuerySet.update", lambda *args, **given: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         delete_entity(author=COMMAND, address=parse_address("namespace:sales"), generation=generation)
@@ -180,10 +180,8 @@ def test_the_number_of_statements_does_not_grow_with_the_deleted_entities(sales,
             for address, row in rows.items()
             if address.kind == "dataset"
         )
-        with CaptureQueriesContext(connection) as captured:
-            delete_entity(
-                author=COMMAND, address=parse_address(f"namespace:{namespace}"), generation=generation
-            )
+        with active(generation), CaptureQueriesContext(connection) as captured:
+            delete_entity(author=COMMAND, address=parse_address(f"namespace:{namespace}"))
         assert not Entity.objects.filter(namespace__key=namespace, state=State.LIVE).exists()
         return len(captured)
 

@@ -7,16 +7,10 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
+from grants.changes.entities import describe_entity
 from grants.errors import LifecycleError, NotAdministrator
 from grants.journal import current_revision, first_break
-from grants.lifecycle.services import (
-    delete_entity,
-    describe_entity,
-    lifecycle_forecast,
-    recreate_entity,
-    register_entity,
-)
+from grants.lifecycle.forecast import lifecycle_forecast
 from grants.models import JournalLine, Role, User
 from grants.policies.catalogue import GENERATIONS, UnknownGeneration
 from tests.support.authors import (
@@ -28,6 +22,7 @@ from tests.support.authors import (
     entity_states,
     lines_after,
 )
+from tests.support.changes import change_grants, delete_entity, recreate_entity, register_entity
 from tests.support.expected_generations import EXPECTED
 
 pytestmark = pytest.mark.django_db

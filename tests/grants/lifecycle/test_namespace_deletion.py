@@ -18,13 +18,13 @@ from grants.lifecycle.namespace_deletion import (
     deletion_forecast,
     undeletable_entities,
 )
-from grants.lifecycle.services import delete_entity
 from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.deletion_rules import deletion_steps
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import delete_entity
 from tests.support.expected_generations import EXPECTED, Deletion
 from tests.support.random_tenants import random_tenant, seeds, store_tenant
 

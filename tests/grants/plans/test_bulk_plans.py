@@ -7,9 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege, VocabularyError
-from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator, PlanError, StaleBase
-from grants.lifecycle.services import delete_entity, register_entity
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.create import ITEMS_PER_BATCH
@@ -25,6 +23,7 @@ from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
 from tests.support.authors import COMMAND, administrator, all_grants, author_with, database_state
 from tests.support.cast import SALES, create_sample_tenant
+from tests.support.changes import change_grants, delete_entity, register_entity
 
 pytestmark = pytest.mark.django_db
 

@@ -7,9 +7,7 @@ from django.test.utils import CaptureQueriesContext
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.errors import NotAdministrator, PlanError, StaleBase
-from grants.lifecycle.services import delete_entity, recreate_entity
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.create import ITEMS_PER_BATCH
@@ -18,6 +16,7 @@ from grants.plans.sources.ghosts import create_ghost_plan
 from grants.plans.staleness import invalidating_line
 from tests.support.authors import COMMAND, all_grants, author_with, database_state
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants, delete_entity, recreate_entity
 
 pytestmark = pytest.mark.django_db
 

@@ -6,16 +6,16 @@ import pytest
 from django.contrib.auth.models import Group
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.errors import PlanError
 from grants.models import User
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.renew import renew_plan
 from grants.plans.sources.like import DifferenceSelection, create_like_plan, differences
-from grants.principals.services import add_group, add_member
+from grants.principals.services import add_group
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import SALES, create_sample_tenant
+from tests.support.changes import add_member, change_grants
 
 pytestmark = pytest.mark.django_db
 

@@ -11,12 +11,12 @@ from entities.address import Address, parse_address
 from entities.models import State
 from entities.services import ensure_entities
 from entities.vocabulary import ANY, KINDS
-from grants.changes.services import change_grants
 from grants.errors import PlanError
 from grants.plans.minimal_grants import minimal_grants
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 from tests.support.random_tenants import random_tenant, reference_is_permitted, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db

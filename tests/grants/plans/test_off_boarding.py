@@ -6,16 +6,16 @@ import pytest
 from django.utils import timezone
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.errors import PlanError, StalePlan
 from grants.models import Plan, User, UserGrant
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.renew import renew_plan
 from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan, held_entities
-from grants.principals.services import add_group, add_member
+from grants.principals.services import add_group
 from grants.validity import Validity
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import DELETED, PLANNED, SALES, create_sample_tenant
+from tests.support.changes import add_member, change_grants
 
 pytestmark = pytest.mark.django_db
 ORDERS, SHOP = "dataset:sales.orders", "application:sales.shop"

@@ -9,20 +9,17 @@ from entities.address import parse_address
 from entities.models import Entity
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
+from grants.changes.entities import describe_entity
 from grants.errors import ChangeRefused, GrantError, NotAdministrator, PlanError, StaleBase
 from grants.journal import Author, current_revision, first_break
-from grants.lifecycle.services import describe_entity, register_entity
 from grants.models import Plan, PlanState, User
 from grants.plans.apply import apply_plan, create_inverse_plan, discard_plan
 from grants.plans.effect import PrincipalEffects, changing_items
 from grants.plans.renew import renew_plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
 from grants.plans.staleness import invalidating_line
 from grants.plans.stranding import stranded_entities
-from grants.principals.services import add_member, set_user_active
 from tests.support.authors import (
     COMMAND,
     administrator,
@@ -33,6 +30,13 @@ from tests.support.authors import (
     lines_after,
 )
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import (
+    add_member,
+    change_grants,
+    create_plan_from_changes,
+    register_entity,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 

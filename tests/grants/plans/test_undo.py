@@ -6,20 +6,18 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
 from entities.vocabulary import ANY
-from grants.changes.services import change_grants
 from grants.effects.effect import RowFilter
-from grants.lifecycle.services import register_entity
 from grants.models import JournalLine, Plan, UserGrant
 from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.permission_effect import plan_effect
 from grants.plans.renew import renew_plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.off_boarding import OffBoarding, create_off_boarding_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_group, add_member, add_user
+from grants.principals.services import add_group, add_user
 from grants.verification.replay import first_fault
 from tests.support.authors import COMMAND, all_grants
+from tests.support.changes import add_member, change_grants, create_plan_from_changes, register_entity
 
 pytestmark = pytest.mark.django_db
 

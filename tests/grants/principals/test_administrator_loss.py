@@ -5,7 +5,6 @@ from django.contrib.auth.models import Group
 
 from entities.address import parse_address
 from entities.selectors import entity_at
-from grants.changes.services import change_grants
 from grants.models import User
 from grants.principals.administrator_loss import (
     capped_admin_count,
@@ -15,6 +14,7 @@ from grants.principals.administrator_loss import (
 )
 from grants.principals.user_comparison import compare_groups, differing_entities
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

@@ -8,7 +8,6 @@ from django.contrib.auth.models import Group
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.errors import PrincipalError
 from grants.journal import Author, first_break
 from grants.models import JournalLine, Role, User
@@ -18,6 +17,7 @@ from grants.tenant.export_document import export_tenant
 from grants.tenant.faults import BadTenantDocument
 from grants.tenant.import_document import import_tenant
 from tests.support.authors import COMMAND
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

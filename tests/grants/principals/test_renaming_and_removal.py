@@ -10,7 +10,7 @@ from authzconsole.common.token_facts import facts_of_sign_in
 from authzconsole.common.tokens import create_token, verify_token
 from authzconsole.models import ApiToken, ProvisionedUser
 from entities.address import parse_address
-from grants.changes.services import change_grants
+from grants.change_set import Join
 from grants.errors import PrincipalError, StalePlan
 from grants.history.catch_up import catch_up
 from grants.history.past import as_of
@@ -18,13 +18,17 @@ from grants.journal import Author, current_revision
 from grants.models import User, UserGrant
 from grants.plans.apply import apply_plan, create_inverse_plan
 from grants.plans.renew import renew_plan
-from grants.plans.sources.changes import create_plan_from_changes
-from grants.principals.membership_changes import MembershipItem
-from grants.principals.removal import remove_group, remove_user
 from grants.principals.renaming import names_since, rename_group, rename_user
-from grants.principals.services import add_group, add_member, add_user
+from grants.principals.services import add_group, add_user
 from grants.verification.replay import first_fault
 from tests.support.authors import COMMAND, all_grants, database_state, lines_after
+from tests.support.changes import (
+    add_member,
+    change_grants,
+    create_plan_from_changes,
+    remove_group,
+    remove_user,
+)
 
 pytestmark = pytest.mark.django_db
 ORDERS = "dataset:sales.orders"
@@ -109,7 +113,7 @@ def test_a_name_can_change_its_case():
 def test_plans_follow_renames():
     plan = create_plan_from_changes(
         author=COMMAND,
-        join=[MembershipItem("cyd", "red")],
+        join=[Join("cyd", "red")],
         revoke=[("user:bob", parse_address(ORDERS), "READ")],
     )
     before = all_grants()

@@ -3,7 +3,6 @@
 import pytest
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.errors import NotApprover
 from grants.models import RequestState, User, UserGrant
 from grants.requests.approvers import approver_accounts, decidable_requests, requests_to_decide
@@ -12,6 +11,7 @@ from grants.stewards.services import add_steward
 from tests.grants.requests.test_requests import approve, request_access
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 DAILY = "program:sales.shop.workflow.daily"

@@ -9,17 +9,17 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
+from grants.change_set import Join
 from grants.errors import AlreadyPermitted
 from grants.models import User
 from grants.policies.question import Question
-from grants.principals.membership_changes import MembershipItem, change_memberships
 from grants.requests.gaps import first_denials
 from grants.requests.proposals import Proposal, proposals_of
 from grants.validity import Validity
 from tests.grants.requests.test_requests import ORDERS, approve, request_access
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants, change_memberships
 
 pytestmark = pytest.mark.django_db
 
@@ -41,7 +41,7 @@ def test_access_with_a_gap_in_the_requested_period_can_be_requested_and_approved
             ("group:operators", ORDERS, Privilege.READ),
         ],
     )
-    change_memberships(author=COMMAND, join=[MembershipItem("out", "operators", Validity(now + 4 * day))])
+    change_memberships(author=COMMAND, join=[Join("out", "operators", Validity(now + 4 * day))])
     with django_assert_num_queries(4):
         assert first_denials([read], out, end) == [now + 2 * day]
     request = request_access("out", requested_until=end)
@@ -91,11 +91,11 @@ def test_a_membership_that_ends_before_the_requested_access_is_proposed_again(
         None if days is None else now + timedelta(days=days) for days in (joined_days, requested_days)
     )
     ina, out = User.objects.get(username="ina"), User.objects.get(username="out")
-    change_memberships(author=COMMAND, join=[MembershipItem("ina", "operators", Validity())])
+    change_memberships(author=COMMAND, join=[Join("ina", "operators", Validity())])
     request = request_access("out", wanted=(), colleague=ina.username, requested_until=end)
     part = request.parts.get(group_name="operators")
     assert proposals_of(part, out, end) == [Proposal(group="operators")]
-    change_memberships(author=COMMAND, join=[MembershipItem("out", "operators", Validity(None, joined))])
+    change_memberships(author=COMMAND, join=[Join("out", "operators", Validity(None, joined))])
     assert proposals_of(part, out, end) == [Proposal(group="operators") if is_missing else Proposal()]
     approve(request, choices={part.position: ""})
     expected = end if is_missing else joined

@@ -7,12 +7,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.errors import GrantError, NotApprover
 from grants.journal import Author
-from grants.lifecycle.services import register_entity
 from grants.models import RequestState, Role, User
-from grants.principals.services import add_group, add_member, remove_member
+from grants.principals.services import add_group
 from grants.requests.approvers import approver_scope, requests_to_decide, set_namespace_approvers
 from grants.requests.background import can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request
@@ -29,6 +27,7 @@ from tests.grants.requests.test_requests import (
 )
 from tests.support.authors import COMMAND, database_state
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_member, change_grants, register_entity, remove_member
 
 pytestmark = pytest.mark.django_db
 NAMESPACE = parse_address("namespace:sales")

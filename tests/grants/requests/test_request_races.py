@@ -5,7 +5,6 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from grants.changes.services import change_grants
 from grants.errors import AlreadyPermitted, RequestClosed, RequestError
 from grants.evaluation.engine import check
 from grants.journal import first_break
@@ -18,6 +17,7 @@ from tests.grants.requests.test_requests import ORDERS, approve, author, request
 from tests.grants.test_journal import in_threads
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants
 
 
 def can_read() -> bool:

@@ -9,8 +9,6 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
 from grants.errors import (
     AlreadyPermitted,
     DuplicateRequest,
@@ -25,8 +23,6 @@ from grants.journal import Author, current_revision, first_break
 from grants.models import AccessRequest, AccessRequestPart, Plan, RequestState, User, UserGrant
 from grants.plans.apply import EffectConfirmation
 from grants.policies.question import Question
-from grants.principals.removal import remove_user
-from grants.principals.services import set_user_active
 from grants.requests.approvers import (
     approver_accounts,
     approver_scope,
@@ -42,6 +38,7 @@ from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import effect_of_proposals, proposals_of
 from tests.support.authors import COMMAND, all_grants, database_state, lines_after
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import activate_generation, change_grants, remove_user, set_user_active
 
 pytestmark = pytest.mark.django_db
 ORDERS, SALARIES, UNKNOWN = map(

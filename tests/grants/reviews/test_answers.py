@@ -6,12 +6,10 @@ import pytest
 from django.utils import timezone
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.errors import NotAdministrator
 from grants.journal import Author, current_revision
 from grants.models import User
 from grants.models.reviews import CampaignState, ReviewItem
-from grants.principals.services import add_member, set_user_active
 from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
 from grants.reviews.campaigns import cancel_campaign
 from grants.reviews.errors import ReviewError
@@ -26,6 +24,7 @@ from grants.reviews.shares import store_shares, totals
 from tests.grants.reviews.support import item_of, open_campaign, user
 from tests.support.authors import COMMAND, lines_after
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_member, change_grants, set_user_active
 
 pytestmark = pytest.mark.django_db
 ALL = ItemSelection(filter=ItemFilter())

@@ -8,10 +8,9 @@ from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
 from grants.authority.delegation import is_delegate
-from grants.changes.services import change_grants
 from grants.models import Membership, User, UserGrant
 from grants.models.reviews import Campaign, ItemSource
-from grants.principals.services import add_group, add_member, add_user
+from grants.principals.services import add_group, add_user
 from grants.reviews.assignment_sql import MAX_CANDIDATES
 from grants.reviews.reviewers import concern_condition
 from grants.roles.capabilities import DELEGATE_ROLES, Role
@@ -19,6 +18,7 @@ from tests.grants.reviews.support import item_of, open_campaign
 from tests.grants.reviews.test_preparation import Reference, store_random_tenant
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import add_member, change_grants
 
 pytestmark = pytest.mark.django_db
 ORDERS, SHOP, DAILY = "dataset:sales.orders", "application:sales.shop", "program:sales.shop.workflow.daily"

@@ -7,16 +7,13 @@ from django.utils import timezone
 
 from authzconsole.reviews.evidence_lines import evidence_lines
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.errors import NotAdministrator, PlanError
 from grants.journal import Author
 from grants.models import Membership, PlanItem, UserGrant
 from grants.models.reviews import Campaign, CampaignState, ReviewItem
 from grants.plans.apply import apply_plan
 from grants.plans.renew import renew_plan
-from grants.principals.removal import remove_user
 from grants.principals.renaming import rename_user
-from grants.principals.services import set_user_active
 from grants.reviews.answers import ItemSelection, answer_items, sign_off
 from grants.reviews.campaigns import months_later
 from grants.reviews.errors import ReviewError
@@ -34,6 +31,7 @@ from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign, prepare, user
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import change_grants, remove_user, set_user_active
 
 pytestmark = pytest.mark.django_db
 DAY = timedelta(days=1)

@@ -12,16 +12,16 @@ from django.utils import timezone
 from entities.address import parse_address
 from entities.models import Entity, State
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.models import GroupGrant, Membership, User, UserGrant, permission_ids
 from grants.models.reviews import CampaignState, ItemSource, ReviewItem, UsageDay
-from grants.principals.services import add_group, add_member, set_user_active
+from grants.principals.services import add_group
 from grants.reviews.errors import ReviewError
 from grants.reviews.preparation import claim_preparation
 from grants.reviews.reviewers import concern_condition, set_manager
 from tests.grants.reviews.support import item_of, open_campaign, user
 from tests.support.authors import COMMAND
 from tests.support.cast import SALES, create_sample_tenant
+from tests.support.changes import add_member, change_grants, set_user_active
 from tests.support.random_tenants import random_tenant, store_tenant
 
 pytestmark = pytest.mark.django_db

@@ -3,12 +3,9 @@
 import pytest
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.journal import Author
-from grants.lifecycle.services import delete_entity, recreate_entity
 from grants.models.reviews import Campaign, CampaignState, Removal, ReviewItem
 from grants.plans.apply import apply_plan
-from grants.principals.services import remove_member, set_user_active
 from grants.reviews.answers import ItemSelection, answer_items, assign_items, preview_answer, sign_off
 from grants.reviews.errors import ReviewError
 from grants.reviews.finishing import (
@@ -26,6 +23,13 @@ from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign, privilege_name, user
 from tests.support.authors import COMMAND
 from tests.support.cast import create_sample_tenant
+from tests.support.changes import (
+    change_grants,
+    delete_entity,
+    recreate_entity,
+    remove_member,
+    set_user_active,
+)
 
 pytestmark = pytest.mark.django_db
 ORDERS, LEGACY = parse_address("dataset:sales.orders"), parse_address("dataset:sales.legacy")

@@ -8,8 +8,7 @@ from django.utils import timezone
 
 from authzconsole.common.tokens import create_token
 from entities.address import parse_address
-from grants.changes.recent_changes import recent_change_count
-from grants.changes.services import change_grants
+from grants.authority.recent_changes import recent_change_count
 from grants.errors import SecondPersonRequired
 from grants.journal import Author
 from grants.models import Role, User
@@ -26,6 +25,7 @@ from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 ALL = ItemSelection(filter=ItemFilter())

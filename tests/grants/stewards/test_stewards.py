@@ -11,17 +11,15 @@ from entities.address import parse_address
 from entities.models import Entity
 from grants.authority.rights import approvers_of, can_change_some_grants, can_see_holders, is_approver
 from grants.authority.stewards import is_steward, stewarded_condition, stewards_of
-from grants.changes.services import change_grants
 from grants.errors import GrantError, NotAdministrator, PrincipalError, StewardError
 from grants.journal import Author
-from grants.lifecycle.services import register_entity
 from grants.models import JournalLine, Membership, NamespaceSteward, User
-from grants.principals.removal import remove_group, remove_user
 from grants.principals.renaming import rename_user
-from grants.principals.services import add_group, add_user, renew_user_password, set_user_active
+from grants.principals.services import add_group, add_user, renew_user_password
 from grants.stewards.services import add_steward, remove_steward
 from grants.verification.replay import first_fault
 from tests.support.cast import SALES, SETUP, create_role_accounts, create_sample_tenant
+from tests.support.changes import change_grants, register_entity, remove_group, remove_user, set_user_active
 
 pytestmark = pytest.mark.django_db
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from grants.changes.services import change_grants
 from tests.rest.conftest import problem
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

@@ -9,12 +9,11 @@ import json
 import pytest
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import Plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.principals.services import add_user
 from tests.rest.conftest import problem
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants, create_plan_from_changes
 
 pytestmark = pytest.mark.django_db
 

@@ -6,10 +6,10 @@ import pytest
 
 from entities.address import parse_address
 from entities.models import Entity
-from grants.changes.services import change_grants
 from grants.models import User
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

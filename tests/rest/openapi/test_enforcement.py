@@ -15,8 +15,8 @@ from authzconsole.rest.openapi import document
 from entities.address import parse_address
 from grants.models import AccessRequest, BreakGlassUse, Plan, User
 from grants.models.reviews.campaigns import Campaign, CampaignState
-from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import create_plan_from_changes
 
 DOCUMENT = document()
 SCHEMAS = DOCUMENT["components"]["schemas"]

@@ -7,11 +7,11 @@ from urllib.parse import quote
 import pytest
 
 from authzconsole.common.periods import NO_LIMITS
-from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.models import User
 from tests.rest.conftest import problem
 from tests.support.authors import COMMAND, database_state, lines_after
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

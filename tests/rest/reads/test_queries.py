@@ -6,9 +6,9 @@ from django.db import connection
 from entities.address import Address
 from entities.services import ensure_entities
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
-from grants.principals.services import add_group, add_member, add_user
+from grants.principals.services import add_group, add_user
 from tests.support.cast import SETUP
+from tests.support.changes import add_member, change_grants
 
 pytestmark = pytest.mark.django_db
 

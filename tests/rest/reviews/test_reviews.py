@@ -10,13 +10,13 @@ from django.core.management import CommandError, call_command
 
 from authzconsole.reviews.execution import execute_finish, execute_preparation
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import JournalLine
 from grants.models.reviews import Campaign
 from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of
 from tests.rest.conftest import problem
 from tests.support.authors import COMMAND
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 REVIEW = {

@@ -14,9 +14,9 @@ from django.core.exceptions import ImproperlyConfigured
 from authzconsole.ops.address import free_port
 from authzconsole.settings.sign_in import oidc_providers
 from grants.models import JournalLine, Role, User
-from grants.principals.services import set_user_active
 from tests.support.authors import database_state
 from tests.support.cast import PASSWORD, SETUP
+from tests.support.changes import set_user_active
 from tests.support.oidc_provider import configure_oidc
 from tests.support.pages import page_html
 

@@ -8,23 +8,13 @@ from authzconsole.common.sign_in_methods.identity_links import unlink_identity
 from authzconsole.common.tokens import TokenError, create_token, revoke_token
 from authzconsole.sessions.services import end_sessions_of
 from authzconsole.web.accounts.factors.services import reset_factors
-from grants.changes.services import change_grants
 from grants.errors import NotAdministrator
 from grants.journal import Author
-from grants.principals.memberships import change_members
-from grants.principals.removal import remove_user
 from grants.principals.renaming import rename_user
-from grants.principals.services import (
-    add_group,
-    add_member,
-    add_user,
-    renew_user_password,
-    set_user_active,
-    set_user_email,
-    set_user_role,
-)
+from grants.principals.services import add_group, add_user, renew_user_password, set_user_email, set_user_role
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_role_accounts
+from tests.support.changes import add_member, change_grants, change_members, remove_user, set_user_active
 
 
 @pytest.fixture

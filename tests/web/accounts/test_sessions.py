@@ -18,9 +18,10 @@ from authzconsole.models import AccountSession
 from authzconsole.sessions.services import session_id
 from authzconsole.sessions.store import POLLING_SECTIONS, SessionStore
 from grants.models import JournalLine, User
-from grants.principals.services import renew_user_password, set_user_active
+from grants.principals.services import renew_user_password
 from grants.tenant.import_document import import_tenant
 from tests.support.cast import PASSWORD, SETUP
+from tests.support.changes import set_user_active
 from tests.support.pages import page_html
 from tests.support.runs import create_running_run
 

@@ -5,9 +5,9 @@ from urllib.parse import quote
 import pytest
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.validity import Validity
 from tests.support.authors import COMMAND
+from tests.support.changes import change_grants
 from tests.support.pages import page_html
 
 ORDERS = "dataset:sales.orders"

@@ -5,9 +5,9 @@ effect.
 import pytest
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 from tests.support.pages import page_html, shown_effect
 
 pytestmark = pytest.mark.django_db

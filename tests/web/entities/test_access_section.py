@@ -4,11 +4,11 @@ import pytest
 
 from entities.address import parse_address
 from entities.models import Entity
-from grants.changes.services import change_grants
 from grants.journal import current_revision
 from grants.models import User
 from grants.principals.services import add_user
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

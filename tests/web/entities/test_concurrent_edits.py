@@ -4,11 +4,10 @@ import pytest
 
 from entities.address import parse_address
 from entities.selectors import entity_at
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
 from grants.models import JournalLine
 from grants.plans.sources.copy import create_plan_from_copy
 from tests.support.cast import SETUP
+from tests.support.changes import activate_generation, change_grants
 
 DELETE = "/lifecycle/delete/namespace:sales"
 NAME = {"confirmed_name": "sales"}

@@ -2,10 +2,10 @@
 
 import pytest
 
-from grants.changes.services import change_grants
 from grants.models import JournalLine, User, UserGrant
 from tests.support.authors import database_state
 from tests.support.cast import SETUP, create_role_accounts
+from tests.support.changes import change_grants
 
 ORDERS, SALARIES = "dataset:sales.orders", "dataset:hr.salaries"
 FORM = {"principal": "user:out", "privilege": "READ", "reason": "for the close"}

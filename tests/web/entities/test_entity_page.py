@@ -4,10 +4,10 @@ import pytest
 
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.models import JournalLine
 from tests.support.authors import database_state, entity_states
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 from tests.support.pages import held_cells, page_html, post_as_shown, shown_effect
 
 SALES, ORDERS = "/entities/namespace:sales", "/entities/dataset:sales.orders"

@@ -13,14 +13,18 @@ from django.utils import timezone
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.active_generation import activate_generation
-from grants.changes.services import change_grants
 from grants.history import parse_as_of
 from grants.journal import Author, current_revision
-from grants.lifecycle.services import delete_entity, register_entity
 from grants.models import JournalLine, User
-from grants.principals.services import add_group, add_member, add_user
+from grants.principals.services import add_group, add_user
 from grants.tenant.import_document import import_tenant
+from tests.support.changes import (
+    activate_generation,
+    add_member,
+    change_grants,
+    delete_entity,
+    register_entity,
+)
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests")

@@ -5,12 +5,12 @@ page.
 import pytest
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import JournalLine, NamespaceSteward
-from grants.principals.services import add_group, add_member
+from grants.principals.services import add_group
 from grants.stewards.services import add_steward, remove_steward
 from tests.support.authors import database_state
 from tests.support.cast import HR, SALES, SETUP
+from tests.support.changes import add_member, change_grants
 
 SALES_NAMESPACE = parse_address("namespace:sales")
 INSIDE = [*SALES, "dataset:sales.forecast", "dataset:sales.legacy"]

@@ -7,8 +7,8 @@ import pytest
 from authzconsole.web.explorer import tree as tree_module
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 PROGRAM = "program:sales.shop.workflow.daily"
 

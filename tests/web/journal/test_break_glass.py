@@ -14,14 +14,13 @@ from authzconsole.models import SecurityEvent
 from authzconsole.tasks import sweep_access_requests
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.changes.break_glass import (
+from grants.authority.break_glass import (
     MAX_UNREVIEWED,
     BreakGlassError,
     end_break_glass,
     has_break_glass_access,
     start_break_glass,
 )
-from grants.changes.services import change_grants
 from grants.errors import SecondPersonRequired
 from grants.journal import Author
 from grants.models import BreakGlassUse, JournalHead, JournalLine, Role, User
@@ -29,6 +28,7 @@ from grants.principals.renaming import rename_user
 from grants.principals.services import renew_user_password
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 from tests.support.pages import page_html
 
 ORDERS = parse_address("dataset:sales.orders")

@@ -8,11 +8,10 @@ import pytest
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.journal import Author, current_revision
-from grants.lifecycle.services import delete_entity, register_entity
-from grants.principals.services import add_group, add_member, add_user, remove_member
+from grants.principals.services import add_group, add_user
 from grants.tenant.import_document import import_tenant
+from tests.support.changes import add_member, change_grants, delete_entity, register_entity, remove_member
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests", reason="month end")

@@ -16,14 +16,13 @@ from authzconsole.evidence.execution import execute_evidence
 from authzconsole.evidence.services import MAX_ATTEMPTS, claim_evidence, sweep_evidence
 from authzconsole.models import Evidence, SecurityEvent
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.evidence.access_rows import access_periods
 from grants.evidence.contents import contents_of
 from grants.evidence.signing import public_key
 from grants.journal import Author, current_head, current_revision
-from grants.lifecycle.services import delete_entity, register_entity
-from grants.principals.services import add_group, add_member, add_user, remove_member
+from grants.principals.services import add_group, add_user
 from grants.validity import Validity, format_time
+from tests.support.changes import add_member, change_grants, delete_entity, register_entity, remove_member
 
 pytestmark = pytest.mark.django_db
 

@@ -13,15 +13,14 @@ from authzconsole.web.journal import page as journal
 from authzconsole.web.journal.rows import journal_rows
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
+from grants.change_set import Join, Leave
 from grants.journal import Author, current_revision
 from grants.models import JournalHead, JournalLine
 from grants.plans.apply import apply_plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
-from grants.principals.membership_changes import MembershipItem, change_memberships
 from tests.support.authors import administrator
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants, change_memberships, create_plan_from_changes
 from tests.support.pages import page_html
 
 
@@ -185,14 +184,14 @@ def test_lines_about_memberships_link_to_the_plan_that_the_same_request_applied(
     author = administrator()
     numbers = []
     for user in ("out", "dee"):
-        plan = create_plan_from_changes(author=author, join=[MembershipItem(user, "operators")])
+        plan = create_plan_from_changes(author=author, join=[Join(user, "operators")])
         # one request applies both plans
         apply_plan(author=replace(author, request_id="r1"), plan_id=plan.pk)
         numbers.append(plan.pk)
-    change_memberships(author=replace(author, request_id="r1"), join=[MembershipItem("ned", "operators")])
-    change_memberships(author=replace(author, request_id="r2"), leave=[MembershipItem("ned", "operators")])
+    change_memberships(author=replace(author, request_id="r1"), join=[Join("ned", "operators")])
+    change_memberships(author=replace(author, request_id="r2"), leave=[Leave("ned", "operators")])
     # commands have no request id
-    by_command = create_plan_from_changes(author=author, join=[MembershipItem("ina", "operators")])
+    by_command = create_plan_from_changes(author=author, join=[Join("ina", "operators")])
     apply_plan(author=replace(author, request_id=""), plan_id=by_command.pk)
     for user, number in zip(("out", "dee"), numbers, strict=True):
         link = f'<a href="/plans/{number}/">plan {number}</a>, group:operators'

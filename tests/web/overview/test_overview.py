@@ -12,10 +12,9 @@ from authzconsole.models import MaintenanceTask
 from authzconsole.web.shared import row_estimates
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.models import GroupGrant, JournalHead, Plan, User
-from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.pages import page_html
 from tests.support.reports import create_report
 

@@ -3,8 +3,8 @@
 import pytest
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

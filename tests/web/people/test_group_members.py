@@ -7,11 +7,11 @@ from django.contrib.auth.models import Group
 from django.core.files.uploadedfile import SimpleUploadedFile
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import Plan, User
 from grants.plans.sources.members import MAX_NAMES
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db

@@ -3,9 +3,9 @@
 import pytest
 
 from grants.models import Plan, User
-from grants.principals.services import add_member
 from tests.support.authors import COMMAND
 from tests.support.cast import SALES
+from tests.support.changes import add_member
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db

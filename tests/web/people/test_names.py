@@ -4,10 +4,10 @@ import pytest
 from django.contrib.auth.models import Group
 from django.contrib.messages import get_messages
 
+from grants.change_set import Join
 from grants.models import User
-from grants.plans.sources.changes import create_plan_from_changes
-from grants.principals.membership_changes import MembershipItem
 from tests.support.authors import COMMAND, all_grants
+from tests.support.changes import create_plan_from_changes
 from tests.support.pages import page_html
 
 pytestmark = pytest.mark.django_db
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.django_db
 
 def test_a_user_is_renamed_after_the_effect_was_shown_and_the_old_address_leads_to_the_new_one(browse):
     ada = browse("ada")
-    create_plan_from_changes(author=COMMAND, join=[MembershipItem("dee", "operators")])
+    create_plan_from_changes(author=COMMAND, join=[Join("dee", "operators")])
     page = page_html(ada.get("/people/rename/user:dee"))
     assert (
         "2 direct grants and 0 memberships stay." in page

@@ -7,10 +7,10 @@ from django.contrib.auth.models import Group
 from django.contrib.messages import get_messages
 
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import JournalLine, Plan, User
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 from tests.support.pages import held_cells, page_html, post_as_shown
 
 ACCOUNTS = ("ada", "aud", "ned", "dee", "out")

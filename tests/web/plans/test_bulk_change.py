@@ -12,11 +12,11 @@ from django.utils import timezone
 from entities.address import ancestor_kinds, parse_address
 from entities.services import ensure_entities
 from entities.vocabulary import KINDS, Privilege
-from grants.changes.services import change_grants
 from grants.models import Plan
 from grants.plans.sources.change_file import SAMPLES
 from tests.support.authors import all_grants, database_state
 from tests.support.cast import SALES, SETUP
+from tests.support.changes import change_grants
 from tests.support.reports import create_report
 
 ORDERS, CUSTOMERS = "dataset:sales.orders", "dataset:sales.customers"

@@ -4,12 +4,11 @@ import pytest
 
 from entities.address import parse_address
 from entities.vocabulary import Privilege
-from grants.changes.services import change_grants
 from grants.journal import Author
 from grants.models import Plan, Role, User, UserGrant
-from grants.plans.sources.changes import create_plan_from_changes
 from tests.support.authors import database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.pages import page_html, post_as_shown
 
 ORDERS = parse_address("dataset:sales.orders")

@@ -9,8 +9,8 @@ from django.utils.html import escape
 
 from entities.address import parse_address
 from entities.vocabulary import ANY
-from grants.changes.services import change_grants
-from grants.effects.changes import GenerationChange, changes_of_plan
+from grants.change_set import ActivateGeneration
+from grants.effects.changes import changes_of_plan
 from grants.effects.effect import effect_of
 from grants.journal import current_revision
 from grants.models import Plan
@@ -19,9 +19,9 @@ from grants.plans.regrants.compute import Prefer
 from grants.plans.regrants.create import create_plan_of_regrants
 from grants.plans.regrants.kept_not import kept_not_of_plan
 from grants.policies.catalogue import GENERATIONS
-from grants.principals.services import add_member
 from tests.support.authors import COMMAND, database_state
 from tests.support.cast import SETUP
+from tests.support.changes import add_member, change_grants
 from tests.support.pages import page_html
 from tests.support.reports import create_report
 from tests.web.ask.test_answer_summaries import plan_form
@@ -147,7 +147,11 @@ def gained_and_lost(changes, generation):
 
 
 def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_without_the_plan(impact, browse):
-    client, final, activation = browse("ada"), GENERATIONS["final"], GenerationChange(GENERATIONS["existing"])
+    client, final, activation = (
+        browse("ada"),
+        GENERATIONS["final"],
+        ActivateGeneration(GENERATIONS["existing"]),
+    )
     given, taken = gained_and_lost([activation], final)
     assert given and taken
     sentence = (

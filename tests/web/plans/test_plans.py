@@ -8,17 +8,16 @@ from django.test.utils import CaptureQueriesContext
 
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.evaluation.engine import check
 from grants.journal import current_revision
 from grants.models import Plan
 from grants.plans.apply import apply_plan, create_inverse_plan
-from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.readiness import create_readiness_plan
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants, database_state
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants, create_plan_from_changes
 from tests.support.pages import page_html
 from tests.support.reports import create_report
 

@@ -8,11 +8,10 @@ from django.utils import timezone
 from authzconsole.web.requests.new_request import end_of_day
 from authzconsole.web.requests.request_page import last_day
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import AccessRequest, NamespaceApprovers, Plan, RequestState, User, UserGrant
-from grants.principals.services import remove_member
 from grants.requests.approvers import set_namespace_approvers
 from tests.support.authors import COMMAND
+from tests.support.changes import change_grants, remove_member
 
 pytestmark = pytest.mark.django_db
 FORM = {

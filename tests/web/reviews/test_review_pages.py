@@ -9,7 +9,6 @@ from analytics.models import AnalysisRun
 from analytics.runs.services import request_review_items
 from authzconsole.reviews.execution import execute_finish, execute_preparation
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.evidence.signing import public_key
 from grants.journal import Author
 from grants.models import JobState, JournalLine, Plan
@@ -19,6 +18,7 @@ from grants.reviews.selection import ItemFilter
 from grants.reviews.sweep import sweep_campaigns
 from tests.grants.reviews.support import item_of, open_campaign
 from tests.support.authors import COMMAND
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 FORM = {

@@ -9,10 +9,10 @@ from django.urls import resolve
 
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.models import JournalLine, User
 from tests.support.authors import all_grants, entity_states
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 NAMES = ["a?b", "a#b", "a%b", "a%3Fb", "a/b", "a//b", "a&b", 'a"b', "a'b", "a+b", "a;b", "a\\b", "a?b=c&d#e"]
 QUESTION = "subject=user:dee&operation=deploy-app-as&generation=final"

@@ -17,15 +17,13 @@ from authzconsole.web.shared.times.periods import (
     presets,
 )
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.journal import Author
 from grants.models import AccessRequest, Membership, Plan, User, UserGrant
 from grants.plans.apply import apply_plan, create_inverse_plan
-from grants.plans.sources.changes import create_plan_from_changes
-from grants.principals.services import add_member
 from grants.requests.create import RequestDraft, WantedAccess, create_request
 from grants.validity import Validity, ValidityError
 from tests.support.authors import COMMAND
+from tests.support.changes import add_member, change_grants, create_plan_from_changes
 from tests.support.pages import post_as_shown
 
 ORDERS = "dataset:sales.orders"

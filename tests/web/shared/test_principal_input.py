@@ -4,11 +4,11 @@ import pytest
 
 from authzconsole.models import ApiToken
 from entities.address import parse_address
-from grants.changes.services import change_grants
 from grants.models import JournalLine, Plan, User
-from grants.principals.services import add_group, add_member
+from grants.principals.services import add_group
 from tests.support.authors import all_grants
 from tests.support.cast import SETUP
+from tests.support.changes import add_member, change_grants
 from tests.support.pages import post_as_shown
 
 ORDERS = parse_address("dataset:sales.orders")

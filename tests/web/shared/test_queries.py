@@ -9,9 +9,9 @@ from analytics.models import AnalysisRun
 from authzconsole.web.shared.entity_search import search_visible_entities
 from entities.address import parse_address
 from entities.services import ensure_entities
-from grants.changes.services import change_grants
 from grants.models import User
 from tests.support.cast import SETUP
+from tests.support.changes import change_grants
 
 PAGES = {
     "/": 29,

@@ -15,11 +15,11 @@ from django.db import transaction
 
 from authzconsole.common.sign_in_methods.factors import factor_title, remove_all_factors
 from authzconsole.web.accounts.factors.codes import LAST_COUNTER
-from grants.changes.authority import administrator_transaction, check_can_manage_account
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import administrator_transaction, check_can_manage_account
 from grants.errors import GrantError
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import User
+from grants.outcomes import Outcome
 from grants.roles.capabilities import Capability
 from grants.verification.facts import APP_TITLE, CODES_TITLE
 
@@ -116,5 +116,5 @@ def _own_factors(author: Author, user: User) -> Iterator[Recorder]:
     with transaction.atomic():
         head = lock_journal()
         yield lambda action, title: append_to_journal(
-            head, [Change(action, principal=str(user), detail=title)], author=author
+            head, [JournalEntry(action, principal=str(user), detail=title)], author=author
         )

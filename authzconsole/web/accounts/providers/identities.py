@@ -20,16 +20,16 @@ from django.http import HttpRequest
 from authzconsole.common.sign_in_methods.identity_links import link_detail
 from authzconsole.settings.sign_in import ROLES, ProviderOptions
 from entities.vocabulary import clip
-from grants.changes.authority import administrator_transaction
+from grants.authority.transactions import administrator_transaction
+from grants.change_set import Join, Leave
+from grants.changes import ChangeSet, apply
 from grants.errors import GrantError
-from grants.journal import Author, Change, append_to_journal, lock_journal
+from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
 from grants.models import Role, User
 from grants.principal_names import name_fault
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
-    add_member,
     add_user,
-    remove_member,
     set_user_role,
 )
 from grants.querysets import memberships
@@ -180,7 +180,9 @@ def _new_link(author: Author, identity: Identity) -> SocialAccount:
     with administrator_transaction(author) as head:
         link = SocialAccount.objects.create(user=user, provider=identity.provider, uid=identity.subject)
         append_to_journal(
-            head, [Change("identity-link", principal=str(user), detail=link_detail(link))], author=author
+            head,
+            [JournalEntry("identity-link", principal=str(user), detail=link_detail(link))],
+            author=author,
         )
     return link
 
@@ -216,8 +218,8 @@ def _apply_groups(author: Author, identity: Identity, user: User) -> None:
     current = set(in_force.values_list("group__name", flat=True)) if managed else set()
     for name in sorted(identity.groups() - current):
         try:
-            add_member(author=author, user=user.username, group=name)
+            apply(ChangeSet.of(Join(user.username, name)), author=author)
         except GrantError as error:
             logger.warning("sign-in through %s: %s", identity.provider, error)
     for name in sorted(current - identity.groups()):
-        remove_member(author=author, user=user.username, group=name)
+        apply(ChangeSet.of(Leave(user.username, name)), author=author)

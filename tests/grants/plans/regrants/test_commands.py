@@ -8,12 +8,12 @@ from django.core.management import CommandError, call_command
 
 from entities.address import parse_address
 from entities.vocabulary import ANY
-from grants.changes.services import change_grants
 from grants.evaluation.engine import check
 from grants.models import Plan
 from grants.policies.question import Question
 from tests.support.authors import all_grants
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 
 pytestmark = pytest.mark.django_db
 

@@ -7,7 +7,6 @@ import pytest
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import ANY
-from grants.changes.services import change_grants
 from grants.plans.regrants.compute import Prefer, RegrantScope, compute_regrants
 from grants.plans.regrants.create import create_plan_of_regrants
 from grants.plans.regrants.kept_not import kept_not_of_plan, kept_not_rows
@@ -15,6 +14,7 @@ from grants.policies.catalogue import GENERATIONS
 from tests.grants.plans.regrants.test_compute import PAIRS, permissions, with_grants
 from tests.support.authors import COMMAND
 from tests.support.cast import SETUP, create_sample_tenant
+from tests.support.changes import change_grants
 from tests.support.random_tenants import random_tenant, seeds, store_tenant
 
 pytestmark = pytest.mark.django_db

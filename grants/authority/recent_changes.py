@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from grants.changes.persons import are_one_person, makers_of_plan, names_of, written_names
+from grants.authority.persons import are_one_person, makers_of_plan, names_of, written_names
 from grants.models import JournalLine, Plan, PlanState, User
 from grants.roles.capabilities import Capability, roles_with
 

@@ -24,16 +24,16 @@ from django.contrib.auth.models import Group
 from django.db.models import Q, QuerySet
 
 from entities.vocabulary import Privilege, join_words
-from grants.changes.break_glass import has_break_glass_access
-from grants.changes.outcomes import ChangeItem
-from grants.changes.persons import (
+from grants.authority.break_glass import has_break_glass_access
+from grants.authority.persons import (
     accounts_of,
     are_one_person,
     controlling_line,
     makers_of_plan,
     with_service_accounts,
 )
-from grants.changes.recent_changes import recent_change_count
+from grants.authority.recent_changes import recent_change_count
+from grants.change_set import Activate, Change, Grant, Join, Leave, Revoke
 from grants.errors import ReasonMissing, SecondPersonRequired
 from grants.journal import Author
 from grants.models import ACTIVATION_VERBS, GroupGrant, Plan, PlanVerb, User, UserGrant, permission_ids
@@ -55,40 +55,35 @@ def check_reason(author: Author) -> None:
         )
 
 
-def check_direct_change(
-    author: Author,
-    *,
-    granted: Collection[ChangeItem] = (),
-    revoked: Collection[ChangeItem] = (),
-    joined: Collection[tuple] = (),
-    left: Collection[tuple] = (),
-    activated: Collection[str] = (),
-    is_written: bool = False,
-) -> None:
-    """Raise ReasonMissing, or SecondPersonRequired if one person may not make this change without a plan.
+def check_direct_change(author: Author, changes: Collection[Change], *, is_written: bool = False) -> None:
+    """Raise ReasonMissing, or SecondPersonRequired if one person may not make these changes without a plan.
 
-    Call it in the transaction of the change, with the items that change something: the error rolls them back.
-    granted, joined: including those with a changed period. joined, left: tuples that start with the names of
-    the user and the group. activated: names of users. is_written: whether the journal has the lines of this
-    change already. Runs no query unless FOUR_EYES is on.
+    Call it in the transaction of the changes, with those that have an effect: the error rolls them back. Only
+    grants, memberships and activations count: access can always be ended at once.
+    is_written: whether the journal has the lines of these changes already. Runs no query unless FOUR_EYES is
+    on.
     """
-    items = [*granted, *revoked]
-    if not (items or joined or left or activated):
+    grants = [change for change in changes if isinstance(change, Grant | Revoke)]
+    members = [change for change in changes if isinstance(change, Join | Leave)]
+    activated = [change.user for change in changes if isinstance(change, Activate)]
+    if not (grants or members or activated):
         return
     check_reason(author)
     if not is_restricted(author):
         return
     content = _Content(
-        count=len(items) + len(joined) + len(left) + len(activated),
-        grants_admin=any(item.privilege == Privilege.ADMIN for item in granted),
-        namespaces={namespace.key for item in items if (namespace := item.address.namespace)},
-        users={name for item in items if (name := _name(item, "user"))}
-        | {user for user, *_ in (*joined, *left)}
+        count=len(grants) + len(members) + len(activated),
+        grants_admin=any(
+            isinstance(change, Grant) and change.privilege == Privilege.ADMIN for change in grants
+        ),
+        namespaces={namespace.key for change in grants if (namespace := change.address.namespace)},
+        users={name for change in grants if (name := _name(change, "user"))}
+        | {change.user for change in members}
         | {*activated},
-        groups={name for item in items if (name := _name(item, "group"))},
+        groups={name for change in grants if (name := _name(change, "group"))},
         receiving_users=activated,
-        receiving_groups={group for _, group, *_ in joined},
-        changed_groups={group for _, group, *_ in (*joined, *left)},
+        receiving_groups={change.group for change in members if isinstance(change, Join)},
+        changed_groups={change.group for change in members},
         counts_hour=not author.is_provisioner,
         is_written=is_written,
     )
@@ -271,6 +266,6 @@ def _sameness(accounts: Collection[int], makers: Collection[int]) -> str:
     )
 
 
-def _name(item: ChangeItem, kind: str) -> str:
+def _name(item: Grant | Revoke, kind: str) -> str:
     prefix = f"{kind}:"
     return item.principal.removeprefix(prefix) if item.principal.startswith(prefix) else ""

@@ -39,8 +39,8 @@ def administrator_transaction(
 
 @contextmanager
 def grant_transaction(author: Author) -> Iterator[tuple[JournalHead, User | None]]:
-    """Open a transaction for a change set, like `administrator_transaction`. Yield the head, and the account
-    of a delegate.
+    """Open a transaction for grants and revocations, like `administrator_transaction`. Yield the head, and the
+    account of a delegate.
 
     The account is None if the author may change all grants. Otherwise the caller must call
     `check_delegated_changes`.

@@ -1,7 +1,7 @@
 """Break-glass access: an account in BREAK_GLASS_ACCOUNTS may act alone for one hour, and another person
 reviews it afterwards.
 
-During this time, the rules of `grants.changes.four_eyes` do not apply to the account. It still needs the
+During this time, the rules of `grants.authority.four_eyes` do not apply to the account. It still needs the
 capability for each change. Each start, end and review is a line of the journal, so webhooks and security
 events announce it.
 """
@@ -14,10 +14,10 @@ from django.utils import timezone
 
 from entities.text import storage_fault
 from entities.vocabulary import clip
-from grants.changes.authority import administrator_transaction
-from grants.changes.persons import accounts_of, are_one_person
+from grants.authority.persons import accounts_of, are_one_person
+from grants.authority.transactions import administrator_transaction
 from grants.errors import GrantError, SecondPersonRequired
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import BreakGlassUse, JournalHead, User
 from grants.models.break_glass import uptime
 from grants.principal_names import MAX_REASON_CHARACTERS
@@ -84,7 +84,7 @@ def start_break_glass(*, author: Author) -> BreakGlassUse:
         revision = append_to_journal(
             head,
             [
-                Change(
+                JournalEntry(
                     "break-glass-start",
                     principal=f"user:{author.name}",
                     detail=f"until {ends_at:%Y-%m-%d %H:%M} UTC",
@@ -163,5 +163,5 @@ def _unreviewed_count(author: Author) -> int:
     )
 
 
-def _change(action: str, use: BreakGlassUse, reason: str = "") -> Change:
-    return Change(action, principal=f"user:{use.account_name}", detail=str(use), reason=reason)
+def _change(action: str, use: BreakGlassUse, reason: str = "") -> JournalEntry:
+    return JournalEntry(action, principal=f"user:{use.account_name}", detail=str(use), reason=reason)

@@ -6,11 +6,11 @@ from django.conf import settings
 
 from entities.vocabulary import KINDS, privilege_by_name
 from grants.authority.limits import DelegationLimits, stored_limits
-from grants.changes.authority import administrator_transaction
-from grants.changes.outcomes import Outcome
+from grants.authority.transactions import administrator_transaction
 from grants.errors import DelegationError
-from grants.journal import Author, Change, append_to_journal
+from grants.journal import Author, JournalEntry, append_to_journal
 from grants.models import StoredDelegationLimits
+from grants.outcomes import Outcome
 from grants.roles.capabilities import Capability
 
 MAX_DAYS = 100_000
@@ -44,7 +44,9 @@ def set_delegation_limits(
                 "max_days": max_days,
             },
         )
-        revision = append_to_journal(head, [Change("delegation-set", detail=limits.text)], author=author)
+        revision = append_to_journal(
+            head, [JournalEntry("delegation-set", detail=limits.text)], author=author
+        )
     return Outcome(True, "the limits of delegation are changed", revision)
 
 

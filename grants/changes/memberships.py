@@ -1,0 +1,176 @@
+"""Join and leave groups: write the memberships of a change set and their journal lines."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from django.contrib.auth.models import Group
+from django.utils import timezone
+
+from grants.authority.transactions import administrator_transaction
+from grants.bulk_rows import chunks, database_time, insert_rows, update_rows
+from grants.change_set import ChangeSet, Join, Key, Leave
+from grants.journal import Author, JournalEntry, append_to_journal
+from grants.journal_details import period_detail
+from grants.models import JournalHead, User
+from grants.outcomes import Outcome
+from grants.principals.services import group_by_name
+from grants.querysets import memberships
+from grants.validity import VALIDITY_COLUMNS, Validity
+
+Principals = Mapping[str, User | Group]
+
+
+class StoredMembership(NamedTuple):
+    """An existing membership. pk: its primary key."""
+
+    pk: int
+    validity: Validity
+
+
+def write_memberships(
+    head: JournalHead, author: Author, changes: Sequence[Join | Leave], principals: Principals
+) -> Outcome:
+    """Write valid memberships. Accounts that join a group become principals.
+
+    principals: those of the changes, by written name. The number of statements does not grow with the number
+    of changes, up to `ROWS_PER_STATEMENT`.
+    """
+    existing = _existing_memberships(changes, principals)
+    joined = [change for change in changes if isinstance(change, Join) and change.key not in existing]
+    left = [change for change in changes if isinstance(change, Leave) and change.key in existing]
+    changed = [
+        change
+        for change in changes
+        if isinstance(change, Join)
+        and change.key in existing
+        and existing[change.key].validity != change.validity
+    ]
+    for chunk in chunks(left):
+        memberships().filter(pk__in=[existing[change.key].pk for change in chunk]).delete()
+    update_rows(
+        memberships().model,
+        VALIDITY_COLUMNS,
+        [(*map(database_time, change.validity), existing[change.key].pk) for change in changed],
+    )
+    insert_rows(
+        memberships().model,
+        ["user_id", "group_id", *VALIDITY_COLUMNS],
+        [
+            (*(principals[name].pk for name in change.principals), *map(database_time, change.validity))
+            for change in joined
+        ],
+    )
+    new_principals = {
+        name: user.pk
+        for change in (*joined, *changed)
+        for name in change.principals[:1]
+        if isinstance(user := principals[name], User) and not user.is_principal
+    }
+    for chunk in chunks(new_principals.values()):
+        User.objects.filter(pk__in=chunk).update(is_principal=True)
+    if joined or left or changed:
+        append_to_journal(
+            head,
+            [
+                *map(membership_entry, left),
+                *(JournalEntry("principal-add", principal=name) for name in new_principals),
+                *map(membership_entry, joined),
+                *(membership_entry(change, existing[change.key].validity) for change in changed),
+            ],
+            author=author,
+        )
+    made = (*joined, *changed, *left)
+    before = {change.key: existing[change.key].validity for change in (*changed, *left)}
+    unchanged = [change for change in changes if change not in set(made)]
+    outcome = Outcome(
+        bool(made),
+        _sentence(changes[0], bool(made), before) if len(changes) == 1 else "",
+        head.revision,
+        made,
+        before,
+        unchanged=tuple(
+            f"{change} {'exists already' if isinstance(change, Join) else 'does not exist'}: nothing changed"
+            for change in unchanged
+        ),
+        principals=tuple(new_principals),
+    )
+    return outcome if outcome.sentence else outcome.with_summary()
+
+
+def changed_members(group: str, *, added: Collection[int] = (), removed: Collection[int] = ()) -> ChangeSet:
+    """Return the changes that add users to a group and remove users from it, by primary key.
+
+    Memberships in force and unknown keys are left out. Added users are members without limits: an existing
+    membership that is not in force loses its period. Runs four queries. Raise PrincipalError if the group
+    does not exist.
+    """
+    members = memberships().filter(group=group_by_name(group))
+    at = timezone.now()
+    in_force = {
+        user
+        for user, *period in members.filter(user__pk__among=set(added)).values_list(
+            "user_id", *VALIDITY_COLUMNS
+        )
+        if Validity(*period).includes(at)
+    }
+    leaving = members.filter(user__pk__among=set(removed) - set(added)).order_by("user__username")
+    joining = User.objects.filter(pk__among=set(added) - in_force).order_by("username")
+    return ChangeSet.of(
+        *(Leave(name, group) for name in leaving.values_list("user__username", flat=True)),
+        *(Join(name, group) for name in joining.values_list("username", flat=True)),
+    )
+
+
+def remove_all_memberships(*, author: Author, user: User) -> Outcome:
+    """Remove a user from all groups. One person may always do this, because it only ends access."""
+    with administrator_transaction(author, allows_provisioner=True) as head:
+        groups = list(user.groups.order_by("name").values_list("name", flat=True))
+        memberships().filter(user=user).delete()
+        append_to_journal(
+            head,
+            [JournalEntry("member-remove", principal=str(user), detail=f"group:{name}") for name in groups],
+            author=author,
+        )
+        return Outcome(bool(groups), f"{user} was removed from {len(groups):,} groups", head.revision)
+
+
+def _existing_memberships(
+    changes: Sequence[Join | Leave], principals: Principals
+) -> dict[Key, StoredMembership]:
+    """Return the memberships that exist, by the keys of the changes."""
+    existing: dict[Key, StoredMembership] = {}
+    for chunk in chunks(changes):
+        by_key = {tuple(principals[name].pk for name in change.principals): change for change in chunk}
+        rows = memberships().filter(
+            user_id__in={user for user, _ in by_key}, group_id__in={group for _, group in by_key}
+        )
+        for pk, valid_from, valid_until, *key in rows.values_list(
+            "pk", *VALIDITY_COLUMNS, "user_id", "group_id"
+        ):
+            if change := by_key.get(tuple(key)):
+                existing[change.key] = StoredMembership(pk, Validity(valid_from, valid_until))
+    return existing
+
+
+def _sentence(change: Join | Leave, has_changed: bool, before: Mapping[Key, Validity]) -> str:
+    """Return what a single change does."""
+    user, group = change.principals
+    if isinstance(change, Leave):
+        return (
+            f"{user} is no longer in {group}" if has_changed else f"{user} is not in {group}: nothing changed"
+        )
+    words = f" {change.validity.sentence}" if change.validity.is_limited else ""
+    if not has_changed:
+        return f"{user} is in {group}{words} already: nothing changed"
+    if change.key in before:
+        return f"{user} is in {group}{words or ' without an end date'} now"
+    return f"{user} is in {group}{words or ' now'}"
+
+
+def membership_entry(change: Join | Leave, before: Validity | None = None) -> JournalEntry:
+    """Return the content of the journal line of a change. before: the period that it replaces."""
+    user, group = change.principals
+    if isinstance(change, Leave):
+        return JournalEntry("member-remove", principal=user, detail=group)
+    detail = period_detail(change.validity, group, before=before)
+    return JournalEntry("member-add", principal=user, detail=detail)
