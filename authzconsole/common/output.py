@@ -113,7 +113,21 @@ class Record(Member, serializers.DictField):
         return value
 
 
-class Output(Member, serializers.Serializer):
+class _InBodyOrder(serializers.SerializerMetaclass):
+    """Keep the order of the class body, so that a field can be declared once and used in several outputs."""
+
+    def __new__(cls, name, bases, attributes):
+        names = list(attributes)
+        output = super().__new__(cls, name, bases, attributes)
+        fields = output._declared_fields
+        own = {member: fields[member] for member in names if member in fields}
+        output._declared_fields = {
+            member: field for member, field in fields.items() if member not in own
+        } | own
+        return output
+
+
+class Output(Member, serializers.Serializer, metaclass=_InBodyOrder):
     """A JSON object. Subclasses declare its members as fields of this module, or as other outputs."""
 
     @classmethod

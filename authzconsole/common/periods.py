@@ -3,6 +3,7 @@
 from django.db.models import Q
 from rest_framework import serializers
 
+from authzconsole.common import output
 from authzconsole.common.fields import Choice, StrictSerializer, Time
 from grants.policies.times import TimeError, parse_time
 from grants.validity import (
@@ -52,11 +53,16 @@ class PeriodSerializer(StrictSerializer):
         return data
 
 
-class ShownPeriodSerializer(serializers.Serializer):
-    valid_from = serializers.DateTimeField(allow_null=True, help_text="Null without a beginning.")
-    valid_until = serializers.DateTimeField(
-        allow_null=True, help_text="Null without an end. It does not count from then on."
-    )
+_FROM_HELP = "Null without a beginning."
+_UNTIL_HELP = "Null without an end. It does not count from then on."
+# the period of a row with a `validity`
+VALID_FROM = output.Time(get=lambda row: row.validity.valid_from, allow_null=True, help_text=_FROM_HELP)
+VALID_UNTIL = output.Time(get=lambda row: row.validity.valid_until, allow_null=True, help_text=_UNTIL_HELP)
+
+
+class ShownPeriodSerializer(output.Output):
+    valid_from = output.Time(allow_null=True, help_text=_FROM_HELP)
+    valid_until = output.Time(allow_null=True, help_text=_UNTIL_HELP)
 
 
 def period_as_json(validity: Validity) -> dict[str, str | None]:

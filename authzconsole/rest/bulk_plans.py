@@ -17,11 +17,11 @@ from authzconsole.common.fields import (
 )
 from authzconsole.common.periods import PeriodSerializer
 from authzconsole.common.request_body import MAX_DOCUMENT_CHARACTERS, MAX_IMPORT_BYTES
+from authzconsole.lists.plans import PlanSerializer
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.plan_serializers import PLAN_EXAMPLE, PlanSerializer
 from authzconsole.rest.plans import TAG, created_plan_response
 from grants.models import GRANT_VERBS, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH
@@ -133,7 +133,7 @@ TITLE_EXAMPLES = {
 
 
 def _plan_example(origin: str, recipe: dict) -> dict:
-    return PLAN_EXAMPLE | {"title": TITLE_EXAMPLES[origin], "origin": origin, "recipe": recipe}
+    return {"title": TITLE_EXAMPLES[origin], "origin": origin, "recipe": recipe}
 
 
 class PlansForMany(Endpoint):

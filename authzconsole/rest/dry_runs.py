@@ -12,6 +12,7 @@ from django.db import transaction
 from rest_framework import serializers
 
 from authzconsole.common.fields import Boolean, QueryBoolean, StrictSerializer
+from authzconsole.lists.plans import PlanEffectSerializer, StrandedSerializer
 from authzconsole.rest.permission_effects import (
     PermissionEffectSerializer,
     effect_digest_field,
@@ -26,39 +27,6 @@ from grants.plans.dry_run import MAX_STRANDED, dry_run
 
 T = TypeVar("T")
 DRY_RUN_HELP = "Report the effect without changing anything."
-
-
-class PlanEffectSerializer(serializers.Serializer):
-    """The changes of the plan, in numbers. For an applied plan, the changes that were made."""
-
-    grants = serializers.IntegerField(help_text="Grants that the plan adds.")
-    revokes = serializers.IntegerField(help_text="Grants that the plan revokes.")
-    periods_removed = serializers.IntegerField(
-        help_text="Existing grants and memberships that lose their period. `grants` and `joins` include them."
-    )
-    already = serializers.IntegerField(help_text="Items that change nothing.")
-    joins = serializers.IntegerField(help_text="Memberships that the plan adds.")
-    leaves = serializers.IntegerField(help_text="Memberships that the plan removes.")
-    activations = serializers.IntegerField(help_text="Users that the plan activates.")
-    deactivations = serializers.IntegerField(help_text="Users that the plan deactivates.")
-    principals = serializers.IntegerField(
-        help_text="Users and groups with changed direct grants, memberships or status."
-    )
-    planned = serializers.IntegerField(help_text="Addresses that a grant registers as planned.")
-    stranded_none = serializers.IntegerField(
-        help_text="Live entities without an active administrator afterwards."
-    )
-    stranded_one = serializers.IntegerField(
-        help_text="Live entities with one active administrator afterwards."
-    )
-    permissions = serializers.DictField(
-        required=False, help_text="Of an applied plan: the totals of its effect on permissions."
-    )
-
-
-class StrandedSerializer(serializers.Serializer):
-    entity = serializers.CharField()
-    admins = serializers.IntegerField(help_text="The number of active administrators afterwards: 0 or 1.")
 
 
 class DryRunEffectSerializer(PermissionEffectSerializer, PlanEffectSerializer):
@@ -138,20 +106,6 @@ class ForecastQuery(StrictSerializer):
 
 
 NO_FORECAST = {"dry_run": False, "effect": None, "stranded": []}
-EFFECT_EXAMPLE = {
-    "grants": 3,
-    "revokes": 0,
-    "joins": 0,
-    "leaves": 0,
-    "activations": 0,
-    "deactivations": 0,
-    "periods_removed": 0,
-    "already": 0,
-    "principals": 1,
-    "planned": 0,
-    "stranded_none": 0,
-    "stranded_one": 0,
-}
 
 
 def apply_or_forecast(

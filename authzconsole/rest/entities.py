@@ -18,6 +18,7 @@ from authzconsole.common.fields import (
     TimeOrRevision,
     reason_field,
 )
+from authzconsole.common.past import PastQuery
 from authzconsole.rest.dry_runs import (
     NO_FORECAST,
     ChangeForecastSerializer,
@@ -45,7 +46,7 @@ from authzconsole.rest.framework.operations import (
     api_operation,
     path_parameter,
 )
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
 from entities.models import Entity, State

@@ -5,11 +5,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import AddressText, Choice, NameText
+from authzconsole.common.past import PastQuery
 from authzconsole.rest.framework.callers import check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer, granted_as_json
 from authzconsole.rest.policies import SourceSerializer
 from grants.active_generation import active_generation

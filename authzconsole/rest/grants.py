@@ -23,6 +23,7 @@ from authzconsole.common.fields import (
     privilege_list,
     reason_field,
 )
+from authzconsole.common.past import PastQuery
 from authzconsole.common.periods import (
     NO_LIMITS,
     PeriodSerializer,
@@ -37,7 +38,7 @@ from authzconsole.rest.framework.callers import any_account, author_of, check_gr
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, validated_data
 from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem, field_errors
 from authzconsole.rest.permission_effects import effect_digest_field
 from entities.address import Address

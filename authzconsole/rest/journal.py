@@ -8,7 +8,6 @@ from authzconsole.common import output
 from authzconsole.common.fields import QueryInteger, StrictSerializer
 from authzconsole.lists.journal import Differences, JournalLines, SecurityEvents
 from authzconsole.rest.framework.callers import any_account, check_journal_reader
-from authzconsole.rest.framework.cursors import PageQuery
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
 from authzconsole.rest.framework.operations import api_operation
@@ -25,7 +24,7 @@ ABOUT_DIFFERENCES = (
 )
 
 
-class JournalPageQuery(PageQuery):
+class WaitOptions(StrictSerializer):
     wait = QueryInteger(
         required=False,
         max_value=MAX_WAIT_SECONDS,
@@ -43,7 +42,7 @@ class JournalPageQuery(PageQuery):
 class Journal(ListEndpoint):
     rows = JournalLines
     rules = {"GET": any_account}
-    page_query = JournalPageQuery
+    options = (WaitOptions,)
     operation = (
         "journal_list",
         TAG,

@@ -16,90 +16,16 @@ from authzconsole.common.fields import (
     Text,
     reason_field,
 )
-from authzconsole.common.periods import NO_LIMITS, PeriodSerializer, ShownPeriodSerializer
-from authzconsole.rest.dry_runs import EFFECT_EXAMPLE, PlanEffectSerializer, StrandedSerializer
-from authzconsole.rest.framework.cursors import PageQuery
-from authzconsole.rest.grants import MAX_ITEMS, PRIVILEGES, ChangeItemSerializer, GrantItemSerializer
+from authzconsole.common.periods import PeriodSerializer
+from authzconsole.rest.grants import MAX_ITEMS, ChangeItemSerializer, GrantItemSerializer
 from grants.change_set import ChangeSet, Join, Leave
-from grants.models import PlanState, PlanVerb
 from grants.plans.create import MAX_TITLE_LENGTH, PlanOrigin
-from grants.plans.dry_run import MAX_STRANDED
 from grants.plans.regrants.compute import Prefer
 from grants.policies.catalogue import GENERATIONS
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.validity import Validity
 
 ORIGINS = tuple(origin.value for origin in PlanOrigin)
-
-
-class PlanSerializer(serializers.Serializer):
-    number = serializers.IntegerField()
-    title = serializers.CharField()
-    origin = serializers.CharField(help_text=f"The source of the plan: one of {', '.join(ORIGINS)}.")
-    recipe = serializers.DictField(
-        help_text="The parameters of the source. The plan can be renewed with them."
-    )
-    state = serializers.ChoiceField(PlanState.values)
-    base_revision = serializers.IntegerField(help_text="The revision that the plan is based on.")
-    made_by = serializers.CharField()
-    made_at = serializers.DateTimeField()
-    decided_by = serializers.CharField(help_text="The account that applied or discarded it; otherwise empty.")
-    decided_at = serializers.DateTimeField(allow_null=True)
-    reason = serializers.CharField()
-    revision = serializers.IntegerField(allow_null=True, help_text="The revision after the plan was applied.")
-    effect = PlanEffectSerializer()
-    inverse_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan undoes.")
-    renewal_of = serializers.IntegerField(allow_null=True, help_text="The plan that this plan replaces.")
-
-
-class PlanDetailSerializer(PlanSerializer):
-    stale = serializers.CharField(
-        help_text="The change that makes the plan stale, so that it cannot be applied; otherwise empty."
-    )
-    stranded = StrandedSerializer(
-        many=True, help_text=f"The first {MAX_STRANDED} entities that the plan strands."
-    )
-
-
-class PlanItemSerializer(ShownPeriodSerializer):
-    position = serializers.IntegerField()
-    verb = serializers.ChoiceField(PlanVerb.values)
-    principal = serializers.CharField()
-    entity = serializers.CharField(allow_null=True, help_text="Null unless the item grants or revokes.")
-    privilege = serializers.ChoiceField(
-        PRIVILEGES, allow_null=True, help_text="Null unless the item grants or revokes."
-    )
-    group = serializers.CharField(
-        allow_null=True, help_text="The group that a user joins or leaves; otherwise null."
-    )
-    already = serializers.BooleanField(help_text="Whether the item changes nothing.")
-    changes_period = serializers.BooleanField(
-        help_text="Whether the item only changes the period of an existing grant or membership."
-    )
-    before = ShownPeriodSerializer(help_text="The period before the change.")
-
-
-class TallySerializer(serializers.Serializer):
-    privilege = serializers.ChoiceField(PRIVILEGES)
-    kind = serializers.CharField()
-    entities = serializers.IntegerField()
-
-
-class PlanPrincipalSerializer(serializers.Serializer):
-    principal = serializers.CharField()
-    members = serializers.IntegerField(allow_null=True, help_text="The number of members, for a group.")
-    gains = TallySerializer(many=True)
-    losses = TallySerializer(many=True)
-    joins = serializers.IntegerField(help_text="The number of groups that a user joins.")
-    leaves = serializers.IntegerField(help_text="The number of groups that a user leaves.")
-    activation = serializers.ChoiceField(
-        ["activate", "deactivate"], allow_null=True, help_text="Whether the status of a user changes."
-    )
-
-
-class PlansQuery(PageQuery):
-    state = Choice(choices=PlanState.values, required=False)
-    origin = Choice(choices=ORIGINS, required=False)
 
 
 def memberships_of(data: Mapping) -> ChangeSet:
@@ -234,56 +160,12 @@ class DiscardSerializer(StrictSerializer):
     reason = reason_field()
 
 
-RECIPE_EXAMPLE = {
-    "namespace": "namespace:logistics",
-    "user": "sofia.lindqvist",
-    "generation": "final",
-    "principal": "user:sofia.lindqvist",
-}
-PLAN_EXAMPLE = {
-    "number": 12,
-    "title": "Let user:sofia.lindqvist delete namespace:logistics (final)",
-    "origin": "readiness",
-    "recipe": RECIPE_EXAMPLE,
-    "state": "proposed",
-    "base_revision": 812,
-    "made_by": "admin",
-    "made_at": "2026-02-01T08:00:00Z",
-    "decided_by": "",
-    "decided_at": None,
-    "reason": "",
-    "revision": None,
-    "effect": EFFECT_EXAMPLE,
-    "inverse_of": None,
-    "renewal_of": None,
-}
-APPLIED_EXAMPLE = PLAN_EXAMPLE | {
+APPLIED_EXAMPLE = {
     "state": "applied",
     "decided_by": "admin",
     "decided_at": "2026-02-01T08:05:00Z",
     "revision": 816,
     "reason": "she takes over the namespace",
-}
-ITEM_EXAMPLE = {
-    "position": 1,
-    "verb": "grant",
-    "principal": "user:sofia.lindqvist",
-    "entity": "dataset:logistics.tracking.events",
-    "privilege": "ADMIN",
-    "group": None,
-    "already": False,
-    "changes_period": False,
-    **NO_LIMITS,
-    "before": NO_LIMITS,
-}
-PRINCIPAL_EXAMPLE = {
-    "principal": "user:sofia.lindqvist",
-    "members": None,
-    "losses": [],
-    "joins": 0,
-    "leaves": 0,
-    "activation": None,
-    "gains": [{"privilege": "ADMIN", "kind": "dataset", "entities": 3}],
 }
 CHANGES_EXAMPLE = {
     "grant": [

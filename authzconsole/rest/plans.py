@@ -11,84 +11,51 @@ from analytics.plan_effects.stored import computed_effect
 from analytics.regrant_plans import create_regrant_plan
 from analytics.results.manifest import ReportChanged
 from analytics.storage import StorageError
-from authzconsole.common.fields import MAX_INTEGER
-from authzconsole.common.periods import period_as_json
-from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
-from authzconsole.rest.framework.cursors import (
-    ListPart,
-    PageQuery,
-    cursor_for,
-    list_identity,
-    page_of,
-    page_serializer,
-    position_in_list,
+from authzconsole.lists.plans import (
+    RECIPE_EXAMPLE,
+    PlanDetailSerializer,
+    PlanItems,
+    PlanPrincipals,
+    Plans,
+    PlanSerializer,
 )
-from authzconsole.rest.framework.endpoint import Endpoint, created_response
+from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
+from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import plan_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
+from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS, GrantLists
 from authzconsole.rest.plan_serializers import (
     APPLIED_EXAMPLE,
     CHANGES_EXAMPLE,
-    ITEM_EXAMPLE,
-    PLAN_EXAMPLE,
-    PRINCIPAL_EXAMPLE,
-    RECIPE_EXAMPLE,
     ApplySerializer,
     CloseGapSerializer,
     CopySerializer,
     DiscardSerializer,
     KeepSerializer,
     MakePlanSerializer,
-    PlanDetailSerializer,
     PlanEnvelope,
-    PlanItemSerializer,
-    PlanPrincipalSerializer,
-    PlanSerializer,
-    PlansQuery,
     memberships_of,
 )
 from grants.change_set import Activate, ChangeSet, Deactivate
-from grants.models import GRANT_VERBS, JobState, Plan, PlanItem
+from grants.models import JobState, Plan
 from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.create import PlanOrigin
-from grants.plans.dry_run import MAX_STRANDED
-from grants.plans.effect import PrincipalEffect, PrincipalEffects, Tally, plan_counts
 from grants.plans.renew import renew_plan
 from grants.plans.sources.changes import create_plan_from_changes
 from grants.plans.sources.copy import create_plan_from_copy
 from grants.plans.sources.readiness import create_readiness_plan
-from grants.plans.staleness import invalidating_line, line_summary
-from grants.plans.stranding import stranded_entities
 
 TAG = "Plans"
-PLAN_PATH = path_parameter("number", "The number of the plan.", int)
+PLAN = Resource.numbered("The number of the plan.", lambda request: Plan.objects.all())
 ALLOWED_ROLES = "For administrators and auditors."
 
 
-class Plans(Endpoint):
-    rules = {"GET": check_can_see_all, "POST": check_administrator}
-    queries = {"GET": PlansQuery}
-
-    @api_operation(
-        "plans_list",
-        TAG,
-        "List plans",
-        f"Newest first. {ALLOWED_ROLES}",
-        query=PlansQuery,
-        responses={200: page_serializer(PlanSerializer)},
-        response_example={"items": [PLAN_EXAMPLE], "next": None},
-    )
-    def get(self, request: Request) -> Response:
-        query = self.query
-        rows = Plan.objects.filter(**{name: query[name] for name in ("state", "origin") if name in query})
-        return Response(
-            page_of(
-                [ListPart(rows, ("-pk",))], _plan_as_json, query=query, identity=list_identity("plans", query)
-            )
-        )
+class PlanList(ListEndpoint):
+    rows = Plans
+    rules = {"POST": check_administrator}
+    operation = "plans_list", TAG, "List plans", f"Newest first. {ALLOWED_ROLES}"
 
     @api_operation(
         "plans_create",
@@ -99,7 +66,6 @@ class Plans(Endpoint):
         request=MakePlanSerializer,
         request_example=CHANGES_EXAMPLE,
         responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE,
         errors=[409],
         parameters=[LOCATION],
     )
@@ -136,7 +102,7 @@ class CopiedPlans(Endpoint):
             "within": "namespace:sales",
         },
         responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"origin": "copy"},
+        response_example={"origin": "copy"},
         errors=[409],
         parameters=[LOCATION],
     )
@@ -158,7 +124,6 @@ class ReadinessPlans(Endpoint):
         request=CloseGapSerializer,
         request_example=RECIPE_EXAMPLE,
         responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE,
         errors=[409],
         parameters=[LOCATION],
     )
@@ -183,7 +148,7 @@ class ImpactPlans(Endpoint):
         request=KeepSerializer,
         request_example={"run": 7, "namespace": "namespace:sales"},
         responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"origin": PlanOrigin.POLICY_IMPACT.value},
+        response_example={"origin": PlanOrigin.POLICY_IMPACT.value},
         errors=[404, 409, 410],
         parameters=[LOCATION],
     )
@@ -202,6 +167,7 @@ class ImpactPlans(Endpoint):
 
 
 class PlanDetail(Endpoint):
+    resource = PLAN
     rules = {"GET": check_can_see_all}
 
     @api_operation(
@@ -210,78 +176,31 @@ class PlanDetail(Endpoint):
         "Read a plan",
         f"With its effect, the entities that it strands, and whether it can still be applied. {ALLOWED_ROLES}",
         responses={200: PlanDetailSerializer},
-        response_example=PLAN_EXAMPLE | {"stale": "", "stranded": []},
-        errors=[404],
-        parameters=[PLAN_PATH],
     )
     def get(self, request: Request, number: int) -> Response:
-        plan = plan_or_404(request, number)
-        line = invalidating_line(plan) if plan.is_proposed else None
-        stranded = stranded_entities(plan, max_rows=MAX_STRANDED)
-        return Response(
-            _plan_as_json(plan)
-            | {
-                "stale": line_summary(line) if line else "",
-                "stranded": [{"entity": str(row.address), "admins": row.admin_count} for row in stranded],
-            }
-        )
+        return Response(PlanDetailSerializer.data_of(self.object))
 
 
-class PlanItems(Endpoint):
-    rules = {"GET": check_can_see_all}
-    queries = {"GET": PageQuery}
-
-    @api_operation(
-        "plans_items",
-        TAG,
-        "List the items of a plan",
-        f"Sorted by position. {ALLOWED_ROLES}",
-        query=PageQuery,
-        responses={200: page_serializer(PlanItemSerializer)},
-        response_example={"items": [ITEM_EXAMPLE], "next": None},
-        errors=[404],
-        parameters=[PLAN_PATH],
-    )
-    def get(self, request: Request, number: int) -> Response:
-        rows = plan_or_404(request, number).items.all()
-        return Response(
-            page_of(
-                [ListPart(rows, ("position",))],
-                _item_as_json,
-                query=self.query,
-                identity=["plan-items", number],
-            )
-        )
+class PlanItemList(ListEndpoint):
+    rows = PlanItems
+    resource = PLAN
+    operation = "plans_items", TAG, "List the items of a plan", f"Sorted by position. {ALLOWED_ROLES}"
 
 
-class PlanPrincipals(Endpoint):
-    rules = {"GET": check_can_see_all}
-    queries = {"GET": PageQuery}
-
-    @api_operation(
+class PlanPrincipalList(ListEndpoint):
+    rows = PlanPrincipals
+    resource = PLAN
+    operation = (
         "plans_principals",
         TAG,
         "List the principals that a plan affects",
         "Users come first, then groups, sorted by name. Each has the number of grants that it gains and loses, by kind. "
         f"{ALLOWED_ROLES}",
-        query=PageQuery,
-        responses={200: page_serializer(PlanPrincipalSerializer)},
-        response_example={"items": [PRINCIPAL_EXAMPLE], "next": None},
-        errors=[404],
-        parameters=[PLAN_PATH],
     )
-    def get(self, request: Request, number: int) -> Response:
-        effects = PrincipalEffects(plan_or_404(request, number))
-        query, identity = self.query, ["plan-principals", number]
-        first_row = position_in_list(query["cursor"], identity) if query["cursor"] else 0
-        end = first_row + query["limit"]
-        # one more than the page has, to know whether another page follows
-        rows = effects[first_row : end + 1]
-        next_cursor = cursor_for(end, identity) if len(rows) > query["limit"] else None
-        return Response({"items": list(map(_effect_as_json, rows[: query["limit"]])), "next": next_cursor})
 
 
 class PlanApplication(Endpoint):
+    resource = PLAN
     rules = {"POST": check_administrator}
 
     @api_operation(
@@ -296,22 +215,21 @@ class PlanApplication(Endpoint):
         request_example={"reason": "she takes over the namespace"},
         responses={200: PlanSerializer},
         response_example=APPLIED_EXAMPLE,
-        errors=[404, 409],
-        parameters=[PLAN_PATH],
+        errors=[409],
     )
     def post(self, request: Request, number: int) -> Response:
-        plan = plan_or_404(request, number)
         data = self.body(ApplySerializer)
         confirmation = EffectConfirmation(
             data.get("effect"), confirms_beyond=data["confirm_beyond"], computed=computed_effect
         )
         applied = apply_plan(
-            author=author_of(request, data["reason"]), plan_id=plan.pk, confirmation=confirmation
+            author=author_of(request, data["reason"]), plan_id=self.object.pk, confirmation=confirmation
         )
-        return Response(_plan_as_json(applied))
+        return Response(PlanSerializer.data_of(applied))
 
 
 class PlanDiscard(Endpoint):
+    resource = PLAN
     rules = {"POST": check_administrator}
 
     @api_operation(
@@ -322,17 +240,18 @@ class PlanDiscard(Endpoint):
         request=DiscardSerializer,
         request_example={"reason": "not needed any more"},
         responses={200: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"state": "discarded"},
-        errors=[404, 409],
-        parameters=[PLAN_PATH],
+        response_example={"state": "discarded"},
+        errors=[409],
     )
     def post(self, request: Request, number: int) -> Response:
-        plan = plan_or_404(request, number)
         reason = self.body(DiscardSerializer)["reason"]
-        return Response(_plan_as_json(discard_plan(author=author_of(request, reason), plan_id=plan.pk)))
+        return Response(
+            PlanSerializer.data_of(discard_plan(author=author_of(request, reason), plan_id=self.object.pk))
+        )
 
 
 class PlanInverse(Endpoint):
+    resource = PLAN
     rules = {"POST": check_administrator}
 
     @api_operation(
@@ -342,17 +261,17 @@ class PlanInverse(Endpoint):
         "The new plan, when applied, reverses the changes of the old plan. Returns 409 if nothing is left to undo. The "
         "request has no body.",
         responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"origin": "inverse", "inverse_of": 11},
-        errors=[404, 409, 413, 415],
-        parameters=[PLAN_PATH, LOCATION],
+        response_example={"origin": "inverse", "inverse_of": 11},
+        errors=[409, 413, 415],
+        parameters=[LOCATION],
     )
     def post(self, request: Request, number: int) -> Response:
-        plan = plan_or_404(request, number)
         self.check_empty_body()
-        return created_plan_response(create_inverse_plan(author=author_of(request), plan_id=plan.pk))
+        return created_plan_response(create_inverse_plan(author=author_of(request), plan_id=self.object.pk))
 
 
 class PlanRenewal(Endpoint):
+    resource = PLAN
     rules = {"POST": check_administrator}
 
     @api_operation(
@@ -362,82 +281,14 @@ class PlanRenewal(Endpoint):
         "Creates a plan from the same recipe and the current data. The old plan is discarded unless it was applied. The "
         "request has no body.",
         responses={201: PlanSerializer},
-        response_example=PLAN_EXAMPLE | {"renewal_of": 11},
-        errors=[404, 409, 413, 415],
-        parameters=[PLAN_PATH, LOCATION],
+        response_example={"renewal_of": 11},
+        errors=[409, 413, 415],
+        parameters=[LOCATION],
     )
     def post(self, request: Request, number: int) -> Response:
-        plan = plan_or_404(request, number)
         self.check_empty_body()
-        return created_plan_response(renew_plan(author=author_of(request), plan_id=plan.pk))
-
-
-def plan_or_404(request: Request, number: int) -> Plan:
-    """Return the plan.
-
-    Raise Problem (403) for accounts with the role `ordinary`, Http404 if there is no such plan.
-    """
-    check_can_see_all(request)
-    plan = Plan.objects.filter(pk=number).first() if number <= MAX_INTEGER else None
-    if plan is None:
-        raise Http404
-    return plan
+        return created_plan_response(renew_plan(author=author_of(request), plan_id=self.object.pk))
 
 
 def created_plan_response(plan: Plan) -> Response:
-    return created_response(_plan_as_json(plan), plan_location(plan.pk))
-
-
-def _plan_as_json(plan: Plan) -> dict:
-    return {
-        "number": plan.pk,
-        "title": plan.title,
-        "origin": plan.origin,
-        "recipe": plan.recipe,
-        "state": str(plan.state),
-        "base_revision": plan.base_revision,
-        "made_by": plan.made_by,
-        "made_at": as_json_time(plan.made_at),
-        "decided_by": plan.decided_by,
-        "decided_at": as_json_time(plan.decided_at),
-        "reason": plan.reason,
-        "revision": plan.revision,
-        "effect": plan_counts(plan),
-        "inverse_of": plan.inverse_of_id,
-        "renewal_of": plan.renewal_of_id,
-    }
-
-
-def _item_as_json(item: PlanItem) -> dict:
-    is_grant = item.verb in GRANT_VERBS
-    return {
-        "position": item.position,
-        "verb": str(item.verb),
-        "principal": item.principal,
-        "entity": str(item.address) if is_grant else None,
-        "privilege": str(item.privilege) if is_grant else None,
-        "group": item.group_name or None,
-        "already": item.is_noop,
-        "changes_period": item.changes_period,
-        **period_as_json(item.validity),
-        "before": period_as_json(item.validity_before),
-    }
-
-
-def _effect_as_json(effect: PrincipalEffect) -> dict:
-    return {
-        "principal": effect.principal,
-        "members": effect.members,
-        "gains": _tally_as_json(effect.gains),
-        "losses": _tally_as_json(effect.losses),
-        "joins": effect.joins,
-        "leaves": effect.leaves,
-        "activation": effect.activation or None,
-    }
-
-
-def _tally_as_json(tally: Tally) -> list[dict]:
-    return [
-        {"privilege": str(privilege), "kind": kind, "entities": count}
-        for (kind, privilege), count in sorted(tally.items())
-    ]
+    return created_response(PlanSerializer.data_of(plan), plan_location(plan.pk))

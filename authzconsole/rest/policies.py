@@ -10,6 +10,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import Boolean, Choice, KindText, StrictSerializer, reason_field
+from authzconsole.common.past import PastQuery
 from authzconsole.rest.dry_runs import (
     ForecastRequestSerializer,
     ResourceForecastSerializer,
@@ -24,7 +25,7 @@ from authzconsole.rest.framework.callers import (
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, api_operation, path_parameter
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.framework.requirements import requirement_as_json
 from entities.vocabulary import KINDS, Privilege

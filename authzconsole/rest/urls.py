@@ -7,9 +7,7 @@ from django.contrib.auth.decorators import login_not_required
 from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from authzconsole.rest.access.stewards import Stewards
-from authzconsole.rest.access.what_can import WhatCan, WhatCanCsv, WhatCanJsonLines
-from authzconsole.rest.access.who_can import WhoCan, WhoCanCsv, WhoCanJsonLines
+from authzconsole.rest.access import StewardList, WhatCanFiles, WhatCanList, WhoCanFiles, WhoCanList
 from authzconsole.rest.access_requests.approvers import Approvers
 from authzconsole.rest.access_requests.delegation import Delegation
 from authzconsole.rest.access_requests.files import AccessRequestsCsv, AccessRequestsJsonLines
@@ -44,8 +42,8 @@ from authzconsole.rest.break_glass import (
 from authzconsole.rest.bulk_plans import FilePlans, GhostPlans, PlansForMany
 from authzconsole.rest.decisions import Decisions
 from authzconsole.rest.effects.change_effects import ChangeEffects
-from authzconsole.rest.effects.kept_not import KeptNotCsv, KeptNotJsonLines, PlanKeptNot
-from authzconsole.rest.effects.plan_effects import EffectRowsCsv, EffectRowsJsonLines, PlanEffect
+from authzconsole.rest.effects.kept_not import KeptNotFiles, PlanKeptNot
+from authzconsole.rest.effects.plan_effects import EffectRowFiles, PlanEffect
 from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
 from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceRequests
 from authzconsole.rest.forecasts import DeletionForecasts
@@ -70,10 +68,10 @@ from authzconsole.rest.plans import (
     PlanDetail,
     PlanDiscard,
     PlanInverse,
-    PlanItems,
-    PlanPrincipals,
+    PlanItemList,
+    PlanList,
+    PlanPrincipalList,
     PlanRenewal,
-    Plans,
     ReadinessPlans,
 )
 from authzconsole.rest.policies import ActiveGenerationDetail, Catalogue, Generations
@@ -113,18 +111,16 @@ urlpatterns = [
     path("users/<path:name>", UserDetail.as_view(), name="rest-user"),
     path("groups", Groups.as_view(), name="rest-groups"),
     path("groups/<path:name>", GroupDetail.as_view(), name="rest-group"),
-    path("who-can", WhoCan.as_view(), name="rest-who-can"),
-    path("who-can.csv", WhoCanCsv.as_view(), name="rest-who-can-csv"),
-    path("who-can.jsonl", WhoCanJsonLines.as_view(), name="rest-who-can-jsonl"),
-    path("what-can", WhatCan.as_view(), name="rest-what-can"),
-    path("what-can.csv", WhatCanCsv.as_view(), name="rest-what-can-csv"),
-    path("what-can.jsonl", WhatCanJsonLines.as_view(), name="rest-what-can-jsonl"),
+    path("who-can", WhoCanList.as_view(), name="rest-who-can"),
+    *WhoCanFiles.paths("who-can", "rest-who-can"),
+    path("what-can", WhatCanList.as_view(), name="rest-what-can"),
+    *WhatCanFiles.paths("what-can", "rest-what-can"),
     path("differences", DifferenceList.as_view(), name="rest-differences"),
     *DifferenceFiles.paths("differences", "rest-differences"),
     path("members", Members.as_view(), name="rest-members"),
     path("memberships", MembershipChangeSet.as_view(), name="rest-memberships"),
     path("grants", Grants.as_view(), name="rest-grants"),
-    path("plans", Plans.as_view(), name="rest-plans"),
+    path("plans", PlanList.as_view(), name="rest-plans"),
     path("plans/copy", CopiedPlans.as_view(), name="rest-plans-copy"),
     path("plans/ghosts", GhostPlans.as_view(), name="rest-plans-ghosts"),
     path("plans/import", FilePlans.as_view(), name="rest-plans-import"),
@@ -136,17 +132,11 @@ urlpatterns = [
     path("plans/<int:number>", PlanDetail.as_view(), name="rest-plan"),
     path("effects", ChangeEffects.as_view(), name="rest-effects"),
     path("plans/<int:number>/effect", PlanEffect.as_view(), name="rest-plan-effect"),
-    path(
-        "plans/<int:number>/effect/rows.jsonl", EffectRowsJsonLines.as_view(), name="rest-plan-effect-jsonl"
-    ),
-    path("plans/<int:number>/effect/rows.csv", EffectRowsCsv.as_view(), name="rest-plan-effect-csv"),
+    *EffectRowFiles.paths("plans/<int:number>/effect/rows", "rest-plan-effect"),
     path("plans/<int:number>/kept-not", PlanKeptNot.as_view(), name="rest-plan-kept-not"),
-    path(
-        "plans/<int:number>/kept-not/rows.jsonl", KeptNotJsonLines.as_view(), name="rest-plan-kept-not-jsonl"
-    ),
-    path("plans/<int:number>/kept-not/rows.csv", KeptNotCsv.as_view(), name="rest-plan-kept-not-csv"),
-    path("plans/<int:number>/items", PlanItems.as_view(), name="rest-plan-items"),
-    path("plans/<int:number>/principals", PlanPrincipals.as_view(), name="rest-plan-principals"),
+    *KeptNotFiles.paths("plans/<int:number>/kept-not/rows", "rest-plan-kept-not"),
+    path("plans/<int:number>/items", PlanItemList.as_view(), name="rest-plan-items"),
+    path("plans/<int:number>/principals", PlanPrincipalList.as_view(), name="rest-plan-principals"),
     path("plans/<int:number>/apply", PlanApplication.as_view(), name="rest-plan-apply"),
     path("plans/<int:number>/discard", PlanDiscard.as_view(), name="rest-plan-discard"),
     path("plans/<int:number>/inverse", PlanInverse.as_view(), name="rest-plan-inverse"),
@@ -197,7 +187,7 @@ urlpatterns = [
         AccessRequestWithdrawal.as_view(),
         name="rest-access-request-withdraw",
     ),
-    path("stewards", Stewards.as_view(), name="rest-stewards"),
+    path("stewards", StewardList.as_view(), name="rest-stewards"),
     path("approvers", Approvers.as_view(), name="rest-approvers"),
     path("journal", Journal.as_view(), name="rest-journal"),
     path("evidence", EvidenceRequests.as_view(), name="rest-evidence-list"),

@@ -1,8 +1,8 @@
 """The effect of a plan on permissions: totals, and every changed decision as a file."""
 
 from datetime import datetime
+from typing import Any
 
-from django.http import StreamingHttpResponse
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -10,20 +10,20 @@ from rest_framework.response import Response
 from analytics.models import AnalysisRun
 from analytics.plan_effects.stored import StoredEffect, latest_plan_run, stored_effect
 from analytics.runs.services import request_plan_effect
-from authzconsole.common.downloads.effect_rows import effect_rows_response
 from authzconsole.common.fields import Choice, StrictSerializer, Text
 from authzconsole.common.periods import PeriodTime
+from authzconsole.lists.plans import EffectRows
 from authzconsole.rest.framework.callers import author_of, check_administrator, check_can_see_all
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.lists import FORMULAS, Download
 from authzconsole.rest.framework.locations import run_location
-from authzconsole.rest.framework.operations import FILE, LOCATION, api_operation
-from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
+from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.permission_effects import (
     PERMISSIONS_EXAMPLE,
     PermissionEffectSerializer,
     effect_as_json,
 )
-from authzconsole.rest.plans import ALLOWED_ROLES, PLAN_PATH, TAG, plan_or_404
+from authzconsole.rest.plans import ALLOWED_ROLES, PLAN, TAG
 from grants.effects.effect import RowFilter
 from grants.effects.known_effect import KnownEffect
 from grants.errors import EffectTooLarge, PlanError
@@ -79,6 +79,7 @@ class ComputingSerializer(serializers.Serializer):
 
 
 class PlanEffect(Endpoint):
+    resource = PLAN
     rules = {"GET": check_can_see_all, "POST": check_administrator}
     queries = {"GET": EffectQuery, "POST": GenerationQuery}
 
@@ -94,11 +95,10 @@ class PlanEffect(Endpoint):
         query=EffectQuery,
         responses={200: PermissionEffectSerializer, 202: ComputingSerializer},
         response_example=PERMISSIONS_EXAMPLE,
-        errors=[404, 409],
-        parameters=[PLAN_PATH],
+        errors=[409],
     )
     def get(self, request: Request, number: int) -> Response:
-        plan = plan_or_404(request, number)
+        plan = self.object
         consequences, at = plan_consequences(plan), self.query.get("at")
         if plan.state == PlanState.APPLIED:
             return Response(_applied_as_json(plan, self.query.get("generation"), at) | consequences._asdict())
@@ -119,15 +119,14 @@ class PlanEffect(Endpoint):
         query=GenerationQuery,
         responses={202: ComputingSerializer},
         response_example={"state": "computing", "run": "/api/v1/runs/12"},
-        errors=[404, 409, 413, 415],
-        parameters=[PLAN_PATH, LOCATION],
+        errors=[409, 413, 415],
+        parameters=[LOCATION],
     )
     def post(self, request: Request, number: int) -> Response:
-        plan = plan_or_404(request, number)
         self.check_empty_body()
         return computing_response(
             request_plan_effect(
-                plan=plan,
+                plan=self.object,
                 generation=self.query.get("generation", ""),
                 author=author_of(request),
                 requested_by=request.user,
@@ -177,16 +176,19 @@ def _stored_effect(run: AnalysisRun | None, error: EffectTooLarge, at: datetime 
     raise error
 
 
-class _EffectRows(Endpoint):
-    """All changed decisions as a file."""
-
-    rules = {"GET": check_can_see_all}
+class EffectRowFiles(Download):
+    rows = EffectRows
+    resource = PLAN
     queries = {"GET": EffectRowsQuery}
-    extension: str
+    operation = "plans_effect_rows", TAG, "the changed decisions of a plan", ALLOWED_ROLES
+    lines = {
+        "jsonl": "One object per line: `user`, `entity`, `operation`, `before`, `after` and `intended`, sorted by the first three.",
+        "csv": f"The same rows as in JSON Lines. {FORMULAS}",
+    }
+    errors = (409,)
 
-    def get(self, request: Request, number: int) -> StreamingHttpResponse:
-        plan = plan_or_404(request, number)
-        query = dict(self.query)
+    def read_list(self, request: Request, **path: Any) -> EffectRows:
+        plan, query = self.object, dict(self.query)
         generation, at = query.pop("generation", None), query.pop("at", None)
         effect: KnownEffect
         try:
@@ -195,42 +197,4 @@ class _EffectRows(Endpoint):
             effect = _stored_effect(
                 latest_plan_run(plan, generation or generation_of_plan(plan).name), error, at
             )
-        return effect_rows_response(effect, self.extension, f"plan-{plan.pk}-effect", RowFilter(**query))
-
-
-class EffectRowsJsonLines(_EffectRows):
-    renderer_classes = [JsonLinesRenderer]
-    extension = "jsonl"
-
-    @api_operation(
-        "plans_effect_rows_jsonl",
-        TAG,
-        "Download the changed decisions of a plan as JSON Lines",
-        "One object per line: `user`, `entity`, `operation`, `before`, `after` and `intended`, sorted by the first three. "
-        f"{ALLOWED_ROLES}",
-        query=EffectRowsQuery,
-        responses={(200, "application/x-ndjson"): FILE},
-        errors=[404, 409],
-        parameters=[PLAN_PATH],
-    )
-    def get(self, request: Request, number: int) -> StreamingHttpResponse:
-        return super().get(request, number)
-
-
-class EffectRowsCsv(_EffectRows):
-    renderer_classes = [CsvRenderer]
-    extension = "csv"
-
-    @api_operation(
-        "plans_effect_rows_csv",
-        TAG,
-        "Download the changed decisions of a plan as CSV",
-        "The same rows as in JSON Lines. An apostrophe precedes values that a spreadsheet would treat as a formula. "
-        f"{ALLOWED_ROLES}",
-        query=EffectRowsQuery,
-        responses={(200, "text/csv"): FILE},
-        errors=[404, 409],
-        parameters=[PLAN_PATH],
-    )
-    def get(self, request: Request, number: int) -> StreamingHttpResponse:
-        return super().get(request, number)
+        return EffectRows(request.user, {"plan": plan.pk, "where": RowFilter(**query)}, effect)

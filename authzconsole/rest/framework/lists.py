@@ -9,6 +9,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common.fields import StrictSerializer
+from authzconsole.common.past import PastQuery
 from authzconsole.lists.base import List
 from authzconsole.lists.files import list_file
 from authzconsole.rest.framework.callers import any_account, readable_with
@@ -21,7 +23,7 @@ from authzconsole.rest.framework.cursors import (
 )
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import FILE, api_operation
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer, ParquetRenderer
 
 RENDERERS = {"csv": CsvRenderer, "jsonl": JsonLinesRenderer, "parquet": ParquetRenderer}
@@ -48,17 +50,17 @@ class ListEndpoint(ListResource):
     """A list in pages. Subclasses can have the methods of other verbs too.
 
     more: members of a page besides `items` and `next`; `more_members` returns their values.
+    options: query parameters besides those of pages and the filters.
     """
 
     more: ClassVar[dict[str, serializers.Field]] = {}
-    page_query: ClassVar[type[PageQuery]] = PageQuery
+    options: ClassVar[tuple[type[StrictSerializer], ...]] = ()
 
-    def __init_subclass__(cls, **options):
+    def __init_subclass__(cls, **arguments):
         if "rows" in vars(cls):
             past = (PastQuery,) if cls.rows.reads_past else ()
-            query = type(
-                f"{cls.__name__}Query", (cls.page_query, *past, cls.rows.filter_fields), {"__doc__": None}
-            )
+            bases = (PageQuery, *past, cls.rows.filter_fields, *cls.options)
+            query = type(f"{cls.__name__}Query", bases, {"__doc__": None})
             cls.queries = {"GET": query, **cls.queries}
             cls.rules = {
                 "GET": readable_with(*cls.rows.readers) if cls.rows.readers else any_account
@@ -73,7 +75,7 @@ class ListEndpoint(ListResource):
                 responses={200: page_serializer(cls.rows.output, **cls.more)},
                 errors=cls.errors,
             )(reads_past(get) if cls.rows.reads_past else get)
-        super().__init_subclass__(**options)
+        super().__init_subclass__(**arguments)
 
     def more_members(self) -> dict:
         """Return further members of the page. They are read before the rows."""

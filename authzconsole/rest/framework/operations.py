@@ -118,7 +118,7 @@ def api_operation(
             summary=summary,
             description=description,
             request=request,
-            parameters=[*all_parameters, *([query] if query else [])],
+            parameters=[*all_parameters, *([query] if query and query().fields else [])],
             examples=_examples(responses, response_example, request_example),
             responses={
                 status: _success_response(status, serializer) for status, serializer in responses.items()

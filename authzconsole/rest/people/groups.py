@@ -7,6 +7,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import NameText, StrictSerializer, Text, reason_field
+from authzconsole.common.past import PastQuery
 from authzconsole.rest.dry_runs import (
     ForecastRequestSerializer,
     ResourceForecastSerializer,
@@ -18,7 +19,7 @@ from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identi
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.locations import group_location
 from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer, RemovalQuery
 from entities.text import storage_fault

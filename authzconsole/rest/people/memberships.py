@@ -5,6 +5,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from authzconsole.common.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
+from authzconsole.common.past import PastQuery
 from authzconsole.common.periods import (
     NO_LIMITS,
     PeriodSerializer,
@@ -24,7 +25,7 @@ from authzconsole.rest.framework.callers import any_account, author_of, check_ad
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer

@@ -15,6 +15,7 @@ from authzconsole.common.fields import (
     Text,
     reason_field,
 )
+from authzconsole.common.past import PastQuery
 from authzconsole.rest.dry_runs import (
     NO_FORECAST,
     ChangeForecastSerializer,
@@ -36,7 +37,7 @@ from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
 from authzconsole.rest.framework.locations import user_location
 from authzconsole.rest.framework.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
-from authzconsole.rest.framework.past import PastQuery, reads_past
+from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from entities.text import storage_fault
 from grants.change_set import Activate, Deactivate, MakePrincipal, RemovePrincipal

@@ -10,7 +10,8 @@ from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from authzconsole.common.downloads.effect_rows import effect_rows_response
+from authzconsole.lists.files import list_file
+from authzconsole.lists.plans import EffectRows
 from authzconsole.web.effects.runs import change_run_context
 from authzconsole.web.effects.section import (
     DOWNLOAD_TITLES,
@@ -86,14 +87,13 @@ def effect_page(request: HttpRequest) -> HttpResponse:
 @auditor_required
 def download_effect(request: HttpRequest, extension: str) -> HttpResponseBase:
     """Return the changed permissions as a file. URL parameters: those of the page."""
-    if extension not in DOWNLOAD_TITLES:
+    if extension not in EffectRows.extensions:
         raise Http404("there is no such file")
     preview = preview_from_url(request)
     if preview.effect is None:
         return HttpResponse(f"{preview.too_large}.\n", content_type="text/plain; charset=utf-8", status=409)
-    return effect_rows_response(
-        effect_at(request, preview.effect), extension, "effect", effect_filter(request)
-    )
+    listed = EffectRows(request.user, {"where": effect_filter(request)}, effect_at(request, preview.effect))
+    return list_file(listed, extension)
 
 
 def change_sentence(change: Change) -> str:
