@@ -106,6 +106,13 @@ class Texts(Member, serializers.ListField):
         return list(map(str, value))
 
 
+class Numbers(Member, serializers.ListField):
+    """A list of integers."""
+
+    def __init__(self, **options):
+        super().__init__(child=serializers.IntegerField(), **options)
+
+
 class Record(Member, serializers.DictField):
     """An object with members that are not described."""
 

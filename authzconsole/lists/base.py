@@ -23,7 +23,7 @@ class List:
     """A list as one account sees it, with the values of its filters. Subclasses define at least `select`.
 
     name: of the list in cursors, and of its files.
-    output: the members of a row.
+    output: the members of a row. file_output: those of a line of a file; by default the same.
     order: columns that together are unique; a leading `-` means descending.
     filter_fields: the filters, as REST reads them. A page passes the values that it parsed itself.
     readers: the capabilities of which an account needs one; empty if `select` has only what the
@@ -38,6 +38,7 @@ class List:
 
     name: ClassVar[str]
     output: ClassVar[type[Output]]
+    file_output: ClassVar[type[Output] | None] = None
     order: ClassVar[tuple[str, ...]] = ("pk",)
     filter_fields: ClassVar[type[serializers.Serializer]] = NoFilters
     readers: ClassVar[tuple[Capability, ...]] = ()
@@ -135,7 +136,7 @@ class List:
     @classmethod
     def table(cls) -> Table:
         """Return the columns of files."""
-        fields = cls.output().fields
+        fields = (cls.file_output or cls.output)().fields
         names = cls.columns or tuple(fields)
         return Table(cls.name, tuple(Column(name, _column_type(fields[name])) for name in names), names[:1])
 

@@ -8,20 +8,18 @@ from django.urls import path, re_path
 from django.views.decorators.csrf import csrf_exempt
 
 from authzconsole.rest.access import StewardList, WhatCanFiles, WhatCanList, WhoCanFiles, WhoCanList
-from authzconsole.rest.access_requests.approvers import Approvers
 from authzconsole.rest.access_requests.delegation import Delegation
-from authzconsole.rest.access_requests.files import AccessRequestsCsv, AccessRequestsJsonLines
 from authzconsole.rest.access_requests.requests import (
-    AccessRequestDetail,
-    AccessRequestProposals,
-    AccessRequests,
-)
-from authzconsole.rest.access_requests.steps import (
     AccessRequestAnswer,
     AccessRequestApproval,
+    AccessRequestDetail,
+    AccessRequestFiles,
+    AccessRequestList,
+    AccessRequestProposals,
     AccessRequestQuestion,
     AccessRequestRejection,
     AccessRequestWithdrawal,
+    ApproverList,
 )
 from authzconsole.rest.analyses import (
     Analyses,
@@ -80,19 +78,18 @@ from authzconsole.rest.reviews.campaigns import (
     ReviewCancellation,
     ReviewDetail,
     ReviewFinish,
+    ReviewList,
     ReviewRetry,
-    Reviews,
 )
 from authzconsole.rest.reviews.items import (
     Answers,
     Assignments,
-    GoneItems,
-    ItemsCsv,
-    ItemsJsonLines,
-    ReviewItems,
+    GoneItemList,
+    ItemFiles,
+    ReviewItemList,
     SignOff,
 )
-from authzconsole.rest.reviews.managers import Managers
+from authzconsole.rest.reviews.managers import ManagerList
 from authzconsole.rest.reviews.usage import Usage
 from authzconsole.rest.schedules import ScheduleDetail, Schedules
 from authzconsole.rest.webhooks import DeadLetterList, Redelivery, WebhookDetail, Webhooks
@@ -157,9 +154,8 @@ urlpatterns = [
     path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),
     path("runs/<int:number>/tables/<slug:table>.jsonl", ResultsJsonLines.as_view(), name="rest-run-jsonl"),
     path("delegation-limits", Delegation.as_view(), name="rest-delegation-limits"),
-    path("access-requests", AccessRequests.as_view(), name="rest-access-requests"),
-    path("access-requests.csv", AccessRequestsCsv.as_view(), name="rest-access-requests-csv"),
-    path("access-requests.jsonl", AccessRequestsJsonLines.as_view(), name="rest-access-requests-jsonl"),
+    path("access-requests", AccessRequestList.as_view(), name="rest-access-requests"),
+    *AccessRequestFiles.paths("access-requests", "rest-access-requests"),
     path("access-requests/<int:number>", AccessRequestDetail.as_view(), name="rest-access-request"),
     path(
         "access-requests/<int:number>/proposals",
@@ -188,23 +184,22 @@ urlpatterns = [
         name="rest-access-request-withdraw",
     ),
     path("stewards", StewardList.as_view(), name="rest-stewards"),
-    path("approvers", Approvers.as_view(), name="rest-approvers"),
+    path("approvers", ApproverList.as_view(), name="rest-approvers"),
     path("journal", Journal.as_view(), name="rest-journal"),
     path("evidence", EvidenceRequests.as_view(), name="rest-evidence-list"),
     path("evidence/<int:number>", EvidenceDetail.as_view(), name="rest-evidence"),
     path("evidence/<int:number>/file", EvidenceFile.as_view(), name="rest-evidence-file"),
-    path("managers", Managers.as_view(), name="rest-managers"),
+    path("managers", ManagerList.as_view(), name="rest-managers"),
     path("usage", Usage.as_view(), name="rest-usage"),
-    path("reviews", Reviews.as_view(), name="rest-reviews"),
+    path("reviews", ReviewList.as_view(), name="rest-reviews"),
     path("reviews/<int:number>", ReviewDetail.as_view(), name="rest-review"),
     path("reviews/<int:number>/retry", ReviewRetry.as_view(), name="rest-review-retry"),
     path("reviews/<int:number>/cancel", ReviewCancellation.as_view(), name="rest-review-cancel"),
     path("reviews/<int:number>/finish", ReviewFinish.as_view(), name="rest-review-finish"),
     path("reviews/<int:number>/bundle", ReviewBundle.as_view(), name="rest-review-bundle"),
-    path("reviews/<int:number>/items", ReviewItems.as_view(), name="rest-review-items"),
-    path("reviews/<int:number>/items.csv", ItemsCsv.as_view(), name="rest-review-items-csv"),
-    path("reviews/<int:number>/items.jsonl", ItemsJsonLines.as_view(), name="rest-review-items-jsonl"),
-    path("reviews/<int:number>/gone", GoneItems.as_view(), name="rest-review-gone"),
+    path("reviews/<int:number>/items", ReviewItemList.as_view(), name="rest-review-items"),
+    *ItemFiles.paths("reviews/<int:number>/items", "rest-review-items"),
+    path("reviews/<int:number>/gone", GoneItemList.as_view(), name="rest-review-gone"),
     path("reviews/<int:number>/answers", Answers.as_view(), name="rest-review-answers"),
     path("reviews/<int:number>/assignments", Assignments.as_view(), name="rest-review-assignments"),
     path("reviews/<int:number>/sign-off", SignOff.as_view(), name="rest-review-sign-off"),

@@ -3,8 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Iterator
-from datetime import date, datetime
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from django.db.models import QuerySet
@@ -12,85 +11,96 @@ from django.http import StreamingHttpResponse
 from django.utils.cache import patch_cache_control
 
 from analytics.results.export import without_formula
+from authzconsole.common import output
 from grants.models import privilege_of
-from grants.models.reviews import Campaign, ReviewItem
+from grants.models.reviews import Campaign, ItemSource, Removal, ReviewItem
 
-COLUMNS = (
-    "item",
-    "source",
-    "principal",
-    "entity",
-    "privilege",
-    "group",
-    "state",
-    "since",
-    "granted_by",
-    "reason",
-    "valid_until",
-    "ended",
-    "redundant_through",
-    "admins_left",
-    "peers",
-    "peer_holders",
-    "peer_group",
-    "reach",
-    "last_used_on",
-    "last_reviewed_at",
-    "previous_answer",
-    "new",
-    "reviewer",
-    "escalated",
-    "answer",
-    "new_until",
-    "comment",
-    "answered_by",
-    "answered_at",
-    "removed",
-)
 ROWS_PER_READ = 2_000
 
 
-def item_as_json(item: ReviewItem) -> dict[str, Any]:
-    """Return the members of an item. Load the items with `select_related("reviewer")`."""
-    return {
-        "item": item.pk,
-        "source": str(item.source),
-        "principal": item.principal,
-        "entity": str(item.address) if item.kind else None,
-        "privilege": privilege_of(item.permission_id).value if item.permission_id else None,
-        "group": f"group:{item.group_name}" if item.group_name else None,
-        "state": item.entity_state or None,
-        "since": _time(item.granted_at),
-        "granted_by": item.granted_by,
-        "reason": item.reason,
-        "valid_until": _time(item.valid_until),
-        "ended": item.is_ended,
-        "redundant_through": f"group:{item.redundant_through}" if item.redundant_through else None,
-        "admins_left": item.admins_left,
-        "peers": item.peers,
-        "peer_holders": item.peer_holders,
-        "peer_group": f"group:{item.peer_group}" if item.peer_group else None,
-        "reach": item.reach,
-        "last_used_on": _time(item.last_used_on),
-        "last_reviewed_at": _time(item.last_reviewed_at),
-        "previous_answer": item.previous_answer or None,
-        "new": item.is_new,
-        # the account of a reviewer may have been removed
-        "reviewer": getattr(item.reviewer, "username", None) if item.reviewer_id else None,
-        "escalated": item.escalated,
-        "answer": item.answer or None,
-        "new_until": _time(item.new_until),
-        "comment": item.comment,
-        "answered_by": item.answered_by or None,
-        "answered_at": _time(item.answered_at),
-        "removed": item.removal.value or None,
-    }
+def _group(column: str) -> Callable[[ReviewItem], str | None]:
+    """Return a function that reads a column with the name of a group in written form."""
+    return lambda item: f"group:{name}" if (name := getattr(item, column)) else None
+
+
+class ReviewItemSerializer(output.Output):
+    """An item. Load the items with `select_related("reviewer")`."""
+
+    item = output.Integer(source="pk", example=812, help_text="The number of the item.")
+    source = output.Choice(choices=ItemSource.values)  # type: ignore[assignment]
+    principal = output.Text(example="user:alice")
+    entity = output.Text(
+        get=lambda item: item.address if item.kind else None, example="dataset:sales.orders", allow_null=True
+    )
+    privilege = output.Text(
+        get=lambda item: privilege_of(item.permission_id) if item.permission_id else None,
+        example="READ",
+        allow_null=True,
+    )
+    group = output.Text(get=_group("group_name"), allow_null=True)
+    state = output.Text(
+        source="entity_state", example="live", allow_null=True, help_text="The state of the address."
+    )
+    since = output.Time(
+        timespec="seconds", source="granted_at", example="2026-03-01T08:00:00Z", allow_null=True
+    )
+    granted_by = output.Text(example="admin")
+    reason = output.Text(example="quarterly close")
+    valid_until = output.Time(timespec="seconds", allow_null=True)
+    ended = output.Boolean(
+        source="is_ended",
+        help_text="Whether the period was over when the items were prepared. Revoking such an item "
+        "only removes the entry.",
+    )
+    redundant_through = output.Text(
+        get=_group("redundant_through"),
+        example="group:analysts",
+        allow_null=True,
+        help_text="A group that gives the user the same.",
+    )
+    admins_left = output.Integer(
+        allow_null=True, help_text="The administrators that revoking would leave, if fewer than two."
+    )
+    peers = output.Integer(example=12, help_text="The other members of `peer_group`.")
+    peer_holders = output.Integer(example=1, help_text="Those of them who hold the same directly.")
+    peer_group = output.Text(get=_group("peer_group"), example="group:analysts", allow_null=True)
+    reach = output.Integer(
+        help_text="The active members of a group, or the grants of the group of a membership."
+    )
+    last_used_on = output.Date(example="2026-11-02", allow_null=True)
+    last_reviewed_at = output.Time(timespec="seconds", allow_null=True)
+    previous_answer = output.Text(allow_null=True)
+    new = output.Boolean(source="is_new")
+    reviewer = output.Text(
+        get=lambda item: getattr(item.reviewer, "username", None) if item.reviewer_id else None,
+        example="carol",
+        allow_null=True,
+        help_text="Null for administrators.",
+    )
+    escalated = output.Boolean()
+    answer = output.Text(allow_null=True)
+    new_until = output.Time(timespec="seconds", allow_null=True)
+    comment = output.Text()
+    answered_by = output.Text(allow_null=True)
+    answered_at = output.Time(timespec="seconds", allow_null=True)
+    removed = output.Choice(
+        source="removal.value",
+        choices=[value for value in Removal.values if value],
+        allow_null=True,
+        help_text=(
+            "What happened since the review began: the grant or membership was revoked, or the entity deleted. The item needs no "
+            "answer."
+        ),
+    )
+
+
+COLUMNS = tuple(ReviewItemSerializer().fields)
 
 
 def stream_items(items: QuerySet[ReviewItem]) -> Iterator[dict[str, Any]]:
     """Yield the items as JSON objects, sorted by number, in bounded memory."""
     for item in items.select_related("reviewer").order_by("pk").iterator(chunk_size=ROWS_PER_READ):
-        yield item_as_json(item)
+        yield ReviewItemSerializer.data_of(item)
 
 
 def json_lines(rows: Iterable[dict]) -> Iterator[str]:
@@ -128,9 +138,3 @@ def _csv_line(cells: Iterable[str]) -> str:
 def _cell(value: object) -> str:
     text = "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
     return without_formula(text)
-
-
-def _time(value: date | datetime | None) -> str | None:
-    if isinstance(value, datetime):
-        return value.isoformat(timespec="seconds").replace("+00:00", "Z")
-    return value.isoformat() if value else None

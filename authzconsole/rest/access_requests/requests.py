@@ -1,67 +1,67 @@
-"""List, create and read access requests, and read the proposals for their parts."""
+"""List, create, read, decide and answer access requests, and name the approvers of namespaces."""
 
+from collections.abc import Callable
 from datetime import datetime
 
-from django.http import Http404
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.common.fields import MAX_INTEGER
+from authzconsole.common.fields import MAX_INTEGER, StrictSerializer
+from authzconsole.lists.requests import AccessRequests, Approvers, ApproversSerializer
 from authzconsole.rest.access_requests.serializers import (
-    PROPOSALS_EXAMPLE,
-    REQUEST_EXAMPLE,
-    SUMMARY_EXAMPLE,
+    APPROVED_EXAMPLE,
+    AnswerSerializer,
+    ApproveSerializer,
+    AskSerializer,
     CreateSerializer,
-    ListQuery,
     ProposalsQuery,
     ProposalsSerializer,
+    RejectSerializer,
     RequestSerializer,
-    RequestSummarySerializer,
-    background_as_json,
-    request_as_json,
-    summary_as_json,
+    SetApproversSerializer,
+    WithdrawSerializer,
 )
-from authzconsole.rest.framework.callers import any_account, author_of
-from authzconsole.rest.framework.cursors import ListPart, list_identity, page_of, page_serializer
-from authzconsole.rest.framework.endpoint import Endpoint, created_response
+from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
+from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
+from authzconsole.rest.framework.lists import Download, ListEndpoint
 from authzconsole.rest.framework.locations import access_request_location
-from authzconsole.rest.framework.operations import LOCATION, api_operation, path_parameter
+from authzconsole.rest.framework.operations import LOCATION, api_operation
 from authzconsole.rest.framework.problems import Problem
-from grants.requests.approvers import listed_requests, visible_requests
+from grants.plans.apply import EffectConfirmation
+from grants.requests.approvers import set_namespace_approvers, visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
 from grants.requests.create import RequestDraft, WantedAccess, create_request, request_subject
+from grants.requests.decide import Approval, approve_request, ask_back, deny_request
 from grants.requests.disclosure import RequestView, view_of
+from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import Proposal, effect_of_proposals
 from grants.validity import Validity
 
 TAG = "Access requests"
-REQUEST_PATH = path_parameter("number", "The number of the request.", int)
+APPROVERS_ONLY = "Returns 403 unless the caller decides about it, and for the caller's own request; 409 if it is not pending."
+REQUESTER_ONLY = "Returns 403 if it belongs to others, and 409 if it is not pending."
 
 
-class AccessRequests(Endpoint):
-    rules = {"GET": any_account, "POST": any_account}
-    queries = {"GET": ListQuery}
+def _visible_request(request: Request, number: int) -> RequestView | None:
+    """Return the request as the caller sees it; None if the caller may not see it."""
+    rows = visible_requests(request.user).select_related("subject")
+    row = rows.filter(pk=number).first() if number <= MAX_INTEGER else None
+    return None if row is None else view_of(row, request.user)
 
-    @api_operation(
+
+REQUEST = Resource("number", "The number of the request.", _visible_request, int)
+
+
+class AccessRequestList(ListEndpoint):
+    rows = AccessRequests
+    rules = {"POST": any_account}
+    operation = (
         "access_requests_list",
         TAG,
         "List access requests",
         "Newest first. Requesters see their own requests, approvers also those about which they decide, administrators and "
         "auditors all.",
-        query=ListQuery,
-        responses={200: page_serializer(RequestSummarySerializer)},
-        response_example={"items": [SUMMARY_EXAMPLE], "next": None},
     )
-    def get(self, request: Request) -> Response:
-        rows = listed_requests(request.user, self.query["show"], self.query.get("state", ""))
-        return Response(
-            page_of(
-                [ListPart(rows, ("-pk",))],
-                summary_as_json,
-                query=self.query,
-                identity=[*list_identity("access-requests", self.query), request.user.pk],
-            )
-        )
 
     @api_operation(
         "access_requests_create",
@@ -71,7 +71,6 @@ class AccessRequests(Endpoint):
         "or if the same request is pending (`request` is its number). Every account can request access.",
         request=CreateSerializer,
         responses={201: RequestSerializer},
-        response_example=REQUEST_EXAMPLE,
         errors=[409],
         request_example={
             "parts": [{"entity": "dataset:sales.orders", "operation": "read"}],
@@ -93,11 +92,23 @@ class AccessRequests(Endpoint):
             draft=RequestDraft(data["reason"], wanted, data.get("colleague", ""), end_of(data), subject),
         )
         return created_response(
-            request_as_json(view_of(created, request.user)), access_request_location(created.pk)
+            RequestSerializer.data_of(view_of(created, request.user)), access_request_location(created.pk)
         )
 
 
+class AccessRequestFiles(Download):
+    rows = AccessRequests
+    operation = (
+        "access_requests",
+        TAG,
+        "access requests",
+        "The requests of the list, newest first, with the parts that the list on the page Requests would name: a part in no "
+        "namespace of the caller is left out, even if the caller decides about it.",
+    )
+
+
 class AccessRequestDetail(Endpoint):
+    resource = REQUEST
     rules = {"GET": any_account}
 
     @api_operation(
@@ -106,15 +117,13 @@ class AccessRequestDetail(Endpoint):
         "Return an access request",
         "With its parts and its history. Approvers see only the parts about which they decide.",
         responses={200: RequestSerializer},
-        response_example=REQUEST_EXAMPLE,
-        errors=[404],
-        parameters=[REQUEST_PATH],
     )
     def get(self, request: Request, number: int) -> Response:
-        return Response(request_as_json(request_view_or_404(request, number)))
+        return Response(RequestSerializer.data_of(self.object))
 
 
 class AccessRequestProposals(Endpoint):
+    resource = REQUEST
     rules = {"GET": any_account}
     queries = {"GET": ProposalsQuery}
 
@@ -128,13 +137,10 @@ class AccessRequestProposals(Endpoint):
         "the request, or may read everything; 409 if it is not pending.",
         query=ProposalsQuery,
         responses={200: ProposalsSerializer},
-        response_example=PROPOSALS_EXAMPLE,
-        errors=[404, 409],
-        parameters=[REQUEST_PATH],
+        errors=[409],
     )
     def get(self, request: Request, number: int) -> Response:
-        view = request_view_or_404(request, number)
-        account = request.user
+        view, account = self.object, request.user
         parts = [part for part in (view.parts if account.can_see_all else view.decidable) if part.is_pending]
         if not view.request.is_pending or view.request.subject is None:
             raise Problem(409, f"{view.request} is not pending: there is nothing to decide")
@@ -158,18 +164,7 @@ class AccessRequestProposals(Endpoint):
             if can_see_effect(chosen)
             else None
         )
-        return Response(
-            {
-                "parts": list(map(background_as_json, shown)),
-                "effect": None
-                if effect is None
-                else {
-                    "digest": effect.digest,
-                    "purpose": effect.summary["for"],
-                    "beyond": effect.summary["beyond"],
-                },
-            }
-        )
+        return Response(ProposalsSerializer.data_of({"parts": shown, "effect": effect}))
 
 
 def _choices(text: str) -> dict[int, str]:
@@ -187,18 +182,150 @@ def _choices(text: str) -> dict[int, str]:
     return choices
 
 
-def request_view_or_404(request: Request, number: int) -> RequestView:
-    """Return the request as the caller sees it.
-
-    Raise Http404 if the caller may not see it, as if it did not exist.
-    """
-    rows = visible_requests(request.user).select_related("subject")
-    row = rows.filter(pk=number).first() if number <= MAX_INTEGER else None
-    if row is None:
-        raise Http404
-    return view_of(row, request.user)
-
-
 def end_of(data: dict) -> datetime | None:
     """Return `valid_until` of a body; None if it is missing. Raise ValidityError."""
     return Validity.parse(None, data.get("valid_until")).valid_until
+
+
+class Step(Endpoint):
+    """A step of a request. Subclasses describe it."""
+
+    resource = REQUEST
+    rules = {"POST": any_account}
+
+    def take(
+        self, request: Request, number: int, step: Callable[..., object], body: type[StrictSerializer]
+    ) -> Response:
+        """Call the step with the members of the body.
+
+        The caller sees the request before, and may see it afterwards.
+        """
+        step(author=author_of(request), request_id=number, **self.body(body))
+        return Response(RequestSerializer.data_of(self.resource.object_or_404(request, number)))
+
+
+class AccessRequestApproval(Step):
+    @api_operation(
+        "access_requests_approve",
+        TAG,
+        "Approve an access request",
+        "Approves all or some parts: creates the plan of their grants and applies it, in one transaction. Other parts are "
+        "denied; parts of other approvers stay pending. Returns 409 (effect-changed) if the effect or a proposal is not the one "
+        "that was read, and 409 (unconfirmed-effect) if the grants give more than was requested, unless `confirm_beyond` "
+        f"is true. {APPROVERS_ONLY}",
+        request=ApproveSerializer,
+        request_example={
+            "parts": [{"position": 1}],
+            "effect": "9f86d081884c7d659a2feaa0c55ad015",
+            "confirm_beyond": True,
+        },
+        responses={200: RequestSerializer},
+        response_example=APPROVED_EXAMPLE,
+        errors=[409],
+    )
+    def post(self, request: Request, number: int) -> Response:
+        view, data = self.object, self.body(ApproveSerializer)
+        parts = data.get("parts") or [{"position": part.position} for part in view.decidable]
+        confirmation = EffectConfirmation(data.get("effect"), confirms_beyond=data["confirm_beyond"])
+        approve_request(
+            author=author_of(request),
+            request_id=number,
+            approval=Approval(
+                {part["position"]: part.get("proposal", "") for part in parts},
+                data["comment"],
+                end_of(data),
+                confirmation,
+            ),
+        )
+        return Response(RequestSerializer.data_of(self.resource.object_or_404(request, number)))
+
+
+class AccessRequestRejection(Step):
+    @api_operation(
+        "access_requests_reject",
+        TAG,
+        "Reject an access request",
+        f"Denies all pending parts about which the caller decides. The requester reads the reason. {APPROVERS_ONLY}",
+        request=RejectSerializer,
+        request_example={"reason": "use the monthly report instead"},
+        responses={200: RequestSerializer},
+        response_example={"state": "denied", "can": []},
+        errors=[409],
+    )
+    def post(self, request: Request, number: int) -> Response:
+        return self.take(request, number, deny_request, RejectSerializer)
+
+
+class AccessRequestQuestion(Step):
+    @api_operation(
+        "access_requests_ask",
+        TAG,
+        "Ask the requester a question",
+        f"The request stays pending, and waits for the answer. {APPROVERS_ONLY}",
+        request=AskSerializer,
+        request_example={"question": "For which report?"},
+        responses={200: RequestSerializer},
+        response_example={"waits_for_answer": True},
+        errors=[409],
+    )
+    def post(self, request: Request, number: int) -> Response:
+        return self.take(request, number, ask_back, AskSerializer)
+
+
+class AccessRequestAnswer(Step):
+    @api_operation(
+        "access_requests_answer",
+        TAG,
+        "Answer the question of an approver",
+        f"The request waits for its approvers again. {REQUESTER_ONLY}",
+        request=AnswerSerializer,
+        request_example={"answer": "For the yearly report."},
+        responses={200: RequestSerializer},
+        errors=[409],
+    )
+    def post(self, request: Request, number: int) -> Response:
+        return self.take(request, number, answer_question, AnswerSerializer)
+
+
+class AccessRequestWithdrawal(Step):
+    @api_operation(
+        "access_requests_withdraw",
+        TAG,
+        "Withdraw an access request",
+        f"Ends the pending parts. Access that was approved already stays. {REQUESTER_ONLY}",
+        request=WithdrawSerializer,
+        request_example={"comment": "not needed any more"},
+        responses={200: RequestSerializer},
+        response_example={"state": "cancelled", "can": []},
+        errors=[409],
+    )
+    def post(self, request: Request, number: int) -> Response:
+        return self.take(request, number, withdraw_request, WithdrawSerializer)
+
+
+class ApproverList(ListEndpoint):
+    rows = Approvers
+    rules = {"PUT": check_administrator}
+    operation = (
+        "approvers_list",
+        TAG,
+        "List the approvers of namespaces",
+        "The groups whose members decide about access requests for a namespace and everything in it, besides administrators. For "
+        "administrators and auditors.",
+    )
+
+    @api_operation(
+        "approvers_set",
+        TAG,
+        "Set the approvers of a namespace",
+        "Names the group, or none. The namespace need not be registered yet. For administrators.",
+        request=SetApproversSerializer,
+        request_example=ApproversSerializer.example_of(),
+        responses={200: ApproversSerializer},
+    )
+    def put(self, request: Request) -> Response:
+        data = self.body(SetApproversSerializer)
+        set_namespace_approvers(
+            author=author_of(request), namespace=data["namespace"], group=data["group"] or ""
+        )
+        return Response({"namespace": str(data["namespace"]), "group": data["group"]})

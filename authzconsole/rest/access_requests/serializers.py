@@ -1,42 +1,26 @@
 """The members of access requests, and the JSON of stored ones."""
 
-from rest_framework import serializers
+from typing import NamedTuple
 
+from authzconsole.common import output
 from authzconsole.common.fields import (
     AddressText,
     Boolean,
-    Choice,
     Integer,
     List,
     NameText,
     StrictSerializer,
     Text,
 )
-from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.cursors import PageQuery
-from grants.models import AccessRequest, AccessRequestPart, RequestEventKind, RequestState
+from authzconsole.lists.requests import RequestSummarySerializer
+from grants.models import AccessRequestPart, RequestEventKind, RequestState
 from grants.principal_names import MAX_REASON_CHARACTERS
 from grants.requests.background import PartBackground
 from grants.requests.create import MAX_PARTS
 from grants.requests.disclosure import RequestView
 from grants.requests.proposals import Proposal
 
-SHOWN = ("mine", "to-decide", "all")
 UNTIL_HELP = "An RFC 3339 time with a time zone; without it, the access has no end."
-
-
-class ListFilters(StrictSerializer):
-    show = Choice(
-        choices=SHOWN,
-        required=False,
-        default="all",
-        help_text="`mine`, `to-decide` (pending requests that wait for you), or `all` that you may see.",
-    )
-    state = Choice(choices=RequestState.values, required=False, help_text="Only requests in this state.")
-
-
-class ListQuery(PageQuery, ListFilters):
-    pass
 
 
 class WantedSerializer(StrictSerializer):
@@ -137,118 +121,170 @@ class WithdrawSerializer(StrictSerializer):
     )
 
 
-class PartSerializer(serializers.Serializer):
-    position = serializers.IntegerField()
-    entity = serializers.CharField(allow_null=True)
-    operation = serializers.CharField(allow_null=True)
-    group = serializers.CharField(
-        allow_null=True, help_text="Of a requested membership: the name of the group."
+class ShownPart(NamedTuple):
+    """A part of a request as the caller sees it. plan: the number of its plan; None if the caller may not see it."""
+
+    part: AccessRequestPart
+    plan: int | None
+
+
+class PartSerializer(output.Output):
+    position = output.Integer(source="part.position", example=1)
+    entity = output.Text(source="part.address", allow_null=True, example="dataset:sales.orders")
+    operation = output.Text(source="part.operation", allow_null=True, example="read")
+    group = output.Text(
+        source="part.group_name",
+        allow_null=True,
+        help_text="Of a requested membership: the name of the group.",
     )
-    state = serializers.ChoiceField(RequestState.values)
-    decided_by = serializers.CharField(allow_null=True)
-    valid_until = serializers.DateTimeField(allow_null=True, help_text="The end of the approved access.")
-    plan = serializers.IntegerField(
-        allow_null=True, help_text="The applied plan; for administrators and auditors."
+    state = output.Choice(choices=RequestState.values, source="part.state")
+    decided_by = output.Text(source="part.decided_by", allow_null=True)
+    valid_until = output.Time(
+        source="part.valid_until", allow_null=True, help_text="The end of the approved access."
     )
+    plan = output.Integer(allow_null=True, help_text="The applied plan; for administrators and auditors.")
 
 
-class EventSerializer(serializers.Serializer):
-    at = serializers.DateTimeField()
-    kind = serializers.ChoiceField(RequestEventKind.values)
-    actor = serializers.CharField(allow_null=True)
-    text = serializers.CharField()
+class EventSerializer(output.Output):
+    at = output.Time(example="2026-12-01T08:00:00Z")
+    kind = output.Choice(choices=RequestEventKind.values)
+    actor = output.Text(example="julia.novak", allow_null=True)
+    text = output.Text(example="quarterly close")
 
 
-class RequestSummarySerializer(serializers.Serializer):
-    number = serializers.IntegerField()
-    subject = serializers.CharField(help_text="The user who gets the access, written `user:NAME`.")
-    created_by = serializers.CharField()
-    colleague = serializers.CharField(allow_null=True)
-    reason = serializers.CharField()
-    valid_until = serializers.DateTimeField(allow_null=True, help_text="The requested end.")
-    state = serializers.ChoiceField(RequestState.values)
-    waits_for_answer = serializers.BooleanField(
-        help_text="An approver asked a question that is not answered yet."
-    )
-    created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField(help_text="When the request expires if it is still pending.")
-    decided_at = serializers.DateTimeField(allow_null=True)
+def _shown_parts(view: RequestView) -> list[ShownPart]:
+    shows_plan = view.scope.account.can_see_all
+    return [ShownPart(part, part.plan_id if shows_plan else None) for part in view.parts]
 
 
-class RequestSerializer(RequestSummarySerializer):
-    parts = PartSerializer(many=True, help_text="The parts that the caller may see.")
-    hidden_parts = serializers.IntegerField(help_text="The number of parts of other approvers.")
-    events = EventSerializer(many=True)
-    can = serializers.ListField(
-        child=serializers.ChoiceField(["approve", "reject", "ask", "answer", "withdraw"]),
+def _steps(view: RequestView) -> list[str]:
+    steps = {
+        "approve": view.can_approve,
+        "reject": view.can_decide,
+        "ask": view.can_decide,
+        "answer": view.can_answer,
+        "withdraw": view.can_withdraw,
+    }
+    return [step for step, is_possible in steps.items() if is_possible]
+
+
+class RequestViewSerializer(output.Output):
+    """What a request has in addition to its summary."""
+
+    parts = PartSerializer(many=True, get=_shown_parts, help_text="The parts that the caller may see.")
+    hidden_parts = output.Integer(source="hidden_count", help_text="The number of parts of other approvers.")
+    can = output.Texts(
+        ["approve", "reject", "ask", "answer", "withdraw"],
+        get=_steps,
+        example=["withdraw"],
         help_text="The steps that the caller can take.",
     )
+    events = EventSerializer(many=True, get=lambda view: view.request.events.all())
 
 
-class ProposedGrantSerializer(serializers.Serializer):
-    entity = serializers.CharField()
-    privilege = serializers.CharField()
+class RequestSerializer(RequestSummarySerializer, RequestViewSerializer):
+    def to_representation(self, view: RequestView) -> dict:
+        return RequestSummarySerializer.data_of(view.request) | RequestViewSerializer.data_of(view)
 
 
-class HeldSerializer(serializers.Serializer):
-    privilege = serializers.CharField()
-    through = serializers.CharField(help_text="The principal of the grant.")
+def _grants(proposal: Proposal) -> list[dict]:
+    return [{"entity": address, "privilege": privilege} for address, privilege in proposal.grants]
 
 
-class ProposalSerializer(serializers.Serializer):
-    id = serializers.CharField()
-    grants = ProposedGrantSerializer(many=True)
-    group = serializers.CharField(allow_null=True)
-    beyond = serializers.IntegerField(
+def _held(background: PartBackground) -> list[dict]:
+    return [{"privilege": privilege, "through": through} for privilege, through in background.held.items()]
+
+
+class ProposedGrantSerializer(output.Output):
+    entity = output.Text()
+    privilege = output.Text()
+
+
+class HeldSerializer(output.Output):
+    privilege = output.Text()
+    through = output.Text(help_text="The principal of the grant.")
+
+
+class ProposalSerializer(output.Output):
+    id = output.Text(example="0a1b2c3d4e5f")
+    group = output.Text(allow_null=True)
+    beyond = output.Integer(
+        example=3,
         allow_null=True,
         help_text="How many other permissions it gives; null if not computed, or "
         "if the caller may not see it.",
     )
+    grants = ProposedGrantSerializer(get=_grants, many=True)
 
 
-class PartProposalsSerializer(serializers.Serializer):
-    position = serializers.IntegerField()
+class PartProposalsSerializer(output.Output):
+    position = output.Integer(source="part.position", example=1)
     proposals = ProposalSerializer(
         many=True,
         help_text="The narrowest first. Proposals with an effect that the caller may not "
         "see are last. Empty if no grants would permit the part.",
     )
-    fault = serializers.CharField(help_text="Why there is no proposal; otherwise empty.")
-    entity_state = serializers.CharField(
-        allow_null=True, help_text="`live`, `planned`, `deleted` or `not registered`."
+    fault = output.Text(help_text="Why there is no proposal; otherwise empty.")
+    entity_state = output.Text(
+        source="state",
+        example="live",
+        allow_null=True,
+        help_text="`live`, `planned`, `deleted` or `not registered`.",
     )
-    held = HeldSerializer(many=True, help_text="What the subject holds on the entity.")
-    held_nearby = serializers.IntegerField(
-        help_text="On how many other entities of the namespace the subject holds something."
+    held = HeldSerializer(get=_held, example=[], many=True, help_text="What the subject holds on the entity.")
+    held_nearby = output.Integer(
+        source="nearby_count",
+        help_text="On how many other entities of the namespace the subject holds something.",
     )
-    colleagues = serializers.IntegerField(
+    colleagues = output.Integer(
+        source="colleagues.total",
+        example=12,
         allow_null=True,
         help_text="Active users who share a group with the subject, up to "
         "200; null if the caller may not see how many hold it.",
     )
-    colleagues_holding = serializers.IntegerField(
-        allow_null=True, help_text="How many of them hold the first proposal."
+    colleagues_holding = output.Integer(
+        source="colleagues.holders",
+        example=3,
+        allow_null=True,
+        help_text="How many of them hold the first proposal.",
     )
 
 
-class CountsSerializer(serializers.Serializer):
-    gained = serializers.IntegerField()
-    lost = serializers.IntegerField()
+class CountsSerializer(output.Output):
+    gained = output.Integer(example=1)
+    lost = output.Integer()
 
 
-class EffectSerializer(serializers.Serializer):
-    digest = serializers.CharField()
-    purpose = CountsSerializer(help_text="Changed permissions that were requested.")
-    beyond = CountsSerializer(help_text="All other changed permissions.")
+class EffectSerializer(output.Output):
+    digest = output.Text(example="9f86d081884c7d659a2feaa0c55ad015")
+    purpose = CountsSerializer(
+        get=lambda effect: effect.summary["for"], help_text="Changed permissions that were requested."
+    )
+    beyond = CountsSerializer(
+        get=lambda effect: effect.summary["beyond"],
+        example={"gained": 3, "lost": 0},
+        help_text="All other changed permissions.",
+    )
 
 
-class ProposalsSerializer(serializers.Serializer):
+class ProposalsSerializer(output.Output):
     parts = PartProposalsSerializer(many=True)
     effect = EffectSerializer(
         allow_null=True,
         help_text="Of the chosen proposals together; null if it is too large, or if the "
         "caller may not see it.",
     )
+
+
+APPROVED_EXAMPLE = {
+    "state": "approved",
+    "decided_at": "2026-12-01T09:00:00Z",
+    "can": [],
+    "parts": [
+        PartSerializer.example_of(state="approved", decided_by="ned", valid_until="2026-12-05T17:00:00Z")
+    ],
+}
 
 
 class ProposalsQuery(StrictSerializer):
@@ -260,11 +296,6 @@ class ProposalsQuery(StrictSerializer):
     )
 
 
-class ApproversSerializer(serializers.Serializer):
-    namespace = serializers.CharField()
-    group = serializers.CharField(allow_null=True)
-
-
 class SetApproversSerializer(StrictSerializer):
     """A namespace, and the group whose members decide about requests for it."""
 
@@ -272,154 +303,3 @@ class SetApproversSerializer(StrictSerializer):
     group = NameText(
         allow_null=True, help_text="The name of a group; null to leave the decisions to administrators."
     )
-
-
-SUMMARY_EXAMPLE = {
-    "number": 12,
-    "subject": "user:julia.novak",
-    "created_by": "julia.novak",
-    "colleague": None,
-    "reason": "quarterly close",
-    "valid_until": "2026-12-05T17:00:00Z",
-    "state": "pending",
-    "waits_for_answer": False,
-    "created_at": "2026-12-01T08:00:00Z",
-    "expires_at": "2026-12-05T17:00:00Z",
-    "decided_at": None,
-}
-REQUEST_EXAMPLE = SUMMARY_EXAMPLE | {
-    "parts": [
-        {
-            "position": 1,
-            "entity": "dataset:sales.orders",
-            "operation": "read",
-            "group": None,
-            "state": "pending",
-            "decided_by": None,
-            "valid_until": None,
-            "plan": None,
-        }
-    ],
-    "hidden_parts": 0,
-    "can": ["withdraw"],
-    "events": [
-        {"at": "2026-12-01T08:00:00Z", "kind": "created", "actor": "julia.novak", "text": "quarterly close"}
-    ],
-}
-APPROVED_EXAMPLE = REQUEST_EXAMPLE | {
-    "state": "approved",
-    "decided_at": "2026-12-01T09:00:00Z",
-    "can": [],
-    "parts": [
-        REQUEST_EXAMPLE["parts"][0]
-        | {"state": "approved", "decided_by": "ned", "valid_until": "2026-12-05T17:00:00Z"}
-    ],
-}
-PROPOSALS_EXAMPLE = {
-    "parts": [
-        {
-            "position": 1,
-            "fault": "",
-            "entity_state": "live",
-            "held": [],
-            "held_nearby": 0,
-            "colleagues": 12,
-            "colleagues_holding": 3,
-            "proposals": [
-                {
-                    "id": "0a1b2c3d4e5f",
-                    "group": None,
-                    "beyond": 3,
-                    "grants": [{"entity": "dataset:sales.orders", "privilege": "READ"}],
-                }
-            ],
-        }
-    ],
-    "effect": {
-        "digest": "9f86d081884c7d659a2feaa0c55ad015",
-        "purpose": {"gained": 1, "lost": 0},
-        "beyond": {"gained": 3, "lost": 0},
-    },
-}
-
-
-def summary_as_json(request: AccessRequest) -> dict:
-    return {
-        "number": request.pk,
-        "subject": request.principal,
-        "created_by": request.created_by,
-        "colleague": request.colleague or None,
-        "reason": request.reason,
-        "valid_until": as_json_time(request.requested_until),
-        "state": str(request.current_state),
-        "waits_for_answer": request.waits_for_answer,
-        "created_at": as_json_time(request.created_at),
-        "expires_at": as_json_time(request.expires_at),
-        "decided_at": as_json_time(request.decided_at),
-    }
-
-
-def request_as_json(view: RequestView) -> dict:
-    shows_plan = view.scope.account.can_see_all
-    steps = {
-        "approve": view.can_approve,
-        "reject": view.can_decide,
-        "ask": view.can_decide,
-        "answer": view.can_answer,
-        "withdraw": view.can_withdraw,
-    }
-    return summary_as_json(view.request) | {
-        "parts": [_part_as_json(part, shows_plan) for part in view.parts],
-        "hidden_parts": view.hidden_count,
-        "can": [step for step, is_possible in steps.items() if is_possible],
-        "events": [
-            {
-                "at": as_json_time(event.at),
-                "kind": str(event.kind),
-                "actor": event.actor or None,
-                "text": event.text,
-            }
-            for event in view.request.events.all()
-        ],
-    }
-
-
-def _part_as_json(part: AccessRequestPart, shows_plan: bool) -> dict:
-    return {
-        "position": part.position,
-        "entity": str(part.address) if part.address else None,
-        "operation": part.operation or None,
-        "group": part.group_name or None,
-        "state": str(part.state),
-        "decided_by": part.decided_by or None,
-        "valid_until": as_json_time(part.valid_until),
-        "plan": part.plan_id if shows_plan else None,
-    }
-
-
-def background_as_json(background: PartBackground) -> dict:
-    colleagues = background.colleagues
-    return {
-        "position": background.part.position,
-        "proposals": list(map(_proposal_as_json, background.proposals)),
-        "fault": background.fault,
-        "entity_state": background.state or None,
-        "held": [
-            {"privilege": str(privilege), "through": through}
-            for privilege, through in background.held.items()
-        ],
-        "held_nearby": background.nearby_count,
-        "colleagues": colleagues.total if colleagues else None,
-        "colleagues_holding": colleagues.holders if colleagues else None,
-    }
-
-
-def _proposal_as_json(proposal: Proposal) -> dict:
-    return {
-        "id": proposal.id,
-        "group": proposal.group or None,
-        "beyond": proposal.beyond,
-        "grants": [
-            {"entity": str(address), "privilege": str(privilege)} for address, privilege in proposal.grants
-        ],
-    }

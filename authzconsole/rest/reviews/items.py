@@ -1,142 +1,66 @@
 """The REST resources of items: list, download and answer them, move them to other reviewers, and sign off."""
 
 from collections.abc import Mapping
+from typing import Any
 
-from django.db.models import QuerySet
-from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from authzconsole.rest.framework.callers import any_account, author_of, check_can_see_all
-from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
+from authzconsole.lists.reviews import GoneItems, ReviewItems
+from authzconsole.rest.framework.callers import any_account, author_of
 from authzconsole.rest.framework.endpoint import Endpoint
-from authzconsole.rest.framework.operations import FILE, api_operation
-from authzconsole.rest.framework.renderers import CsvRenderer, JsonLinesRenderer
-from authzconsole.rest.reviews.campaigns import REVIEW_PATH, TAG, review_or_404
+from authzconsole.rest.framework.lists import RENDERERS, Download, ListEndpoint
+from authzconsole.rest.framework.operations import api_operation
+from authzconsole.rest.reviews.campaigns import REVIEW, TAG
 from authzconsole.rest.reviews.serializers import (
-    ITEM_EXAMPLE,
     AnswerOutcomeSerializer,
     AssignmentSerializer,
-    ItemsFileQuery,
     ReviewAnswerSerializer,
-    ReviewItemSerializer,
-    ReviewItemsQuery,
     SignOffSerializer,
 )
 from authzconsole.reviews.execution import sign_off_share
-from authzconsole.reviews.item_rows import item_as_json, items_response, stream_items
-from grants.models.reviews import Campaign, ReviewItem
+from authzconsole.reviews.item_rows import items_response, stream_items
 from grants.reviews.answers import UNDO, ItemSelection, answer_items, assign_items, preview_answer
-from grants.reviews.finishing import gone_items
-from grants.reviews.removals import load_current_removal, with_current_removal
-from grants.reviews.selection import matching_items, parse_filter, visible_items
-
-_PAGE_MEMBERS = ("limit", "cursor")
-_ITEM_PAGE = page_serializer(ReviewItemSerializer)
+from grants.reviews.removals import with_current_removal
+from grants.reviews.selection import parse_filter
 
 
-class ReviewItems(Endpoint):
-    rules = {"GET": any_account}
-    queries = {"GET": ReviewItemsQuery}
-
-    @api_operation(
+class ReviewItemList(ListEndpoint):
+    rows = ReviewItems
+    resource = REVIEW
+    operation = (
         "reviews_items",
         TAG,
         "List items",
         "Sorted by number. Reviewers see their own items; administrators, approvers and auditors see all.",
-        query=ReviewItemsQuery,
-        responses={200: _ITEM_PAGE},
-        response_example={"items": [ITEM_EXAMPLE], "next": None},
-        errors=[404],
-        parameters=[REVIEW_PATH],
     )
-    def get(self, request: Request, number: int) -> Response:
-        campaign = review_or_404(request, number)
-        rows = _items(request, campaign, self.query).select_related("reviewer")
-        page = page_of(
-            [ListPart(rows, ("place",))],
-            lambda row: row,
-            query=self.query,
-            identity=list_identity(f"reviews/{number}/items", self.query),
-        )
-        load_current_removal(page["items"], campaign)
-        return Response(page | {"items": [item_as_json(item) for item in page["items"]]})
 
 
-class GoneItems(Endpoint):
-    rules = {"GET": check_can_see_all}
-    queries = {"GET": PageQuery}
-
-    @api_operation(
+class GoneItemList(ListEndpoint):
+    rows = GoneItems
+    resource = REVIEW
+    operation = (
         "reviews_gone",
         TAG,
         "List items that are gone",
         "The items of the previous review that this one no longer contains. For administrators, approvers and auditors.",
-        query=PageQuery,
-        responses={200: _ITEM_PAGE},
-        response_example={"items": [ITEM_EXAMPLE | {"answer": "revoke"}], "next": None},
-        errors=[404],
-        parameters=[REVIEW_PATH],
     )
-    def get(self, request: Request, number: int) -> Response:
-        rows = gone_items(review_or_404(request, number)).select_related("reviewer")
-        return Response(
-            page_of(
-                [ListPart(rows, ("pk",))],
-                item_as_json,
-                query=self.query,
-                identity=list_identity(f"reviews/{number}/gone", self.query),
-            )
-        )
 
 
-class ItemsFile(Endpoint):
-    """The items as a file. Subclasses define the format."""
+class ItemFiles(Download):
+    rows = ReviewItems
+    resource = REVIEW
+    operation = "reviews_items", TAG, "items", "The items that the caller sees."
+    lines = {"csv": "", "jsonl": ""}
 
-    rules = {"GET": any_account}
-    queries = {"GET": ItemsFileQuery}
-
-    def stream(self, request: Request, number: int, extension: str, media_type: str) -> StreamingHttpResponse:
-        campaign = review_or_404(request, number)
-        rows = stream_items(with_current_removal(_items(request, campaign, self.query), campaign))
-        return items_response(rows, campaign, extension, media_type)
-
-
-class ItemsCsv(ItemsFile):
-    renderer_classes = [CsvRenderer]
-
-    @api_operation(
-        "reviews_items_csv",
-        TAG,
-        "Download items as CSV",
-        "The items that the caller sees.",
-        query=ItemsFileQuery,
-        responses={(200, "text/csv"): FILE},
-        errors=[404],
-        parameters=[REVIEW_PATH],
-    )
-    def get(self, request: Request, number: int) -> StreamingHttpResponse:
-        return self.stream(request, number, "csv", CsvRenderer.media_type)
-
-
-class ItemsJsonLines(ItemsFile):
-    renderer_classes = [JsonLinesRenderer]
-
-    @api_operation(
-        "reviews_items_jsonl",
-        TAG,
-        "Download items as JSON Lines",
-        "The items that the caller sees.",
-        query=ItemsFileQuery,
-        responses={(200, "application/x-ndjson"): FILE},
-        errors=[404],
-        parameters=[REVIEW_PATH],
-    )
-    def get(self, request: Request, number: int) -> StreamingHttpResponse:
-        return self.stream(request, number, "jsonl", JsonLinesRenderer.media_type)
+    def file(self, request: Request, extension: str, **path: Any) -> HttpResponseBase:
+        rows = with_current_removal(self.read_list(request, **path).select(), self.object)
+        return items_response(stream_items(rows), self.object, extension, RENDERERS[extension].media_type)
 
 
 class Answers(Endpoint):
+    resource = REVIEW
     rules = {"POST": any_account}
 
     @api_operation(
@@ -149,11 +73,10 @@ class Answers(Endpoint):
         request_example={"items": [812, 813], "answer": "keep", "comment": "still in the team"},
         responses={200: AnswerOutcomeSerializer},
         response_example={"count": 2, "own": 0, "sentence": "kept 2 items"},
-        errors=[404, 409],
-        parameters=[REVIEW_PATH],
+        errors=[409],
     )
     def post(self, request: Request, number: int) -> Response:
-        campaign, data = review_or_404(request, number), self.body(ReviewAnswerSerializer)
+        campaign, data = self.object, self.body(ReviewAnswerSerializer)
         selection = _selection(data)
         if data["dry_run"]:
             preview = preview_answer(account=request.user, campaign=campaign, selection=selection)
@@ -177,6 +100,7 @@ class Answers(Endpoint):
 
 
 class Assignments(Endpoint):
+    resource = REVIEW
     rules = {"POST": any_account}
 
     @api_operation(
@@ -189,11 +113,10 @@ class Assignments(Endpoint):
         request_example={"items": [812], "comment": "I do not know this dataset"},
         responses={200: AnswerOutcomeSerializer},
         response_example={"count": 1, "own": 0, "sentence": "moved 1 item to the escalation"},
-        errors=[404, 409],
-        parameters=[REVIEW_PATH],
+        errors=[409],
     )
     def post(self, request: Request, number: int) -> Response:
-        campaign, data = review_or_404(request, number), self.body(AssignmentSerializer)
+        campaign, data = self.object, self.body(AssignmentSerializer)
         outcome = assign_items(
             author=author_of(request),
             campaign=campaign,
@@ -205,6 +128,7 @@ class Assignments(Endpoint):
 
 
 class SignOff(Endpoint):
+    resource = REVIEW
     rules = {"POST": any_account}
 
     @api_operation(
@@ -215,20 +139,11 @@ class SignOff(Endpoint):
         "finished.",
         responses={200: SignOffSerializer},
         response_example={"finished": False},
-        errors=[404, 409],
-        parameters=[REVIEW_PATH],
+        errors=[409],
     )
     def post(self, request: Request, number: int) -> Response:
         self.check_empty_body()
-        return Response(
-            {"finished": sign_off_share(author=author_of(request), campaign=review_or_404(request, number))}
-        )
-
-
-def _items(request: Request, campaign: Campaign, query: Mapping) -> QuerySet[ReviewItem]:
-    """Return the items that the caller sees and that meet the filter in the query."""
-    filter_ = parse_filter({name: value for name, value in query.items() if name not in _PAGE_MEMBERS})
-    return matching_items(visible_items(request.user, campaign), filter_)
+        return Response({"finished": sign_off_share(author=author_of(request), campaign=self.object)})
 
 
 def _selection(data: Mapping) -> ItemSelection:

@@ -1,9 +1,9 @@
 """The REST resource `usage`: import records of the use of entities."""
 
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import List, Record, StrictSerializer
 from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
@@ -25,8 +25,8 @@ class UsageSerializer(StrictSerializer):
     )
 
 
-class UsageOutcomeSerializer(serializers.Serializer):
-    stored = serializers.IntegerField(help_text="The number of stored days of use.")
+class UsageOutcomeSerializer(output.Output):
+    stored = output.Integer(example=1, help_text="The number of stored days of use.")
 
 
 class Usage(Endpoint):
@@ -51,7 +51,6 @@ class Usage(Endpoint):
             ]
         },
         responses={200: UsageOutcomeSerializer},
-        response_example={"stored": 1},
     )
     def post(self, request: Request) -> Response:
         try:

@@ -1,0 +1,114 @@
+"""The lists about access requests: the requests, and the groups that decide for namespaces."""
+
+from collections.abc import Iterator
+
+from django.db.models import QuerySet
+
+from authzconsole.common import output
+from authzconsole.common.fields import Choice, StrictSerializer
+from authzconsole.lists.base import List
+from grants.models import AccessRequest, NamespaceApprovers, RequestState
+from grants.requests.approvers import approver_scope, listed_requests
+from grants.requests.disclosure import listed_parts
+from grants.roles.capabilities import Capability
+
+SHOWN = ("mine", "to-decide", "all")
+END_EXAMPLE = "2026-12-05T17:00:00Z"
+
+
+class RequestSummarySerializer(output.Output):
+    number = output.Integer(source="pk")
+    subject = output.Text(
+        source="principal",
+        example="user:julia.novak",
+        help_text="The user who gets the access, written `user:NAME`.",
+    )
+    created_by = output.Text(example="julia.novak")
+    colleague = output.Text(allow_null=True)
+    reason = output.Text()
+    valid_until = output.Time(
+        source="requested_until", allow_null=True, example=END_EXAMPLE, help_text="The requested end."
+    )
+    state = output.Choice(RequestState.values, source="current_state")
+    waits_for_answer = output.Boolean(help_text="An approver asked a question that is not answered yet.")
+    created_at = output.Time(example="2026-12-01T08:00:00Z")
+    expires_at = output.Time(
+        example=END_EXAMPLE, help_text="When the request expires if it is still pending."
+    )
+    decided_at = output.Time(allow_null=True)
+
+
+class RequestLineSerializer(RequestSummarySerializer):
+    """A request in a file, with its parts."""
+
+    parts = output.Texts()
+
+
+class RequestFilters(StrictSerializer):
+    show = Choice(
+        choices=SHOWN,
+        required=False,
+        default="all",
+        help_text="`mine`, `to-decide` (pending requests that wait for you), or `all` that you may see.",
+    )
+    state = Choice(choices=RequestState.values, required=False, help_text="Only requests in this state.")
+
+
+class AccessRequests(List):
+    """The requests that the account may see, newest first."""
+
+    name = "access-requests"
+    output = RequestSummarySerializer
+    file_output = RequestLineSerializer
+    filter_fields = RequestFilters
+    order = ("-pk",)
+    has_objects = True
+    columns = (
+        "number",
+        "subject",
+        "created_by",
+        "colleague",
+        "parts",
+        "reason",
+        "valid_until",
+        "state",
+        "waits_for_answer",
+        "created_at",
+        "expires_at",
+        "decided_at",
+    )
+    rows_per_read = 500
+
+    def identity(self) -> list:
+        return [self.name, self.account.pk]
+
+    def select(self) -> QuerySet[AccessRequest]:
+        return listed_requests(self.account, self.filters["show"], self.filters.get("state", ""))
+
+    def all_rows(self) -> Iterator[AccessRequest]:
+        return self.select().prefetch_related("parts").order_by(*self.order).iterator(self.rows_per_read)
+
+    def objects(self) -> Iterator[dict]:
+        """Yield the requests with the parts that the account may know."""
+        scope = approver_scope(self.account)
+        for row in self.all_rows():
+            line = self.output.data_of(row)
+            parts = [part.title for part in listed_parts(row, scope)]
+            yield {name: parts if name == "parts" else line[name] for name in self.columns}
+
+
+class ApproversSerializer(output.Output):
+    namespace = output.Text(source="address", example="namespace:finance")
+    group = output.Text(source="group.name", allow_null=True, example="finance-stewards")
+
+
+class Approvers(List):
+    """The groups that decide about requests for namespaces."""
+
+    name = "approvers"
+    output = ApproversSerializer
+    order = ("namespace",)
+    readers = (Capability.READ_ALL,)
+
+    def select(self) -> QuerySet[NamespaceApprovers]:
+        return NamespaceApprovers.objects.select_related("group")

@@ -1,0 +1,240 @@
+"""The lists about access reviews: the reviews, their items, and the managers of users."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from django.db.models import QuerySet
+
+from authzconsole.common import output
+from authzconsole.common.fields import Boolean, Choice, NameText, QueryBoolean, StrictSerializer
+from authzconsole.lists.base import List
+from authzconsole.reviews.item_rows import ReviewItemSerializer
+from entities.vocabulary import KINDS, Privilege
+from grants.models import Plan
+from grants.models.reviews import (
+    Campaign,
+    CampaignState,
+    ItemSource,
+    Recurrence,
+    ReviewerRule,
+    ReviewItem,
+    UnansweredRule,
+    UserManagerLink,
+)
+from grants.reviews.finishing import gone_items
+from grants.reviews.removals import load_current_removal
+from grants.reviews.selection import (
+    ANSWER_FILTERS,
+    matching_items,
+    parse_filter,
+    visible_campaigns,
+    visible_items,
+)
+from grants.reviews.shares import visible_totals
+from grants.roles.capabilities import Capability
+
+RECURRENCES = {
+    "never": Recurrence.NEVER,
+    "monthly": Recurrence.MONTHLY,
+    "quarterly": Recurrence.QUARTERLY,
+    "half-yearly": Recurrence.HALF_YEARLY,
+    "yearly": Recurrence.YEARLY,
+}
+_RECURRENCE_NAMES = {str(value.value): name for name, value in RECURRENCES.items()}
+
+
+class ShownReview(NamedTuple):
+    """A review as an account sees it. totals: of the items that it sees. plans: their numbers."""
+
+    campaign: Campaign
+    totals: Any
+    plans: list[int]
+    sees_all: bool
+
+
+def _secret(column: str, otherwise: object = None) -> Callable[[ShownReview], object]:
+    """Return a function that reads a column only for accounts that see everything."""
+    return lambda row: getattr(row.campaign, column) if row.sees_all else otherwise
+
+
+class ReviewSerializer(output.Output):
+    number = output.Integer(source="campaign.pk", example=3)
+    title = output.Text(source="campaign.title", example="Quarterly review of sales")
+    description = output.Text(source="campaign.description")
+    scope = output.Record(get=_secret("scope", {}), example={"namespace": "sales"})
+    state = output.Choice(source="campaign.state", example="open", choices=CampaignState.values)
+    reviewer_rule = output.Choice(
+        source="campaign.reviewer_rule", example="admin-holders", choices=ReviewerRule.values
+    )
+    reviewer_group = output.Text(get=_secret("reviewer_group"), allow_null=True)
+    escalation_group = output.Text(get=_secret("escalation_group"), allow_null=True)
+    deadline = output.Time(source="campaign.deadline", example="2026-12-31T17:00:00Z")
+    unanswered = output.Choice(source="campaign.unanswered", example="list", choices=UnansweredRule.values)
+    recurrence = output.Choice(
+        get=lambda row: _RECURRENCE_NAMES[row.campaign.recurrence],
+        example="quarterly",
+        choices=list(RECURRENCES),
+    )
+    reminder_days = output.Integer(source="campaign.reminder_days", example=7)
+    escalation_days = output.Integer(source="campaign.escalation_days", example=3)
+    created_by = output.Text(source="campaign.created_by")
+    created_at = output.Time(source="campaign.created_at", example="2026-12-01T08:00:00Z")
+    opened_at = output.Time(source="campaign.opened_at", example="2026-12-01T08:00:10Z", allow_null=True)
+    finished_at = output.Time(source="campaign.finished_at", allow_null=True)
+    previous = output.Integer(
+        get=_secret("previous_id"), allow_null=True, help_text="The review before this one in a recurrence."
+    )
+    items = output.Integer(
+        source="totals.items", example=120, help_text="The number of items that the caller sees."
+    )
+    answered = output.Integer(source="totals.answered", example=14)
+    removed = output.Integer(
+        source="totals.removed",
+        example=2,
+        help_text="The items without an answer that need none, because the access no longer exists.",
+    )
+    figures = output.Record(
+        get=_secret("figures", {}),
+        help_text="Of a finished review: the numbers of items by answer, `removed`, `left_out` (to "
+        "revoke or shorten, but the access no longer exists), and since the previous one "
+        "`new`, `gone` and `changed`. `revoke` and `shorten` are done when the plans are "
+        "applied. Empty for reviewers.",
+    )
+    plans = output.Numbers(
+        help_text="The plans with the result. Access changes when they are applied.",
+    )
+    error = output.Text(get=_secret("error", ""))
+    has_bundle = output.Boolean(get=_secret("path", ""))
+
+
+class ReviewFilters(StrictSerializer):
+    state = Choice(choices=CampaignState.values, required=False)
+
+
+class Reviews(List):
+    """The reviews that the account sees, newest first."""
+
+    name = "reviews"
+    output = ReviewSerializer
+    filter_fields = ReviewFilters
+    order = ("-pk",)
+
+    def select(self) -> QuerySet[Campaign]:
+        return visible_campaigns(self.account).filter(**self.equal(state="state"))
+
+    def members(self, rows: Iterable[Campaign]) -> list[dict]:
+        """Return the JSON objects of reviews. Runs at most two queries."""
+        campaigns, sees_all = list(rows), self.account.can_see_all
+        totals = visible_totals(self.account, campaigns)
+        plans: dict[int, list[int]] = {}
+        if sees_all:
+            found = Plan.objects.filter(review_link__campaign__in=campaigns).order_by("pk")
+            for plan, number in found.values_list("pk", "review_link__campaign"):
+                plans.setdefault(number, []).append(plan)
+        return super().members(
+            ShownReview(row, totals[row.pk], plans.get(row.pk, []), sees_all) for row in campaigns
+        )
+
+
+class ItemFilterSerializer(StrictSerializer):
+    """A filter of items. All conditions must be met."""
+
+    answer = Choice(
+        choices=ANSWER_FILTERS,
+        required=False,
+        help_text="`open`: needs an answer; `removed`: no longer exists.",
+    )
+    source = Choice(choices=ItemSource.values, required=False)  # type: ignore[assignment]
+    kind = Choice(choices=list(KINDS), required=False)
+    namespace = NameText(required=False, help_text="Only items in this namespace.")
+    privilege = Choice(choices=list(map(str, Privilege)), required=False)
+    principal = NameText(
+        required=False, help_text="The name of a user or group, or `user:NAME` or `group:NAME`."
+    )
+    group = NameText(required=False, help_text="The name of the group of a membership.")
+    reviewer = NameText(required=False, help_text="The name of the reviewer, or `administrators`.")
+    unused = Boolean(required=False, help_text="No use is known.")
+    redundant = Boolean(required=False, help_text="A group gives the user the same privilege.")
+    strands = Boolean(
+        required=False, help_text="Revoking would leave an entity with fewer than two administrators."
+    )
+    ended = Boolean(required=False, help_text="The period is over.")
+    new = Boolean(required=False, help_text="Not in the previous review.")
+    changed = Boolean(required=False, help_text="Answered differently from the previous review.")
+    escalated = Boolean(
+        required=False, help_text="Only items that are escalated, or only those that are not."
+    )
+
+
+class ItemFilters(ItemFilterSerializer):
+    """The filters of items as query parameters."""
+
+    unused = QueryBoolean(  # type: ignore[assignment]
+        required=False, help_text="No use is known."
+    )
+    redundant = QueryBoolean(  # type: ignore[assignment]
+        required=False, help_text="A group gives the user the same privilege."
+    )
+    strands = QueryBoolean(  # type: ignore[assignment]
+        required=False, help_text="Revoking would leave an entity with fewer than two administrators."
+    )
+    ended = QueryBoolean(  # type: ignore[assignment]
+        required=False, help_text="The period is over."
+    )
+    new = QueryBoolean(  # type: ignore[assignment]
+        required=False, help_text="Not in the previous review."
+    )
+    changed = QueryBoolean(  # type: ignore[assignment]
+        required=False, help_text="Answered differently from the previous review."
+    )
+    escalated = QueryBoolean(required=False)  # type: ignore[assignment]
+
+
+class ReviewItems(List):
+    """The items of a review, the subject, that the account sees and that meet the filters, by number."""
+
+    name = "review-items"
+    output = ReviewItemSerializer
+    filter_fields = ItemFilters
+    order = ("place",)
+
+    def identity(self) -> list:
+        return [self.name, self.subject.pk]
+
+    def select(self) -> QuerySet[ReviewItem]:
+        names = set(ItemFilters().fields)
+        filter_ = parse_filter({name: value for name, value in self.filters.items() if name in names})
+        return matching_items(visible_items(self.account, self.subject), filter_).select_related("reviewer")
+
+    def members(self, rows: Iterable[ReviewItem]) -> list[dict]:
+        items = list(rows)
+        load_current_removal(items, self.subject)
+        return super().members(items)
+
+
+class GoneItems(List):
+    """The items of the previous review that a review, the subject, no longer contains."""
+
+    name = "review-gone"
+    output = ReviewItemSerializer
+    readers = (Capability.READ_ALL,)
+    identity = ReviewItems.identity
+
+    def select(self) -> QuerySet[ReviewItem]:
+        return gone_items(self.subject).select_related("reviewer")
+
+
+class ManagerSerializer(output.Output):
+    user = output.Text(source="user.username")
+    manager = output.Text(source="manager.username", example="diego.morales")
+
+
+class Managers(List):
+    """The managers of users."""
+
+    name = "managers"
+    output = ManagerSerializer
+    readers = (Capability.READ_ALL,)
+
+    def select(self) -> QuerySet[UserManagerLink]:
+        return UserManagerLink.objects.select_related("user", "manager")
