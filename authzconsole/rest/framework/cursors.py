@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from django.db.models import QuerySet
 from rest_framework import serializers
@@ -32,6 +33,7 @@ class PageQuery(StrictSerializer):
     )
 
 
+@cache
 def page_serializer(
     item: type[serializers.Serializer], **fields: serializers.Field
 ) -> type[serializers.Serializer]:

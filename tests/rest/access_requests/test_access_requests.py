@@ -264,7 +264,7 @@ def test_the_queries_of_lists_and_requests_do_not_grow(
 
 
 def test_downloads_have_the_parts_that_the_caller_may_see(out, ada, by_session, monkeypatch):
-    monkeypatch.setattr("authzconsole.rest.access_requests.files.REQUESTS_PER_READ", 1)
+    monkeypatch.setattr("authzconsole.lists.requests.AccessRequests.rows_per_read", 1)
     set_namespace_approvers(author=COMMAND, namespace=parse_address("namespace:sales"), group="operators")
     request_access(out, ORDERS, SALARIES)
     request_access(out, {"entity": "dataset:hr.x", "operation": "WRITE"})
