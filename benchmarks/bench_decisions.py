@@ -260,21 +260,19 @@ def measure_recorder(pairs: list) -> bool:
 
 def without_periods(call: Callable[[], list]) -> list:
     """Call with statements that do not compare the periods of grants and memberships."""
-    from grants.evaluation import facts, facts_sql
+    from grants.evaluation import facts
 
-    facts.statement = statement_without_periods
+    with_periods = facts.statement
+    facts.statement = cache(lambda *arguments: without_period_conditions(with_periods(*arguments)))
     try:
         return call()
     finally:
-        facts.statement = facts_sql.statement
+        facts.statement = with_periods
 
 
-@cache
-def statement_without_periods(*arguments) -> str:
-    from grants.evaluation import facts_sql
+def without_period_conditions(text: str) -> str:
     from grants.validity import in_force_sql
 
-    text = facts_sql.statement(*arguments)
     return text.replace(in_force_sql("g", "a.at"), "TRUE").replace(in_force_sql("m", "a.at"), "TRUE")
 
 

@@ -13,7 +13,7 @@ from entities.address import Address
 from grants.evaluation.engine import ListedEntities, answer_questions
 from grants.history import NOW
 from grants.history.questions import group_by_moment, has_moment, moment_of
-from grants.policies.disclosure import redact_all
+from grants.policies.explain import redact_all
 from grants.policies.question import Question, QuestionError, question_from_json
 from grants.usage.recording import record_use
 

@@ -24,8 +24,8 @@ from entities.address import Address
 from entities.models import Entity
 from entities.selectors import entities_at
 from grants.active_generation import active_generation
+from grants.evaluation.engine import containers_known_to
 from grants.evaluation.entity_filters import visibility_condition
-from grants.evaluation.hidden_containers import containers_known_to
 from grants.models import User
 from grants.policies.catalogue import generation_by_name
 from grants.policies.question import Question

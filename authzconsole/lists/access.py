@@ -24,10 +24,9 @@ from authzconsole.lists.base import List
 from entities.address import Address
 from entities.vocabulary import Privilege
 from grants.access.access_lists import AccessList, Target
-from grants.access.entity_pages import AccessibleEntities, EntityFilter
 from grants.access.paths import Path, Ways
-from grants.access.people_pages import PATH_KINDS, PeopleFilter
-from grants.access.what_can import kinds_in_byte_order
+from grants.access.what_can import AccessibleEntities, EntityFilter, kinds_in_byte_order
+from grants.access.who_can import PATH_KINDS, PeopleFilter
 from grants.active_generation import active_generation
 from grants.authority.stewards import only_namespace, stewarded_namespaces
 from grants.history import at_moment

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from entities.address import Address
 from entities.models import State
 from entities.selectors import entity_at, subtree_of
-from grants.access.people_pages import PeopleFilter, PeopleWithAccess
 from grants.access.what_can import kinds_in_byte_order
-from grants.access.who_can import UserAccess, access_of_users
+from grants.access.who_can import PeopleFilter, PeopleWithAccess, UserAccess, access_of_users
 from grants.policies.policy import Generation
 
 # A page of a set ends after this many entities, so that its cost is limited even if no user can access them.

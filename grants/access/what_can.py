@@ -1,19 +1,34 @@
-"""List what a principal can do: the live entities with the operations that are permitted on them."""
+"""List what a principal can do: the live entities with the operations that are permitted on them.
 
-from collections.abc import Iterator, Sequence
+`all_permissions` yields everything. `AccessibleEntities` lists the entities page by page, and counts them. A page is
+computed in one of two ways: from the grants, if they lead to few entities, or by checking the entities in order, if
+the first ones fill the page. The number of grants of the principal decides which way is tried first.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
 from itertools import islice
+
+from django.db.models import CharField, QuerySet, Value
 
 from entities.address import Address
 from entities.models import Entity, State
-from entities.vocabulary import KINDS
+from entities.selectors import matching_entities
+from entities.vocabulary import ANY, KINDS, Privilege
+from grants.access.loading import permitted_operations
+from grants.access.paths import Ways
 from grants.access.requirements import any_of_requirements, operations_by_requirement
-from grants.evaluation.effective_grants import GrantTable, grant_tables
-from grants.evaluation.entity_filters import EntityConditions
+from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
+from grants.evaluation.entity_filters import VISIBILITY_OPERATIONS, EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
 from grants.policies.decide import is_permitted
-from grants.policies.grammar import AnyOf, fold
+from grants.policies.grammar import AllOf, AnyOf, Expression, Has, fold
 from grants.policies.policy import Generation
 from grants.policies.question import Question
+from grants.validity import at_time
 
 # Entities on which the operations are decided together.
 ENTITIES_PER_BATCH = 500
@@ -63,3 +78,357 @@ def _permissions_on_kind(
             permitted = [operation for same in grouped.values() if next(decisions) for operation in same]
             for operation in sorted(permitted):
                 yield f"{kind}:{key}", operation
+
+
+# Counts above this limit are reported as the limit plus one.
+MAX_COUNTED = 10_000
+# Entities are counted at once for a principal with at most this many effective grants.
+MAX_GRANTS_TO_COUNT = 5_000
+# With at most this many grants, all entities that they lead to are read; limits of keys that are read from
+# grants.
+FEW_GRANTS, MAX_KEYS_OF_FEW_GRANTS, MAX_KEYS = 400, 5_000, 50_000
+# Entities that are checked in order before another way is tried.
+FEW_ENTITIES, MANY_ENTITIES = 500, 20_000
+KEYS_PER_QUERY = 500
+# Grants inside a container that are loaded for each holder; a page has up to 50 containers.
+PATHS_PER_HOLDER = 10
+ROWS_PER_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class EntityFilter:
+    """Which entities to list; empty members do not filter.
+
+    text: a part of the key in any case, or a kind with the start of a key. operation: the principal may
+    perform it.
+    privilege: the principal holds it on exactly the entity.
+    """
+
+    text: str = ""
+    kind: str = ""
+    namespace: str = ""
+    privilege: str = ""
+    operation: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class EntityAccess:
+    """What a principal can do with one entity. ways: how, by operation, sorted by code points."""
+
+    address: Address
+    ways: dict[str, Ways]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityPage:
+    """One page. has_more: whether more entities follow."""
+
+    rows: list[EntityAccess]
+    has_more: bool
+
+
+@dataclass(frozen=True)
+class AccessibleEntities:
+    """The live entities on which a principal may perform at least one operation, after a filter.
+
+    kinds: in this order. tables: the effective grants; None for an unknown or inactive principal, who can do
+    nothing.
+    visible_in: list only entities that the principal sees in this generation or has a grant on. Some
+    operations are permitted on entities that it does not see, such as deleting all streams of a namespace
+    without streams.
+    """
+
+    subject_type: str
+    subject: str
+    generation: Generation
+    where: EntityFilter
+    kinds: Sequence[str]
+    tables: tuple[GrantTable, ...] | None
+    visible_in: Generation | None = None
+
+    @classmethod
+    def of(
+        cls,
+        subject_type: str,
+        subject: str,
+        generation: Generation,
+        where: EntityFilter = EntityFilter(),
+        kinds: Sequence[str] | None = None,
+        *,
+        visible_in: Generation | None = None,
+    ) -> "AccessibleEntities":
+        """Return the entities.
+
+        Runs one query. kinds: the order of the kinds; by default the one of the vocabulary.
+        """
+        ordered = [kind for kind in (KINDS if kinds is None else kinds) if where.kind in ("", kind)]
+        return cls(
+            subject_type, subject, generation, where, ordered, grant_tables(subject_type, subject), visible_in
+        )
+
+    def page(self, after: Address | None, max_rows: int) -> EntityPage:
+        """Return the entities after an address, or the first ones.
+
+        Runs one to nine queries for each kind until the page is full, and those of `ways_of`.
+        """
+        addresses = []
+        for address in self._addresses(after, max_rows + 1):
+            addresses.append(address)
+            if len(addresses) > max_rows:
+                break
+        page = addresses[:max_rows]
+        return EntityPage(self.access_to(page), len(addresses) > max_rows)
+
+    def all_rows(self, after: Address | None = None, max_rows: int = ROWS_PER_PAGE) -> Iterator[EntityAccess]:
+        """Yield all entities after an address, read in pages of `max_rows`, so that memory does not grow with
+        their number.
+        """
+        while True:
+            page = self.page(after, max_rows)
+            yield from page.rows
+            if not page.has_more:
+                return
+            after = page.rows[-1].address
+
+    def access_to(self, addresses: Sequence[Address]) -> list[EntityAccess]:
+        """Return what the principal can do with each of these entities. Runs the queries of `ways_of`."""
+        pairs = [(self.subject, address) for address in addresses]
+        with at_time(self._at):
+            permitted = permitted_operations(
+                self.subject_type, pairs, self.generation, paths_per_holder=PATHS_PER_HOLDER
+            )
+        return [EntityAccess(address, ways) for address, ways in zip(addresses, permitted, strict=True)]
+
+    @property
+    def _at(self) -> datetime | None:
+        """The time of the effective grants."""
+        return self.tables[0].at if self.tables else None
+
+    @cached_property
+    def is_quickly_counted(self) -> bool:
+        """Whether the principal has so few grants that counting takes milliseconds.
+
+        Runs at most one query.
+        """
+        return self.tables is None or has_at_most(MAX_GRANTS_TO_COUNT, self.tables)
+
+    def counts(self, max_counted: int | None = MAX_COUNTED) -> dict[str, int]:
+        """Return the number of entities of each kind that has any, up to `max_counted` + 1.
+
+        Runs one query for each kind.
+        """
+        counts = {}
+        for kind in self.kinds if self.tables else ():
+            if count := self._count(kind, max_counted):
+                counts[kind] = count
+        return counts
+
+    def count_of(self, kind: str, operation: str, max_counted: int | None = MAX_COUNTED) -> int:
+        """Return the number of entities of this kind on which the operation is permitted, as in `counts`.
+
+        Runs one query.
+        """
+        return replace(self, where=replace(self.where, operation=operation))._count(kind, max_counted)
+
+    def _count(self, kind: str, max_counted: int | None) -> int:
+        if kind in self._few_keys:
+            return len(self._few_keys[kind])
+        rows = self._rows(kind, row_by_row=False)
+        if rows is None:
+            return 0
+        return rows.count() if max_counted is None else rows[: max_counted + 1].count()
+
+    def _addresses(self, after: Address | None, max_rows: int) -> Iterator[Address]:
+        """Yield the addresses in order. Keys are read `max_rows` at a time."""
+        if not self.tables:
+            return
+        start = self.kinds.index(after.kind) if after is not None and after.kind in self.kinds else 0
+        for kind in self.kinds[start:]:
+            last = after.key if after is not None and kind == after.kind else ""
+            while keys := self._keys(kind, last, max_rows):
+                yield from (Address(kind, key) for key in keys)
+                if len(keys) < max_rows:
+                    break
+                last = keys[-1]
+
+    def _keys(self, kind: str, after: str, max_rows: int) -> list[str]:
+        requirement = self.requirement(kind)
+        if requirement is None:
+            return []
+        if kind in self._few_keys:
+            return self._few_keys[kind][bisect_right(self._few_keys[kind], after) :][:max_rows]
+        search = _KindSearch(self, kind, requirement, after, max_rows)
+        attempts: list[Callable[[], list[str] | None]]
+        if self._has_few_grants:
+            attempts = [lambda: search.keys_from_entities(None)]
+        elif self.is_quickly_counted:
+            attempts = [
+                lambda: search.keys_from_entities(FEW_ENTITIES),
+                lambda: search.keys_from_grants(MAX_KEYS),
+                lambda: search.keys_from_entities(None),
+            ]
+        else:
+            attempts = [
+                lambda: search.keys_from_entities(FEW_ENTITIES),
+                lambda: [] if self._is_empty(kind) else None,
+                lambda: search.keys_from_entities(MANY_ENTITIES),
+                lambda: search.keys_from_grants(MAX_KEYS),
+                lambda: search.keys_from_entities(None),
+            ]
+        return next(keys for attempt in attempts if (keys := attempt()) is not None)
+
+    @cached_property
+    def _has_few_grants(self) -> bool:
+        return has_at_most(FEW_GRANTS, self.tables or ())
+
+    @cached_property
+    def _few_keys(self) -> dict[str, list[str]]:
+        """All keys of each kind, sorted, if there are few grants and these lead to few entities.
+
+        Kinds of which the entities cannot be found from the grants are absent. Runs one query, and one for
+        each `KEYS_PER_QUERY`.
+        """
+        if not self._has_few_grants:
+            return {}
+        queries = []
+        keys: dict[str, list[str]] = {}
+        for kind in self.kinds:
+            requirement = self.requirement(kind)
+            found = requirement and candidate_queries(
+                requirement, EntityConditions(self.tables or (), [kind])
+            )
+            if found is not None:
+                keys[kind] = []
+                queries += [
+                    rows.annotate(of_kind=Value(kind, CharField())).values_list(
+                        "key" if rows.model is Entity else f"{kind}__key", "of_kind"
+                    )
+                    for rows in found
+                ]
+        if not queries:
+            return {}
+        candidates = list(
+            (queries[0].union(*queries[1:]) if len(queries) > 1 else queries[0])[: MAX_KEYS_OF_FEW_GRANTS + 1]
+        )
+        if len(candidates) > MAX_KEYS_OF_FEW_GRANTS:
+            return {}
+        addresses = {Address(kind, key) for key, kind in candidates}
+        for start in range(0, len(candidates), KEYS_PER_QUERY):
+            chunk = candidates[start : start + KEYS_PER_QUERY]
+            rows = self.live_entities().filter(
+                kind__in={kind for _, kind in chunk}, key__among=[key for key, _ in chunk]
+            )
+            for kind, key in rows.values_list("kind", "key"):
+                if Address(kind, key) in addresses and kind in keys:
+                    addresses.discard(Address(kind, key))
+                    keys[kind].append(key)
+        return {kind: sorted(found) for kind, found in keys.items()}
+
+    def _is_empty(self, kind: str) -> bool:
+        """Return whether the principal can do nothing with any entity of this kind, in any state.
+
+        A principal with very many grants may have none on this kind.
+        """
+        requirement = any_of_requirements(operations_by_requirement(self.generation, kind), kind)
+        queries = candidate_queries(requirement, EntityConditions(self.tables or (), [kind], by_kind=True))
+        return queries is not None and not any(rows[:1] for rows in queries)
+
+    def requirement(self, kind: str) -> Expression | None:
+        """Return the requirement that an entity of this kind must meet to be listed; None if no operation has
+        a rule.
+        """
+        operations = [self.where.operation] if self.where.operation else None
+        combined = any_of_requirements(operations_by_requirement(self.generation, kind, operations), kind)
+        if combined == AnyOf(()):
+            return None
+        parts = [combined]
+        if self.where.privilege:
+            parts.insert(0, Has((Privilege[self.where.privilege],)))
+        if self.visible_in is not None:
+            showing = operations_by_requirement(self.visible_in, kind, VISIBILITY_OPERATIONS)
+            parts.append(any_of_requirements([*showing, Has(ANY)], kind))
+        return AllOf(tuple(parts)) if len(parts) > 1 else combined
+
+    def entities(self, kind: str) -> QuerySet[Entity]:
+        """Return the live entities of this kind that match the filter.
+
+        The grants of the principal do not matter.
+        """
+        return self.live_entities().filter(kind=kind)
+
+    def live_entities(self) -> QuerySet[Entity]:
+        rows = Entity.objects.all() if not self.where.text else matching_entities(self.where.text).order_by()
+        if self.where.namespace:
+            name = self.where.namespace
+            # the range of keys leads to an index; the id of the namespace makes the condition exact
+            rows = rows.filter(key__gte=name, key__lt=f"{name}/", namespace_id=self._namespace_id)
+        return rows.filter(state=State.LIVE)
+
+    @cached_property
+    def _namespace_id(self) -> int:
+        """The primary key of the namespace of the filter; 0 if there is none. Runs one query."""
+        namespace = (
+            Entity.objects.filter(kind="namespace", key=self.where.namespace)
+            .values_list("pk", flat=True)
+            .first()
+        )
+        return namespace or 0
+
+    def _rows(self, kind: str, *, row_by_row: bool) -> QuerySet[Entity] | None:
+        requirement = self.requirement(kind)
+        if requirement is None:
+            return None
+        rows = self.entities(kind)
+        queries = candidate_queries(requirement, EntityConditions(self.tables or (), [kind]))
+        if queries is not None:
+            keys = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
+            return rows.filter(key__in=keys)
+        return rows.filter(
+            fold(requirement, EntityConditions(self.tables or (), [kind], row_by_row=row_by_row))
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _KindSearch:
+    """Two ways to find the next keys of one kind, in order. Each returns None if it exceeds its limit."""
+
+    accessible: AccessibleEntities
+    kind: str
+    requirement: Expression
+    after: str
+    max_rows: int
+
+    def keys_from_grants(self, max_keys: int) -> list[str] | None:
+        queries = candidate_queries(
+            self.requirement, EntityConditions(self.accessible.tables or (), [self.kind])
+        )
+        if queries is None:
+            return None
+        rows = queries[0].union(*queries[1:], all=True) if len(queries) > 1 else queries[0]
+        candidates = list(rows[: max_keys + 1])
+        if len(candidates) > max_keys:
+            return None
+        following = sorted(key for key in set(candidates) if key > self.after)
+        keys: list[str] = []
+        for start in range(0, len(following), KEYS_PER_QUERY):
+            chunk = self.accessible.entities(self.kind).filter(
+                key__among=following[start : start + KEYS_PER_QUERY]
+            )
+            keys += chunk.order_by("key").values_list("key", flat=True)
+            if len(keys) >= self.max_rows:
+                break
+        return keys[: self.max_rows]
+
+    def keys_from_entities(self, max_entities: int | None) -> list[str] | None:
+        rows = (
+            self.accessible.entities(self.kind)
+            .filter(key__gt=self.after)
+            .order_by("key")
+            .values_list("key", flat=True)
+        )
+        end = None if max_entities is None else rows[max_entities : max_entities + 1].first()
+        if end is not None:
+            rows = rows.filter(key__lt=end)
+        context = EntityConditions(self.accessible.tables or (), [self.kind], row_by_row=True)
+        keys = list(rows.filter(fold(self.requirement, context))[: self.max_rows])
+        return keys if end is None or len(keys) == self.max_rows else None

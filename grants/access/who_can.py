@@ -1,22 +1,36 @@
-"""List who can access an entity: the active users with their operations and paths."""
+"""List who can access an entity: the active users with their operations and paths.
+
+`all_access` yields all of them. `PeopleWithAccess` lists them page by page, and counts them.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 
-from django.db.models import F, QuerySet
+from django.contrib.auth.models import Group
+from django.db.models import Count, Exists, F, OuterRef, Q, QuerySet, Value
 from django.db.models.functions import Collate
 
 from entities.address import Address
-from grants.access.loading import ways_of
+from entities.models import Entity
+from entities.selectors import entity_at, subtree_of
+from entities.vocabulary import CONTAINER_KINDS, Privilege
+from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
-from grants.access.requirements import any_of_requirements, operations_by_requirement
-from grants.evaluation.principal_filters import permitted_principals
+from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
+from grants.evaluation.principal_filters import (
+    PrincipalConditions,
+    permitted_principals,
+    with_listed_principals,
+)
 from grants.holders import byte_order
-from grants.models import User
-from grants.policies.grammar import AnyOf
+from grants.models import GroupGrant, User, UserGrant
+from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
+from grants.querysets import memberships_in_force
+from grants.validity import in_force
 
 # The number of users for which paths are loaded together.
 USERS_PER_BATCH = 200
@@ -55,35 +69,9 @@ def access_of_users(
     **options: int,
 ) -> list[UserAccess]:
     """Return what each of these users can do with the entity, in order. Runs the queries of `ways_of`."""
-    return access_of_subjects("user", users, address, generation, operations, **options)
-
-
-def access_of_subjects(
-    subject_type: str,
-    names: Sequence[str],
-    address: Address,
-    generation: Generation,
-    operations: Iterable[str] | None = None,
-    **options: int,
-) -> list[UserAccess]:
-    grouped = operations_by_requirement(generation, address.kind, operations)
-    questions = [
-        Question(subject_type, name, same[0], address, generation.name)
-        for name in names
-        for same in grouped.values()
-    ]
-    found = iter(ways_of(questions, **options))
-    access = []
-    for name in names:
-        ways = {
-            operation: way
-            for same in grouped.values()
-            for way in [next(found)]
-            if way is not None
-            for operation in same
-        }
-        access.append(UserAccess(name, {operation: ways[operation] for operation in sorted(ways)}))
-    return access
+    pairs = [(user, address) for user in users]
+    permitted = permitted_operations("user", pairs, generation, operations, **options)
+    return [UserAccess(user, ways) for user, ways in zip(users, permitted, strict=True)]
 
 
 def all_access(
@@ -106,3 +94,262 @@ def all_access(
         for access in access_of_users(batch, address, generation, operations):
             if access.ways:
                 yield access
+
+
+# With a filter that is decided for each user after their paths are loaded, a page checks at most this many
+# users.
+MAX_CHECKED = 1_000
+# In a container with more entities, each user is checked separately, which finds the first users early, but
+# counts slowly.
+MAX_INSIDE = 2_000
+# In a container with more entities, a page counts the people in a later request.
+MAX_INSIDE_COUNTED_AT_ONCE = 200
+PATH_KINDS = ("direct", "group")
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleFilter:
+    """Which people to list; empty members do not filter.
+
+    text: a part of the name, in any case. group: only members of this group. privilege: the user holds it on
+    exactly the entity.
+    operation: only this operation. path_kind: only operations with a `direct` path, or with one through a
+    `group`.
+    group_namespace: the namespace of a reader that sees nothing else. A group without a grant in it then
+    looks empty, because the reader would learn who its members are.
+    """
+
+    text: str = ""
+    group: str = ""
+    privilege: str = ""
+    operation: str = ""
+    path_kind: str = ""
+    group_namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PeoplePage:
+    """One page. next_after: the name after which the next page starts; None on the last page."""
+
+    rows: list[UserAccess]
+    next_after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class PeopleCounts:
+    """The number of users who may perform any operation, and each operation."""
+
+    total: int
+    by_operation: dict[str, int]
+
+
+@dataclass(frozen=True)
+class PeopleWithAccess:
+    """The active users who may perform at least one operation on an entity, after a filter, sorted by name.
+
+    is_summarized: the caller also counts users and groups. The rows that several statements need are then
+    read once.
+    contents: the container and the number of entities inside it, if the caller has read them.
+    """
+
+    address: Address
+    generation: Generation
+    where: PeopleFilter = PeopleFilter()
+    is_descending: bool = False
+    is_summarized: bool = False
+    contents: tuple[Entity | None, int] | None = None
+
+    @property
+    def operations(self) -> list[str] | None:
+        return [self.where.operation] if self.where.operation else None
+
+    def page(self, after: str | None, max_rows: int) -> PeoplePage:
+        """Return the users after a name, or the first ones.
+
+        Runs one query for the names, those of `_conditions` for a container, and those of `ways_of`; more only
+        if a filter of paths removes many users.
+        """
+        rows: list[UserAccess] = []
+        checked = 0
+        while True:
+            names = self._names(after, max_rows + 1)
+            batch = names[:max_rows]
+            checked += len(batch)
+            for access in access_of_users(batch, self.address, self.generation, self.operations):
+                if access := self.matching(access):
+                    rows.append(access)
+                    if len(rows) == max_rows:
+                        return PeoplePage(rows, access.user if access.user != names[-1] else None)
+            if len(names) <= max_rows:
+                return PeoplePage(rows, None)
+            after = batch[-1]
+            if checked >= MAX_CHECKED:
+                return PeoplePage(rows, after)
+
+    def counts(self) -> PeopleCounts:
+        """Return the numbers of users after the filter. Runs one query, and those of `_conditions` for a
+        container.
+
+        A filter of paths counts the users with a grant of this kind, whether or not it permits the operation.
+        """
+        grouped = self._operations_by_requirement
+        if not grouped:
+            return PeopleCounts(0, {})
+        # many operations have rules that mean the same here, such as rules that differ only in their
+        # parameters
+        parts = {
+            requirement: any_of_requirements([requirement], self.address.kind) for requirement in grouped
+        }
+        distinct = list(dict.fromkeys([self._any_requirement, *parts.values()]))
+        queries = [self._users_meeting(requirement) for requirement in distinct]
+        totals = [
+            rows.order_by()
+            .annotate(part=Value(part))
+            .values("part")
+            .annotate(total=Count("pk"))
+            .values_list("part", "total")
+            for part, rows in enumerate(queries)
+        ]
+        counts = dict(totals[0].union(*totals[1:], all=True))
+        return PeopleCounts(
+            counts.get(0, 0),
+            {
+                operation: counts.get(distinct.index(parts[requirement]), 0)
+                for requirement, operations in grouped.items()
+                for operation in operations
+            },
+        )
+
+    def groups(self) -> QuerySet[Group]:
+        """Return the groups through which their members are permitted an operation.
+
+        Only the filter of operations applies.
+        """
+        if self._any_requirement in (AnyOf(()), Always()):
+            return Group.objects.none()
+        question = replace(self._question, subject_type="group")
+        conditions = replace(self._conditions, question=question, listed={})
+        return permitted_principals(self._any_requirement, question, conditions)[0]
+
+    def matching(self, access: UserAccess) -> UserAccess | None:
+        """Return the access with the operations that match the filter of paths; None if there are none."""
+        ways = access.ways
+        if self.where.path_kind:
+            prefix = "user:" if self.where.path_kind == "direct" else "group:"
+            ways = {
+                operation: way
+                for operation, way in ways.items()
+                if any(path.principal.startswith(prefix) for path in way.listed_paths)
+            }
+        return UserAccess(access.user, ways) if ways else None
+
+    def _names(self, after: str | None, max_rows: int) -> list[str]:
+        rows = self._users.order_by("-username" if self.is_descending else "username")
+        if after is not None:
+            rows = rows.filter(**{"username__lt" if self.is_descending else "username__gt": after})
+        return list(rows.values_list("username", flat=True)[:max_rows])
+
+    @cached_property
+    def _any_requirement(self) -> Expression:
+        return any_of_requirements(self._operations_by_requirement, self.address.kind)
+
+    @cached_property
+    def _operations_by_requirement(self) -> OperationsByRequirement:
+        return operations_by_requirement(self.generation, self.address.kind, self.operations)
+
+    @cached_property
+    def _users(self) -> QuerySet[User]:
+        return (
+            User.objects.none()
+            if self._any_requirement == AnyOf(())
+            else self._users_meeting(self._any_requirement)
+        )
+
+    @cached_property
+    def _question(self) -> Question:
+        return Question("user", "", "", self.address, self.generation.name)
+
+    @cached_property
+    def _conditions(self) -> PrincipalConditions:
+        """The conditions for the requirements of all operations, whose data is read once.
+
+        Runs the queries of `_container`, and if it is summarized, those of `with_listed_principals`.
+        """
+        container, inside = self._container
+        conditions = PrincipalConditions(self._question, container, inside > MAX_INSIDE)
+        is_listed = self.is_summarized and self.is_quickly_counted
+        return with_listed_principals(self._any_requirement, conditions) if is_listed else conditions
+
+    @cached_property
+    def _container(self) -> tuple[Entity | None, int]:
+        """Return the container and the number of entities inside it, at most MAX_INSIDE + 1.
+
+        Runs two queries for a container.
+        """
+        if self.contents is not None:
+            return self.contents
+        container = entity_at(self.address) if self.address.kind in CONTAINER_KINDS else None
+        return container, 0 if container is None else subtree_of(container).order_by()[
+            : MAX_INSIDE + 1
+        ].count()
+
+    def with_summary(self) -> "PeopleWithAccess":
+        """Return the same people, with `is_summarized`."""
+        return replace(self, is_summarized=True, contents=self._container)
+
+    @property
+    def is_counted_at_once(self) -> bool:
+        """Whether counting takes milliseconds: the entity contains few others."""
+        return self._container[1] <= min(MAX_INSIDE_COUNTED_AT_ONCE, MAX_INSIDE)
+
+    @property
+    def is_quickly_counted(self) -> bool:
+        """Whether counting takes less than a second: the entity does not contain very many others."""
+        return self._container[1] <= MAX_INSIDE
+
+    def _users_meeting(self, requirement: Expression) -> QuerySet[User]:
+        where = self.where
+        if where.privilege:
+            requirement = AllOf((Has((Privilege[where.privilege],)), requirement))
+        rows, _ = permitted_principals(requirement, self._question, self._conditions)
+        if where.text:
+            rows = rows.filter(username__icontains=where.text)
+        if where.group:
+            rows = rows.filter(pk__in=self._memberships_in_group.values("user_id"))
+        if where.path_kind:
+            rows = rows.filter(self._has_grant_in_reach)
+        return rows
+
+    @property
+    def _memberships_in_group(self) -> QuerySet:
+        """The memberships in the group of the filter."""
+        rows, namespace = (
+            memberships_in_force().filter(group__name=self.where.group),
+            self.where.group_namespace,
+        )
+        if not namespace:
+            return rows
+        is_inside = Q(content_object__namespace__key=namespace) | Q(
+            content_object__kind="namespace", content_object__key=namespace
+        )
+        return rows.filter(group__in=GroupGrant.objects.filter(is_inside).values("group"))
+
+    @cached_property
+    def _has_grant_in_reach(self) -> Q:
+        """The condition that a user has a grant of the filtered kind on the entity, on its containers or
+        inside it.
+        """
+        addresses = [self.address, *self.address.ancestors]
+        ids = Entity.objects.filter(
+            kind__in={a.kind for a in addresses}, key__in={a.key for a in addresses}
+        ).values("pk")
+        on_entity = Q(content_object__in=ids)
+        container = entity_at(self.address) if self.address.kind in CONTAINER_KINDS else None
+        if container is not None and container.kind != "instance":
+            on_entity |= Q(**{f"{container.kind}_id": container.pk})
+        elif container is not None:
+            on_entity = Q()
+        if self.where.path_kind == "direct":
+            return Q(Exists(UserGrant.objects.filter(on_entity, user_id=OuterRef("pk"), **in_force())))
+        through_groups = {"group__memberships__user": OuterRef("pk"), **in_force("group__memberships__")}
+        return Q(Exists(GroupGrant.objects.filter(on_entity, **through_groups, **in_force())))

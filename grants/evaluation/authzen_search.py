@@ -12,9 +12,9 @@ from django.db.models import QuerySet
 from entities.models import Entity
 from entities.vocabulary import ANY
 from grants.evaluation.effective_grants import GrantTable, grant_tables, has_at_most
+from grants.evaluation.engine import KnownContainers, hide_containers
 from grants.evaluation.entity_filters import EntityConditions, candidate_queries
 from grants.evaluation.facts import gather_facts
-from grants.evaluation.hidden_containers import KnownContainers, hide_containers
 from grants.evaluation.principal_filters import permitted_principals
 from grants.policies.catalogue import generation_by_name
 from grants.policies.decide import is_permitted

@@ -15,11 +15,10 @@ from django.db import connection
 from entities.address import Address
 from entities.vocabulary import KIND_ORDER, Privilege
 from grants.bulk_rows import database_time
-from grants.evaluation.facts_sql import FEW_ROWS, Relation, inactive_grants_statement
+from grants.evaluation.facts import FEW_ROWS, Relation, inactive_grants_statement
 from grants.evaluation.raw_statement import fetch_rows
 from grants.models import permission_ids, privilege_of
-from grants.policies.explain import Attempt, Decision
-from grants.policies.inactive_grants import InactiveGrant
+from grants.policies.explain import Attempt, Decision, InactiveGrant
 from grants.validity import question_time
 
 # the type and the name of a subject, and an address

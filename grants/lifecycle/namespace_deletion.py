@@ -22,9 +22,8 @@ from grants.evaluation.effective_grants import GrantTable, grant_tables
 from grants.evaluation.entity_filters import NONE, EntityConditions
 from grants.lifecycle.forecast import resolve_generation
 from grants.models import GRANT_TABLES, NAME_COLUMNS, privilege_of
-from grants.policies.deletion_rules import OnUndeletable, deletion_steps
 from grants.policies.grammar import fold
-from grants.policies.policy import Generation
+from grants.policies.policy import Generation, OnUndeletable, deletion_steps
 from grants.querysets import effective_grant_condition
 from grants.validity import VALIDITY_COLUMNS, Validity
 

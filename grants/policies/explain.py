@@ -2,20 +2,75 @@
 
 INVARIANT: a decision is permitted if and only if its tree is met. The tree is built from the same facts that
 `decide` reads.
+
+`redact` removes what a reader may not see. The reader knows the addresses in the question and the grants of the
+subject. A rule over all live entities of a container is different: the reader may see neither the addresses of these
+entities nor their number.
 """
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from itertools import chain, product
 
 from entities.address import Address, instance_address
 from entities.vocabulary import ANY, KIND_ORDER, KINDS, Privilege, join_words, with_article
-from grants.policies.decide import Facts, HeldGrant
+from grants.policies.decide import EntitiesWithoutPrivilege, Facts, HeldGrant
 from grants.policies.grammar import Algebra, Expression, Parameter, Scope, fold
-from grants.policies.inactive_grants import InactiveGrant
+from grants.policies.policy import Source
 from grants.policies.question import Question
-from grants.policies.source import Source
-from grants.policies.times import time_in_words
+from grants.policies.times import format_time, time_in_words
+
+MAX_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class InactiveGrant:
+    """A grant that does not count at the time of the question, because it or its membership has not begun or
+    has ended.
+
+    principal: the holder, either the subject itself or one of its groups. valid_from, valid_until: when the
+    grant and the membership both count; None means no limit. begins_later: False if it has ended.
+    """
+
+    principal: str
+    entity: Address
+    privilege: Privilege
+    valid_from: datetime | None
+    valid_until: datetime | None
+    begins_later: bool
+
+    @property
+    def time(self) -> datetime:
+        """When it begins or ended."""
+        time = self.valid_from if self.begins_later else self.valid_until
+        assert time is not None
+        return time
+
+    def words(self, subject: str) -> str:
+        """Return the grant as text, such as `READ on dataset:sales.orders begins on 5 December 2026, 09:00
+        UTC`.
+        """
+        through = "" if self.principal == subject else f" through {self.principal}"
+        verb = "begins" if self.begins_later else "ended"
+        return f"{self.privilege} on {self.entity}{through} {verb} on {time_in_words(self.time)}"
+
+    def as_json(self) -> dict[str, str]:
+        limits = {"valid_from": self.valid_from, "valid_until": self.valid_until}
+        return {
+            "principal": self.principal,
+            "entity": str(self.entity),
+            "privilege": str(self.privilege),
+            **{name: format_time(time) for name, time in limits.items() if time is not None},
+        }
+
+
+def sentence_with_inactive(sentence: str, subject: str, grants: Iterable[InactiveGrant]) -> str:
+    """Return the sentence of a denial with the first MAX_NAMED of these grants; unchanged without any."""
+    words = [grant.words(subject) for grant in grants]
+    more = [f"{len(words) - MAX_NAMED:,} more begin later or have ended"] if len(words) > MAX_NAMED else []
+    return "; ".join([sentence.removesuffix("."), *words[:MAX_NAMED], *more]) + "." if words else sentence
+
 
 MissingGrant = tuple[Address, Privilege]
 
@@ -406,4 +461,48 @@ def privileges_in_words(privileges: tuple[Privilege, ...]) -> str:
         "any privilege"
         if privileges == ANY
         else join_words([str(privilege) for privilege in privileges], "or")
+    )
+
+
+ALL_LIVE = "all live"
+
+# Takes an attempt over all live entities. Returns the entities without the privilege that the reader may see;
+# None if the reader may see all of them.
+VisibleEntities = Callable[[Attempt], EntitiesWithoutPrivilege | None]
+
+
+def redact(decision: Decision, visible_entities: VisibleEntities) -> Decision:
+    """Return the decision without the addresses that the reader may not see, and without their number.
+
+    If something is hidden, the sentence of a denial is replaced.
+    """
+    attempts = tuple(_redact_attempt(attempt, visible_entities) for attempt in decision.attempts)
+    if attempts == decision.attempts:
+        return decision
+    denial = f"Denied: {decision.question.principal} lacks privileges on entities that you may not see."
+    sentence = decision.sentence if decision.is_permitted else denial
+    return replace(decision, sentence=sentence, missing_grants=None, unlisted_count=0, attempts=attempts)
+
+
+def redact_all(decision: Decision) -> Decision:
+    """Return the same decision without any address that a rule over all live entities checked."""
+    return redact(decision, lambda attempt: EntitiesWithoutPrivilege(is_empty=False))
+
+
+def _redact_attempt(attempt: Attempt, visible_entities: VisibleEntities) -> Attempt:
+    parts = tuple(_redact_attempt(part, visible_entities) for part in attempt.parts)
+    visible = (
+        visible_entities(attempt) if attempt.requirement == ALL_LIVE and attempt.missing_grants else None
+    )
+    if visible is None:
+        return replace(attempt, parts=parts)
+    (privilege,) = attempt.privileges
+    words = f"{privilege} on all live entities in {attempt.address} that the rule covers; you may not see some of them"
+    return replace(
+        attempt,
+        words=words,
+        missing_grants=tuple((address, privilege) for address in visible.addresses),
+        unlisted_count=visible.unlisted_count,
+        checked_count=0,
+        parts=parts,
     )

@@ -4,8 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 from grants.policies.decide import Facts, HeldGrant, is_permitted
-from grants.policies.explain import Attempt, Decision, MissingGrant, early_denial_reason, with_state
-from grants.policies.inactive_grants import sentence_with_inactive
+from grants.policies.explain import (
+    Attempt,
+    Decision,
+    MissingGrant,
+    early_denial_reason,
+    sentence_with_inactive,
+    with_state,
+)
 from grants.policies.question import Question, QuestionError
 from grants.policies.times import format_time
 

@@ -19,7 +19,7 @@ from grants.active_generation import active_generation
 from grants.authority.persons import accounts_of
 from grants.change_set import Grant, Join
 from grants.errors import AlreadyPermitted, DuplicateRequest, NotAdministrator, PrincipalError, RequestError
-from grants.evaluation.hidden_containers import containers_known_to, hidden_containers
+from grants.evaluation.engine import containers_known_to, hidden_containers
 from grants.journal import Author
 from grants.models import (
     AccessRequest,

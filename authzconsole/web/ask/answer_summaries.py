@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from authzconsole.web.policies.page import row_url
 from entities.vocabulary import KINDS
-from grants.evaluation.engine import check_many
+from grants.evaluation.engine import check_many, requires_all_live
 from grants.evaluation.facts import gather_facts
-from grants.evaluation.hidden_containers import requires_all_live
 from grants.policies.decide import is_permitted
 from grants.policies.explain import early_denial_reason
 from grants.policies.policy import Source

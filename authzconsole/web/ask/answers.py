@@ -12,8 +12,7 @@ from grants.evaluation.missing_summary import visible_entities_without_privilege
 from grants.evaluation.visibility import Visibility
 from grants.models import User
 from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
-from grants.policies.disclosure import ALL_LIVE, redact
-from grants.policies.explain import Attempt, Decision, MissingGrant
+from grants.policies.explain import ALL_LIVE, Attempt, Decision, MissingGrant, redact
 
 MAX_MISSING_GRANTS = 12
 MAX_MISSING_PER_NODE = 3

@@ -20,9 +20,8 @@ from entities.address import Address, AddressError, parse_address
 from entities.models import Entity
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
 from grants.access.access_lists import AccessList, Position, Target
-from grants.access.people_pages import PATH_KINDS, PeopleFilter, PeopleWithAccess
 from grants.access.requirements import operations_by_requirement
-from grants.access.who_can import UserAccess
+from grants.access.who_can import PATH_KINDS, PeopleFilter, PeopleWithAccess, UserAccess
 from grants.authority.stewards import only_namespace, sees_everything_in
 from grants.policies.policy import Generation
 from grants.policies.wording import requirement_in_words

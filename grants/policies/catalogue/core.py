@@ -7,10 +7,11 @@
 from types import MappingProxyType
 
 from entities.vocabulary import ADMIN, EXECUTE, READ, WRITE, Privilege
-from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Always, Given, Parameter, Scope, all_of, has, on
 from grants.policies.policy import (
     Generation,
+    NamespaceDeletion,
+    OnUndeletable,
     Source,
     general_rules,
     policies_by_operation,

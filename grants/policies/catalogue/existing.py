@@ -5,10 +5,11 @@ Documented", there is no rule. A row with a single requirement applies to both c
 """
 
 from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE, Privilege
-from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Expression, Given, HasOnAllLive, Parameter, Scope, all_of, any_of, has, on
 from grants.policies.policy import (
     Generation,
+    NamespaceDeletion,
+    OnUndeletable,
     Source,
     general_rules,
     policies_by_operation,

@@ -6,10 +6,11 @@ row, the summary of the document decides.
 """
 
 from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE
-from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import (
     Generation,
+    NamespaceDeletion,
+    OnUndeletable,
     Policy,
     Source,
     general_rules,

@@ -5,10 +5,11 @@ cell means that the requirement does not change.
 """
 
 from entities.vocabulary import ADMIN, ANY, EXECUTE, READ, WRITE
-from grants.policies.deletion_rules import NamespaceDeletion, OnUndeletable
 from grants.policies.grammar import Given, HasAtOrBelow, HasOnAllLive, Parameter, Scope, all_of, has, on
 from grants.policies.policy import (
     Generation,
+    NamespaceDeletion,
+    OnUndeletable,
     Source,
     general_rules,
     policies_by_operation,

@@ -5,10 +5,8 @@ import pytest
 from entities.address import parse_address
 from entities.models import State
 from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege
-from grants.access.entity_pages import AccessibleEntities, EntityFilter
-from grants.access.people_pages import PeopleFilter, PeopleWithAccess
-from grants.access.what_can import all_permissions, kinds_in_byte_order
-from grants.access.who_can import all_access
+from grants.access.what_can import AccessibleEntities, EntityFilter, all_permissions, kinds_in_byte_order
+from grants.access.who_can import PeopleFilter, PeopleWithAccess, all_access
 from grants.evaluation.facts import gather_facts
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
@@ -129,7 +127,7 @@ def test_the_filters_of_people_are_exact(tenant, generation):
 )
 def test_the_pages_of_entities_have_the_rows_of_the_full_list(tenant, generation, limits, monkeypatch):
     for name, limit in limits.items():
-        monkeypatch.setattr(f"grants.access.entity_pages.{name}", limit)
+        monkeypatch.setattr(f"grants.access.what_can.{name}", limit)
     subjects = [("user", user) for user in tenant.users] + [("group", group) for group in tenant.groups]
     for subject_type, subject in subjects:
         expected = list(all_permissions(subject_type, subject, generation))

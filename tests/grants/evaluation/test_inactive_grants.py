@@ -10,8 +10,7 @@ from entities.vocabulary import Privilege
 from grants.evaluation.engine import answer_questions, check_many
 from grants.evaluation.inactive_grants import with_inactive_grants
 from grants.models import GroupGrant, Membership, UserGrant, privilege_of
-from grants.policies.explain import Attempt, Decision
-from grants.policies.inactive_grants import InactiveGrant
+from grants.policies.explain import Attempt, Decision, InactiveGrant
 from grants.policies.question import Question
 from grants.validity import Validity, at_time
 from tests.support.authors import COMMAND

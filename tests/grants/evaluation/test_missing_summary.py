@@ -17,8 +17,7 @@ from grants.evaluation.visibility import visibility_of
 from grants.models import User
 from grants.policies.catalogue import GENERATIONS
 from grants.policies.decide import EntitiesWithoutPrivilege
-from grants.policies.disclosure import ALL_LIVE, redact
-from grants.policies.explain import Attempt, Decision
+from grants.policies.explain import ALL_LIVE, Attempt, Decision, redact
 from grants.policies.grammar import FactsRead
 from grants.policies.policy import Generation
 from grants.policies.question import Question

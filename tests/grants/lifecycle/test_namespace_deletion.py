@@ -20,7 +20,7 @@ from grants.lifecycle.namespace_deletion import (
 )
 from grants.models import GroupGrant, UserGrant
 from grants.policies.catalogue import GENERATIONS
-from grants.policies.deletion_rules import deletion_steps
+from grants.policies.policy import deletion_steps
 from grants.policies.question import Question
 from tests.support.authors import COMMAND, all_grants
 from tests.support.cast import create_sample_tenant

@@ -109,7 +109,7 @@ def test_an_ordinary_account_learns_nothing_about_others(browse):
 def test_people_with_access_to_a_large_container_are_counted_on_demand(browse, monkeypatch):
     client, url = browse("ada"), "/entities/namespace:sales?tab=access"
     expected = section(client, url)
-    monkeypatch.setattr("grants.access.people_pages.MAX_INSIDE", 1)
+    monkeypatch.setattr("grants.access.who_can.MAX_INSIDE", 1)
     access = section(client, url)
     assert access["summary"] is None and not access["is_counted_later"]
     assert [row["principal"] for row in access["rows"]] == [row["principal"] for row in expected["rows"]]
@@ -123,7 +123,7 @@ def test_people_with_access_to_a_large_container_are_counted_on_demand(browse, m
 def test_the_totals_of_a_container_with_many_entities_are_loaded_after_the_page(browse, monkeypatch, htmx):
     client, url = browse("ada"), "/entities/namespace:sales?tab=access"
     expected = section(client, url)
-    monkeypatch.setattr("grants.access.people_pages.MAX_INSIDE_COUNTED_AT_ONCE", 1)
+    monkeypatch.setattr("grants.access.who_can.MAX_INSIDE_COUNTED_AT_ONCE", 1)
     page = client.get(url)
     access = page.context["access"]
     assert access["summary"] is None and access["is_counted_later"]

@@ -83,8 +83,8 @@ def test_filters_pages_and_downloads(browse, monkeypatch):
 
 
 def test_entities_of_a_principal_with_many_grants_are_counted_on_demand(browse, monkeypatch):
-    monkeypatch.setattr("grants.access.entity_pages.MAX_GRANTS_TO_COUNT", 0)
-    monkeypatch.setattr("grants.access.entity_pages.FEW_GRANTS", 0)
+    monkeypatch.setattr("grants.access.what_can.MAX_GRANTS_TO_COUNT", 0)
+    monkeypatch.setattr("grants.access.what_can.FEW_GRANTS", 0)
     client = browse("ada")
     access = section(client, "/people/user:dee")
     assert access["counts"] is None and access["rows"]
