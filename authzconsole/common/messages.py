@@ -10,9 +10,12 @@ READ_ONLY_ACCOUNT = (
 def as_sentence(message: object) -> str:
     """Return an error or a text as a sentence: with a capital letter at the beginning and a full stop at the
     end.
+
+    A principal or an address at the beginning keeps its case.
     """
-    text = str(message)
-    return f"{text[:1].upper()}{text[1:].removesuffix('.')}."
+    text = str(message).removesuffix(".")
+    is_name = ":" in text.partition(" ")[0].rstrip(":")
+    return f"{text}." if is_name else f"{text[:1].upper()}{text[1:]}."
 
 
 def read_only_message(*capabilities: Capability) -> str:

@@ -35,14 +35,21 @@ def url_name(url: str) -> str:
 
 def page_url_names() -> Iterator[str]:
     """Yield the name of every URL of the console except those of the JSON APIs."""
+    for pattern in page_url_patterns():
+        yield pattern.name
+    for included in get_resolver().url_patterns:
+        if not isinstance(included, URLPattern) and included.urlconf_name.__name__ in API_URL_MODULES:
+            yield from (pattern.name for pattern in included.url_patterns if pattern.name in NO_PAGE)
+
+
+def page_url_patterns() -> Iterator[URLPattern]:
+    """Yield the URLs of the console except those of the JSON APIs."""
     for pattern in get_resolver().url_patterns:
         if isinstance(pattern, URLPattern):
-            yield pattern.name
+            yield pattern
+        elif pattern.urlconf_name.__name__.startswith("authzconsole.web."):
+            yield from pattern.url_patterns
         elif pattern.urlconf_name.__name__ not in API_URL_MODULES:
             raise LookupError(
                 f"{pattern.urlconf_name.__name__} is neither a module of pages nor an API: add it to {__name__}"
-            )
-        else:
-            yield from (
-                api_pattern.name for api_pattern in pattern.url_patterns if api_pattern.name in NO_PAGE
             )

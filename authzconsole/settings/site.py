@@ -42,6 +42,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.sessions",
     "django.contrib.staticfiles",
+    # the templates of widgets, which FORM_RENDERER reads
+    "django.forms",
     "allauth.account",
     "allauth.mfa",
     "allauth.socialaccount",
@@ -106,6 +108,8 @@ TEMPLATES = [
         },
     },
 ]
+
+FORM_RENDERER = "authzconsole.web.forms.ConsoleRenderer"
 
 STATIC_URL = "static/"
 # an installation collects the files once, in a folder that the console cannot write

@@ -14,11 +14,18 @@ from django.utils.cache import patch_cache_control
 from authzconsole.common.database.busy import is_database_unavailable
 from authzconsole.common.problems import Problem, problem_of
 from authzconsole.web.context_processors import navigation
+from authzconsole.web.forms import ConsoleForm, TextField
 from authzconsole.web.shared.guard import InvalidAddress
 from authzconsole.web.shared.paging import url_with_query
 from authzconsole.web.shared.rendering import see_other
 from entities.errors import Refusal
 from grants.errors import JournalReadOnly
+
+
+class NextForm(ConsoleForm):
+    """The field of the sign-in form with the page to which it leads."""
+
+    next = TextField()
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
@@ -100,6 +107,6 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """
     if request.path == reverse("sign-in") and request.user.is_authenticated:
         messages.info(request, f"You are already signed in as {request.user.username}.")
-        query = urlencode({REDIRECT_FIELD_NAME: request.POST.get(REDIRECT_FIELD_NAME, "")})
+        query = urlencode({REDIRECT_FIELD_NAME: NextForm.sent(request).cleaned_data["next"]})
         return see_other(f"{request.path}?{query}")
     return render(request, "403_csrf.html", status=403)

@@ -39,3 +39,8 @@ def post_as_shown(client, url: str, form: dict, **options):
 def without_tokens(response) -> str:
     """Return the page without CSRF tokens, which differ in each response."""
     return re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", response.content.decode())
+
+
+def form_faults(response) -> str:
+    """Return the messages of the form of a page."""
+    return " ".join(fault for faults in response.context["form"].errors.values() for fault in faults)

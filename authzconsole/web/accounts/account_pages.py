@@ -2,24 +2,26 @@
 activity and password.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.loader import render_to_string
+from django.utils.decorators import method_decorator
 from django.utils.safestring import SafeString
 from django.views.decorators.debug import sensitive_variables
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from authzconsole.models import ApiToken
 from authzconsole.web.accounts.change_forecast import AccountForecast, change_forecast, password_forecast
 from authzconsole.web.accounts.email_field import email_from_form
 from authzconsole.web.accounts.providers.link_pages import identity_rows
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.accounts.tokens import token_form, token_row
-from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, refusal_text, shown_effect
+from authzconsole.web.accounts.tokens import token_row
+from authzconsole.web.effects.forms import EffectPage
+from authzconsole.web.forms import ConsoleForm, FlagField, TextField, reason_field
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import url_with_query
@@ -28,8 +30,7 @@ from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
 from grants.change_set import Activate, Deactivate
-from grants.changes import ChangeSet, apply
-from grants.errors import GrantError
+from grants.changes import ChangeSet, Outcome
 from grants.journal import Author
 from grants.models import User
 from grants.principals.services import (
@@ -41,6 +42,8 @@ from grants.principals.services import (
 from grants.roles.capabilities import Capability, role_includes
 
 MAX_TOKENS = 20
+# the change that changes permissions
+ACTIVITY = "activity"
 URL_NAMES = {
     "change": "account-change",
     "password": "account-password",
@@ -101,15 +104,12 @@ def _page_response(
     request: HttpRequest,
     user: User,
     *,
-    fault: str = "",
-    email: Mapping[str, str] | None = None,
+    form: ConsoleForm | None = None,
     password: str = "",
     status: int = 200,
 ) -> HttpResponse:
-    """Render the answer to a form. email: the refused values of the form of the details. password: shown
-    once.
-    """
-    context = _context(request, user, fault=fault, email=email, password=password)
+    """Render the answer to a form. form: the refused one. password: shown once."""
+    context = _context(request, user, form=form, password=password)
     return render_page(request, "accounts/account.html", context, status=status)
 
 
@@ -117,21 +117,22 @@ def _context(
     request: HttpRequest,
     user: User,
     *,
-    fault: str = "",
-    email: Mapping[str, str] | None = None,
+    form: ConsoleForm | None = None,
     password: str = "",
 ) -> dict:
-    form = email or {"email": user.email, "full_name": user.get_full_name(), "reason": ""}
+    details = {"email": user.email, "full_name": user.get_full_name(), "reason": ""}
+    if form is not None and form["change"].value() in ("email", "full-name"):
+        details = form.cleaned_data
     can_manage = role_includes(request.user.role, user.role)
     tokens = list(ApiToken.objects.filter(owner=user).order_by("-created_at")[: MAX_TOKENS + 1])
     return {
         "account": user,
         "principal": principal_link(user),
         "url": principal_url("account", str(user)),
-        "fault": fault,
-        "email": form.get("email", ""),
-        "full_name": form.get("full_name", ""),
-        "email_reason": form.get("reason", ""),
+        "form": form,
+        "email": details["email"],
+        "full_name": details["full_name"],
+        "email_reason": details["reason"],
         "password": password,
         "first_password_hours": settings.FIRST_PASSWORD_HOURS,
         "roles": [choice for choice in ROLE_CHOICES if role_includes(request.user.role, choice[0])],
@@ -148,118 +149,121 @@ def _context(
         and request.user.can(Capability.MANAGE_TOKENS)
         and user.is_active
         and (user.is_service or user.pk == request.user.pk),
-        "token_form": token_form({"owner": user.username}),
         "identities": identity_rows(user),
     }
 
 
-def _set_role(author: Author, name: str, form: dict):
-    return set_user_role(author=author, name=name, role=form.get("role", ""))
+class AccountForm(ConsoleForm):
+    """A change of an account. change: `role`, `email`, `full-name` or `activity`; it has the field of the same name,
+    except that `activity` has `active`.
+    """
+
+    change = TextField()
+    role = TextField()
+    email = TextField()
+    full_name = TextField()
+    active = FlagField()
+    reason = reason_field()
 
 
-def _set_email(author: Author, name: str, form: dict):
-    return set_user_email(author=author, name=name, email=email_from_form(form))
+class AccountConfirmation(EffectPage):
+    """Show the forecast of a change to an account, as a page or in the dialog, and make the change on POST."""
+
+    capabilities = (Capability.MANAGE_ACCOUNTS,)
+    visible_to = (Capability.READ_ACCOUNTS,)
+    decorators = (recent_authentication_required,)
+    form_class = AccountForm
+    has_forecast = True
+
+    def prepare(self) -> None:
+        self.user = _managed_account_or_404(self.request, self.kwargs["principal"])
+
+    def get_template_names(self) -> list[str]:
+        is_dialog = requested_section(self.request) == "dialog"
+        return ["accounts/_change_form.html" if is_dialog else "accounts/change.html"]
+
+    @property
+    def shows_effect(self) -> bool:
+        return False
+
+    def forecast(self) -> AccountForecast:
+        raise NotImplementedError
+
+    def form_refused(self, form: ConsoleForm, error: Exception) -> HttpResponse:
+        return _page_response(self.request, self.user, form=form, status=400)
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**context) | {
+            "account": self.user,
+            "forecast": self.forecast(),
+            "action": self.request.path,
+            "back": principal_url("account", str(self.user)),
+        }
 
 
-def _set_full_name(author: Author, name: str, form: dict):
-    return set_full_name(author=author, name=name, full_name=form.get("full_name", ""))
+class ChangeAccount(AccountConfirmation):
+    """Change the role, the names, the email or the activity of an account."""
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.values = AccountForm.sent(self.request).cleaned_data
+        if self.values["change"] not in (*SERVICES, ACTIVITY):
+            raise Http404("there is no such change")
+
+    @property
+    def shows_effect(self) -> bool:
+        """Only changes of the activity change permissions, and accounts that see no grants do not see them."""
+        return self.values["change"] == ACTIVITY and self.request.user.can_see_all
+
+    def effect(self, form: ConsoleForm) -> dict:
+        return self.effect_context(form, self.change_set(form))
+
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        return ChangeSet.of((Activate if self.values["active"] else Deactivate)(self.user.username))
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        change = self.values["change"]
+        if change == ACTIVITY:
+            return super().make(form)
+        author = request_author(self.request, self.values["reason"])
+        return SERVICES[change](author, self.user.username, self.values)
+
+    def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+        show_outcome(self.request, outcome)
+        return see_other(principal_url("account", str(self.user)))
+
+    def forecast(self) -> AccountForecast:
+        return change_forecast(self.user, self.values, shows_grants=self.request.user.can_see_all)
 
 
-# by the field `change` of a form; `activity` changes permissions, and has an effect
-CHANGES: dict[str, Callable] = {
+def _set_role(author: Author, name: str, values: dict) -> Outcome:
+    return set_user_role(author=author, name=name, role=values["role"])
+
+
+def _set_email(author: Author, name: str, values: dict) -> Outcome:
+    return set_user_email(author=author, name=name, email=email_from_form(values))
+
+
+def _set_full_name(author: Author, name: str, values: dict) -> Outcome:
+    return set_full_name(author=author, name=name, full_name=values["full_name"])
+
+
+# by the field `change` of a form
+SERVICES: dict[str, Callable] = {
     "role": _set_role,
     "email": _set_email,
     "full-name": _set_full_name,
 }
 
 
-def _confirmation_response(
-    request: HttpRequest,
-    user: User,
-    forecast: AccountForecast,
-    *,
-    effect: dict | None = None,
-    fault: str = "",
-    status: int = 200,
-) -> HttpResponse:
-    """Render the forecast and the form that confirms the change, as a page or in the dialog. effect: on
-    permissions, if any.
-    """
-    template = (
-        "accounts/_change_form.html" if requested_section(request) == "dialog" else "accounts/change.html"
-    )
-    return render_page(
-        request,
-        template,
-        {
-            "account": user,
-            "forecast": forecast,
-            "action": request.path,
-            "effect": effect,
-            "fault": fault,
-            "back": principal_url("account", str(user)),
-        },
-        status=status,
-    )
-
-
-def _activation(user: User, form: Mapping[str, str]) -> ChangeSet:
-    """Return the change of the status in a form."""
-    return ChangeSet.of((Activate if form.get("active") == "yes" else Deactivate)(user.username))
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
-@recent_authentication_required
-def change_account(request: HttpRequest, principal: str) -> HttpResponse:
-    form = request.POST if request.method == "POST" else request.GET
-    user, name = _managed_account_or_404(request, principal), form.get("change", "")
-    is_activity = name == "activity"
-    if name not in CHANGES and not is_activity:
-        raise Http404("there is no such change")
-    # accounts that do not see grants see no effect
-    has_effect = is_activity and request.user.can_see_all
-    if request.method != "POST":
-        forecast = change_forecast(user, name, form, shows_grants=request.user.can_see_all)
-        effect = effect_context(request, _activation(user, form), has_forecast=True) if has_effect else None
-        return _confirmation_response(request, user, forecast, effect=effect)
-    author = request_author(request, form.get("reason", "").strip())
-    try:
-        if is_activity:
-            shown = shown_effect(request) if has_effect else None
-            outcome = apply(_activation(user, form), author=author, shown=shown)
-        else:
-            outcome = CHANGES[name](author, user.username, form)
-    except NOT_AS_SHOWN as error:
-        fault, status = refusal_text(error)
-        return _confirmation_response(
-            request,
-            user,
-            change_forecast(user, name, form),
-            fault=fault,
-            status=status,
-            effect=effect_context(request, error.preview, has_forecast=True),
-        )
-    except GrantError as error:
-        refused = form if name in ("email", "full-name") else None
-        return _page_response(request, user, fault=f"{error}.", email=refused, status=400)
-    show_outcome(request, outcome)
-    return see_other(principal_url("account", principal))
-
-
-@sensitive_variables("password")
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_ACCOUNTS, visible_to=[Capability.READ_ACCOUNTS])
-@recent_authentication_required
-def renew_password(request: HttpRequest, principal: str) -> HttpResponse:
+@method_decorator(sensitive_variables("password"), name="perform")
+class RenewPassword(AccountConfirmation):
     """Generate a password. It is shown in this response and never again."""
-    user = _managed_account_or_404(request, principal)
-    if request.method != "POST":
-        return _confirmation_response(request, user, password_forecast(user))
-    try:
-        password = renew_user_password(
-            author=request_author(request, request.POST.get("reason", "").strip()), name=user.username
-        )
-    except GrantError as error:
-        return _page_response(request, user, fault=f"{error}.", status=400)
-    return _page_response(request, account_or_404(principal), password=password)
+
+    def perform(self, form: ConsoleForm) -> HttpResponse:
+        author = request_author(self.request, form.cleaned_data["reason"])
+        password = renew_user_password(author=author, name=self.user.username)
+        return _page_response(self.request, account_or_404(str(self.user)), password=password)
+
+    def forecast(self) -> AccountForecast:
+        return password_forecast(self.user)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from django.conf import settings
 from django.db.models import QuerySet
@@ -9,7 +10,6 @@ from django.http import Http404
 
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.sessions.services import active_sessions
-from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.roles import ROLE_LABELS
 from authzconsole.web.shared.stranding_warning import StrandingWarning, stranding_warning
 from grants.models import Role, User
@@ -44,23 +44,22 @@ class AccountForecast:
     is_destructive: bool = False
 
 
-def change_forecast(
-    user: User, change: str, form: Mapping[str, str], *, shows_grants: bool = True
-) -> AccountForecast:
-    """Return the forecast of changing the role, email or activity to the form values. Raise Http404 for an
+def change_forecast(user: User, values: Mapping[str, Any], *, shows_grants: bool = True) -> AccountForecast:
+    """Return the forecast of changing the role, names, email or activity to the values of the form. Raise Http404 for an
     unknown role.
 
     shows_grants: whether the reader may see the grants of the user.
     """
-    if change == "activity":
-        return _activity_forecast(user, active=form.get("active") == "yes", shows_grants=shows_grants)
-    if change == "email":
-        return _email_forecast(user, field_text(form, "email").strip())
-    if change == "full-name":
-        return _full_name_forecast(user, field_text(form, "full_name").strip())
-    if form.get("role") not in Role.values:
+    match values["change"]:
+        case "activity":
+            return _activity_forecast(user, active=values["active"], shows_grants=shows_grants)
+        case "email":
+            return _email_forecast(user, values["email"])
+        case "full-name":
+            return _full_name_forecast(user, values["full_name"])
+    if values["role"] not in Role.values:
         raise Http404("there is no such role")
-    return _role_forecast(user, Role(form["role"]))
+    return _role_forecast(user, Role(values["role"]))
 
 
 def _activity_forecast(user: User, *, active: bool, shows_grants: bool) -> AccountForecast:

@@ -2,24 +2,26 @@
 
 from dataclasses import dataclass
 
+from django import forms
 from django.conf import settings
+from django.core.exceptions import ValidationError
 from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_variables
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
-from authzconsole.common.tokens import TokenError, create_token, revoke_token
+from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken, TokenScope
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
+from authzconsole.web.forms import ConsoleForm, FormPage, PrincipalField, TextField, TextsField, reason_field
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import PrincipalLink, principal_link, principal_url
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
-from authzconsole.web.shared.parameters import choice_parameter, name_parameter, text_parameter
-from authzconsole.web.shared.principal_input import name_from_input
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
-from grants.errors import GrantError
 from grants.models import User
 from grants.roles.capabilities import Capability
 
@@ -57,10 +59,39 @@ def token_row(token: ApiToken, owner: User) -> TokenRow:
     return TokenRow(token, principal_link(owner), principal_url("account", str(owner)), scopes, state)
 
 
-def token_form(form: dict) -> dict:
-    """Return the fields of the form for a new token, prefilled with `form`."""
-    defaults = {"owner": "", "name": "", "days": str(DEFAULT_DAYS), "selected_scopes": [], "reason": ""}
-    return defaults | {"max_days": settings.TOKEN_MAX_DAYS, "scopes": TokenScope.choices} | form
+class TokenForm(ConsoleForm):
+    """A new token. days: until it expires."""
+
+    id_pattern = "token-%s"
+
+    owner = PrincipalField(
+        only="user",
+        label="Owner",
+        placeholder="NAME",
+        required=True,
+        help_text="Your own account or a service account.",
+    )
+    name = TextField(label="Name", required=True, max_characters=100)
+    scope = TextsField(label="Scopes", choices=TokenScope.choices)
+    days = TextField(
+        label="Days until it expires",
+        required=True,
+        initial=str(DEFAULT_DAYS),
+        widget=forms.TextInput(attrs={"inputmode": "numeric"}),
+    )
+    reason = reason_field()
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields["days"].help_text = f"From 1 to {settings.TOKEN_MAX_DAYS:,}."
+
+    def clean_days(self) -> int:
+        text = self.cleaned_data["days"]
+        if not (text.isascii() and text.isdigit() and len(text) < 9):
+            raise ValidationError(
+                f"`{text[:20]}` is not a number of days: enter one from 1 to {settings.TOKEN_MAX_DAYS:,}."
+            )
+        return int(text)
 
 
 # by the value of the filter
@@ -102,70 +133,55 @@ def token_list(request: HttpRequest) -> HttpResponse:
     )
 
 
-@sensitive_variables("issued")
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_TOKENS, visible_to=[Capability.READ_ACCOUNTS])
-@recent_authentication_required
-def new_token(request: HttpRequest) -> HttpResponse:
+@method_decorator(sensitive_variables("issued"), name="perform")
+class NewToken(FormPage):
     """Create a token. Its secret is shown in this response and never again."""
-    if request.method != "POST":
-        owner = name_from_input(name_parameter(request, "owner"), "user")
-        return _form_response(request, {"owner": owner or request.user.username})
-    form = {name: request.POST.get(name, "").strip() for name in ("name", "days", "reason")}
-    form["owner"] = name_from_input(request.POST.get("owner", ""), "user")
-    form["selected_scopes"] = request.POST.getlist("scope")
-    try:
+
+    capabilities = (Capability.MANAGE_TOKENS,)
+    visible_to = (Capability.READ_ACCOUNTS,)
+    decorators = (recent_authentication_required,)
+    form_class = TokenForm
+    template_name = "accounts/token_new.html"
+
+    def get_initial(self) -> dict:
+        return {"owner": self.request.user.username} | super().get_initial()
+
+    def perform(self, form: TokenForm) -> HttpResponse:
+        values = form.cleaned_data
         issued = create_token(
-            author=request_author(request, form["reason"]),
-            owner=form["owner"],
-            name=form["name"],
-            scopes=form["selected_scopes"],
-            days=_days(form["days"]),
+            author=request_author(self.request, values["reason"]),
+            owner=values["owner"],
+            name=values["name"],
+            scopes=values["scope"],
+            days=values["days"],
         )
-    except (TokenError, GrantError) as error:
-        return _form_response(request, form, fault=f"{error}.", status=400)
-    return render_page(
-        request,
-        "accounts/token_issued.html",
-        {"row": token_row(issued.token, issued.token.owner), "secret": issued.secret},
-    )
+        context = {"row": token_row(issued.token, issued.token.owner), "secret": issued.secret}
+        return render_page(self.request, "accounts/token_issued.html", context)
 
 
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 9):
-        raise TokenError(
-            f"`{text[:20]}` is not a number of days: enter one from 1 to {settings.TOKEN_MAX_DAYS:,}"
-        )
-    return int(text)
+class RevocationForm(ConsoleForm):
+    reason = reason_field()
 
 
-def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    return render_page(
-        request, "accounts/token_new.html", {"token_form": token_form(form), "fault": fault}, status=status
-    )
+class RevokeToken(FormPage):
+    capabilities = (Capability.MANAGE_TOKENS,)
+    visible_to = (Capability.READ_ACCOUNTS,)
+    decorators = (recent_authentication_required,)
+    form_class = RevocationForm
 
+    def prepare(self) -> None:
+        self.token = ApiToken.objects.select_related("owner").filter(pk=self.kwargs["pk"]).first()
+        if self.token is None:
+            raise Http404("there is no such token")
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_TOKENS, visible_to=[Capability.READ_ACCOUNTS])
-@recent_authentication_required
-def revoke_token_view(request: HttpRequest, pk: int) -> HttpResponse:
-    token = ApiToken.objects.select_related("owner").filter(pk=pk).first()
-    if token is None:
-        raise Http404("there is no such token")
-    if request.method != "POST":
-        is_dialog = requested_section(request) == "dialog"
-        template = "accounts/_token_revoke_form.html" if is_dialog else "accounts/token_revoke.html"
-        return render_page(request, template, {"row": token_row(token, token.owner)})
-    try:
-        outcome = revoke_token(
-            author=request_author(request, request.POST.get("reason", "").strip()), number=pk
-        )
-    except GrantError as error:
-        return render_page(
-            request,
-            "accounts/token_revoke.html",
-            {"row": token_row(token, token.owner), "fault": f"{error}."},
-            status=400,
-        )
-    show_outcome(request, outcome)
-    return see_other(reverse("tokens"))
+    def get_template_names(self) -> list[str]:
+        is_dialog = self.request.method != "POST" and requested_section(self.request) == "dialog"
+        return ["accounts/_token_revoke_form.html" if is_dialog else "accounts/token_revoke.html"]
+
+    def perform(self, form: RevocationForm) -> HttpResponse:
+        author = request_author(self.request, form.cleaned_data["reason"])
+        show_outcome(self.request, revoke_token(author=author, number=self.token.pk))
+        return see_other(reverse("tokens"))
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**context) | {"row": token_row(self.token, self.token.owner)}

@@ -1,4 +1,4 @@
-"""Prepare decisions for display: shorten long lists and leave out entities that the account may not see."""
+"""Prepare decisions for display, in full and in one line: shorten long lists and leave out entities that the account may not see."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,11 +8,16 @@ from urllib.parse import urlencode
 from authzconsole.web.policies.page import row_url
 from authzconsole.web.shared.links import AddressLink, address_link_to, address_url, principal_url
 from entities.address import Address
+from entities.vocabulary import KINDS
+from grants.evaluation.engine import check_many, requires_all_live
+from grants.evaluation.facts import gather_facts
 from grants.evaluation.missing_summary import visible_entities_without_privilege
 from grants.evaluation.visibility import Visibility
 from grants.models import User
-from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant
-from grants.policies.explain import ALL_LIVE, Attempt, Decision, MissingGrant, redact
+from grants.policies.decide import EntitiesWithoutPrivilege, HeldGrant, is_permitted
+from grants.policies.explain import ALL_LIVE, Attempt, Decision, MissingGrant, early_denial_reason, redact
+from grants.policies.policy import Source
+from grants.policies.question import Question
 
 MAX_MISSING_GRANTS = 12
 MAX_MISSING_PER_NODE = 3
@@ -165,3 +170,64 @@ def missing_grant_row(missing: MissingGrant, principal: str, user: User) -> Miss
     query = urlencode({"principal": principal, "privilege": privilege}, safe=":")
     url = f"{address_url('grant', address)}?{query}" if user.can_administer else ""
     return MissingGrantRow(address, address_link_to(address, is_linked=user.can_see_all), str(privilege), url)
+
+
+ALL_LIVE_SENTENCES = {
+    True: "Allowed: the required privilege is held on every live entity there.",
+    False: "Denied: the required privilege is not held on every live entity there.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSummary:
+    """A decision with its sentence. url: the page with the full answer. policy_url: see `ExplainedAnswer`."""
+
+    name: str
+    is_permitted: bool
+    sentence: str
+    source: Source | None
+    url: str
+    policy_url: str = ""
+    is_current: bool = False
+
+
+def answer_summaries(
+    named_questions: Sequence[tuple[str, Question, str]], *, current: str = ""
+) -> list[AnswerSummary]:
+    """Return one summary for each (name, question, URL), in order. Runs at most two queries.
+
+    The sentence about a requirement over all live entities does not list the missing ones: there may be as
+    many as the tenant has entities, and the account may not see them.
+    """
+    decisions = iter(
+        check_many([question for _, question, _ in named_questions if not requires_all_live(question)])
+    )
+    all_live_facts = iter(
+        gather_facts([question for _, question, _ in named_questions if requires_all_live(question)])
+    )
+    summaries = []
+    for name, question, url in named_questions:
+        if requires_all_live(question):
+            facts = next(all_live_facts)
+            permitted = is_permitted(question, facts)
+            sentence = (
+                ALL_LIVE_SENTENCES[permitted]
+                if facts.is_subject_known
+                else f"Denied: {early_denial_reason(question, facts)}."
+            )
+        else:
+            decision = next(decisions)
+            permitted, sentence = decision.is_permitted, decision.sentence
+        source = question.policy.source if question.policy else None
+        summaries.append(
+            AnswerSummary(name, permitted, sentence, source, url, row_url(question), name == current)
+        )
+    return summaries
+
+
+def is_operation(kind: str, operation: str) -> bool:
+    """Return whether the text is an operation of the kind.
+
+    Otherwise it is a privilege, which all generations decide alike.
+    """
+    return operation in KINDS[kind].operations

@@ -10,18 +10,20 @@ from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 
-from authzconsole.web.ask.answer_summaries import AnswerSummary, answer_summaries, is_operation
 from authzconsole.web.ask.answers import (
     MAX_MISSING_GRANTS,
+    AnswerSummary,
     ExplainedAnswer,
     answer_for_display,
+    answer_summaries,
     answers_for_display,
+    is_operation,
 )
+from authzconsole.web.forms import ConsoleForm, PrincipalField, TextField
 from authzconsole.web.shared.paging import url_with, url_with_query
-from authzconsole.web.shared.parameters import MAX_CHARACTERS, name_parameter, text_parameter
+from authzconsole.web.shared.parameters import MAX_CHARACTERS
 from authzconsole.web.shared.past import as_of_for_links, at_for_links
 from authzconsole.web.shared.principal_input import (
-    principal_from_input,
     unknown_principal_in,
     with_default_type,
 )
@@ -40,6 +42,18 @@ from grants.policies.question import Question, QuestionError, context_members, q
 from grants.principal_names import parse_principal
 
 FIELDS = ("subject", "operation", "generation", "artifact", "artifact_is_new", "dataset_type", "owner")
+
+
+class QuestionInputForm(ConsoleForm):
+    """The fields of a question. The names of principals may begin or end with a space."""
+
+    subject = PrincipalField()
+    operation = TextField()
+    generation = TextField()
+    artifact = TextField()
+    artifact_is_new = TextField()
+    dataset_type = TextField()
+    owner = TextField()
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,8 +318,9 @@ def _generation_summaries(form: QuestionForm) -> list[AnswerSummary]:
 
 def question_input(request: HttpRequest) -> dict[str, str]:
     """Return the submitted text of each form field."""
-    subject = principal_from_input(name_parameter(request, "subject"))[:MAX_CHARACTERS]
-    return {name: text_parameter(request, name) for name in FIELDS} | {"subject": subject}
+    values = QuestionInputForm(request.GET)
+    values.is_valid()
+    return {name: values.cleaned_data[name][:MAX_CHARACTERS] for name in FIELDS}
 
 
 def question_from_input(address: Address, fields: dict, generation: Generation) -> Question:

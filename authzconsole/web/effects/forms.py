@@ -1,16 +1,15 @@
 """The effect in the forms that make a change: what it shows, and how a form makes the change only as it was
 shown.
 
-A view renders `effects/_change_effect.html` with `effect_context` inside its form, and calls
-`grants.changes.apply` with `shown_effect`. If that raises one of `NOT_AS_SHOWN`, the view renders the form
-again with the preview of the error.
+A page with such a form is an EffectPage. Its template renders `effects/_change_effect.html` with `effect` inside the
+form.
 """
 
-from collections.abc import Collection
 from itertools import groupby
 from urllib.parse import urlencode
 
-from django.http import HttpRequest
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, QueryDict
 
 from authzconsole.common.messages import as_sentence
 from authzconsole.web.effects.runs import change_run_context, effect_parameters, effect_url
@@ -22,20 +21,24 @@ from authzconsole.web.effects.wording import (
     tally_phrases,
     time_title,
 )
+from authzconsole.web.forms import ConsoleForm, FormPage
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import address_link_to, principal_link_from_text
 from authzconsole.web.shared.stranding_warning import StrandingWarning
 from entities.address import parse_address
-from grants.changes import ChangeSet, Preview, Shown, preview
+from entities.errors import Refusal
+from grants.change_set import Change, principals_of
+from grants.changes import ChangeSet, Outcome, Preview, Shown, apply, preview
 from grants.effects.effect import EffectRow, RowFilter
 from grants.effects.known_effect import KnownEffect
-from grants.errors import EffectChanged, EffectNotShown, PrincipalError
+from grants.errors import EffectChanged, EffectNotShown
+from grants.grant_attributes import GrantAttributes
 from grants.principal_rows import principals_by_name
 
 MAX_LINES = 4
 # operations in one line
 MAX_OPERATIONS = 6
 MAX_TOP = 5
-NOT_AS_SHOWN = (EffectChanged, EffectNotShown)
 
 
 def effect_context(
@@ -92,38 +95,102 @@ def effect_context(
     }
 
 
-def effect_context_if_known(
-    request: HttpRequest,
-    changes: ChangeSet,
-    principals: Collection[str],
-    stranding: StrandingWarning | None = None,
-    *,
-    has_forecast: bool = False,
-) -> dict | None:
-    """Return the context of `effect_context`; None while one of the principals is unknown.
+def _named_principals(change: Change) -> tuple[str, ...]:
+    """Return the principals that must exist, so that the effect of the change is known."""
+    creator = getattr(change, "creator", "")
+    return (creator,) if creator else principals_of(change)
 
-    Runs two more queries.
+
+class EffectPage(FormPage):
+    """A form that makes a change set: fill it in, see the effect, confirm.
+
+    GET shows the form with the effect of the values in the URL, as POST with `preview` does with those of the form. POST
+    makes the change, if its effect is the one that the form showed; otherwise it shows the form with the new effect.
+
+    shows_effect: whether the account sees the effect, and must confirm it. has_forecast: see `effect_context`.
     """
-    try:
-        is_known = len(principals_by_name(principals)) == len(set(principals))
-    except PrincipalError:
+
+    has_forecast = False
+
+    @property
+    def shows_effect(self) -> bool:
+        return True
+
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        """Return the changes of a valid form. Raise the errors of the services."""
+        raise NotImplementedError
+
+    def check(self, form: ConsoleForm) -> None:
+        """Raise FormRefused if the form was made for other data. Called in the transaction of the change."""
+
+    def attributes(self, form: ConsoleForm) -> GrantAttributes | None:
+        """Return the attributes of new grants; None for the reason alone."""
         return None
-    return effect_context(request, changes, stranding, has_forecast=has_forecast) if is_known else None
 
+    def make(self, form: ConsoleForm) -> Outcome:
+        """Make the changes of a valid form, if their effect is the one that it showed."""
+        effect = Shown(form.data.get("effect", ""), form.data.get("effect_of"), is_required=True)
+        return apply(
+            self.change_set(form),
+            author=request_author(self.request, form.cleaned_data["reason"]),
+            shown=effect if self.shows_effect else None,
+            attributes=self.attributes(form),
+        )
 
-def shown_effect(request: HttpRequest) -> Shown:
-    """Return the effect that the posted form showed, for `apply`.
+    def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+        """Return the response after the change was made."""
+        raise NotImplementedError
 
-    A form that showed no effect makes only changes with an obvious effect.
-    """
-    return Shown(request.POST.get("effect", ""), request.POST.get("effect_of"), is_required=True)
+    def stranding(self, form: ConsoleForm) -> StrandingWarning | None:
+        """Return the entities that lose administrators; None if none can."""
+        return None
 
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        return self.show_effect(self.get_form(), request.GET)
 
-def refusal_text(error: EffectChanged | EffectNotShown) -> tuple[str, int]:
-    """Return the fault and the status with which a form is shown again; the fault is empty if nothing was
-    wrong.
-    """
-    return (f"Nothing was changed: {error}.", 409) if isinstance(error, EffectChanged) else ("", 200)
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        sent = self.get_form()
+        if "preview" not in sent.data:
+            return super().post(request, *args, **kwargs)
+        options = self.get_form_kwargs() | {"data": None, "files": None}
+        options["initial"] = self.get_initial() | self.form_class.initial_from(sent.data)
+        return self.show_effect(self.get_form_class()(**options), sent.data)
+
+    def show_effect(self, form: ConsoleForm, values: QueryDict) -> HttpResponse:
+        """Show the form, and the effect of the values if they describe a change."""
+        filled = self.get_form_class()(**self.get_form_kwargs() | {"data": values})
+        effect = self.effect(filled) if self.shows_effect and filled.is_valid() else None
+        return self.render_to_response(self.get_context_data(form=form, effect=effect))
+
+    def effect(self, form: ConsoleForm) -> dict | None:
+        """Return the context of the effect of a valid form; None if it names unknown principals."""
+        try:
+            change_set = self.change_set(form)
+            names = {name for change in change_set for name in _named_principals(change)}
+            is_known = len(principals_by_name(names)) == len(names)
+        except Refusal:
+            return None
+        return self.effect_context(form, change_set) if is_known else None
+
+    def effect_context(self, form: ConsoleForm, changes: ChangeSet | Preview) -> dict:
+        return effect_context(self.request, changes, self.stranding(form), has_forecast=self.has_forecast)
+
+    def perform(self, form: ConsoleForm) -> HttpResponse:
+        try:
+            with transaction.atomic():
+                self.check(form)
+                outcome = self.make(form)
+        except (EffectChanged, EffectNotShown) as error:
+            status = 200
+            if isinstance(error, EffectChanged):
+                form.add_error(None, f"Nothing was changed: {error}.")
+                status = 409
+            context = self.get_context_data(form=form, effect=self.effect_context(form, error.preview))
+            return self.render_to_response(context, status=status)
+        return self.done(form, outcome)
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**{"effect": None} | context)
 
 
 def _first_lines(effect: KnownEffect) -> list[dict]:

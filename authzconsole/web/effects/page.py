@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.lists.files import list_file
 from authzconsole.lists.plans import EffectRows
+from authzconsole.web.effects.run_views import preview_from_url
 from authzconsole.web.effects.runs import change_run_context
 from authzconsole.web.effects.section import (
     DOWNLOAD_TITLES,
@@ -20,7 +21,6 @@ from authzconsole.web.effects.section import (
     filter_query,
     section_context,
 )
-from authzconsole.web.effects.url_changes import preview_from_url
 from authzconsole.web.shared.guard import auditor_required
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.stranding_warning import warning_of_strandings

@@ -1,12 +1,12 @@
-"""Request and cancel the run that computes the effect of single changes, and show it in the form that makes
-them.
+"""Read the changes in a URL or a form; request and cancel the run that computes their effect, and show it in the form that
+makes them.
 """
 
 from urllib.parse import urlencode
 
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
@@ -15,12 +15,51 @@ from analytics.runs.services import cancel_run, request_change_effect
 from authzconsole.common.messages import read_only_message
 from authzconsole.web.effects.forms import effect_context
 from authzconsole.web.effects.runs import effect_parameters
-from authzconsole.web.effects.url_changes import data_of, preview_from_url
+from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, TextField
 from authzconsole.web.shared.guard import auditor_required, capability_required, request_author
 from authzconsole.web.shared.rendering import render_page, see_other
-from grants.changes import Preview, can_make, capability_to_make
+from grants.active_generation import active_generation
+from grants.change_set import UnknownChange, change_from_text
+from grants.changes import ChangeSet, Preview, can_make, capability_to_make, preview
+from grants.effects.changes import MAX_CHANGES
 from grants.errors import GrantError
+from grants.policies.catalogue import GENERATIONS
 from grants.roles.capabilities import Capability
+
+
+class EffectForm(ConsoleForm):
+    """The changes of which the effect is shown. forecast: see `effect_context`."""
+
+    generation = OptionalChoiceField(choices=lambda: [(name, name) for name in GENERATIONS])
+    forecast = TextField()
+
+
+def effect_form(request: HttpRequest) -> EffectForm:
+    """Return the form in the query, or in the body if the query names no change: the forms of other changes have other
+    fields.
+    """
+    if "change" not in request.GET:
+        return EffectForm.sent(request)
+    form = EffectForm(request.GET)
+    form.is_valid()
+    return form
+
+
+def preview_from_url(request: HttpRequest) -> Preview:
+    """Return the preview of the changes, in the named generation or the active one.
+
+    Raise Http404 for unknown changes, and for none or too many.
+    """
+    form = effect_form(request)
+    texts, name = form.data.getlist("change"), form.cleaned_data["generation"]
+    if not 0 < len(texts) <= MAX_CHANGES:
+        raise Http404(f"there must be from 1 to {MAX_CHANGES} changes")
+    try:
+        change_set = ChangeSet.of(*map(change_from_text, texts))
+    except UnknownChange as error:
+        raise Http404(str(error)) from None
+    generation = GENERATIONS[name] if name else active_generation()
+    return preview(change_set, generation)
 
 
 @require_POST
@@ -30,32 +69,32 @@ def compute_effect_view(request: HttpRequest) -> HttpResponse:
 
     Accounts that may make the changes may request it.
     """
-    preview = preview_from_url(request)
-    if not can_make(request.user, preview.change_set):
-        raise PermissionDenied(read_only_message(*map(capability_to_make, preview.change_set)))
-    if preview.too_large is not None and preview.effect is None:
+    shown = preview_from_url(request)
+    if not can_make(request.user, shown.change_set):
+        raise PermissionDenied(read_only_message(*map(capability_to_make, shown.change_set)))
+    if shown.too_large is not None and shown.effect is None:
         try:
             request_change_effect(
-                changes=preview.change_set,
-                generation=preview.generation,
+                changes=shown.change_set,
+                generation=shown.generation,
                 author=request_author(request),
                 requested_by=request.user,
             )
         except GrantError as error:
             messages.error(request, f"{error}.")
-    return _form_part(request, preview) if request.htmx else _page_of(preview)
+    return _form_part(request, shown) if request.htmx else _page_of(shown)
 
 
 @require_POST
 @capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_ALL])
 def cancel_effect_view(request: HttpRequest) -> HttpResponse:
-    preview = preview_from_url(request)
-    run = latest_change_run(preview.change_set.texts, preview.generation)
+    shown = preview_from_url(request)
+    run = latest_change_run(shown.change_set.texts, shown.generation)
     if run is not None and cancel_run(run=run, author=request_author(request)):
         messages.info(request, "The computation of the effect is being cancelled.")
     else:
         messages.info(request, "The effect is not being computed. Nothing changed.")
-    return _page_of(preview)
+    return _page_of(shown)
 
 
 @require_safe
@@ -68,10 +107,10 @@ def effect_form_part(request: HttpRequest) -> HttpResponse:
     return _form_part(request, preview_from_url(request))
 
 
-def _form_part(request: HttpRequest, preview: Preview) -> HttpResponse:
-    effect = effect_context(request, preview, has_forecast=data_of(request).get("forecast") == "1")
+def _form_part(request: HttpRequest, shown: Preview) -> HttpResponse:
+    effect = effect_context(request, shown, has_forecast=effect_form(request).cleaned_data["forecast"] == "1")
     return render_page(request, "effects/_form_update.html", {"effect": effect})
 
 
-def _page_of(preview: Preview) -> HttpResponse:
-    return see_other(f"{reverse('effect')}?{urlencode(effect_parameters(preview))}")
+def _page_of(shown: Preview) -> HttpResponse:
+    return see_other(f"{reverse('effect')}?{urlencode(effect_parameters(shown))}")

@@ -1,6 +1,7 @@
 """The section with the children of an entity, filtered by kind, state and name, one page at a time."""
 
 from collections import Counter
+from dataclasses import dataclass
 
 from django.db.models import Count, F, QuerySet, Value
 from django.db.models.functions import Length, Substr
@@ -8,17 +9,69 @@ from django.http import HttpRequest
 
 from authzconsole.web.shared.entity_counts import holder_counts
 from authzconsole.web.shared.links import address_link_to
-from authzconsole.web.shared.paging import paginate_entities, url_with
+from authzconsole.web.shared.paging import Page, paginate_entities, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.request_visibility import list_visibility_inside
+from entities.address import AddressError, parse_address
 from entities.models import Entity, State
 from entities.selectors import children_of
 from entities.vocabulary import KINDS, child_kinds
 from grants.authority.stewards import sees_everything_in, stewarded_condition, stewarded_namespaces
 from grants.evaluation.count_cache import cached_count
 from grants.evaluation.visibility import FULL_VISIBILITY, Visibility
+from grants.plans.sources.bulk import MAX_SELECTED
 from grants.policies.policy import Generation
+
+# parameters that have a form field or select the page
+FORM_PARAMETERS = ("address", "kind", "state", "find", "after", "before", "selection")
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSelection:
+    """The selected addresses.
+
+    on_other_pages: selected addresses that are not on this page. other_parameters: query parameters without a
+    form field.
+    previous, next: cursors of the adjacent pages; empty at an end of the list. clear_url: this page without a
+    selection.
+    """
+
+    selected: frozenset[str]
+    on_other_pages: list[str]
+    other_parameters: list[tuple[str, str]]
+    previous: str
+    next: str
+    clear_url: str
+
+
+def selection_of(request: HttpRequest, page: Page) -> AddressSelection:
+    selected, on_page = _selected_addresses(request), {str(entity) for entity in page.rows}
+    return AddressSelection(
+        frozenset(selected),
+        [address for address in selected if address not in on_page],
+        [
+            (name, value)
+            for name, values in request.GET.lists()
+            if name not in FORM_PARAMETERS
+            for value in values
+        ],
+        str(page.rows[0]) if page.previous_url and page.rows else "",
+        str(page.rows[-1]) if page.next_url else "",
+        url_with(request, address=None) if selected else "",
+    )
+
+
+def _selected_addresses(request: HttpRequest) -> list[str]:
+    """Return the valid selected addresses in the order of selection, at most as many as a plan accepts."""
+    addresses = {}
+    for text in request.GET.getlist("address"):
+        try:
+            addresses[str(parse_address(text))] = None
+        except AddressError:
+            continue
+    return list(addresses)[:MAX_SELECTED]
+
 
 ROWS_PER_PAGE = 25
 # the kind of children that a container displays by default, by kind of container; other containers display

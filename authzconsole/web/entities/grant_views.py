@@ -1,19 +1,23 @@
 """Grant and revoke on one entity. The form is a separate page, a dialog, or a section of the entity page."""
 
 import json
+from typing import ClassVar
 
 from django.contrib import messages
+from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
 
-from authzconsole.web.effects.forms import (
-    NOT_AS_SHOWN,
-    effect_context,
-    effect_context_if_known,
-    refusal_text,
-    shown_effect,
+from authzconsole.common.messages import as_sentence
+from authzconsole.web.effects.forms import EffectPage
+from authzconsole.web.forms import (
+    ConsoleForm,
+    NameInput,
+    PeriodForm,
+    PrincipalField,
+    privileges_field,
+    reason_field,
 )
-from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404, request_author
+from authzconsole.web.shared.guard import entity_or_404, grantable_address_or_404
 from authzconsole.web.shared.links import (
     address_link_to,
     address_url,
@@ -23,161 +27,176 @@ from authzconsole.web.shared.links import (
 from authzconsole.web.shared.principal_input import principal_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from authzconsole.web.shared.stranding_warning import StrandingWarning, revocation_warning
-from authzconsole.web.shared.times.periods import (
-    fields_of_period,
-    period_fields,
-    period_form_context,
-    period_of_form,
-    period_words,
-)
+from authzconsole.web.shared.times.periods import fields_of_period, period_words
 from entities.address import Address
 from entities.vocabulary import Privilege, VocabularyError, privilege_by_name
 from grants.authority.rights import grantable_privileges
 from grants.change_set import Grant, Revoke
-from grants.changes import ChangeSet, Outcome, Preview, apply
-from grants.errors import ChangeRefused, GrantError
+from grants.changes import ChangeSet, Outcome
+from grants.errors import ChangeRefused, PrincipalError
 from grants.grant_attributes import GrantAttributes
-from grants.models import GRANT_TABLES, NAME_COLUMNS, permission_ids
+from grants.models import GRANT_TABLES, NAME_COLUMNS, User, permission_ids
 from grants.principal_names import format_principal
-from grants.validity import Validity, ValidityError
+from grants.validity import Validity
 
 EFFECT_SUFFIX = "-effect"
 # id of the form on a separate page. It is sent without htmx, because that page has no sections to refresh.
 PAGE_FORM_ID = "change-form-standalone"
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-def grant(request: HttpRequest, address: str) -> HttpResponse:
-    target = grantable_address_or_404(request, address)
-    if request.method != "POST":
-        return _form_response(request, "grant", target, _form_fields(request.GET))
-    return _submit(request, target, "grant")
+class RevocationForm(PeriodForm):
+    """Privileges of one principal on an entity. The fields of GrantAttributes have its names."""
+
+    principal = PrincipalField(label="Principal", required=True)
+    privilege = privileges_field()
+    reason = reason_field(placeholder="Why it is no longer needed")
+
+    def __init__(self, *args, account: User, form_id: str = "grant-form", **kwargs):
+        super().__init__(*args, auto_id=f"{form_id}-%s", **kwargs)
+        self.form_id = form_id
+        choices = [(str(privilege), str(privilege)) for privilege in grantable_privileges(account)]
+        self.fields["privilege"].choices = choices
+        if not account.can_administer:
+            # delegates learn nothing about other principals
+            self.fields["principal"].widget = NameInput(self.fields["principal"].widget.attrs)
+
+    def has_period(self) -> bool:
+        return False
+
+    def clean_principal(self) -> str:
+        if not self.cleaned_data["principal"]:
+            raise ValidationError("No principal is named: write user:NAME or group:NAME.")
+        try:
+            return format_principal(self.cleaned_data["principal"])
+        except PrincipalError as error:
+            raise ValidationError(as_sentence(error)) from None
+
+    def clean_privilege(self) -> list[Privilege]:
+        names = self.cleaned_data["privilege"]
+        if not names:
+            raise ValidationError(f"No privilege is selected: select at least one of {', '.join(Privilege)}.")
+        try:
+            return list(map(privilege_by_name, names))
+        except VocabularyError as error:
+            raise ValidationError(as_sentence(error)) from None
+
+    def refuse(self, error: Exception) -> None:
+        if isinstance(error, ChangeRefused):
+            # an unknown principal causes the same error for each privilege
+            faults = dict.fromkeys(item.message for item in error.errors)
+            self.add_error("principal", as_sentence("; ".join(faults)))
+        else:
+            super().refuse(error)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-def revoke(request: HttpRequest, address: str) -> HttpResponse:
-    target = grantable_address_or_404(request, address)
-    if request.method != "POST":
-        return _form_response(request, "revoke", target, _form_fields(request.GET))
-    return _submit(request, target, "revoke")
+class GrantForm(RevocationForm):
+    reason = reason_field(placeholder="Why it is needed")
 
+    def has_period(self) -> bool:
+        return True
 
-def _submit(request: HttpRequest, target: Address, verb: str) -> HttpResponse:
-    fields = _form_fields(request.POST)
-    if "preview" in request.POST:
-        return _form_response(request, verb, target, fields)
-    try:
-        outcome = _change(request, target, verb, fields)
-    except NOT_AS_SHOWN as error:
-        fault, status = refusal_text(error)
-        return _form_response(
-            request, verb, target, fields | {"fault": fault}, preview=error.preview, status=status
-        )
-    except (GrantError, VocabularyError) as error:
-        return _form_response(
-            request,
-            verb,
-            target,
-            fields | {"fault": _error_text(error), "invalid_field": _invalid_field(fields, error)},
-            status=400,
-        )
-    for sentence, level in _outcome_messages(outcome):
-        messages.add_message(request, level, sentence)
-    return _success_response(request, target)
+    def stored_period(self, target: Address) -> Validity | None:
+        """Return the period of the grant in the form if the grant exists and has limits; otherwise None.
 
-
-def _change(request: HttpRequest, target: Address, verb: str, fields: dict) -> Outcome:
-    if not fields["privileges"]:
-        raise GrantError(f"no privilege is selected: select at least one of {', '.join(Privilege)}")
-    if not fields["principal"]:
-        raise GrantError("no principal is named: write user:NAME or group:NAME")
-    # delegates see no effect
-    shown = shown_effect(request) if request.user.can_administer else None
-    return apply(
-        _change_set(verb, target, fields),
-        author=request_author(request, fields["reason"]),
-        attributes=GrantAttributes(**{name: fields[name] for name in GrantAttributes._fields}),
-        shown=shown,
-    )
-
-
-def _change_set(verb: str, target: Address, fields: dict) -> ChangeSet:
-    principal, names = format_principal(fields["principal"]), fields["privileges"]
-    if verb == "revoke":
-        return ChangeSet.of(*(Revoke(principal, target, privilege_by_name(name)) for name in names))
-    validity = period_of_form(fields)
-    return ChangeSet.of(*(Grant(principal, target, privilege_by_name(name), validity) for name in names))
-
-
-def _effect(request: HttpRequest, verb: str, target: Address, fields: dict) -> dict | None:
-    """Return the effect of the change in the form; None while the form is incomplete or invalid."""
-    if not fields["principal"] or not fields["privileges"]:
-        return None
-    try:
-        changes, stranding = _change_set(verb, target, fields), _stranding(verb, target, fields)
-    except (GrantError, VocabularyError):
-        return None
-    return effect_context_if_known(request, changes, [fields["principal"]], stranding)
-
-
-def _stranding(verb: str, target: Address, fields: dict) -> StrandingWarning | None:
-    return revocation_warning(fields["principal"], target, fields["privileges"]) if verb == "revoke" else None
-
-
-def _stored_period(target: Address, fields: dict) -> Validity | None:
-    """Return the period of the grant in the form if the grant exists and has limits; otherwise None.
-
-    Runs at most one query.
-    """
-    principal, _, name = fields["principal"].partition(":")
-    if (
-        principal not in GRANT_TABLES
-        or len(fields["privileges"]) != 1
-        or fields["privileges"][0] not in list(Privilege)
-    ):
-        return None
-    grant = (
-        GRANT_TABLES[principal][0]
-        .objects.filter(
+        Runs at most one query.
+        """
+        principal, _, name = principal_from_input(self["principal"].value() or "").partition(":")
+        privileges = self["privilege"].value() or ()
+        if principal not in GRANT_TABLES or len(privileges) != 1 or privileges[0] not in list(Privilege):
+            return None
+        grants = GRANT_TABLES[principal][0].objects.filter(
             **{NAME_COLUMNS[principal]: name},
             content_object__kind=target.kind,
             content_object__key=target.key,
-            permission_id=permission_ids()[Privilege(fields["privileges"][0])],
+            permission_id=permission_ids()[Privilege(privileges[0])],
         )
-        .first()
-    )
-    return grant.validity if grant and grant.validity.is_limited else None
+        grant = grants.first()
+        return grant.validity if grant and grant.validity.is_limited else None
 
 
-def _form_fields(data) -> dict:
-    return {
-        "principal": principal_from_input(data.get("principal", "")),
-        "privileges": list(dict.fromkeys(data.getlist("privilege"))),
-        **period_fields(data),
-        **{name: data.get(name, "").strip() for name in GrantAttributes._fields},
-        "fault": "",
-    }
+class GrantPage(EffectPage):
+    """Grant privileges on an entity."""
+
+    verb: ClassVar[str] = "grant"
+    form_class = GrantForm
+
+    def prepare(self) -> None:
+        self.target = grantable_address_or_404(self.request, self.kwargs["address"])
+        section = requested_section(self.request)
+        self.shows_part, self.section = section.endswith(EFFECT_SUFFIX), section.removesuffix(EFFECT_SUFFIX)
+
+    @property
+    def shows_effect(self) -> bool:
+        """Delegates see no effect."""
+        return self.request.user.can_administer
+
+    def get_template_names(self) -> list[str]:
+        if self.shows_part:
+            return ["entities/grants/_grant_actions.html"]
+        templates = {"": f"{self.verb}.html", "dialog": f"_{self.verb}_dialog.html"}
+        return [f"entities/grants/{templates.get(self.section, f'_{self.verb}_form.html')}"]
+
+    def get_form_kwargs(self) -> dict:
+        form_id = {"": PAGE_FORM_ID, "dialog": f"{self.verb}-form-dialog"}.get(self.section, self.section)
+        return super().get_form_kwargs() | {"account": self.request.user, "form_id": form_id}
+
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        values = form.cleaned_data
+        return ChangeSet.of(
+            *(
+                Grant(values["principal"], self.target, privilege, values["validity"])
+                for privilege in values["privilege"]
+            )
+        )
+
+    def attributes(self, form: ConsoleForm) -> GrantAttributes:
+        return GrantAttributes(**{name: form.cleaned_data[name] for name in GrantAttributes._fields})
+
+    def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+        """Redirect to the entity; for htmx, send the messages and an event that reloads the sections with grants."""
+        for sentence, level in _outcome_messages(outcome):
+            messages.add_message(self.request, level, sentence)
+        if not self.request.htmx:
+            return see_other(_back_url(self.request, self.target))
+        response = render_page(self.request, "shared/feedback/notices.html", {})
+        response["HX-Reswap"] = "none"
+        response["HX-Trigger"] = json.dumps({"grants-changed": {}, "dialog-done": {}})
+        return response
+
+    def get_context_data(self, **context) -> dict:
+        form, stored = context["form"], None
+        if isinstance(form, GrantForm):
+            stored = form.stored_period(self.target)
+            if stored is not None and self.request.method != "POST" and form.is_period_empty:
+                form.initial |= fields_of_period(stored)
+        return super().get_context_data(**context) | {
+            "address_link": address_link_to(self.target),
+            "title_address_link": address_link_to(self.target, is_linked=False),
+            "action": address_url(self.verb, self.target),
+            "back": _back_url(self.request, self.target),
+            "is_delegate": not self.request.user.can_administer,
+            "privileges": form["privilege"].value() or (),
+            "principal_link": principal_link_from_text(principal_from_input(form["principal"].value() or "")),
+            "page_form_id": PAGE_FORM_ID,
+            "changed_period": stored,
+        }
 
 
-def _invalid_field(fields: dict, error: Exception) -> str:
-    """Return the field that caused the error; empty if it is neither the principal, the privileges nor the
-    period.
-    """
-    if isinstance(error, ValidityError):
-        return "period"
-    if not fields["privileges"]:
-        return "privilege"
-    return "principal" if not fields["principal"] or isinstance(error, ChangeRefused) else ""
+class RevokePage(GrantPage):
+    """Revoke privileges on an entity."""
 
+    verb = "revoke"
+    form_class = RevocationForm
 
-def _error_text(error: Exception) -> str:
-    """Return the message.
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        values = form.cleaned_data
+        return ChangeSet.of(
+            *(Revoke(values["principal"], self.target, privilege) for privilege in values["privilege"])
+        )
 
-    An unknown principal causes the same error for each privilege; it is displayed once.
-    """
-    if isinstance(error, ChangeRefused):
-        return "; ".join(dict.fromkeys(item.message for item in error.errors))
-    return str(error)
+    def stranding(self, form: ConsoleForm) -> StrandingWarning | None:
+        values = form.cleaned_data
+        return revocation_warning(values["principal"], self.target, values["privilege"])
 
 
 def _outcome_messages(outcome: Outcome):
@@ -214,16 +233,6 @@ def _privilege_list(items) -> str:
     return ", ".join(item.privilege for item in items)
 
 
-def _success_response(request: HttpRequest, target: Address) -> HttpResponse:
-    """Redirect to the entity; for htmx, send the messages and an event that reloads the sections with grants."""
-    if not request.htmx:
-        return see_other(_back_url(request, target))
-    response = render_page(request, "shared/feedback/notices.html", {})
-    response["HX-Reswap"] = "none"
-    response["HX-Trigger"] = json.dumps({"grants-changed": {}, "dialog-done": {}})
-    return response
-
-
 def _back_url(request: HttpRequest, target: Address) -> str:
     """Return the page of the entity, or the form if the account cannot see the entity."""
     if not request.user.can_see_all:
@@ -232,63 +241,3 @@ def _back_url(request: HttpRequest, target: Address) -> str:
         except Http404:
             return address_url("grant", target)
     return entity_tab_url(target, "access")
-
-
-def _form_response(
-    request: HttpRequest,
-    verb: str,
-    target: Address,
-    fields: dict,
-    *,
-    preview: Preview | None = None,
-    status: int = 200,
-) -> HttpResponse:
-    """Render the form as a page, in the dialog, or in the section that htmx requests; or only its effect and
-    its buttons.
-
-    preview: of the change, if it is known.
-    """
-    section = requested_section(request)
-    templates = {"": f"{verb}.html", "dialog": f"_{verb}_dialog.html"}
-    template = (
-        "_grant_actions.html"
-        if section.endswith(EFFECT_SUFFIX)
-        else templates.get(section, f"_{verb}_form.html")
-    )
-    section = section.removesuffix(EFFECT_SUFFIX)
-    stored = _stored_period(target, fields) if verb == "grant" else None
-    if (
-        stored is not None
-        and request.method != "POST"
-        and not any(fields[name] for name in period_fields({}))
-    ):
-        fields = fields | fields_of_period(stored)
-    if not request.user.can_administer:
-        effect = None
-    elif preview is not None:
-        effect = effect_context(request, preview, _stranding(verb, target, fields))
-    else:
-        # an input with an error will change, and so will its effect
-        effect = None if status == 400 else _effect(request, verb, target, fields)
-    return render_page(
-        request,
-        f"entities/grants/{template}",
-        {
-            **fields,
-            "address_link": address_link_to(target),
-            "title_address_link": address_link_to(target, is_linked=False),
-            "action": address_url(verb, target),
-            "back": _back_url(request, target),
-            "all_privileges": grantable_privileges(request.user),
-            # delegates learn nothing about other entities and principals
-            "is_delegate": not request.user.can_administer,
-            "principal_link": principal_link_from_text(fields["principal"]),
-            "form_id": {"": PAGE_FORM_ID, "dialog": f"{verb}-form-dialog"}.get(section, section),
-            "page_form_id": PAGE_FORM_ID,
-            "effect": effect,
-            "period": fields,
-            "period_form": period_form_context() if verb == "grant" else None,
-            "changed_period": stored,
-        },
-        status=status,
-    )

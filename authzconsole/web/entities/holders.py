@@ -4,6 +4,7 @@ from dataclasses import replace
 
 from django.http import HttpRequest
 
+from authzconsole.web.entities.grant_views import GrantForm
 from authzconsole.web.shared.links import holder_link
 from authzconsole.web.shared.paging import paginate_sequence, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
@@ -18,7 +19,7 @@ from authzconsole.web.shared.privilege_cells import (
 from authzconsole.web.shared.times.limited_lists import expired_link
 from entities.models import Entity
 from entities.vocabulary import Privilege
-from grants.authority.rights import can_change_some_grants, can_see_holders, grantable_privileges
+from grants.authority.rights import can_change_some_grants, can_see_holders
 from grants.authority.stewards import sees_everything_in
 from grants.holders import Holder, holders_of
 from grants.plans.sources.expired import PeriodScope
@@ -57,7 +58,7 @@ def holders_section(request: HttpRequest, entity: Entity, generation: Generation
         "can_change": can_change,
         "is_plain": not request.user.can_see_all,
         "privileges": list(Privilege),
-        "grantable": grantable_privileges(request.user),
+        "grant_form": GrantForm(account=request.user) if can_change else None,
         "find": find,
         "order": order,
         "expired": expired_link(PeriodScope(within=entity.address)) if request.user.can_see_all else None,

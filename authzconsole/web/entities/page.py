@@ -10,9 +10,8 @@ from django.views.decorators.http import require_safe
 
 from authzconsole.web.ask.questions import ask_section
 from authzconsole.web.entities.access import access_section, totals_section
-from authzconsole.web.entities.children import children_section
+from authzconsole.web.entities.children import children_section, selection_of
 from authzconsole.web.entities.holders import holders_section
-from authzconsole.web.entities.selection import selection_of
 from authzconsole.web.entities.stewards import stewards_section
 from authzconsole.web.entities.tabs import current_tab, tab_links, tabs_of
 from authzconsole.web.journal.history import history_section

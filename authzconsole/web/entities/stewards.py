@@ -3,9 +3,9 @@ remove them.
 """
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
 
-from authzconsole.web.shared.guard import capability_required, entity_or_404, request_author
+from authzconsole.web.forms import ConsoleForm, FormPage, OptionalChoiceField, PrincipalField, reason_field
+from authzconsole.web.shared.guard import entity_or_404, request_author
 from authzconsole.web.shared.links import (
     PrincipalLink,
     address_link_to,
@@ -13,11 +13,9 @@ from authzconsole.web.shared.links import (
     entity_tab_url,
     principal_link_from_text,
 )
-from authzconsole.web.shared.principal_input import principal_from_input
-from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
+from authzconsole.web.shared.rendering import see_other, show_outcome
 from entities.models import Entity
 from grants.authority.stewards import sees_everything_in
-from grants.errors import GrantError
 from grants.models import NamespaceSteward
 from grants.policies.policy import Generation
 from grants.roles.capabilities import Capability
@@ -62,54 +60,46 @@ def _link(request: HttpRequest, steward: NamespaceSteward) -> PrincipalLink:
     return PrincipalLink(kind, name, is_linked=False)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_SETTINGS, visible_to=[Capability.READ_ALL])
-def stewards_page(request: HttpRequest, address: str) -> HttpResponse:
+class StewardForm(ConsoleForm):
+    """verb: `add` or `remove`."""
+
+    id_pattern = "steward-%s"
+
+    verb = OptionalChoiceField(default="add", choices=[(verb, verb) for verb in SERVICES])
+    principal = PrincipalField(label="User or group", required=True)
+    reason = reason_field()
+
+
+class StewardsPage(FormPage):
     """List the stewards of a namespace, and assign or remove one, as the posted `verb` says."""
-    namespace = entity_or_404(request, address)
-    if namespace.kind != "namespace":
-        raise Http404("only namespaces have data stewards")
-    if request.method != "POST":
-        return _page_response(request, namespace)
-    principal, reason = (
-        principal_from_input(request.POST.get("principal", "")),
-        request.POST.get("reason", "").strip(),
-    )
-    service = SERVICES.get(request.POST.get("verb", ""), add_steward)
-    try:
-        outcome = service(
-            author=request_author(request, reason), namespace=namespace.address, principal=principal
-        )
-    except GrantError as error:
-        return _page_response(
-            request, namespace, fault=f"{error}.", principal=principal, reason=reason, status=400
-        )
-    show_outcome(request, outcome)
-    return see_other(request.path)
 
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_ALL,)
+    form_class = StewardForm
+    template_name = "entities/stewards/page.html"
 
-def _page_response(
-    request: HttpRequest,
-    namespace: Entity,
-    *,
-    fault: str = "",
-    principal: str = "",
-    reason: str = "",
-    status: int = 200,
-) -> HttpResponse:
-    return render_page(
-        request,
-        "entities/stewards/page.html",
-        {
-            **_rows(request, namespace),
+    def prepare(self) -> None:
+        self.namespace = entity_or_404(self.request, self.kwargs["address"])
+        if self.namespace.kind != "namespace":
+            raise Http404("only namespaces have data stewards")
+
+    def perform(self, form: StewardForm) -> HttpResponse:
+        values = form.cleaned_data
+        outcome = SERVICES[values["verb"]](
+            author=request_author(self.request, values["reason"]),
+            namespace=self.namespace.address,
+            principal=values["principal"],
+        )
+        show_outcome(self.request, outcome)
+        return see_other(self.request.path)
+
+    def get_context_data(self, **context) -> dict:
+        namespace = self.namespace
+        return super().get_context_data(**context) | {
+            **_rows(self.request, namespace),
             "address_link": address_link_to(namespace),
             "back": entity_tab_url(namespace, "access"),
             "title_address_link": address_link_to(namespace, is_linked=False),
-            "fault": fault,
-            "principal": principal,
-            "reason": reason,
-            "action": request.path,
+            "action": self.request.path,
             "max_stewards": MAX_STEWARDS,
-        },
-        status=status,
-    )
+        }

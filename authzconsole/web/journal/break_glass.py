@@ -1,19 +1,17 @@
 """The pages of break-glass access: the list with the form that starts it, and one use with its review."""
 
-from collections.abc import Callable
 from datetime import timedelta
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpResponse
 from django.urls import reverse
 from django.utils.http import urlencode
-from django.views.decorators.http import require_POST, require_safe
 
-from authzconsole.common.messages import as_sentence
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.forms import ConsoleForm, FormPage, TextField, reason_field
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import see_other
 from grants.authority.break_glass import (
     can_break_glass,
     end_break_glass,
@@ -21,7 +19,7 @@ from grants.authority.break_glass import (
     review_break_glass,
     start_break_glass,
 )
-from grants.errors import GrantError
+from grants.journal import Author
 from grants.models import BreakGlassUse
 from grants.roles.capabilities import Capability
 
@@ -29,106 +27,89 @@ COLUMNS = ("Use", "Account", "Started", "State", "Reason")
 ROWS_PER_PAGE = 50
 
 
-@require_safe
-@capability_required(Capability.READ_JOURNAL)
-def break_glass_list(request: HttpRequest) -> HttpResponse:
-    return _render_list(request)
+class StartForm(ConsoleForm):
+    reason = reason_field(required=True)
 
 
-@require_safe
-@capability_required(Capability.READ_JOURNAL)
-def break_glass_page(request: HttpRequest, pk: int) -> HttpResponse:
-    return _render_use(request, _use_or_404(pk))
+class BreakGlassList(FormPage):
+    """List the uses, with the form that starts one."""
 
+    http_method_names = ("get", "head")
+    capabilities = (Capability.READ_JOURNAL,)
+    form_class = StartForm
+    template_name = "journal/break_glass/list.html"
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_JOURNAL])
-@recent_authentication_required
-def start_break_glass_view(request: HttpRequest) -> HttpResponse:
-    reason = request.POST.get("reason", "").strip()
-    try:
-        use = start_break_glass(author=request_author(request, reason))
-    except GrantError as error:
-        return _render_list(request, reason=reason, fault=as_sentence(error), status=400)
-    return see_other(reverse("journal-break-glass-use", args=[use.pk]))
-
-
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_JOURNAL])
-def end_break_glass_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _change(
-        request,
-        pk,
-        lambda: end_break_glass(author=request_author(request), number=pk),
-        "The access has ended.",
-    )
-
-
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_JOURNAL])
-def review_break_glass_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _change(
-        request,
-        pk,
-        lambda: review_break_glass(
-            author=request_author(request), number=pk, comment=request.POST.get("comment", "")
-        ),
-        "The review is closed.",
-    )
-
-
-def _change(
-    request: HttpRequest, pk: int, service: Callable[[], BreakGlassUse], message: str
-) -> HttpResponse:
-    use = _use_or_404(pk)
-    try:
-        service()
-    except GrantError as error:
-        return _render_use(
-            request, use, fault=as_sentence(error), comment=request.POST.get("comment", ""), status=400
-        )
-    messages.success(request, message)
-    return see_other(reverse("journal-break-glass-use", args=[pk]))
-
-
-def _render_list(
-    request: HttpRequest, *, reason: str = "", fault: str = "", status: int = 200
-) -> HttpResponse:
-    uses = QuerySetSequence(BreakGlassUse.objects.order_by("-pk"))
-    return render_page(
-        request,
-        "journal/break_glass/list.html",
-        {
+    def get_context_data(self, **context) -> dict:
+        uses, user = QuerySetSequence(BreakGlassUse.objects.order_by("-pk")), self.request.user
+        return super().get_context_data(**context) | {
             "columns": COLUMNS,
-            "page": paginate_sequence(request, uses, max_rows=ROWS_PER_PAGE, name="page"),
-            "reason": reason,
-            "fault": fault,
-            "can_start": can_break_glass(request.user) and not has_break_glass_access(request.user.pk),
-        },
-        status=status,
-    )
+            "page": paginate_sequence(self.request, uses, max_rows=ROWS_PER_PAGE, name="page"),
+            "can_start": can_break_glass(user) and not has_break_glass_access(user.pk),
+        }
 
 
-def _render_use(
-    request: HttpRequest, use: BreakGlassUse, *, fault: str = "", comment: str = "", status: int = 200
-) -> HttpResponse:
-    can_change = request.user.can(Capability.CHANGE_GRANTS)
-    # the filter has whole seconds, so the end is rounded up
-    times = {"since": use.started_at, "until": use.ends_at + timedelta(seconds=1)}
-    filters = {"actor": use.account_name, **{name: f"{at:%Y-%m-%dT%H:%M:%SZ}" for name, at in times.items()}}
-    return render_page(
-        request,
-        "journal/break_glass/page.html",
-        {
+class StartBreakGlass(BreakGlassList):
+    http_method_names = ("post",)
+    capabilities = (Capability.CHANGE_GRANTS,)
+    visible_to = (Capability.READ_JOURNAL,)
+    decorators = (recent_authentication_required,)
+
+    def perform(self, form: StartForm) -> HttpResponse:
+        use = start_break_glass(author=request_author(self.request, form.cleaned_data["reason"]))
+        return see_other(reverse("journal-break-glass-use", args=[use.pk]))
+
+
+class ReviewForm(ConsoleForm):
+    comment = TextField(label="Comment", required=True)
+
+
+class BreakGlassPage(FormPage):
+    """Show a use, with the form that reviews it."""
+
+    http_method_names = ("get", "head")
+    capabilities = (Capability.READ_JOURNAL,)
+    form_class = ReviewForm
+    template_name = "journal/break_glass/page.html"
+
+    def prepare(self) -> None:
+        self.use = _use_or_404(self.kwargs["pk"])
+
+    def get_context_data(self, **context) -> dict:
+        use, user = self.use, self.request.user
+        # the filter has whole seconds, so the end is rounded up
+        times = {"since": use.started_at, "until": use.ends_at + timedelta(seconds=1)}
+        filters = {
+            "actor": use.account_name,
+            **{name: f"{at:%Y-%m-%dT%H:%M:%SZ}" for name, at in times.items()},
+        }
+        return super().get_context_data(**context) | {
             "use": use,
-            "fault": fault,
-            "comment": comment,
-            "can_change": can_change,
-            "is_own": use.account_id == request.user.pk,
+            "can_change": user.can(Capability.CHANGE_GRANTS),
+            "is_own": use.account_id == user.pk,
             "journal_url": f"{reverse('journal')}?{urlencode(filters)}",
-        },
-        status=status,
-    )
+        }
+
+
+class ReviewBreakGlass(BreakGlassPage):
+    http_method_names = ("post",)
+    capabilities = (Capability.CHANGE_GRANTS,)
+    visible_to = (Capability.READ_JOURNAL,)
+
+    def change(self, author: Author, pk: int, form: ReviewForm) -> str:
+        """Change the use. Return the message of success."""
+        review_break_glass(author=author, number=pk, comment=form.cleaned_data["comment"])
+        return "The review is closed."
+
+    def perform(self, form: ReviewForm) -> HttpResponse:
+        message = self.change(request_author(self.request), self.use.pk, form)
+        messages.success(self.request, message)
+        return see_other(reverse("journal-break-glass-use", args=[self.use.pk]))
+
+
+class EndBreakGlass(ReviewBreakGlass):
+    def change(self, author: Author, pk: int, form: ReviewForm) -> str:
+        end_break_glass(author=author, number=pk)
+        return "The access has ended."
 
 
 def _use_or_404(pk: int) -> BreakGlassUse:

@@ -3,17 +3,21 @@
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from django import forms
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.common.messages import as_sentence
+from authzconsole.web.forms import ConsoleForm, NameInput, TextField
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.links import PrincipalLink, address_link_to, principal_link_from_text
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.past import revision_from_input
 from authzconsole.web.shared.rendering import render_page
+from authzconsole.web.shared.times.zones import zone_name
 from entities.address import Address, AddressError, parse_address
 from grants.errors import PrincipalError
 from grants.history import HistoryError, KnownSince, known_since, revision_time
@@ -23,15 +27,65 @@ from grants.principal_names import parse_principal
 from grants.roles.capabilities import Capability
 
 ROWS_PER_PAGE = 50
-FIELDS = ("of", "since", "until")
 
 
-class _Fault(ValueError):
-    """A field of the form is invalid. field: its name."""
+class SubjectField(TextField):
+    """An entity, a user or a group; its value is an Address, or text such as `user:alice`."""
 
-    def __init__(self, field: str, message: str):
-        super().__init__(message)
-        self.field = field
+    def to_python(self, value: str | None) -> Address | str:
+        text = super().to_python(value)
+        if not text:
+            raise ValidationError("Enter an entity, a user or a group.")
+        try:
+            is_principal = text.startswith(("user:", "group:"))
+            return ":".join(parse_principal(text)) if is_principal else parse_address(text)
+        except (PrincipalError, AddressError) as error:
+            raise ValidationError(as_sentence(error)) from None
+
+
+class RevisionField(TextField):
+    """A date, a time or a revision; its value is a revision. An empty text means now if it is not required."""
+
+    def to_python(self, value: str | None) -> int:
+        text = super().to_python(value)
+        if not text:
+            if self.required:
+                raise ValidationError("Enter a date, a time or a revision.")
+            return current_revision()
+        try:
+            return revision_from_input(text)
+        except HistoryError as error:
+            raise ValidationError(as_sentence(error)) from None
+
+
+class DifferencesForm(ConsoleForm):
+    id_pattern = "differences-%s"
+    of = SubjectField(
+        label="Entity, user or group",
+        placeholder="dataset:sales.orders or user:NAME",
+        required=True,
+        max_characters=600,
+        widget=NameInput(),
+    )
+    since = RevisionField(label="From", placeholder="2026-01-01", required=True, max_characters=40)
+    until = RevisionField(label="To", placeholder="now", max_characters=40)
+    contents = forms.BooleanField(required=False)
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.fields[
+            "until"
+        ].help_text = f"A date such as 2026-01-31 (its end), a time in {zone_name()} such as 2026-01-31 12:00, or a revision."
+
+    @property
+    def is_sent(self) -> bool:
+        return bool(self.data.get("of") or self.data.get("since"))
+
+    def clean(self) -> dict:
+        values = self.cleaned_data
+        if {"since", "until"} <= values.keys() and values["since"] > values["until"]:
+            self.add_error("since", "The first date is after the second one.")
+        return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,26 +101,23 @@ class Row:
 @require_safe
 @capability_required(Capability.READ_JOURNAL)
 def differences_page(request: HttpRequest) -> HttpResponse:
-    form = {name: text_parameter(request, name) for name in FIELDS} | {"contents": "contents" in request.GET}
-    context: dict = {"form": form, "url": reverse("journal-differences")}
-    if form["of"] or form["since"]:
+    form = DifferencesForm(request.GET)
+    context: dict = {"url": reverse("journal-differences")}
+    if not form.is_sent:
+        form = DifferencesForm(initial=DifferencesForm.initial_from(request.GET))
+    elif form.is_valid():
         try:
-            context |= _result(request, form)
-        except _Fault as fault:
-            context |= {"fault": str(fault), "invalid_field": fault.field}
-    return render_page(request, "journal/differences.html", context)
+            context |= _result(request, form.cleaned_data)
+        except HistoryError as error:
+            form.add_error("since", as_sentence(error))
+    return render_page(request, "journal/differences.html", context | {"form": form})
 
 
-def _result(request: HttpRequest, form: dict) -> dict:
-    """Return the rows of a page and its links. Raise _Fault if a field is invalid."""
-    subject = _subject(form["of"])
-    span = Span(_revision(form, "since"), _revision(form, "until") if form["until"] else current_revision())
-    if span.before > span.after:
-        raise _Fault("since", "The first date is after the second one.")
-    try:
-        parts = difference_parts(subject, span, with_contents=form["contents"])
-    except HistoryError as error:
-        raise _Fault("since", as_sentence(error)) from None
+def _result(request: HttpRequest, values: dict) -> dict:
+    """Return the rows of a page and its links. Raise HistoryError if the state at the beginning is not known."""
+    subject, span = values["of"], Span(values["since"], values["until"])
+    has_contents = "contents" in request.GET
+    parts = difference_parts(subject, span, with_contents=has_contents)
     rows, next_position = _page(parts, text_parameter(request, "after"))
     known: KnownSince | None = known_since(subject)
     return {
@@ -80,7 +131,7 @@ def _result(request: HttpRequest, form: dict) -> dict:
         "is_import": known is not None and known.is_import and known.revision > span.before,
         "known": known,
         "downloads": [
-            (title, _download_url(subject, form, span, extension))
+            (title, _download_url(subject, span, extension, has_contents=has_contents))
             for title, extension in (("CSV", "csv"), ("JSON Lines", "jsonl"))
         ],
     }
@@ -117,33 +168,12 @@ def _row(difference: Difference) -> Row:
     )
 
 
-def _subject(text: str) -> Address | str:
-    """Return the address or principal. Raise _Fault if the text is neither."""
-    if not text:
-        raise _Fault("of", "Enter an entity, a user or a group.")
-    try:
-        return (
-            ":".join(parse_principal(text)) if text.startswith(("user:", "group:")) else parse_address(text)
-        )
-    except (PrincipalError, AddressError) as error:
-        raise _Fault("of", as_sentence(error)) from None
-
-
-def _revision(form: dict, name: str) -> int:
-    if not form[name]:
-        raise _Fault(name, "Enter a date, a time or a revision.")
-    try:
-        return revision_from_input(form[name])
-    except HistoryError as error:
-        raise _Fault(name, as_sentence(error)) from None
-
-
-def _download_url(subject: Address | str, form: dict, span: Span, extension: str) -> str:
+def _download_url(subject: Address | str, span: Span, extension: str, *, has_contents: bool) -> str:
     query = {
         "principal" if isinstance(subject, str) else "entity": subject,
         "since": span.before,
         "until": span.after,
     }
-    if form["contents"]:
+    if has_contents:
         query["contents"] = "true"
     return f"{reverse(f'rest-differences-{extension}')}?{urlencode(query, safe=':')}"

@@ -1,17 +1,19 @@
 """The page of the journal with filters, its downloads, and the verification of its hash chain."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.lists.files import download_links, list_file
 from authzconsole.lists.journal import JournalLines
-from authzconsole.web.journal.folding import folded_plans, lines_outside_plans
-from authzconsole.web.journal.rows import ACTION_LABELS, journal_rows
+from authzconsole.web.journal.rows import ACTION_LABELS, journal_row, journal_rows, plan_number
 from authzconsole.web.shared.guard import capability_required
 from authzconsole.web.shared.paging import Page, paginate_newest_first, url_with
 from authzconsole.web.shared.parameters import (
@@ -26,7 +28,65 @@ from authzconsole.web.shared.rendering import render_page, requested_section
 from entities.address import AddressError, parse_address
 from grants.journal import current_head, read_only_reason, verify_part
 from grants.journal_keys import journal_keys
-from grants.models import JournalLine
+from grants.models import JournalLine, Plan
+from grants.plans.effect import change_count, plan_counts
+
+MAX_LINES_SHOWN = 20
+# their detail starts with the plan; memberships that a plan changes have the group there, and are not folded
+FOLDED = Q(action__in=("grant", "revoke", "user-activate", "user-deactivate"), detail__startswith="plan ")
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedPlan:
+    """The changes of an applied plan. rows: the newest MAX_LINES_SHOWN of its lines. url: the page with all
+    changes.
+    """
+
+    total: int
+    rows: list[dict]
+    url: str
+
+    @property
+    def more(self) -> int:
+        return max(0, self.total - len(self.rows))
+
+
+def lines_outside_plans(lines: QuerySet[JournalLine]) -> QuerySet[JournalLine]:
+    """Return the lines without those that `folded_plans` shows."""
+    return lines.exclude(FOLDED)
+
+
+def folded_plans(lines: Iterable[JournalLine]) -> dict[int, FoldedPlan]:
+    """Return the folded plan of each line about an applied plan, by revision. Runs two queries, or none."""
+    applied = {
+        line.revision: number
+        for line in lines
+        if line.action == "plan-apply" and (number := plan_number(line)) is not None
+    }
+    if not applied:
+        return {}
+    before = reduce(
+        or_, (Q(revision__lt=revision, revision__gte=revision - MAX_LINES_SHOWN) for revision in applied)
+    )
+    stored = {line.revision: line for line in JournalLine.objects.filter(before)}
+    plans = Plan.objects.in_bulk(set(applied.values()))
+    return {
+        revision: FoldedPlan(
+            change_count(plan_counts(plans[number])),
+            list(_rows(stored, revision, number)),
+            reverse("plan", args=[number]),
+        )
+        for revision, number in applied.items()
+        if number in plans
+    }
+
+
+def _rows(stored: dict[int, JournalLine], revision: int, number: int) -> Iterator[dict]:
+    for before in range(revision - 1, revision - MAX_LINES_SHOWN - 1, -1):
+        line = stored.get(before)
+        if line is not None and plan_number(line) == number:
+            yield journal_row(line)
+
 
 LINES_PER_PAGE = 50
 TEXT_FIELDS = ("principal", "actor", "entity", "action")

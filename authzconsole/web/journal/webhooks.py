@@ -3,10 +3,10 @@
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_variables
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.decorators.http import require_safe
 
-from authzconsole.common.messages import as_sentence
 from authzconsole.common.webhooks.events import secret_of
 from authzconsole.common.webhooks.services import (
     create_webhook,
@@ -16,11 +16,11 @@ from authzconsole.common.webhooks.services import (
 )
 from authzconsole.models import Webhook
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
+from authzconsole.web.forms import ConsoleForm, FormPage, NameInput, TextField, TextsField, reason_field
 from authzconsole.web.journal.rows import ACTION_LABELS, action_label
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence
 from authzconsole.web.shared.rendering import render_page, see_other
-from grants.errors import GrantError
 from grants.journal import ACTIONS, current_revision
 from grants.roles.capabilities import Capability
 
@@ -60,47 +60,70 @@ def webhook_page(request: HttpRequest, pk: int) -> HttpResponse:
     )
 
 
-@sensitive_variables("secret")
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_SETTINGS, visible_to=[Capability.READ_JOURNAL])
-@recent_authentication_required
-def new_webhook(request: HttpRequest) -> HttpResponse:
-    """Create a webhook. Its secret is shown in this response and never again."""
-    form = {
-        "url": request.POST.get("url", "").strip(),
-        "actions": request.POST.getlist("action"),
-        "reason": request.POST.get("reason", "").strip(),
-    }
-    if request.method != "POST":
-        return _form_response(request, form)
-    try:
-        webhook = create_webhook(
-            author=request_author(request, form["reason"]), url=form["url"], actions=form["actions"]
-        )
-    except GrantError as error:
-        return _form_response(request, form, fault=as_sentence(error), status=400)
-    return render_page(
-        request, "journal/webhook_issued.html", {"row": _row(webhook), "secret": secret_of(webhook)}
+class WebhookForm(ConsoleForm):
+    id_pattern = "webhook-%s"
+    url = TextField(
+        label="URL of the endpoint",
+        placeholder="https://example.com/hook",
+        required=True,
+        max_characters=500,
+        widget=NameInput({"inputmode": "url"}),
     )
+    action = TextsField(label="Actions", help_text="Select none to send all actions.")
+    reason = reason_field()
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        labels = [(action, ACTION_LABELS.get(action, action)) for action in ACTIONS]
+        self.fields["action"].choices = sorted(labels, key=lambda choice: choice[1])
 
 
-@require_POST
-@capability_required(Capability.MANAGE_SETTINGS, visible_to=[Capability.READ_JOURNAL])
-@recent_authentication_required
-def change_webhook(request: HttpRequest, pk: int) -> HttpResponse:
+@method_decorator(sensitive_variables("secret"), name="perform")
+class NewWebhook(FormPage):
+    """Create a webhook. Its secret is shown in this response and never again."""
+
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_JOURNAL,)
+    decorators = (recent_authentication_required,)
+    form_class = WebhookForm
+    template_name = "journal/webhook_new.html"
+
+    def perform(self, form: WebhookForm) -> HttpResponse:
+        values = form.cleaned_data
+        author = request_author(self.request, values["reason"])
+        webhook = create_webhook(author=author, url=values["url"], actions=values["action"])
+        secret = secret_of(webhook)
+        return render_page(
+            self.request, "journal/webhook_issued.html", {"row": _row(webhook), "secret": secret}
+        )
+
+
+class WebhookChangeForm(ConsoleForm):
+    verb = TextField()
+
+
+class ChangeWebhook(FormPage):
     """Enable, disable, replay or delete, as the posted `verb` says."""
-    author, verb = request_author(request), request.POST.get("verb", "")
-    if verb == "delete":
-        delete_webhook(author=author, number=pk)
-        messages.success(request, f"Webhook {pk} is deleted.")
-        return see_other(reverse("journal-webhooks"))
-    if verb in ("enable", "disable"):
-        enable_webhook(author=author, number=pk, is_enabled=verb == "enable")
-        messages.success(request, f"Webhook {pk} is {verb}d.")
-    elif verb == "replay":
-        count = replay_dead_letters(author=author, number=pk)
-        messages.success(request, f"{count:,} dead letters are sent again.")
-    return see_other(reverse("journal-webhook", args=[pk]))
+
+    http_method_names = ("post",)
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_JOURNAL,)
+    decorators = (recent_authentication_required,)
+    form_class = WebhookChangeForm
+
+    def perform(self, form: WebhookChangeForm) -> HttpResponse:
+        author, pk, verb = request_author(self.request), self.kwargs["pk"], form.cleaned_data["verb"]
+        if verb == "delete":
+            delete_webhook(author=author, number=pk)
+            messages.success(self.request, f"Webhook {pk} is deleted.")
+            return see_other(reverse("journal-webhooks"))
+        if verb in ("enable", "disable"):
+            enable_webhook(author=author, number=pk, is_enabled=verb == "enable")
+            messages.success(self.request, f"Webhook {pk} is {verb}d.")
+        elif verb == "replay":
+            count = replay_dead_letters(author=author, number=pk)
+            messages.success(self.request, f"{count:,} dead letters are sent again.")
+        return see_other(reverse("journal-webhook", args=[pk]))
 
 
 def _row(webhook: Webhook) -> dict:
@@ -113,12 +136,3 @@ def _row(webhook: Webhook) -> dict:
         "url": reverse("journal-webhook", args=[webhook.pk]),
         "dead_letters": webhook.dead_letters.count(),
     }
-
-
-def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    actions = sorted(
-        ((action, ACTION_LABELS.get(action, action)) for action in ACTIONS), key=lambda item: item[1]
-    )
-    return render_page(
-        request, "journal/webhook_new.html", {"form": form, "fault": fault, "actions": actions}, status=status
-    )

@@ -1,27 +1,35 @@
 """The first page: the visible namespaces and, for administrators and auditors, the overview of the tenant."""
 
+from collections.abc import Iterator
+
+from django.contrib.auth.models import Group
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since, latest_run
-from authzconsole.web.overview.summary import estimated_entities, overview_sections
+from authzconsole.web.journal.rows import journal_rows
+from authzconsole.web.reports.attention import attention_section
 from authzconsole.web.reports.charts.namespace_treemap import COLORINGS, namespace_chart
 from authzconsole.web.reports.readiness_report import summaries_or_fault
 from authzconsole.web.shared.entity_counts import holder_counts, kind_counts_inside
-from authzconsole.web.shared.links import address_link_to
+from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.paging import paginate_entities, url_with
 from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.privilege_cells import held_privileges, privilege_cells
 from authzconsole.web.shared.rendering import render_page, requested_section
+from authzconsole.web.shared.row_estimates import RowEstimate, estimated_rows
 from entities.address import instance_address
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
 from grants.authority.stewards import stewarded_condition
 from grants.evaluation.visibility import FULL_VISIBILITY, visibility_of
+from grants.journal_queries import journal_lines
+from grants.models import GroupGrant, User, UserGrant
 from grants.policies.policy import Generation
 
 ROWS_PER_PAGE = 25
@@ -158,3 +166,42 @@ def _rows_with_own_privileges(
             for entity in entities
         ]
     }
+
+
+MAX_LINES = 5
+
+
+def overview_sections(generation: Generation, entities: RowEstimate, readiness: AnalysisRun | None) -> dict:
+    """Return the sections around the chart of the namespaces.
+
+    entities: the number of registered addresses. readiness: the newest report on delete readiness.
+    The number of queries is limited. Beyond `row_estimates.MAX_COUNTED` entities, totals are estimates.
+    """
+    return {
+        "figures": list(_figures(entities)),
+        "attention": attention_section(generation, readiness, is_large=entities.is_large),
+        "lines": journal_rows(journal_lines()[:MAX_LINES]),
+    }
+
+
+def estimated_entities() -> RowEstimate:
+    """Return the number of registered addresses, estimated in a large tenant."""
+    return estimated_rows(Entity.objects.all())
+
+
+def _figures(entities: RowEstimate) -> Iterator[tuple[int, str, str]]:
+    """Yield the totals as (figure, unit, URL of the page with the rows)."""
+    grants = estimated_rows(UserGrant.objects.all()) + estimated_rows(GroupGrant.objects.all())
+    users, groups = estimated_rows(User.objects.principals()), estimated_rows(Group.objects.all())
+    instance = entity_url(instance_address())
+    for size, singular, plural, url in (
+        (entities, "address", "addresses", instance),
+        (users, "user", "users", reverse("people")),
+        (groups, "group", "groups", reverse("people", query={"type": "group"})),
+        (grants, "grant", "grants", instance),
+    ):
+        yield (
+            size.figure,
+            f"{singular if size.figure == 1 else plural}{'' if size.is_exact else ' (estimated)'}",
+            url,
+        )

@@ -1,19 +1,29 @@
 """The page that changes the members of a group from a list of names, and creates the plan."""
 
+from django import forms
 from django.contrib.auth.models import Group
 from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
 
 from authzconsole.web.effects.forms import effect_context
+from authzconsole.web.forms import (
+    CODE_INPUT,
+    ForAdministrators,
+    FormPage,
+    OptionalChoiceField,
+    PeriodForm,
+    Radios,
+    RawTextField,
+    TextField,
+)
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import see_other
 from authzconsole.web.shared.stranding_warning import warning_of_strandings
-from authzconsole.web.shared.times.periods import period_fields, period_form_context, period_of_form
+from entities.errors import Refusal
 from grants.changes import preview
-from grants.errors import GrantError, PlanError
+from grants.errors import PlanError
 from grants.plans.sources.members import (
     MAX_NAMES,
     VERBS,
@@ -23,8 +33,6 @@ from grants.plans.sources.members import (
     members_change,
     read_names,
 )
-from grants.roles.capabilities import Capability
-from grants.validity import Validity
 
 # the page shows the names of an uploaded list again, so that they can be corrected
 MAX_LIST_BYTES = 512 * 1024
@@ -36,76 +44,90 @@ TITLES = {
 MAX_SHOWN = 20
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def change_group_members(request: HttpRequest, principal: str) -> HttpResponse:
+class MembersForm(PeriodForm):
+    """A list of names, as a file or pasted. A chosen file takes precedence. preview: only show what would change."""
+
+    id_pattern = "members-%s"
+
+    refusal = "No plan was created"
+
+    verb = OptionalChoiceField(default="add", label="Change", choices=TITLES.items(), widget=Radios)
+    file = forms.FileField(
+        required=False,
+        label="File",
+        help_text=f"UTF-8 text with one user name per line, up to {MAX_LIST_BYTES // 1024:,} kB and {MAX_NAMES:,} names. "
+        "A chosen file takes precedence over pasted names.",
+        widget=forms.FileInput(attrs={"accept": ".txt,.csv,text/plain,text/csv"}),
+        allow_empty_file=True,
+    )
+    text = RawTextField(
+        label="Or paste the names",
+        help_text="One per line. Repeated names count once.",
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 10, "placeholder": "NAME", **CODE_INPUT}),
+    )
+    preview = TextField()
+
+    def has_period(self) -> bool:
+        return self.cleaned_data["verb"] != "remove"
+
+    def content(self) -> bytes:
+        """Return the chosen file, or else the pasted text. Raise PlanError if it is too long."""
+        upload = self.cleaned_data["file"]
+        text = self.cleaned_data["text"].encode(errors="surrogatepass")
+        raw = text if upload is None else upload.read(MAX_LIST_BYTES + 1)
+        if len(raw) > MAX_LIST_BYTES:
+            raise PlanError(f"the list is longer than {MAX_LIST_BYTES // 1024:,} kB: split it")
+        return raw
+
+
+class ChangeGroupMembers(ForAdministrators, FormPage):
     """Create a plan from a list of names. With `preview`, only show what it would change."""
-    group = principal_or_404(principal)
-    if not isinstance(group, Group):
-        raise Http404("only groups have members")
-    data = request.POST if request.method == "POST" else request.GET
-    verb = data.get("verb") if data.get("verb") in VERBS else "add"
-    form = {"verb": verb, "text": data.get("text", ""), **period_fields(data)}
-    if request.method != "POST":
-        return _form_response(request, group, form)
-    try:
-        raw = _uploaded_list(request)
-        form["text"] = raw.decode(errors="replace").removeprefix("\ufeff")
-        names, validity = read_names(raw), period_of_form(form) if verb != "remove" else Validity()
-        if "preview" in request.POST:
-            return _form_response(request, group, form, change=members_change(group, verb, names, validity))
+
+    form_class = MembersForm
+    template_name = "people/changes/members.html"
+
+    def prepare(self) -> None:
+        self.group = principal_or_404(self.kwargs["principal"])
+        if not isinstance(self.group, Group):
+            raise Http404("only groups have members")
+
+    def get_initial(self) -> dict:
+        initial = super().get_initial()
+        return initial if initial.get("verb") in VERBS else initial | {"verb": "add"}
+
+    def perform(self, form: MembersForm) -> HttpResponse:
+        values, raw = form.cleaned_data, form.content()
+        # the text of a file is shown, so that it can be corrected
+        form.data = form.data.copy()
+        form.data["text"] = raw.decode(errors="replace").removeprefix("\ufeff")
+        names = read_names(raw)
+        if values["preview"]:
+            change = members_change(self.group, values["verb"], names, values["validity"])
+            context = self.get_context_data(form=form, preview=_preview_context(self.request, change))
+            return self.render_to_response(context)
         plan = create_members_plan(
-            author=request_author(request), group=group, verb=verb, names=names, validity=validity
+            author=request_author(self.request),
+            group=self.group,
+            verb=values["verb"],
+            names=names,
+            validity=values["validity"],
         )
-    except BadNames as error:
-        return _form_response(request, group, form, bad_names=error, status=400)
-    except GrantError as error:
-        return _form_response(request, group, form, fault=f"No plan was created: {error}.", status=400)
-    return see_other(plan_url(plan))
+        return see_other(plan_url(plan))
 
+    def form_refused(self, form: MembersForm, error: Refusal) -> HttpResponse:
+        context = {}
+        if isinstance(error, BadNames):
+            form.errors.clear()
+            context["bad_names"] = error
+        return self.render_to_response(self.get_context_data(form=form, **context), status=400)
 
-def _uploaded_list(request: HttpRequest) -> bytes:
-    """Return the chosen file, or else the pasted text. Raise PlanError if it is too long."""
-    upload = request.FILES.get("file")
-    raw = (
-        request.POST.get("text", "").encode(errors="surrogatepass")
-        if upload is None
-        else upload.read(MAX_LIST_BYTES + 1)
-    )
-    if len(raw) > MAX_LIST_BYTES:
-        raise PlanError(f"the list is longer than {MAX_LIST_BYTES // 1024:,} kB: split it")
-    return raw
-
-
-def _form_response(
-    request: HttpRequest,
-    group: Group,
-    form: dict,
-    *,
-    change: MembersChange | None = None,
-    bad_names: BadNames | None = None,
-    fault: str = "",
-    status: int = 200,
-) -> HttpResponse:
-    address = f"group:{group.name}"
-    return render_page(
-        request,
-        "people/changes/members.html",
-        {
-            "group": principal_link(group),
+    def get_context_data(self, **context) -> dict:
+        address = f"group:{self.group.name}"
+        return super().get_context_data(**context) | {
+            "group": principal_link(self.group),
             "back": f"{principal_url('person', address)}#members",
-            "form": form,
-            "fault": fault,
             "url": principal_url("group-members", address),
-            "verbs": TITLES.items(),
-            "max_names": MAX_NAMES,
-            "max_kilobytes": MAX_LIST_BYTES // 1024,
-            "bad_names": bad_names,
-            "period_form": period_form_context(),
-            "preview": _preview_context(request, change) if change else None,
-        },
-        status=status,
-    )
+        }
 
 
 def _preview_context(request: HttpRequest, change: MembersChange) -> dict:

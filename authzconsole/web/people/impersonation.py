@@ -4,12 +4,11 @@ from django.contrib import messages
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_POST
 
 from authzconsole.common.api_caller import SEE_AS_KEY
 from authzconsole.common.security_events.kinds import EventKind
 from authzconsole.common.security_events.record import record_event
-from authzconsole.web.shared.guard import capability_required
+from authzconsole.web.forms import ConsoleForm, FormPage, TextField
 from authzconsole.web.shared.links import principal_url
 from authzconsole.web.shared.principal_input import principal_or_404
 from authzconsole.web.shared.rendering import see_other
@@ -57,17 +56,28 @@ def _impersonate(request: HttpRequest, name: str) -> None:
         )
 
 
-@require_POST
-@capability_required(Capability.SEE_AS)
-def see_as(request: HttpRequest) -> HttpResponse:
+class SeeAsForm(ConsoleForm):
+    user = TextField(strip=False)
+
+
+class SeeAs(FormPage):
     """Start impersonating the posted `user`; stop if it is empty."""
-    name, previous_name = request.POST.get("user", ""), request.session.pop(SEE_AS_KEY, None)
-    if name:
-        principal_or_404(f"user:{name}")
-        request.session[SEE_AS_KEY] = name
-        record_event(EventKind.SEE_AS_START, request=request, target=f"user:{name}")
-        return see_other(reverse("home"))
-    if previous_name:
-        record_event(EventKind.SEE_AS_STOP, request=request, target=f"user:{previous_name}")
-    messages.info(request, "You see the console as yourself again.")
-    return see_other(principal_url("person", f"user:{previous_name}") if previous_name else reverse("home"))
+
+    http_method_names = ("post",)
+    capabilities = (Capability.SEE_AS,)
+    form_class = SeeAsForm
+
+    def perform(self, form: SeeAsForm) -> HttpResponse:
+        request, name = self.request, form.cleaned_data["user"]
+        previous_name = request.session.pop(SEE_AS_KEY, None)
+        if name:
+            principal_or_404(f"user:{name}")
+            request.session[SEE_AS_KEY] = name
+            record_event(EventKind.SEE_AS_START, request=request, target=f"user:{name}")
+            return see_other(reverse("home"))
+        if previous_name:
+            record_event(EventKind.SEE_AS_STOP, request=request, target=f"user:{previous_name}")
+        messages.info(request, "You see the console as yourself again.")
+        return see_other(
+            principal_url("person", f"user:{previous_name}") if previous_name else reverse("home")
+        )

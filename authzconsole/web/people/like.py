@@ -2,27 +2,32 @@
 plan.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import islice
 
 from django.contrib.auth.models import Group
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
 
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FlagField,
+    ForAdministrators,
+    FormPage,
+    PrincipalField,
+    TextsField,
+)
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import (
     address_link_to,
     principal_link,
     principal_link_from_text,
     principal_url,
 )
-from authzconsole.web.shared.parameters import field_text
-from authzconsole.web.shared.principal_input import name_from_input
-from authzconsole.web.shared.rendering import render_page, see_other
+from authzconsole.web.shared.rendering import see_other
+from entities.errors import Refusal
 from entities.text import storage_fault
 from grants.change_set import Grant, Join, Leave
-from grants.errors import GrantError
 from grants.models import PlanVerb, User
 from grants.plans.create import MAX_PLAN_ITEMS
 from grants.plans.sources.like import (
@@ -33,7 +38,6 @@ from grants.plans.sources.like import (
     differences,
 )
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts
-from grants.roles.capabilities import Capability
 from grants.validity import Validity
 
 # items with a checkbox of their own; one checkbox stands for all others
@@ -44,59 +48,83 @@ PARTS = {
     PlanVerb.LEAVE: "Groups to leave",
     PlanVerb.REVOKE: "Direct grants to revoke",
 }
-FIELDS = ("source", "target", "remove", "rest")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def like_colleague(request: HttpRequest) -> HttpResponse:
+class LikeForm(ConsoleForm):
+    """Two users, and the chosen items in which they differ. remove: also those that only the target has. rest: all
+    items without a checkbox of their own.
+    """
+
+    source = PrincipalField(only="user")
+    target = PrincipalField(only="user")
+    remove = FlagField()
+    rest = FlagField()
+    item = TextsField()
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.users: dict[str, User] = {}
+
+    def clean(self) -> dict:
+        for name in ("source", "target"):
+            text = self.cleaned_data[name]
+            if user := None if storage_fault(text) else User.objects.filter(username=text).first():
+                self.users[name] = user
+            elif text:
+                self.add_error(None, f"No user named {text}.")
+        return self.cleaned_data
+
+
+class LikeColleague(ForAdministrators, FormPage):
     """Show in which items the user `target` differs from the user `source`, and create a plan of the chosen
     ones.
 
     URL parameters: source, target, remove (`yes`: also remove what only the target has).
     """
-    data = request.POST if request.method == "POST" else request.GET
-    form = {name: field_text(data, name) for name in FIELDS}
-    names = {name: name_from_input(form[name], "user") for name in ("source", "target")}
-    users = {
-        name: None if storage_fault(text) else User.objects.filter(username=text).first()
-        for name, text in names.items()
-    }
-    context: dict = {
-        "names": names,
-        "remove": form["remove"] == "yes",
-        "max_items": MAX_ITEMS,
-        "max_counted": MAX_COUNTED,
-    }
-    if unknown := next((names[name] for name, user in users.items() if names[name] and user is None), ""):
-        status = 400 if request.method == "POST" else 200
-        return _response(request, context | {"fault": f"No user named {unknown}."}, status=status)
-    source, target = users["source"], users["target"]
-    if source is None or target is None:
-        return _response(request, context)
-    removes = context["remove"]
-    selection = DifferenceSelection(removes=removes)
-    rows = [row for row in islice(differences(source, target), MAX_PLAN_ITEMS + 1) if selection.has(row)]
-    chosen = _default_keys(rows, removes)
-    if request.method == "POST":
-        chosen = {
-            *request.POST.getlist("item"),
-            *(map(difference_key, rows[MAX_ITEMS:]) if form["rest"] == "yes" else ()),
-        }
-        keys = None if chosen.issuperset(map(difference_key, rows)) else frozenset(chosen)
-        try:
-            plan = create_like_plan(
-                author=request_author(request),
-                source=source.username,
-                target=target.username,
-                selection=DifferenceSelection(keys, removes),
-            )
-        except GrantError as error:
-            return _response(
-                request, context | _choices(source, target, rows, chosen) | {"fault": f"{error}."}, status=400
-            )
+
+    form_class = LikeForm
+    template_name = "people/changes/like.html"
+
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        form = LikeForm(request.GET)
+        context = {}
+        if form.is_valid() and len(form.users) == 2:
+            rows = self._rows(form)
+            context = _choices(form.users, rows, _default_keys(rows, form.cleaned_data["remove"]))
+        return self.render_to_response(self.get_context_data(form=form, **context))
+
+    def perform(self, form: LikeForm) -> HttpResponse:
+        if len(form.users) < 2:
+            return self.render_to_response(self.get_context_data(form=form))
+        self.rows, values = self._rows(form), form.cleaned_data
+        rest = map(difference_key, self.rows[MAX_ITEMS:]) if values["rest"] else ()
+        self.chosen = {*values["item"], *rest}
+        keys = None if self.chosen.issuperset(map(difference_key, self.rows)) else frozenset(self.chosen)
+        plan = create_like_plan(
+            author=request_author(self.request),
+            source=form.users["source"].username,
+            target=form.users["target"].username,
+            selection=DifferenceSelection(keys, values["remove"]),
+        )
         return see_other(plan_url(plan))
-    return _response(request, context | _choices(source, target, rows, chosen))
+
+    def form_refused(self, form: LikeForm, error: Refusal) -> HttpResponse:
+        choices = _choices(form.users, self.rows, self.chosen)
+        return self.render_to_response(self.get_context_data(form=form, **choices), status=400)
+
+    def _rows(self, form: LikeForm) -> list[AccessDifference]:
+        selection = DifferenceSelection(removes=form.cleaned_data["remove"])
+        found = islice(differences(form.users["source"], form.users["target"]), MAX_PLAN_ITEMS + 1)
+        return [row for row in found if selection.has(row)]
+
+    def get_context_data(self, **context) -> dict:
+        values = context["form"].cleaned_data
+        return super().get_context_data(**context) | {
+            "names": {name: values[name] for name in ("source", "target")},
+            "remove": values["remove"],
+            "max_items": MAX_ITEMS,
+            "max_counted": MAX_COUNTED,
+        }
 
 
 def _default_keys(rows: Iterable[AccessDifference], removes: bool) -> set[str]:
@@ -104,7 +132,8 @@ def _default_keys(rows: Iterable[AccessDifference], removes: bool) -> set[str]:
     return {difference_key(row) for row in rows if removes or isinstance(row, Join)}
 
 
-def _choices(source: User, target: User, rows: list[AccessDifference], chosen: set[str]) -> dict:
+def _choices(users: Mapping[str, User], rows: list[AccessDifference], chosen: set[str]) -> dict:
+    target = users["target"]
     shown, rest = rows[:MAX_ITEMS], rows[MAX_ITEMS:]
     names = [row.group for row in shown if isinstance(row, Join | Leave)]
     groups = {group.name: group for group in groups_with_counts(Group.objects.filter(name__in=names))}
@@ -117,7 +146,7 @@ def _choices(source: User, target: User, rows: list[AccessDifference], chosen: s
         for verb, title in PARTS.items()
     ]
     return {
-        "source": principal_link(source),
+        "source": principal_link(users["source"]),
         "target": principal_link(target),
         "parts": [part for part in parts if part["rows"]],
         "total": len(rows),
@@ -140,7 +169,3 @@ def _row(row: AccessDifference, groups: dict, chosen: set[str]) -> dict:
         group = principal_link_from_text(f"group:{row.group}")
         return context | {"group": group, "counts": groups.get(row.group)}
     return context | {"privilege": row.privilege, "address_link": address_link_to(row.address)}
-
-
-def _response(request: HttpRequest, context: dict, *, status: int = 200) -> HttpResponse:
-    return render_page(request, "people/changes/like.html", context, status=status)

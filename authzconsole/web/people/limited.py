@@ -2,24 +2,24 @@
 
 from collections.abc import Iterator
 from heapq import merge
-from itertools import islice
+from itertools import chain, islice
 
 from django.contrib import messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_safe
 
+from authzconsole.common.messages import as_sentence
+from authzconsole.web.forms import AddressField, ConsoleForm, ForAdministrators, FormPage, PrincipalField
 from authzconsole.web.plans.plan_pages import plan_url
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, principal_link_from_text
 from authzconsole.web.shared.paging import paginate_sequence, url_with
-from authzconsole.web.shared.parameters import choice_parameter, field_text, text_parameter
-from authzconsole.web.shared.principal_input import principal_from_input
+from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, see_other
 from authzconsole.web.shared.times.limited_lists import MAX_COUNTED, SHOWN, counted_rows, period_query
 from authzconsole.web.shared.times.periods import fields_of_period
-from entities.address import AddressError, parse_address
 from grants.errors import GrantError
 from grants.models import Membership
 from grants.plans.sources.expired import PeriodScope, create_expired_plan
@@ -43,20 +43,17 @@ def limited_access(request: HttpRequest) -> HttpResponse:
     URL parameters: principal, within (see PeriodScope). Runs six queries.
     """
     show = choice_parameter(request, "show", SHOWN) or "soon"
-    texts = {
-        "principal": text_parameter(request, "principal", max_characters=160),
-        "within": text_parameter(request, "within"),
-    }
-    fault = ""
-    try:
-        scope = _scope(texts)
-        page = paginate_sequence(
-            request, list(islice(_rows(show, scope), MAX_ROWS)), max_rows=ROWS_PER_PAGE, name="page"
-        )
-        total, expired = counted_rows(show, scope), counted_rows("expired", scope)
-    except (GrantError, AddressError) as error:
-        scope, fault, total, expired = PeriodScope(), f"{error}.", 0, 0
-        page = paginate_sequence(request, [], max_rows=ROWS_PER_PAGE, name="page")
+    form = ScopeForm(request.GET)
+    texts = {name: text_parameter(request, name) for name in form.fields}
+    fault, rows, total, expired = " ".join(chain.from_iterable(form.errors.values())), [], 0, 0
+    if not fault:
+        try:
+            scope = form.scope()
+            rows = list(islice(_rows(show, scope), MAX_ROWS))
+            total, expired = counted_rows(show, scope), counted_rows("expired", scope)
+        except GrantError as error:
+            fault = as_sentence(error)
+    page = paginate_sequence(request, rows, max_rows=ROWS_PER_PAGE, name="page")
     return render_page(
         request,
         "people/limited.html",
@@ -82,23 +79,31 @@ def limited_access(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def new_expired_plan(request: HttpRequest) -> HttpResponse:
+class ScopeForm(ConsoleForm):
+    """The rows that a list or a plan is about."""
+
+    principal = PrincipalField()
+    within = AddressField()
+
+    def scope(self) -> PeriodScope:
+        """Return the scope. Raise GrantError if the principal is invalid."""
+        return PeriodScope(self.cleaned_data["principal"], self.cleaned_data["within"])
+
+
+class NewExpiredPlan(ForAdministrators, FormPage):
     """Create a plan that revokes what has expired."""
-    texts = {name: field_text(request.POST, name).strip() for name in ("principal", "within")}
-    try:
-        plan = create_expired_plan(author=request_author(request), scope=_scope(texts))
-    except (GrantError, AddressError) as error:
-        messages.error(request, f"No plan was created: {error}.")
+
+    http_method_names = ("post",)
+    form_class = ScopeForm
+
+    def perform(self, form: ScopeForm) -> HttpResponse:
+        plan = create_expired_plan(author=request_author(self.request), scope=form.scope())
+        return see_other(plan_url(plan))
+
+    def render_to_response(self, context: dict, *, status: int = 200) -> HttpResponse:
+        for faults in context["form"].errors.values():
+            messages.error(self.request, f"No plan was created: {faults[0]}")
         return see_other(f"{reverse('limited-access')}?show=expired")
-    return see_other(plan_url(plan))
-
-
-def _scope(texts: dict[str, str]) -> PeriodScope:
-    """Return the scope that was entered. Raise GrantError or AddressError if it is invalid."""
-    within = parse_address(texts["within"]) if texts["within"] else None
-    return PeriodScope(principal_from_input(texts["principal"]) if texts["principal"] else "", within)
 
 
 def _rows(show: str, scope: PeriodScope) -> Iterator:

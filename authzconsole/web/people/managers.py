@@ -3,20 +3,18 @@ and the form.
 """
 
 from django.contrib import messages
-from django.http import Http404, HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
+from django.http import Http404, HttpResponse
+from django.utils.html import escape
 
 from authzconsole.common.messages import as_sentence
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.forms import ConsoleForm, ForAdministrators, FormPage, PrincipalField, reason_field
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link, principal_url
-from authzconsole.web.shared.parameters import field_text
-from authzconsole.web.shared.principal_input import name_from_input, principal_or_404
-from authzconsole.web.shared.rendering import render_page, see_other
-from grants.errors import GrantError
+from authzconsole.web.shared.principal_input import principal_or_404
+from authzconsole.web.shared.rendering import see_other
 from grants.models import User
 from grants.models.reviews import UserManagerLink
 from grants.reviews.reviewers import set_manager
-from grants.roles.capabilities import Capability
 
 MAX_REPORTS = 10
 
@@ -34,44 +32,52 @@ def manager_section(user: User) -> dict:
     }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def change_manager(request: HttpRequest, principal: str) -> HttpResponse:
+class ManagerForm(ConsoleForm):
+    id_pattern = "manager-%s"
+    manager = PrincipalField(only="user", label="Manager")
+    reason = reason_field()
+
+    def refuse(self, error: Exception) -> None:
+        self.add_error("manager", self.refusal_text(error))
+
+
+class ChangeManager(ForAdministrators, FormPage):
     """Show the form with the manager of a user, and set or remove the manager."""
-    user = principal_or_404(principal)
-    if not isinstance(user, User):
-        raise Http404("groups have no manager")
-    link = UserManagerLink.objects.filter(user=user).select_related("manager").first()
-    text, fault = str(link.manager) if link else "", ""
-    if request.method == "POST":
-        text = field_text(request.POST, "manager")
-        try:
-            outcome = set_manager(
-                author=request_author(request, request.POST.get("reason", "").strip()),
-                name=user.username,
-                manager=name_from_input(text, "user"),
-            )
-        except GrantError as error:
-            fault = f"{error}."
-        else:
-            messages.add_message(
-                request,
-                messages.SUCCESS if outcome.has_changed else messages.INFO,
-                as_sentence(outcome.sentence),
-            )
-            return see_other(principal_url("person", principal))
-    return render_page(
-        request,
-        "people/changes/manager.html",
-        {
-            "principal": principal_link(user),
+
+    form_class = ManagerForm
+    template_name = "people/changes/manager.html"
+
+    def prepare(self) -> None:
+        self.user = principal_or_404(self.kwargs["principal"])
+        if not isinstance(self.user, User):
+            raise Http404("groups have no manager")
+
+    def get_initial(self) -> dict:
+        link = UserManagerLink.objects.filter(user=self.user).select_related("manager").first()
+        return {"manager": str(link.manager) if link else ""}
+
+    def get_form(self) -> ManagerForm:
+        form = super().get_form()
+        form.fields["manager"].help_text = (
+            f"The manager reviews the access of {escape(self.user.username)} in reviews by managers. "
+            "Being a manager gives no access. Leave it empty for no manager."
+        )
+        return form
+
+    def perform(self, form: ManagerForm) -> HttpResponse:
+        outcome = set_manager(
+            author=request_author(self.request, form.cleaned_data["reason"]),
+            name=self.user.username,
+            manager=form.cleaned_data["manager"],
+        )
+        level = messages.SUCCESS if outcome.has_changed else messages.INFO
+        messages.add_message(self.request, level, as_sentence(outcome.sentence))
+        return see_other(principal_url("person", str(self.user)))
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**context) | {
+            "principal": principal_link(self.user),
             "is_user": True,
-            "manager": text,
-            "fault": fault,
-            "reason": request.POST.get("reason", ""),
-            "back": principal_url("person", str(user)),
-            "url": principal_url("person-manager", str(user)),
-            "invalid_field": "manager" if fault else "",
-        },
-        status=400 if fault else 200,
-    )
+            "back": principal_url("person", str(self.user)),
+            "url": principal_url("person-manager", str(self.user)),
+        }

@@ -2,97 +2,120 @@
 
 from collections.abc import Iterator
 
-from django.contrib import messages
 from django.contrib.auth.models import Group
 from django.db.models import Count
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods
 
 from authzconsole.models import ApiToken
 from authzconsole.sessions.services import active_sessions
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, refusal_text, shown_effect
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.effects.forms import EffectPage
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FlagField,
+    ForAdministrators,
+    FormPage,
+    FormRefused,
+    NameInput,
+    TextField,
+    reason_field,
+)
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import principal_link, principal_url
-from authzconsole.web.shared.parameters import field_text
 from authzconsole.web.shared.principal_input import principal_or_404
-from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
+from authzconsole.web.shared.rendering import see_other, show_outcome
 from authzconsole.web.shared.stranding_warning import stranding_warning
 from entities.models import State
 from grants.change_set import RemovePrincipal
-from grants.changes import ChangeSet, apply
-from grants.errors import GrantError
+from grants.changes import ChangeSet, Outcome
 from grants.models import PlanItem, PlanState, User
 from grants.principals.administrator_loss import loss_if_removed
 from grants.principals.principal_lists import MAX_COUNTED, capped_count
 from grants.principals.removal_hooks import name_guard_fault
 from grants.principals.renaming import rename_group, rename_user
-from grants.roles.capabilities import Capability
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-@recent_authentication_required
-def rename_principal(request: HttpRequest, principal: str) -> HttpResponse:
-    subject = principal_or_404(principal)
-    name = _name(subject)
-    new_name = field_text(request.POST, "name") if request.method == "POST" else name
-    context = {"name": new_name, "effects": list(_rename_effects(subject)), "fault": _guard_text(subject)}
-    if request.method != "POST":
-        return _response(request, subject, "rename", context)
-    rename = rename_user if isinstance(subject, User) else rename_group
-    try:
-        outcome = rename(author=_author(request), name=name, new_name=new_name)
-    except GrantError as error:
-        return _response(request, subject, "rename", context | {"fault": f"{error}."}, status=400)
-    show_outcome(request, outcome)
-    return see_other(principal_url("person", f"{principal.partition(':')[0]}:{new_name}"))
+class RenameForm(ConsoleForm):
+    id_pattern = "rename-%s"
+    name = TextField(label="New name", required=True, strip=False, max_characters=150, widget=NameInput())
+    reason = reason_field()
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-@recent_authentication_required
-def remove_principal(request: HttpRequest, principal: str) -> HttpResponse:
-    subject = principal_or_404(principal)
-    loss = loss_if_removed(subject)
-    grants = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
-    context = {
-        "effects": list(_removal_effects(subject)),
-        "fault": _guard_text(subject, is_removal=True),
-        "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
-        "total_grants": sum(grants.values()),
-        "stranding": stranding_warning(loss, principal=principal) if loss.stranded_count else None,
-        "off_board_url": principal_url("person-off-board", principal),
-    }
-    change_set = ChangeSet.of(RemovePrincipal(principal, request.POST.get("revoke_grants") == "yes"))
-    if request.method != "POST":
-        return _response(
-            request,
-            subject,
-            "remove",
-            context | {"effect": effect_context(request, change_set, has_forecast=True)},
-        )
-    if loss.stranded_count and request.POST.get("strand") != "yes":
-        fault = "Confirm that entities are left with fewer than two administrators."
-        effect = effect_context(request, change_set, has_forecast=True)
-        return _response(request, subject, "remove", context | {"fault": fault, "effect": effect}, status=400)
-    try:
-        outcome = apply(change_set, author=_author(request), shown=shown_effect(request))
-    except NOT_AS_SHOWN as error:
-        fault, status = refusal_text(error)
-        effect = effect_context(request, error.preview, has_forecast=True)
-        return _response(
-            request, subject, "remove", context | {"fault": fault, "effect": effect}, status=status
-        )
-    except GrantError as error:
-        return _response(request, subject, "remove", context | {"fault": f"{error}."}, status=400)
-    messages.success(request, f"{outcome.sentence}.")
-    return see_other(reverse("people") + ("" if isinstance(subject, User) else "?type=group"))
+class RenamePrincipal(ForAdministrators, FormPage):
+    decorators = (recent_authentication_required,)
+    form_class = RenameForm
+    template_name = "people/changes/rename.html"
+
+    def prepare(self) -> None:
+        self.subject = principal_or_404(self.kwargs["principal"])
+
+    def get_initial(self) -> dict:
+        return {"name": _name(self.subject)}
+
+    def perform(self, form: RenameForm) -> HttpResponse:
+        subject, new_name = self.subject, form.cleaned_data["name"]
+        rename = rename_user if isinstance(subject, User) else rename_group
+        author = request_author(self.request, form.cleaned_data["reason"])
+        show_outcome(self.request, rename(author=author, name=_name(subject), new_name=new_name))
+        type_ = "user" if isinstance(subject, User) else "group"
+        return see_other(principal_url("person", f"{type_}:{new_name}"))
+
+    def get_context_data(self, **context) -> dict:
+        return super().get_context_data(**context) | {
+            **_page_context(self.subject, "rename"),
+            "effects": list(_rename_effects(self.subject)),
+            "guard": "" if self.request.method == "POST" else _guard_text(self.subject),
+        }
 
 
-def _author(request: HttpRequest):
-    return request_author(request, request.POST.get("reason", "").strip())
+class RemovalForm(ConsoleForm):
+    """revoke_grants, strand: what is confirmed."""
+
+    id_pattern = "remove-%s"
+
+    revoke_grants = FlagField()
+    strand = FlagField()
+    reason = reason_field()
+
+
+class RemovalPage(ForAdministrators, EffectPage):
+    decorators = (recent_authentication_required,)
+    form_class = RemovalForm
+    template_name = "people/changes/remove.html"
+    has_forecast = True
+
+    def prepare(self) -> None:
+        self.subject = principal_or_404(self.kwargs["principal"])
+        self.loss = loss_if_removed(self.subject)
+
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        is_revoking = form.is_bound and form.cleaned_data["revoke_grants"]
+        return ChangeSet.of(RemovePrincipal(self.kwargs["principal"], is_revoking))
+
+    def check(self, form: ConsoleForm) -> None:
+        if self.loss.stranded_count and not form.cleaned_data["strand"]:
+            raise FormRefused("confirm that entities are left with fewer than two administrators")
+
+    def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+        show_outcome(self.request, outcome)
+        return see_other(reverse("people") + ("" if isinstance(self.subject, User) else "?type=group"))
+
+    def get_context_data(self, **context) -> dict:
+        subject, principal = self.subject, self.kwargs["principal"]
+        grants = dict(subject.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
+        context = super().get_context_data(**context)
+        warning = stranding_warning(self.loss, principal=principal) if self.loss.stranded_count else None
+        return context | {
+            **_page_context(subject, "remove"),
+            "effects": list(_removal_effects(subject)),
+            "guard": "" if self.request.method == "POST" else _guard_text(subject, is_removal=True),
+            "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
+            "total_grants": sum(grants.values()),
+            "stranding": warning,
+            "off_board_url": principal_url("person-off-board", principal),
+            "effect": context["effect"] or self.effect(context["form"]),
+        }
 
 
 def _name(subject: User | Group) -> str:
@@ -151,20 +174,11 @@ def _count(total: int, noun: str) -> str:
     )
 
 
-def _response(
-    request: HttpRequest, subject: User | Group, verb: str, context: dict, *, status: int = 200
-) -> HttpResponse:
+def _page_context(subject: User | Group, verb: str) -> dict:
     link = principal_link(subject)
-    return render_page(
-        request,
-        f"people/changes/{verb}.html",
-        context
-        | {
-            "principal": link,
-            "is_user": isinstance(subject, User),
-            "back": principal_url("person", link.address),
-            "url": principal_url(f"person-{verb}", link.address),
-            "reason": request.POST.get("reason", ""),
-        },
-        status=status,
-    )
+    return {
+        "principal": link,
+        "is_user": isinstance(subject, User),
+        "back": principal_url("person", link.address),
+        "url": principal_url(f"person-{verb}", link.address),
+    }

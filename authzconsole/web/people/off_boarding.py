@@ -6,24 +6,22 @@ from django.contrib.auth.models import Group
 from django.core.exceptions import PermissionDenied
 from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods
 
 from authzconsole.common.messages import READ_ONLY_ACCOUNT
 from authzconsole.models import ApiToken
 from authzconsole.sessions.services import active_sessions
+from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import (
     address_link_to,
     principal_link,
     principal_link_from_text,
     principal_url,
 )
-from authzconsole.web.shared.principal_input import principal_from_input, principal_or_404
+from authzconsole.web.shared.principal_input import principal_from_input, principal_or_404, with_default_type
 from authzconsole.web.shared.rendering import render_page, see_other
-from entities.address import AddressError
 from entities.models import State
-from grants.errors import GrantError
 from grants.models import User
 from grants.plans.sources.off_boarding import HeldEntity, OffBoarding, create_off_boarding_plan, held_entities
 from grants.principals.administrator_loss import MAX_ADMIN_GRANTS_READ, loss_if_removed
@@ -39,68 +37,89 @@ ENTITY_PREFIX, NAMESPACE_PREFIX = "entity-", "inside-"
 STEPS = ("deactivate", "leave_groups", "revoke_grants")
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.READ_ALL)
-def off_board(request: HttpRequest, principal: str) -> HttpResponse:
-    """Show the checklist of a user, and create its plan; for a group, show what its removal would strand."""
-    subject = principal_or_404(principal)
-    if isinstance(subject, Group):
-        return _group_response(request, subject)
-    if request.method != "POST":
-        return _user_response(request, subject, dict.fromkeys(STEPS, "yes"))
-    if not request.user.can_administer:
-        raise PermissionDenied(READ_ONLY_ACCOUNT)
-    form = {name: value.replace("\0", "") for name, value in request.POST.items()}
-    try:
-        plan = create_off_boarding_plan(author=request_author(request), choices=_choices(subject, form))
-    except (GrantError, AddressError) as error:
-        return _user_response(request, subject, form, fault=f"{error}.", status=400)
-    return see_other(plan_url(plan))
+class OffBoardingForm(ConsoleForm):
+    """The steps, and who receives what the user holds: `entity-ADDRESS` and `inside-ADDRESS` name the principals, separated
+    by commas, that receive the grants on an entity, and on everything inside a namespace.
+    """
 
+    deactivate = FlagField()
+    leave_groups = FlagField()
+    revoke_grants = FlagField()
+    stranded_to = TextField()
+    accept = FlagField()
 
-def _choices(user: User, form: dict[str, str]) -> OffBoarding:
-    return OffBoarding(
-        user.username,
-        *(form.get(step) == "yes" for step in STEPS),
-        entity_heirs=_heirs_by_address(form, ENTITY_PREFIX),
-        namespace_heirs=_heirs_by_address(form, NAMESPACE_PREFIX),
-        stranded_heirs=_principals(form.get("stranded_to", "")),
-        accepts_no_administrator=form.get("accept") == "yes",
-    )
+    def heirs(self, name: str) -> str:
+        """Return the text of a field with principals."""
+        return self.data.get(name, "").replace("\0", "")
 
+    def choices(self, user: User) -> OffBoarding:
+        values = self.cleaned_data
+        return OffBoarding(
+            user.username,
+            *(values[step] for step in STEPS),
+            entity_heirs=self._heirs_by_address(ENTITY_PREFIX),
+            namespace_heirs=self._heirs_by_address(NAMESPACE_PREFIX),
+            stranded_heirs=_principals(values["stranded_to"]),
+            accepts_no_administrator=values["accept"],
+        )
 
-def _heirs_by_address(form: dict[str, str], prefix: str) -> dict[str, list[str]]:
-    return {
-        name.removeprefix(prefix): heirs
-        for name, text in form.items()
-        if name.startswith(prefix) and (heirs := _principals(text))
-    }
+    def _heirs_by_address(self, prefix: str) -> dict[str, list[str]]:
+        return {
+            name.removeprefix(prefix): heirs
+            for name in self.data
+            if name.startswith(prefix) and (heirs := _principals(self.heirs(name)))
+        }
 
 
 def _principals(text: str) -> list[str]:
     """Return the principals of a field, separated by commas."""
-    parts = [principal_from_input(part) for part in text.split(",") if part.strip()]
-    return [part if ":" in part else f"user:{part}" for part in parts]
+    return [with_default_type(principal_from_input(part)) for part in text.split(",") if part.strip()]
 
 
-def _user_response(
-    request: HttpRequest, user: User, form: dict[str, str], *, fault: str = "", status: int = 200
-) -> HttpResponse:
-    held = held_entities(user)
-    stranded = [row for row in held if row.is_stranded]
-    grants = dict(user.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
-    groups = list(user.groups.order_by("name"))
-    return render_page(
-        request,
-        "people/changes/off_board.html",
-        {
+class OffBoard(FormPage):
+    """Show the checklist of a user, and create its plan; for a group, show what its removal would strand."""
+
+    capabilities = (Capability.READ_ALL,)
+    form_class = OffBoardingForm
+    template_name = "people/changes/off_board.html"
+
+    def prepare(self) -> None:
+        self.subject = principal_or_404(self.kwargs["principal"])
+
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if isinstance(self.subject, Group):
+            return _group_response(request, self.subject)
+        return super().get(request, *args, **kwargs)
+
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if isinstance(self.subject, Group):
+            return _group_response(request, self.subject)
+        if not request.user.can_administer:
+            raise PermissionDenied(READ_ONLY_ACCOUNT)
+        return super().post(request, *args, **kwargs)
+
+    def get_initial(self) -> dict:
+        return dict.fromkeys(STEPS, True)
+
+    def perform(self, form: OffBoardingForm) -> HttpResponse:
+        author = request_author(self.request)
+        return see_other(
+            plan_url(create_off_boarding_plan(author=author, choices=form.choices(self.subject)))
+        )
+
+    def get_context_data(self, **context) -> dict:
+        context, user = super().get_context_data(**context), self.subject
+        form = context["form"]
+        held = held_entities(user)
+        stranded = [row for row in held if row.is_stranded]
+        grants = dict(user.grants.order_by().values_list("content_object__state").annotate(Count("pk")))
+        groups = list(user.groups.order_by("name"))
+        return context | {
             "principal": principal_link(user),
             "back": principal_url("person", str(user)),
-            "fault": fault,
             "user": user,
             "url": principal_url("person-off-board", str(user)),
-            "can_change": request.user.can_administer,
-            "form": form,
+            "can_change": self.request.user.can_administer,
             "groups": [principal_link(group) for group in groups[:MAX_PRINCIPALS]],
             "total_groups": len(groups),
             "grants": [(state.label.lower(), grants[state]) for state in State if grants.get(state)],
@@ -117,13 +136,11 @@ def _user_response(
             ],
             "max_entities": MAX_ENTITIES,
             "namespaces": _namespace_rows(held, form),
-            "stranded_to": form.get("stranded_to", ""),
-        },
-        status=status,
-    )
+            "stranded_to": form["stranded_to"].value() or "",
+        }
 
 
-def _entity_row(row: HeldEntity, form: dict[str, str]) -> dict:
+def _entity_row(row: HeldEntity, form: OffBoardingForm) -> dict:
     name = f"{ENTITY_PREFIX}{row.entity}"
     return {
         "address_link": address_link_to(row.entity),
@@ -131,11 +148,11 @@ def _entity_row(row: HeldEntity, form: dict[str, str]) -> dict:
         "privileges": row.privileges,
         "admin_count": row.admin_count,
         "name": name,
-        "heirs": form.get(name, ""),
+        "heirs": form.heirs(name),
     }
 
 
-def _namespace_rows(held: Iterable[HeldEntity], form: dict[str, str]) -> list[dict]:
+def _namespace_rows(held: Iterable[HeldEntity], form: OffBoardingForm) -> list[dict]:
     totals: dict = {}
     for row in held:
         if row.entity.namespace is not None:
@@ -146,7 +163,7 @@ def _namespace_rows(held: Iterable[HeldEntity], form: dict[str, str]) -> list[di
             "address_link": address_link_to(namespace),
             "total": totals[namespace],
             "name": f"{NAMESPACE_PREFIX}{namespace}",
-            "heirs": form.get(f"{NAMESPACE_PREFIX}{namespace}", ""),
+            "heirs": form.heirs(f"{NAMESPACE_PREFIX}{namespace}"),
             "id": f"inside-{number}",
         }
         for number, namespace in enumerate(names)

@@ -3,14 +3,25 @@
 from functools import reduce
 from operator import and_
 
+from django import forms
 from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from authzconsole.web.accounts.email_field import email_from_form
 from authzconsole.web.accounts.reauthentication import recent_authentication_required_if
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FlagField,
+    FormPage,
+    NameInput,
+    PrincipalField,
+    TextField,
+    optional,
+    reason_field,
+)
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_link, principal_url
 from authzconsole.web.shared.paging import paginate_names, url_with, url_with_query
@@ -18,7 +29,9 @@ from authzconsole.web.shared.parameters import choice_parameter, text_parameter
 from authzconsole.web.shared.principal_input import name_from_input
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other, show_outcome
 from authzconsole.web.shared.roles import ROLE_CHOICES, ROLE_LABELS
-from grants.errors import GrantError, PrincipalError
+from grants.changes.outcomes import Outcome
+from grants.errors import PrincipalError
+from grants.journal import Author
 from grants.models import Role, User, UserGrant
 from grants.principal_rows import principals_by_name
 from grants.principals.principal_lists import MAX_COUNTED, groups_with_counts, users_with_counts
@@ -39,7 +52,6 @@ FILTER_CHOICES = (
     ),
     ("holds", "With or without grants", (("yes", "With direct grants"), ("no", "Without direct grants"))),
 )
-FORM_FIELDS = ("type", "name", "full_name", "email", "role", "is_service", "like", "reason")
 
 
 @require_safe
@@ -139,69 +151,99 @@ def _users(find: str, filters: dict[str, str]) -> QuerySet[User]:
     return users_with_counts(rows)
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(
-    Capability.MANAGE_ACCOUNTS,
-    Capability.CHANGE_GRANTS,
-    visible_to=[Capability.READ_ALL, Capability.READ_ACCOUNTS],
-)
-@recent_authentication_required_if(lambda request: request.POST.get("role", "") not in ("", Role.ORDINARY))
-def add_principal(request: HttpRequest) -> HttpResponse:
-    """Add a user, an account or a group. A user cannot sign in until a password is set."""
-    if request.method != "POST":
-        type_ = (
-            "account"
-            if request.GET.get("type") == "account"
-            else choice_parameter(request, "type", TYPES) or "user"
-        )
-        return _form_response(request, {"type": type_})
-    form = {name: request.POST.get(name, "") for name in FORM_FIELDS}
-    colleague = name_from_input(form["like"], "user") if form["type"] == "user" else ""
-    try:
-        if colleague and f"user:{colleague}" not in principals_by_name([f"user:{colleague}"]):
-            raise PrincipalError(f"user:{colleague} does not exist: correct the name of the colleague")
-        outcome = _add_from_form(request_author(request, form["reason"].strip()), form)
-    except GrantError as error:
-        return _form_response(request, form | {"fault": f"{error}."}, status=400)
-    show_outcome(request, outcome)
-    if colleague:
-        return see_other(url_with_query("people-like", {"source": colleague, "target": form["name"]}))
-    if form["type"] == "account":
-        return see_other(principal_url("account", f"user:{form['name']}"))
-    return see_other(
-        principal_url("person", f"{'group' if form['type'] == 'group' else 'user'}:{form['name']}")
+class NewPrincipalForm(ConsoleForm):
+    """A new user, account or group."""
+
+    id_pattern = "add-%s"
+
+    type = TextField(widget=forms.HiddenInput)
+    name = TextField(label="Name", required=True, strip=False, max_characters=150, widget=NameInput())
+    full_name = TextField(label=optional("Full name"), max_characters=150)
+    email = TextField(label=optional("Email"), widget=forms.TextInput(attrs={"inputmode": "email"}))
+    role = TextField(label="Console role", help_text="Grants no access to data.", widget=forms.Select)
+    is_service = FlagField(label="Service account: owns API tokens for a program, and can never sign in")
+    like = PrincipalField(
+        only="user",
+        label=optional("Access like a colleague"),
+        placeholder="NAME",
+        help_text="You choose the groups and grants in the next step.",
     )
+    reason = reason_field()
+
+    def clean(self) -> dict:
+        values = self.cleaned_data
+        if values["type"] != "user":
+            values["like"] = ""
+        colleague = values["like"]
+        if colleague and f"user:{colleague}" not in principals_by_name([f"user:{colleague}"]):
+            self.add_error("like", f"user:{colleague} does not exist: correct the name of the colleague.")
+        if values["type"] != "group":
+            try:
+                values["email"] = email_from_form(values)
+            except PrincipalError as error:
+                self.add_error("email", self.refusal_text(error))
+        return values
 
 
-def _add_from_form(author, form: dict):
-    if form["type"] == "group":
-        return add_group(author=author, name=form["name"])
+class AddPrincipal(FormPage):
+    """Add a user, an account or a group. A user cannot sign in until a password is set."""
+
+    capabilities = (Capability.MANAGE_ACCOUNTS, Capability.CHANGE_GRANTS)
+    visible_to = (Capability.READ_ALL, Capability.READ_ACCOUNTS)
+    form_class = NewPrincipalForm
+    template_name = "people/add.html"
+
+    def get_initial(self) -> dict:
+        type_ = choice_parameter(self.request, "type", [*TYPES, "account"])
+        return {"type": type_ or "user"}
+
+    def get_form(self) -> NewPrincipalForm:
+        form = super().get_form()
+        role = self.request.user.role
+        form.fields["role"].widget.choices = [
+            choice for choice in ROLE_CHOICES if role_includes(role, choice[0])
+        ]
+        return form
+
+    def perform(self, form: NewPrincipalForm) -> HttpResponse:
+        is_sensitive = form.cleaned_data["role"] not in ("", Role.ORDINARY)
+        add = recent_authentication_required_if(lambda request: is_sensitive)(lambda request: self._add(form))
+        return add(self.request)
+
+    def _add(self, form: NewPrincipalForm) -> HttpResponse:
+        values = form.cleaned_data
+        name, type_ = values["name"], values["type"]
+        show_outcome(self.request, _add_from_form(request_author(self.request, values["reason"]), values))
+        if values["like"]:
+            return see_other(url_with_query("people-like", {"source": values["like"], "target": name}))
+        if type_ == "account":
+            return see_other(principal_url("account", f"user:{name}"))
+        return see_other(principal_url("person", f"{'group' if type_ == 'group' else 'user'}:{name}"))
+
+    def get_context_data(self, **context) -> dict:
+        context = super().get_context_data(**context)
+        type_ = context["form"]["type"].value()
+        return context | {
+            "type": type_,
+            "title": {"group": "Add group", "account": "Add account"}.get(type_, "Add user"),
+            "back": ("people", "Users and groups"),
+            "sees_grants": self.request.user.can_see_all,
+        }
+
+
+def _add_from_form(author: Author, values: dict) -> Outcome:
+    name, full_name = values["name"], values["full_name"]
+    if values["type"] == "group":
+        return add_group(author=author, name=name)
     with transaction.atomic():
         outcome = add_user(
             author=author,
-            name=form["name"],
-            email=email_from_form(form),
-            role=form["role"] or Role.ORDINARY,
-            is_principal=form["type"] != "account",
-            is_service=form["type"] == "account" and form["is_service"] == "yes",
+            name=name,
+            email=values["email"],
+            role=values["role"] or Role.ORDINARY,
+            is_principal=values["type"] != "account",
+            is_service=values["type"] == "account" and values["is_service"],
         )
-        if form["full_name"].strip() and outcome.has_changed:
-            set_full_name(author=author, name=form["name"], full_name=form["full_name"])
+        if full_name and outcome.has_changed:
+            set_full_name(author=author, name=name, full_name=full_name)
     return outcome
-
-
-def _form_response(request: HttpRequest, form: dict, *, status: int = 200) -> HttpResponse:
-    title = {"group": "Add group", "account": "Add account"}.get(form["type"], "Add user")
-    back = ("people", "Users and groups")
-    return render_page(
-        request,
-        "people/add.html",
-        {
-            **form,
-            "title": title,
-            "back": back,
-            "sees_grants": request.user.can_see_all,
-            "roles": [choice for choice in ROLE_CHOICES if role_includes(request.user.role, choice[0])],
-        },
-        status=status,
-    )

@@ -16,6 +16,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.accounts.account_pages import account_or_404, account_section
+from authzconsole.web.forms import PeriodForm
 from authzconsole.web.journal.history import latest_journal_lines
 from authzconsole.web.people.access import effective_access_section
 from authzconsole.web.people.managers import manager_section
@@ -35,7 +36,6 @@ from authzconsole.web.shared.privilege_cells import (
 from authzconsole.web.shared.rendering import render_page, requested_section
 from authzconsole.web.shared.roles import ROLE_LABELS
 from authzconsole.web.shared.times.limited_lists import expired_link
-from authzconsole.web.shared.times.periods import fields_of_period, period_form_context
 from entities.models import Entity
 from entities.selectors import sorted_by_address
 from grants.active_generation import active_generation
@@ -49,7 +49,6 @@ from grants.principals.principal_lists import MAX_COUNTED, capped_count, directl
 from grants.principals.renaming import current_name
 from grants.querysets import memberships
 from grants.roles.capabilities import Capability
-from grants.validity import Validity
 
 ROWS_PER_PAGE = 20
 IS_LIMITED = Q(valid_from__isnull=False) | Q(valid_until__isnull=False)
@@ -200,8 +199,7 @@ def _groups(request: HttpRequest, profile: Profile) -> dict | None:
         "rows": rows,
         "is_cut": len(found) > MAX_GROUPS,
         "max_groups": MAX_GROUPS,
-        "period": fields_of_period(Validity()),
-        "period_form": period_form_context(),
+        "form": PeriodForm(auto_id="join-%s"),
     }
 
 
@@ -233,8 +231,7 @@ def _members(request: HttpRequest, profile: Profile) -> dict | None:
         "rows": rows,
         "find": find,
         "total": capped_count(members),
-        "period": fields_of_period(Validity()),
-        "period_form": period_form_context(),
+        "form": PeriodForm(auto_id="join-%s"),
         "bulk_url": principal_url("group-members", profile.address),
     }
 

@@ -1,30 +1,62 @@
 """The forms that create plans for many entities at once, and for the ghost grants on deleted entities."""
 
+from collections.abc import Mapping
+
+from django import forms
 from django.contrib import messages
-from django.db.models import Count
+from django.db.models import Count, QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_POST
 
-from authzconsole.web.plans.bulk_count import change_of_form, selection_count, subtree_count
+from authzconsole.web.forms import (
+    CODE_INPUT,
+    ConsoleForm,
+    FlagField,
+    ForAdministrators,
+    FormPage,
+    PeriodForm,
+    PrincipalField,
+    Radios,
+    TextField,
+    TextsField,
+    optional,
+    privileges_field,
+)
 from authzconsole.web.plans.plan_pages import plan_url
-from authzconsole.web.shared.guard import address_or_404, capability_required, request_author
+from authzconsole.web.shared.guard import address_or_404, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url
 from authzconsole.web.shared.rendering import referring_page, render_page, requested_section, see_other
 from authzconsole.web.shared.row_estimates import estimated_rows
-from authzconsole.web.shared.times.periods import period_fields, period_form_context
 from entities.address import AddressError, instance_address, parse_address
+from entities.errors import Refusal
 from entities.models import Entity
-from entities.selectors import entity_at, live_entities_inside
-from entities.vocabulary import CONTAINER_KINDS, KINDS, Privilege, VocabularyError, privilege_by_name
+from entities.selectors import entities_at, entity_at, live_entities_inside
+from entities.vocabulary import (
+    CONTAINER_KINDS,
+    KINDS,
+    VocabularyError,
+    privilege_by_name,
+    quantity,
+)
 from grants.change_set import Revoke
 from grants.errors import GrantError
-from grants.models import Plan, PlanVerb
-from grants.plans.sources.bulk import MAX_SELECTED, create_selection_plan, create_subtree_plan, kinds_inside
+from grants.models import PlanVerb
+from grants.plans.create import MAX_PLAN_ITEMS
+from grants.plans.sources.bulk import (
+    MAX_SELECTED,
+    BulkChange,
+    changed_entities_of,
+    create_selection_plan,
+    create_subtree_plan,
+    existing_grant_count,
+    kinds_inside,
+    parse_bulk_change,
+)
 from grants.plans.sources.ghosts import create_ghost_plan, create_selected_ghost_plan
 from grants.principal_names import format_principal
-from grants.roles.capabilities import Capability
 
+# existing grants are not counted further; the plan itself counts them all
+MAX_GRANTS_COUNTED = 50_000
 # by the id of the section; its template is plans/bulk/_<id>.html
 SECTIONS = ("bulk-kinds", "bulk-count")
 # "All" does not select them; they are changed only if they are selected by name
@@ -32,90 +64,115 @@ SECRET_KINDS = ("securekey",)
 VERBS = {PlanVerb.GRANT: "Grant", PlanVerb.REVOKE: "Revoke"}
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def new_bulk_plan(request: HttpRequest) -> HttpResponse:
-    """Create a plan for all entities inside the container `within`, or for each selected `address`.
+class BulkChangeForm(PeriodForm):
+    """One change of many entities: those inside the container `within`, or each selected `address`.
 
-    With `select` or `count`, only show the form again: with all or no kinds selected, or with the number of
-    changes.
+    select, count: only show the form again, with `all` or no kinds selected (`none`), or with the number of changes.
     """
-    if request.method != "POST":
-        form = _form_data(request.GET)
-        if form["is_selection"] and not form["addresses"]:
-            return _nothing_selected_response(request)
-        return _form_response(request, form)
-    form = _form_data(request.POST)
-    if "select" in request.POST or "count" in request.POST:
-        return _form_response(request, form)
-    try:
-        plan = _create_plan(request, form)
-    except (GrantError, VocabularyError, AddressError) as error:
-        return _form_response(request, form, fault=f"No plan was created: {error}.", status=400)
-    return see_other(plan_url(plan))
 
+    id_pattern = "bulk-%s"
 
-def _form_data(data) -> dict:
-    return {
-        "within": data.get("within", "").strip(),
-        "addresses": list(dict.fromkeys(data.getlist("address"))),
-        "verb": data.get("verb", PlanVerb.GRANT.value),
-        "principal": data.get("principal", ""),
-        "more": data.get("more", ""),
-        "privileges": data.getlist("privilege"),
-        "kinds": data.getlist("kind"),
-        "itself": data.get("itself") == "yes",
-        **period_fields(data),
-        "is_selection": "address" in data or data.get("selection") == "yes",
-        "select": data.get("select", ""),
-    }
+    refusal = "No plan was created"
 
+    within = TextField(widget=forms.HiddenInput)
+    address = TextsField()
+    verb = TextField(
+        label="Change", widget=Radios(choices=[(verb.value, title) for verb, title in VERBS.items()])
+    )
+    principal = PrincipalField(label="Principal", placeholder="user:NAME")
+    more = TextField(
+        label=optional("More principals"),
+        placeholder="group:NAME",
+        help_text="One per line.",
+        widget=forms.Textarea(attrs={"rows": 3, **CODE_INPUT}),
+    )
+    privilege = privileges_field()
+    kind = TextsField()
+    itself = FlagField()
+    selection = FlagField()
+    select = TextField()
+    count = TextField()
 
-def _create_plan(request: HttpRequest, form: dict) -> Plan:
-    author = request_author(request)
-    change = change_of_form(form)
-    if form["is_selection"]:
-        return create_selection_plan(
-            author=author, change=change, addresses=map(parse_address, form["addresses"])
+    def has_period(self) -> bool:
+        return self.cleaned_data["verb"] == PlanVerb.GRANT
+
+    def clean_verb(self) -> str:
+        return self.cleaned_data["verb"] or PlanVerb.GRANT.value
+
+    @property
+    def is_selection(self) -> bool:
+        return "address" in self.data or self.cleaned_data["selection"]
+
+    def change(self) -> BulkChange:
+        """Return the change. Raise GrantError or VocabularyError if it is incomplete or invalid."""
+        values = self.cleaned_data
+        # names may begin or end with a space; only blank lines are skipped
+        names = [name for name in (values["principal"], *values["more"].splitlines()) if name.strip()]
+        return parse_bulk_change(
+            verb=values["verb"],
+            principals=names,
+            privileges=values["privilege"],
+            validity=values["validity"],
         )
-    return create_subtree_plan(
-        author=author,
-        change=change,
-        within=_container(form).address,
-        kinds=form["kinds"],
-        includes_container=form["itself"],
-    )
+
+    def container(self) -> Entity:
+        """Return the container, by default the instance. Raise Http404 if there is no such container."""
+        entity = entity_at(address_or_404(self.cleaned_data["within"] or str(instance_address())))
+        if entity is None or entity.kind not in CONTAINER_KINDS:
+            raise Http404("there is no such container")
+        return entity
 
 
-def _container(form: dict) -> Entity:
-    """Return the container of the form, by default the instance.
+class NewBulkPlan(ForAdministrators, FormPage):
+    """Create a plan for all entities inside the container `within`, or for each selected `address`."""
 
-    Raise Http404 if there is no such container.
-    """
-    entity = entity_at(address_or_404(form["within"] or str(instance_address())))
-    if entity is None or entity.kind not in CONTAINER_KINDS:
-        raise Http404("there is no such container")
-    return entity
+    form_class = BulkChangeForm
 
+    def get(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        values = request.GET.copy()
+        values.setdefault("verb", PlanVerb.GRANT.value)
+        form = BulkChangeForm(values)
+        form.is_valid()
+        if form.is_selection and not form.cleaned_data["address"]:
+            return _nothing_selected_response(request)
+        return self._show_again(form)
 
-def _form_response(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    target = _selection(form) if form["is_selection"] else _subtree(form)
-    section = requested_section(request)
-    template = f"plans/bulk/_{section}.html" if section in SECTIONS else "plans/bulk_change.html"
-    return render_page(
-        request,
-        template,
-        {
-            "form": form,
-            "fault": fault,
-            "verbs": [(verb.value, title) for verb, title in VERBS.items()],
-            "all_privileges": list(Privilege),
-            "max_selected": MAX_SELECTED,
-            "period_form": period_form_context(),
-            **target,
-        },
-        status=status,
-    )
+    def post(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        form = self.get_form()
+        is_valid = form.is_valid()
+        if "select" in form.data or "count" in form.data:
+            return self._show_again(form)
+        return super().post(request, *args, **kwargs) if is_valid else self.form_invalid(form)
+
+    def _show_again(self, form: BulkChangeForm) -> HttpResponse:
+        """Show the form with what was entered, without errors: it is not complete yet."""
+        form.errors.clear()
+        return self.render_to_response(self.get_context_data(form=form))
+
+    def perform(self, form: BulkChangeForm) -> HttpResponse:
+        author, values, change = request_author(self.request), form.cleaned_data, form.change()
+        if form.is_selection:
+            addresses = map(parse_address, values["address"])
+            return see_other(
+                plan_url(create_selection_plan(author=author, change=change, addresses=addresses))
+            )
+        plan = create_subtree_plan(
+            author=author,
+            change=change,
+            within=form.container().address,
+            kinds=values["kind"],
+            includes_container=values["itself"],
+        )
+        return see_other(plan_url(plan))
+
+    def get_template_names(self) -> list[str]:
+        section = requested_section(self.request)
+        return [f"plans/bulk/_{section}.html" if section in SECTIONS else "plans/bulk_change.html"]
+
+    def get_context_data(self, **context) -> dict:
+        form = context["form"]
+        target = _selection(form) if form.is_selection else _subtree(form)
+        return super().get_context_data(**context) | {"max_selected": MAX_SELECTED, **target}
 
 
 def _nothing_selected_response(request: HttpRequest) -> HttpResponse:
@@ -134,33 +191,33 @@ def _entity_list_url(request: HttpRequest) -> str:
     return f"{entity_url(instance_address())}#children"
 
 
-def _selection(form: dict) -> dict:
+def _selection(form: BulkChangeForm) -> dict:
     """Return the context for the selected entities.
 
     Invalid addresses are kept as text, so that the user can correct the form.
     """
     rows = []
-    for text in form["addresses"]:
+    for text in form.cleaned_data["address"]:
         try:
             rows.append({"text": text, "address_link": address_link_to(parse_address(text))})
         except AddressError:
             rows.append({"text": text, "address_link": None})
-    return {"selected_rows": rows, "back": reverse("plans"), "count": selection_count(form)}
+    return {"selected_rows": rows, "back": reverse("plans"), "count": _selection_count(form)}
 
 
-def _subtree(form: dict) -> dict:
+def _subtree(form: BulkChangeForm) -> dict:
     """Return the context for a container, with the number of live entities by kind inside it."""
-    container = _container(form)
+    container, values = form.container(), form.cleaned_data
     counts, possible = _counts_by_kind(container), kinds_inside(container.kind)
-    if form["select"]:
-        form["itself"] = form["select"] == "all"
-        form["kinds"] = [kind for kind in possible if form["itself"] and kind not in SECRET_KINDS]
+    if values["select"]:
+        values["itself"] = values["select"] == "all"
+        values["kind"] = [kind for kind in possible if values["itself"] and kind not in SECRET_KINDS]
     kinds = [
         {
             "name": kind,
             "title": KINDS[kind].plural.capitalize(),
             "total": None if counts is None else counts.get(kind, 0),
-            "is_selected": kind in form["kinds"],
+            "is_selected": kind in values["kind"],
         }
         for kind in possible
     ]
@@ -168,9 +225,10 @@ def _subtree(form: dict) -> dict:
         "address_link": address_link_to(container),
         "title_address_link": address_link_to(container, is_linked=False),
         "kinds": kinds,
+        "includes_container": values["itself"],
         "has_secret_kinds": any(kind in SECRET_KINDS for kind in possible),
         "back": entity_url(container),
-        "count": subtree_count(form, container, counts),
+        "count": _subtree_count(form, container, counts),
     }
 
 
@@ -181,31 +239,90 @@ def _counts_by_kind(container: Entity) -> dict[str, int] | None:
     return dict(live_entities_inside(container).order_by().values_list("kind").annotate(Count("pk")))
 
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def new_ghost_plan(request: HttpRequest) -> HttpResponse:
-    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted
-    entities.
+def _subtree_count(form: BulkChangeForm, container: Entity, counts: Mapping[str, int] | None) -> str:
+    """Describe what the form selects inside a container. counts: live entities by kind; None if they are too
+    many to count.
     """
+    kinds, is_included = form.cleaned_data["kind"], form.cleaned_data["itself"]
+    if not kinds and not is_included:
+        return "Nothing is selected."
+    if counts is None:
+        return "The plan counts the selected entities."
+    total = sum(counts.get(kind, 0) for kind in kinds) + (is_included and container.is_live)
+    entities = changed_entities_of(
+        container, kinds, form.cleaned_data["verb"], includes_container=is_included
+    )
+    return _count_text(form, total, entities)
+
+
+def _selection_count(form: BulkChangeForm) -> str:
+    """Describe what the form selects among addresses.
+
+    Addresses that are invalid or not live are not counted.
+    """
+    addresses = []
+    for text in form.cleaned_data["address"]:
+        try:
+            addresses.append(parse_address(text))
+        except AddressError:
+            continue
+    live = [entity.pk for entity in entities_at(addresses).values() if entity.is_live]
+    return _count_text(form, len(live), Entity.objects.filter(pk__in=live))
+
+
+def _count_text(form: BulkChangeForm, total: int, entities: QuerySet[Entity]) -> str:
+    selected = f"{quantity(total, 'entity', 'entities')} selected"
     try:
-        plan = (
-            _plan_of_selected_ghosts(request) if "selection" in request.POST else _plan_of_all_ghosts(request)
+        change = form.change()
+    except (GrantError, VocabularyError):
+        return f"{selected}."
+    existing = existing_grant_count(change, entities, max_counted=MAX_GRANTS_COUNTED)
+    if existing >= MAX_GRANTS_COUNTED:
+        return f"{selected}. The plan counts the changes."
+    missing = total * len(change.principals) * len(change.privileges) - existing
+    changes = missing if change.verb == PlanVerb.GRANT else existing
+    limit = f" A plan can contain at most {MAX_PLAN_ITEMS:,} changes." if changes > MAX_PLAN_ITEMS else ""
+    if change.verb == PlanVerb.GRANT:
+        return f"{selected}: {quantity(missing, 'grant', 'grants')} to add, {existing:,} already held.{limit}"
+    return f"{selected}: {quantity(existing, 'grant', 'grants')} to revoke, {missing:,} not held.{limit}"
+
+
+class GhostForm(ConsoleForm):
+    """Ghost grants of a report (`selection` and `grant`), or all in a namespace. run: the number of the report."""
+
+    refusal = "No plan was created"
+
+    selection = TextField()
+    grant = TextsField()
+    namespace = TextField()
+    run = TextField()
+
+    @property
+    def report_url(self) -> str:
+        run = self.cleaned_data["run"]
+        return (
+            reverse("analysis", args=[int(run)]) if run.isascii() and run.isdigit() and len(run) < 18 else ""
         )
-    except (GrantError, AddressError, VocabularyError) as error:
-        messages.error(request, f"No plan was created: {error}.")
-        return see_other(_report_url(request.POST.get("run", "")) or reverse("plans"))
-    return see_other(plan_url(plan))
 
 
-def _plan_of_all_ghosts(request: HttpRequest) -> Plan:
-    name = request.POST.get("namespace", "").strip()
-    namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None
-    return create_ghost_plan(author=request_author(request), namespace=namespace)
+class NewGhostPlan(ForAdministrators, FormPage):
+    """Create a plan that revokes selected ghost grants of a report, or all current grants on deleted entities."""
 
+    http_method_names = ("post",)
+    form_class = GhostForm
 
-def _plan_of_selected_ghosts(request: HttpRequest) -> Plan:
-    grants = [_ghost_of_row(text) for text in dict.fromkeys(request.POST.getlist("grant"))]
-    return create_selected_ghost_plan(author=request_author(request), grants=grants)
+    def perform(self, form: GhostForm) -> HttpResponse:
+        author, values = request_author(self.request), form.cleaned_data
+        if "selection" in form.data:
+            grants = list(map(_ghost_of_row, values["grant"]))
+            return see_other(plan_url(create_selected_ghost_plan(author=author, grants=grants)))
+        name = values["namespace"]
+        namespace = parse_address(name if ":" in name else f"namespace:{name}") if name else None
+        return see_other(plan_url(create_ghost_plan(author=author, namespace=namespace)))
+
+    def form_refused(self, form: GhostForm, error: Refusal) -> HttpResponse:
+        messages.error(self.request, form.refusal_text(error))
+        return see_other(form.report_url or reverse("plans"))
 
 
 def _ghost_of_row(text: str) -> Revoke:
@@ -214,7 +331,3 @@ def _ghost_of_row(text: str) -> Revoke:
     """
     principal, address, privilege = [*text.split("\t"), "", ""][:3]
     return Revoke(format_principal(principal), parse_address(address), privilege_by_name(privilege))
-
-
-def _report_url(run: str) -> str:
-    return reverse("analysis", args=[int(run)]) if run.isascii() and run.isdigit() and len(run) < 18 else ""

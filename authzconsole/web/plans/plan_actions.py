@@ -1,28 +1,33 @@
 """The forms that apply, discard, undo and renew a plan, and that create one from a copy."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse
-from django.views.decorators.http import require_POST
+from django.http import HttpResponse
 
 from analytics.plan_effects.stored import computed_effect, latest_plan_run
 from analytics.runs.services import cancel_run, request_plan_effect
+from authzconsole.web.forms import (
+    ConsoleForm,
+    FlagField,
+    ForAdministrators,
+    FormPage,
+    OptionalChoiceField,
+    TextField,
+)
 from authzconsole.web.plans.plan_pages import (
+    CopyForm,
+    PlanList,
     change_phrases,
     plan_or_404,
     plan_url,
     render_plan,
-    render_plan_list,
     stranded_count,
 )
-from authzconsole.web.shared.guard import capability_required, request_author
-from authzconsole.web.shared.principal_input import principal_from_input
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.rendering import see_other
-from entities.address import AddressError, parse_address
-from grants.errors import EffectChanged, GrantError, StaleBase
-from grants.journal import Author
+from grants.errors import StaleBase
 from grants.models import Plan
 from grants.plans.apply import EffectConfirmation, apply_plan, create_inverse_plan, discard_plan
 from grants.plans.permission_effect import generation_of_plan
@@ -36,128 +41,123 @@ UNCONFIRMED = (
 )
 
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def apply_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    plan, reason = plan_or_404(pk), request.POST.get("reason", "").strip()
-    if plan.is_proposed and stranded_count(plan) and request.POST.get("strand") != "yes":
-        return render_plan(request, plan, reason=reason, fault=UNCONFIRMED, status=400)
-    try:
+class PlanForm(ConsoleForm):
+    """What the forms on the page of a plan send: those that apply it, and those of its effect."""
+
+    reason = TextField()
+    strand = FlagField()
+    effect = TextField()
+    beyond = FlagField()
+    generation = OptionalChoiceField(choices=lambda: [(name, name) for name in GENERATIONS])
+
+
+class PlanAction(ForAdministrators, FormPage):
+    """Do something with a plan, and show a plan again."""
+
+    http_method_names = ("post",)
+    form_class = PlanForm
+
+    def prepare(self) -> None:
+        self.plan = plan_or_404(self.kwargs["pk"])
+
+    def render_to_response(self, context: Mapping, *, status: int = 200) -> HttpResponse:
+        # its state may have changed
+        return render_plan(self.request, plan_or_404(self.plan.pk), context["form"], status=status)
+
+
+class ApplyPlanForm(PlanForm):
+    refusal = "Nothing was changed"
+
+    def refuse(self, error: Exception) -> None:
+        # the page shows what changed since a stale plan was created
+        if not isinstance(error, StaleBase):
+            super().refuse(error)
+
+
+class ApplyPlan(PlanAction):
+    form_class = ApplyPlanForm
+
+    def perform(self, form: ApplyPlanForm) -> HttpResponse:
+        values, plan = form.cleaned_data, self.plan
+        if plan.is_proposed and stranded_count(plan) and not values["strand"]:
+            form.add_error(None, UNCONFIRMED)
+            return self.form_invalid(form)
         confirmation = EffectConfirmation(
-            request.POST.get("effect") or None,
-            confirms_beyond=request.POST.get("beyond") == "yes",
-            computed=computed_effect,
+            values["effect"] or None, confirms_beyond=values["beyond"], computed=computed_effect
         )
-        applied = apply_plan(author=request_author(request, reason), plan_id=pk, confirmation=confirmation)
-    except StaleBase:
-        # the page shows what changed since the plan was created
-        return render_plan(request, plan, reason=reason, status=409)
-    except EffectChanged as error:
-        return render_plan(request, plan, fault=f"Nothing was changed: {error}.", reason=reason, status=409)
-    except GrantError as error:
-        return render_plan(
-            request, plan_or_404(pk), fault=f"Nothing was changed: {error}.", reason=reason, status=400
-        )
-    messages.success(request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")
-    return see_other(plan_url(applied))
+        author = request_author(self.request, values["reason"])
+        applied = apply_plan(author=author, plan_id=plan.pk, confirmation=confirmation)
+        messages.success(self.request, f"Plan {applied.pk} is applied: {_change_summary(applied)}.")
+        return see_other(plan_url(applied))
 
 
 def _change_summary(plan: Plan) -> str:
     return ", ".join(change_phrases(plan)) or "all items were already in place, and nothing changed"
 
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def discard_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(
-        request, pk, lambda author: discard_plan(author=author, plan_id=pk), "Plan {0.pk} is discarded."
-    )
+class DiscardPlan(PlanAction):
+    def perform(self, form: PlanForm) -> HttpResponse:
+        plan = discard_plan(author=request_author(self.request), plan_id=self.plan.pk)
+        messages.success(self.request, f"Plan {plan.pk} is discarded.")
+        return see_other(plan_url(plan))
 
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def undo_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
-    return _perform(
-        request,
-        pk,
-        lambda author: create_inverse_plan(author=author, plan_id=pk),
-        "This plan reverts the changes of plan {0.inverse_of_id}. Nothing changes until you apply it.",
-    )
+class UndoPlan(PlanAction):
+    def perform(self, form: PlanForm) -> HttpResponse:
+        plan = create_inverse_plan(author=request_author(self.request), plan_id=self.plan.pk)
+        text = (
+            f"This plan reverts the changes of plan {plan.inverse_of_id}. Nothing changes until you apply it."
+        )
+        messages.success(self.request, text)
+        return see_other(plan_url(plan))
 
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def renew_plan_view(request: HttpRequest, pk: int) -> HttpResponse:
+class RenewPlan(PlanAction):
     """Replace a stale plan. The reason that was entered for it is prefilled for the new plan."""
-    return _perform(
-        request,
-        pk,
-        lambda author: renew_plan(author=author, plan_id=pk),
-        "This plan was renewed from the current grants. Review it before you apply it.",
-        reason=request.POST.get("reason", "").strip(),
-    )
+
+    def perform(self, form: PlanForm) -> HttpResponse:
+        plan = renew_plan(author=request_author(self.request), plan_id=self.plan.pk)
+        text = "This plan was renewed from the current grants. Review it before you apply it."
+        messages.success(self.request, text)
+        reason = form.cleaned_data["reason"]
+        return see_other(f"{plan_url(plan)}?{urlencode({'reason': reason})}" if reason else plan_url(plan))
 
 
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def compute_plan_effect_view(request: HttpRequest, pk: int) -> HttpResponse:
+class ComputePlanEffect(PlanAction):
     """Request the run that computes the effect of a plan above the limits."""
-    plan, generation = plan_or_404(pk), request.POST.get("generation", "")
-    try:
+
+    def perform(self, form: PlanForm) -> HttpResponse:
+        generation = form.cleaned_data["generation"]
         request_plan_effect(
-            plan=plan,
-            generation=generation if generation in GENERATIONS else "",
-            author=request_author(request),
-            requested_by=request.user,
+            plan=self.plan,
+            generation=generation,
+            author=request_author(self.request),
+            requested_by=self.request.user,
         )
-    except GrantError as error:
-        return render_plan(request, plan, fault=f"{error}.", status=400)
-    return see_other(
-        f"{plan_url(plan)}?{urlencode({'generation': generation})}#permissions"
-        if generation
-        else plan_url(plan)
-    )
+        query = f"?{urlencode({'generation': generation})}#permissions" if generation else ""
+        return see_other(f"{plan_url(self.plan)}{query}")
 
 
-@require_POST
-@capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_ALL])
-def cancel_plan_effect_view(request: HttpRequest, pk: int) -> HttpResponse:
+class CancelPlanEffect(PlanAction):
     """Cancel the run that computes the effect of a plan."""
-    plan, generation = plan_or_404(pk), request.POST.get("generation", "")
-    if generation not in GENERATIONS:
-        generation = generation_of_plan(plan).name
-    run = latest_plan_run(plan, generation)
-    if run is not None and cancel_run(run=run, author=request_author(request)):
-        messages.info(request, "The computation of the effect is being cancelled.")
-    else:
-        messages.info(request, "The effect is not being computed. Nothing changed.")
-    return see_other(f"{plan_url(plan)}?{urlencode({'generation': generation})}#permissions")
+
+    capabilities = (Capability.RUN_ANALYSES,)
+
+    def perform(self, form: PlanForm) -> HttpResponse:
+        generation = form.cleaned_data["generation"] or generation_of_plan(self.plan).name
+        run = latest_plan_run(self.plan, generation)
+        if run is not None and cancel_run(run=run, author=request_author(self.request)):
+            messages.info(self.request, "The computation of the effect is being cancelled.")
+        else:
+            messages.info(self.request, "The effect is not being computed. Nothing changed.")
+        return see_other(f"{plan_url(self.plan)}?{urlencode({'generation': generation})}#permissions")
 
 
-def _perform(
-    request: HttpRequest, pk: int, action: Callable[[Author], Plan], message: str, *, reason: str = ""
-) -> HttpResponse:
-    """Run the action and redirect to the page of the plan that it returns. message: formatted with that plan."""
-    plan = plan_or_404(pk)
-    try:
-        result = action(request_author(request))
-    except (GrantError, AddressError) as error:
-        return render_plan(request, plan, fault=f"{error}.", reason=reason, status=400)
-    messages.success(request, message.format(result))
-    return see_other(f"{plan_url(result)}?{urlencode({'reason': reason})}" if reason else plan_url(result))
-
-
-@require_POST
-@capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
-def new_plan_from_copy(request: HttpRequest) -> HttpResponse:
+class CopyGrants(ForAdministrators, PlanList):
     """Create a plan that copies the direct grants of one principal to another."""
-    form = {name: principal_from_input(request.POST.get(name, "")) for name in ("source", "target")}
-    form["within"] = request.POST.get("within", "").strip()
-    try:
-        within = parse_address(form["within"]) if form["within"] else None
-        plan = create_plan_from_copy(
-            author=request_author(request), source=form["source"], target=form["target"], within=within
-        )
-    except (GrantError, AddressError) as error:
-        return render_plan_list(request, form, fault=f"{error}.", status=400)
-    return see_other(plan_url(plan))
+
+    http_method_names = ("post",)
+
+    def perform(self, form: CopyForm) -> HttpResponse:
+        plan = create_plan_from_copy(author=request_author(self.request), **form.cleaned_data)
+        return see_other(plan_url(plan))

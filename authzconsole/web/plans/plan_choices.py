@@ -8,21 +8,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from django.contrib import messages
-from django.http import HttpRequest, HttpResponse, QueryDict
+from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from analytics.analyses import AnalysisError
 from analytics.regrant_plans import RegrantWay, create_regrant_plan, regrant_ways
 from analytics.storage import StorageError
-from authzconsole.web.ask.questions import FIELDS, question_from_input
-from authzconsole.web.plans.activation_section import activation_context
+from authzconsole.web.ask.questions import FIELDS, QuestionInputForm, question_from_input
+from authzconsole.web.forms import ConsoleForm, OptionalChoiceField, PrincipalField, TextField
 from authzconsole.web.plans.plan_pages import plan_url
+from authzconsole.web.plans.sections import activation_context
 from authzconsole.web.reports.run_details import run_or_404
 from authzconsole.web.shared.guard import address_or_404, capability_required, request_author
 from authzconsole.web.shared.links import entity_tab_url
-from authzconsole.web.shared.parameters import field_text
-from authzconsole.web.shared.principal_input import name_from_input, principal_from_input
 from authzconsole.web.shared.rendering import render_page, see_other
 from entities.address import AddressError, parse_address
 from grants.active_generation import active_generation
@@ -66,13 +65,44 @@ class PlanChoice:
     fault: str = ""
 
 
+class ReadinessForm(ConsoleForm):
+    """Who deletes which namespace, and who receives the grants."""
+
+    namespace = TextField()
+    generation = TextField()
+    user = PrincipalField(only="user")
+    principal = PrincipalField()
+
+
+class RegrantForm(ConsoleForm):
+    """The permissions to keep, and how."""
+
+    user = PrincipalField(only="user")
+    group = PrincipalField(only="group")
+    namespace = TextField()
+    prefer = OptionalChoiceField(
+        default=Prefer.NARROWEST, choices=[(str(prefer), str(prefer)) for prefer in Prefer]
+    )
+
+    def scope(self) -> dict[str, str]:
+        values = self.cleaned_data
+        namespace = values["namespace"].removeprefix("namespace:")
+        return {"user": values["user"], "group": values["group"], "namespace": namespace}
+
+
+class AnswerPlanForm(QuestionInputForm):
+    """A denied question, and the chosen grants."""
+
+    address = TextField()
+    way = TextField(strip=False)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def choose_readiness_plan(request: HttpRequest) -> HttpResponse:
     """Choose who receives the missing grants with which a user can delete a namespace."""
-    fields = _submitted_fields(request)
-    form = {name: field_text(fields, name).strip() for name in ("namespace", "generation")}
-    form["user"] = name_from_input(fields.get("user", ""), "user")
+    form = dict(ReadinessForm.sent(request).cleaned_data)
+    principal = form.pop("principal")
     try:
         namespace, generation = (
             parse_address(form["namespace"]),
@@ -86,7 +116,7 @@ def choose_readiness_plan(request: HttpRequest) -> HttpResponse:
                         namespace=namespace,
                         user=form["user"],
                         generation=generation,
-                        principal=principal_from_input(fields.get("principal", "")),
+                        principal=principal,
                     )
                 )
             )
@@ -113,12 +143,10 @@ def choose_readiness_plan(request: HttpRequest) -> HttpResponse:
 @capability_required(Capability.CHANGE_GRANTS, visible_to=[Capability.READ_ALL])
 def choose_impact_plan(request: HttpRequest, pk: int) -> HttpResponse:
     """Choose the grants that keep the permissions that a policy-impact report lists as lost."""
-    run, fields = run_or_404(pk), _submitted_fields(request)
-    scope = {name: name_from_input(field_text(fields, name), name) for name in ("user", "group")}
-    scope["namespace"] = field_text(fields, "namespace").strip().removeprefix("namespace:")
+    run, form = run_or_404(pk), RegrantForm.sent(request)
+    scope, prefer = form.scope(), Prefer(form.cleaned_data["prefer"])
     try:
         if request.method == "POST":
-            prefer = Prefer.FEWEST if fields.get("prefer") == Prefer.FEWEST else Prefer.NARROWEST
             return see_other(
                 plan_url(create_regrant_plan(author=request_author(request), run=run, prefer=prefer, **scope))
             )
@@ -155,17 +183,16 @@ def choose_answer_plan(request: HttpRequest) -> HttpResponse:
 
     The form sends the question, and it is decided again.
     """
-    fields = _submitted_fields(request)
-    address = address_or_404(fields.get("address", ""))
-    form = {name: field_text(fields, name).strip() for name in FIELDS}
-    form["subject"] = principal_from_input(fields.get("subject", ""))
+    values = AnswerPlanForm.sent(request).cleaned_data
+    address = address_or_404(values["address"])
+    form = {name: values[name] for name in FIELDS}
     try:
         question = question_from_input(address, form, active_generation())
         if request.method == "POST":
             return see_other(
                 plan_url(
                     create_plan_from_answer(
-                        author=request_author(request), question=question, way=fields.get("way", "")
+                        author=request_author(request), question=question, way=values["way"]
                     )
                 )
             )
@@ -185,10 +212,6 @@ def choose_answer_plan(request: HttpRequest) -> HttpResponse:
         back_title=str(address),
         empty="Nothing is missing that a grant could give.",
     )
-
-
-def _submitted_fields(request: HttpRequest) -> QueryDict:
-    return request.POST if request.method == "POST" else request.GET
 
 
 def _choice_page(request: HttpRequest, choices: list[PlanChoice], **context) -> HttpResponse:

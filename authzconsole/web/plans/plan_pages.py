@@ -12,9 +12,13 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
-from authzconsole.web.plans.activation_section import activation_of_plan
-from authzconsole.web.plans.effect_section import confirmation_context, permissions_section
-from authzconsole.web.plans.kept_not_section import kept_not_section
+from authzconsole.web.forms import AddressField, ConsoleForm, FormPage, NameInput, PrincipalField, optional
+from authzconsole.web.plans.sections import (
+    activation_of_plan,
+    confirmation_context,
+    kept_not_section,
+    permissions_section,
+)
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import address_link_to, entity_url, principal_link_from_text
 from authzconsole.web.shared.paging import QuerySetSequence, paginate_sequence, url_with_query
@@ -53,7 +57,6 @@ ORIGIN_LABELS = {
     PlanOrigin.REVIEW: "access review",
     PlanOrigin.MEMBERS: "members of a group",
 }
-COPY_FIELDS = ("source", "target", "within")
 
 
 class PlanItemSequence(Sequence):
@@ -72,32 +75,35 @@ class PlanItemSequence(Sequence):
         )
 
 
-@require_safe
-@capability_required(Capability.READ_ALL)
-def plan_list(request: HttpRequest) -> HttpResponse:
-    return render_plan_list(request, dict.fromkeys(COPY_FIELDS, ""))
+class CopyForm(ConsoleForm):
+    """A copy of the direct grants of one principal to another."""
+
+    source = PrincipalField(label="From", required=True)
+    target = PrincipalField(label="To", required=True)
+    within = AddressField(
+        label=optional("Limit to namespace"), placeholder="namespace:NAME", widget=NameInput()
+    )
 
 
-def render_plan_list(
-    request: HttpRequest, copy_form: dict, *, fault: str = "", status: int = 200
-) -> HttpResponse:
-    state = choice_parameter(request, "state", PlanState.values)
-    rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
-    page = paginate_sequence(request, QuerySetSequence(rows), max_rows=PLANS_PER_PAGE, name="page")
-    return render_page(
-        request,
-        "plans/list.html",
-        {
+class PlanList(FormPage):
+    """List the plans, with the form that creates one from a copy."""
+
+    http_method_names = ("get", "head")
+    capabilities = (Capability.READ_ALL,)
+    form_class = CopyForm
+    template_name = "plans/list.html"
+
+    def get_context_data(self, **context) -> dict:
+        state = choice_parameter(self.request, "state", PlanState.values)
+        rows = Plan.objects.filter(**{"state": state} if state else {}).order_by("-pk")
+        page = paginate_sequence(self.request, QuerySetSequence(rows), max_rows=PLANS_PER_PAGE, name="page")
+        return super().get_context_data(**context) | {
             "page": page,
             "rows": [_plan_summary(plan) for plan in page.rows],
             "state": state,
             "states": PlanState.values,
-            "copy_form": copy_form,
-            "fault": fault,
-            "can_change": request.user.can_administer,
-        },
-        status=status,
-    )
+            "can_change": self.request.user.can_administer,
+        }
 
 
 def _plan_summary(plan: Plan) -> dict:
@@ -166,7 +172,7 @@ SECTIONS: dict[str, Callable[[HttpRequest, Plan], dict | None]] = {
 @require_safe
 @capability_required(Capability.READ_ALL)
 def plan_page(request: HttpRequest, pk: int) -> HttpResponse:
-    return render_plan(request, plan_or_404(pk), reason=text_parameter(request, "reason"))
+    return render_plan(request, plan_or_404(pk))
 
 
 def plan_or_404(pk: int) -> Plan:
@@ -177,11 +183,9 @@ def plan_or_404(pk: int) -> Plan:
 
 
 def render_plan(
-    request: HttpRequest, plan: Plan, *, fault: str = "", reason: str = "", status: int = 200
+    request: HttpRequest, plan: Plan, form: ConsoleForm | None = None, *, status: int = 200
 ) -> HttpResponse:
-    """Render the page of a plan, or the one section that htmx requests. reason: prefills the form that
-    applies the plan.
-    """
+    """Render the page of a plan, or the one section that htmx requests. form: what was sent, if it was refused."""
     name = requested_section(request)
     if name in SECTIONS:
         return render_page(
@@ -204,8 +208,8 @@ def render_plan(
         {
             **_plan_summary(plan),
             "figures": list(_figures(plan, total_stranded)),
-            "fault": fault,
-            "reason": reason,
+            "form": form,
+            "reason": form["reason"].value() if form else text_parameter(request, "reason"),
             "can_change": request.user.can_administer,
             "second_person": application_fault(request_author(request), plan),
             "ended": has_ended and not stale,

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator
 
-from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.http import require_safe
 
 from analytics.analyses import AnalysisName
 from analytics.models import AnalysisRun
 from analytics.runs.selectors import changes_since
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
-from authzconsole.web.effects.forms import NOT_AS_SHOWN, effect_context, refusal_text, shown_effect
-from authzconsole.web.shared.guard import capability_required, request_author
+from authzconsole.web.effects.forms import EffectPage
+from authzconsole.web.forms import ConsoleForm, FlagField, FormRefused, reason_field
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.paging import url_with
 from authzconsole.web.shared.parameters import choice_parameter
 from authzconsole.web.shared.rendering import render_page, see_other, show_outcome
@@ -25,8 +25,7 @@ from grants.active_generation import (
     proposed_name,
 )
 from grants.change_set import ActivateGeneration
-from grants.changes import ChangeSet, Outcome, Preview, apply
-from grants.errors import GrantError
+from grants.changes import ChangeSet, Outcome
 from grants.journal import lock_journal
 from grants.models import JobState, Plan, PlanState
 from grants.plans.create import PlanOrigin
@@ -150,85 +149,75 @@ def _cell(policy: Policy) -> dict:
     return {"policy": policy, "source": policy.source, "requirement": rule_in_words(policy)}
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@capability_required(Capability.MANAGE_SETTINGS, visible_to=[Capability.READ_ALL])
-@recent_authentication_required
-def activate_generation_page(request: HttpRequest, name: str) -> HttpResponse:
-    """Show the impact of activating a generation, and activate or propose it."""
-    if name not in GENERATIONS:
-        raise Http404("there is no such generation")
-    if request.method != "POST":
-        return _activation_response(request, GENERATIONS[name])
-    reason = request.POST.get("reason", "").strip()
-    try:
-        if request.POST.get("propose") == "yes":
-            outcome = propose_generation(author=request_author(request, reason), name=name)
-        else:
-            outcome = _activate(request, name, reason)
-    except NOT_AS_SHOWN as error:
-        fault, status = refusal_text(error)
-        return _activation_response(
-            request, GENERATIONS[name], reason=reason, fault=fault, preview=error.preview, status=status
-        )
-    except GrantError as error:
-        return _activation_response(request, GENERATIONS[name], reason=reason, fault=f"{error}.", status=400)
-    if outcome is None:
-        fault = "Nothing was changed: another generation was activated in the meantime. Review the new comparison."
-        return _activation_response(request, GENERATIONS[name], reason=reason, fault=fault, status=409)
-    show_outcome(request, outcome)
-    return see_other(reverse("policies"))
-
-
-def _activate(request: HttpRequest, name: str, reason: str) -> Outcome | None:
-    """Activate the generation.
-
-    Return None, without a change, if the active generation has changed since the form was opened.
+class ActivationForm(ConsoleForm):
+    """propose: propose the generation to a second person. `from`: the generation that was active when the form was
+    shown.
     """
-    with transaction.atomic():
+
+    propose = FlagField()
+    reason = reason_field()
+
+    @property
+    def active_name(self) -> str:
+        return self.data.get("from", "")
+
+
+class ActivationPage(EffectPage):
+    """Show the impact of activating a generation, and activate or propose it."""
+
+    capabilities = (Capability.MANAGE_SETTINGS,)
+    visible_to = (Capability.READ_ALL,)
+    decorators = (recent_authentication_required,)
+    form_class = ActivationForm
+    template_name = "policies/activate.html"
+
+    def prepare(self) -> None:
+        if self.kwargs["name"] not in GENERATIONS:
+            raise Http404("there is no such generation")
+        self.generation = GENERATIONS[self.kwargs["name"]]
+
+    def change_set(self, form: ConsoleForm) -> ChangeSet:
+        return ChangeSet.of(ActivateGeneration(self.generation))
+
+    def check(self, form: ActivationForm) -> None:
+        if form.cleaned_data["propose"]:
+            return
         lock_journal()
-        if request.POST.get("from") != active_generation().name:
-            return None
-        return apply(
-            ChangeSet.of(ActivateGeneration(GENERATIONS[name])),
-            author=request_author(request, reason),
-            shown=shown_effect(request),
+        if form.active_name != active_generation().name:
+            raise FormRefused(
+                "nothing was changed: another generation was activated in the meantime. Review the new comparison",
+                status=409,
+            )
+
+    def make(self, form: ConsoleForm) -> Outcome:
+        if not form.cleaned_data["propose"]:
+            return super().make(form)
+        author = request_author(self.request, form.cleaned_data["reason"])
+        return propose_generation(author=author, name=self.generation.name)
+
+    def done(self, form: ConsoleForm, outcome: Outcome) -> HttpResponse:
+        show_outcome(self.request, outcome)
+        return see_other(reverse("policies"))
+
+    def get_context_data(self, **context) -> dict:
+        context, generation = super().get_context_data(**context), self.generation
+        active, proposal = active_generation(), latest_proposal()
+        run = _impact_run(active, generation)
+        effect = context["effect"]
+        if effect is None and active != generation:
+            effect = self.effect_context(context["form"], self.change_set(context["form"]))
+        is_done, later_changes = run is not None and run.state == JobState.DONE, changes_since(run)
+        differences = sum(
+            _table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values()
         )
-
-
-def _activation_response(
-    request: HttpRequest,
-    generation: Generation,
-    *,
-    reason: str = "",
-    fault: str = "",
-    preview: Preview | None = None,
-    status: int = 200,
-) -> HttpResponse:
-    """Render the form that activates `generation`, with the impact of the change."""
-    active, proposal = active_generation(), latest_proposal()
-    run = _impact_run(active, generation)
-    effect = (
-        None
-        if active == generation
-        else effect_context(request, preview or ChangeSet.of(ActivateGeneration(generation)))
-    )
-    is_done, later_changes = run is not None and run.state == JobState.DONE, changes_since(run)
-    differences = sum(
-        _table(kind, active, generation, only_differences=True)["differences"] for kind in KINDS.values()
-    )
-    return render_page(
-        request,
-        "policies/activate.html",
-        {
+        return context | {
             "active": active,
             "generation": generation,
-            "reason": reason,
-            "fault": fault,
             "run": run,
             "impact_analysis": AnalysisName.POLICY_IMPACT,
             "differences": differences,
-            "effect": effect,
-            "second_person": activation_fault(request_author(request), generation.name),
+            "effect": None if active == generation else effect,
+            "second_person": activation_fault(request_author(self.request), generation.name),
             "proposal": proposal if proposal and proposed_name(proposal) == generation.name else None,
             "is_active": active == generation,
             "is_done": is_done,
@@ -238,9 +227,7 @@ def _activation_response(
             "plans_since": _plans_applied_since(run) if run and later_changes else [],
             "lifecycle": [_lifecycle(active), _lifecycle(generation)],
             "compare_url": f"{reverse('policies')}?generation={active.name}&with={generation.name}&only=differences",
-        },
-        status=status,
-    )
+        }
 
 
 def _plans_applied_since(run: AnalysisRun) -> list[Plan]:

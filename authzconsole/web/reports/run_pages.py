@@ -5,19 +5,19 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from analytics.analyses import ANALYSES, AnalysisError, AnalysisName
+from analytics.analyses import ANALYSES, AnalysisName
 from analytics.java import java_problem
 from analytics.models import AnalysisRun
 from analytics.runs.schedules import all_schedules
 from analytics.runs.services import cancel_run, request_run
+from authzconsole.web.forms import ConsoleForm, FormPage, TextField
 from authzconsole.web.reports.charts.report_charts import report_chart
 from authzconsole.web.reports.readiness_report import SECTIONS, report_sections
 from authzconsole.web.reports.run_details import run_details, run_or_404, run_summary
-from authzconsole.web.reports.schedules import OPTIONS, schedule_row
+from authzconsole.web.reports.schedules import schedule_row
 from authzconsole.web.reports.table import table_sections
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.paging import paginate_sequence
-from authzconsole.web.shared.parameters import text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from grants.active_generation import active_generation
 from grants.models import JobState
@@ -27,34 +27,58 @@ from grants.roles.capabilities import Capability
 RUNS_PER_PAGE = 20
 
 
-@require_safe
-@capability_required(Capability.READ_REPORTS)
-def run_list(request: HttpRequest) -> HttpResponse:
-    return _list_page(request, {name: text_parameter(request, name) for name in (*OPTIONS, "analysis")})
+class StartForm(ConsoleForm):
+    """The analysis and its options. The page hides the options of other analyses, but the browser still sends them."""
+
+    analysis = TextField()
+    generation = TextField()
+    to_generation = TextField()
+    namespace = TextField()
+
+    def options(self) -> dict[str, str]:
+        values = self.cleaned_data
+        names = ANALYSES[values["analysis"]].options if values["analysis"] in ANALYSES else ()
+        return {name: values[name] for name in names if values[name]}
 
 
-def _list_page(request: HttpRequest, form: dict, *, fault: str = "", status: int = 200) -> HttpResponse:
-    runs = _RunSequence()
-    page = paginate_sequence(request, runs, max_rows=RUNS_PER_PAGE, name="page")
-    schedules = all_schedules()
-    return render_page(
-        request,
-        "reports/list.html",
-        {
+class RunList(FormPage):
+    """List the runs and the schedules, with the form that starts a run."""
+
+    http_method_names = ("get", "head")
+    capabilities = (Capability.READ_REPORTS,)
+    form_class = StartForm
+    template_name = "reports/list.html"
+
+    def get_context_data(self, **context) -> dict:
+        context = super().get_context_data(**context)
+        page = paginate_sequence(self.request, _RunSequence(), max_rows=RUNS_PER_PAGE, name="page")
+        schedules = all_schedules()
+        return context | {
             "analyses": list(ANALYSES.values()),
             "page": page,
             "rows": [run_summary(run) for run in page.rows],
             "generations": list(GENERATIONS),
-            "form": form,
-            "fault": fault,
-            "generation": form["generation"] or active_generation().name,
-            "can_start": request.user.can(Capability.RUN_ANALYSES),
+            "generation": context["form"]["generation"].value() or active_generation().name,
+            "can_start": self.request.user.can(Capability.RUN_ANALYSES),
             "java_problem": java_problem(),
             "schedules": [schedule_row(schedule) for schedule in schedules],
             "scheduled_total": sum(schedule.is_on for schedule in schedules),
-        },
-        status=status,
-    )
+        }
+
+
+class StartRun(RunList):
+    http_method_names = ("post",)
+    capabilities = (Capability.RUN_ANALYSES,)
+    visible_to = (Capability.READ_REPORTS,)
+
+    def perform(self, form: StartForm) -> HttpResponse:
+        run = request_run(
+            analysis=form.cleaned_data["analysis"],
+            options=form.options(),
+            requested_by=self.request.user,
+            author=request_author(self.request),
+        )
+        return see_other(reverse("analysis", args=[run.pk]))
 
 
 class _RunSequence:
@@ -69,24 +93,6 @@ class _RunSequence:
             .select_related("requested_by")
             .order_by("-requested_at", "-pk")[bounds]
         )
-
-
-@require_POST
-@capability_required(Capability.RUN_ANALYSES, visible_to=[Capability.READ_REPORTS])
-def start_run(request: HttpRequest) -> HttpResponse:
-    form = {name: request.POST.get(name, "").strip() for name in (*OPTIONS, "analysis")}
-    # the page hides the options of other analyses, but the browser still submits their values
-    options = ANALYSES[form["analysis"]].options if form["analysis"] in ANALYSES else ()
-    try:
-        run = request_run(
-            analysis=form["analysis"],
-            options={name: form[name] for name in options if form[name]},
-            requested_by=request.user,
-            author=request_author(request),
-        )
-    except AnalysisError as error:
-        return _list_page(request, form, fault=str(error), status=400)
-    return see_other(reverse("analysis", args=[run.pk]))
 
 
 @require_safe

@@ -1,27 +1,32 @@
-"""The page of an access request: what was asked for, its history, and for approvers the proposals with their
-effect.
+"""The page of an access request: what was asked for, its history, for approvers the proposals with their effect, and the
+forms that decide, ask back, answer and withdraw.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from django.http import Http404, HttpRequest, HttpResponse, QueryDict
+from django.contrib import messages
+from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.functional import cached_property
 from django.views.decorators.http import require_safe
 
 from authzconsole.web.effects.wording import button_numbers, effect_sentence
+from authzconsole.web.forms import ConsoleForm, FlagField, FormPage, TextField, end_of_day, last_day
+from authzconsole.web.shared.guard import request_author
 from authzconsole.web.shared.links import address_link_to, principal_link_from_text
-from authzconsole.web.shared.parameters import field_text
-from authzconsole.web.shared.rendering import render_page, requested_section
-from authzconsole.web.shared.times.zones import reader_localtime
+from authzconsole.web.shared.rendering import render_page, requested_section, see_other
 from entities.address import Address
 from entities.vocabulary import quantity
 from grants.effects.effect import TOO_LARGE, Effect
-from grants.models import AccessRequest, AccessRequestPart
+from grants.journal import Author
+from grants.models import AccessRequest, AccessRequestPart, RequestState
+from grants.plans.apply import EffectConfirmation
 from grants.requests.approvers import visible_requests
 from grants.requests.background import PartBackground, can_see_effect, part_background
+from grants.requests.decide import Approval, approve_request, ask_back, deny_request
 from grants.requests.disclosure import RequestView, view_of
+from grants.requests.own_steps import answer_question, withdraw_request
 from grants.requests.proposals import Proposal, effect_of_proposals
 
 MAX_EFFECT_ROWS = 6
@@ -31,15 +36,32 @@ HIDDEN_EFFECT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalChoice:
-    """What an approver has chosen so far. proposals: by position of the approved parts; None before the form
-    was sent.
+class ApprovalForm(ConsoleForm):
+    """What an approver has chosen so far: `part-N` for each approved part, and `proposal-N` for its proposal.
+
+    show: only show the effect of the choice.
     """
 
-    proposals: Mapping[int, str] | None = None
-    until: str = ""
-    comment: str = ""
+    refusal = "Nothing was changed"
+
+    chosen = TextField()
+    until = TextField()
+    comment = TextField()
+    effect = TextField()
+    beyond = FlagField()
+    show = TextField()
+
+    @cached_property
+    def proposals(self) -> Mapping[int, str] | None:
+        """The ids of the chosen proposals, by position of the approved parts; None before the form was sent."""
+        if "chosen" not in self.data:
+            return None
+        positions = [name.removeprefix("part-") for name in self.data if name.startswith("part-")]
+        return {
+            int(position): self.data.get(f"proposal-{position}", "")[:40]
+            for position in positions
+            if position.isascii() and position.isdigit() and len(position) < 6
+        }
 
     def has(self, part: AccessRequestPart) -> bool:
         return self.proposals is None or part.position in self.proposals
@@ -47,10 +69,15 @@ class ApprovalChoice:
     def id_of(self, part: AccessRequestPart) -> str:
         return (self.proposals or {}).get(part.position, "")
 
+    def end(self, row: AccessRequest) -> datetime | None:
+        """Return the end of the chosen day; None for the requested end. Raise RequestError if it is no day."""
+        text = self.cleaned_data["until"]
+        return None if text == last_day(row.requested_until) else end_of_day(text)
+
 
 @require_safe
 def request_page(request: HttpRequest, pk: int) -> HttpResponse:
-    return render_request(request, view_or_404(request, pk), choice_from(request.GET))
+    return render_request(request, view_or_404(request, pk), ApprovalForm(request.GET))
 
 
 def view_or_404(request: HttpRequest, pk: int) -> RequestView:
@@ -61,45 +88,26 @@ def view_or_404(request: HttpRequest, pk: int) -> RequestView:
     return view_of(row, request.user)
 
 
-def choice_from(values: QueryDict) -> ApprovalChoice:
-    """Return the choice in the parameters of a form: `part-N` for each approved part, and `proposal-N` for
-    its proposal.
-    """
-    if "chosen" not in values:
-        return ApprovalChoice()
-    positions = [name.removeprefix("part-") for name in values if name.startswith("part-")]
-    proposals = {
-        int(position): values.get(f"proposal-{position}", "")[:40]
-        for position in positions
-        if position.isascii() and position.isdigit() and len(position) < 6
-    }
-    return ApprovalChoice(
-        proposals, values.get("until", "").strip()[:40], field_text(values, "comment").strip()
-    )
-
-
 def render_request(
-    request: HttpRequest,
-    view: RequestView,
-    choice: ApprovalChoice | None = None,
-    *,
-    fault: str = "",
-    status: int = 200,
+    request: HttpRequest, view: RequestView, form: ConsoleForm, *, status: int = 200
 ) -> HttpResponse:
-    """Render the page, or for htmx only the form that approves the request."""
-    context = _context(request, view, choice or ApprovalChoice(), fault)
+    """Render the page, or for htmx only the form that approves the request.
+
+    form: the form of the step that was refused, or with which the approver chooses.
+    """
+    choice = form if isinstance(form, ApprovalForm) else ApprovalForm({})
+    context = _context(request, view, choice) | {"form": form}
     is_section = requested_section(request) == "decide" and context["decide"]
     return render_page(
         request, "requests/_decide.html" if is_section else "requests/page.html", context, status=status
     )
 
 
-def _context(request: HttpRequest, view: RequestView, choice: ApprovalChoice, fault: str) -> dict:
+def _context(request: HttpRequest, view: RequestView, choice: ApprovalForm) -> dict:
     row, account = view.request, request.user
     return {
         "row": row,
         "view": view,
-        "fault": fault,
         "title": _title(row, view),
         "url": reverse("request", args=[row.pk]),
         "last_day": last_day(row.requested_until),
@@ -129,7 +137,7 @@ def _part_row(part: AccessRequestPart, is_linked: bool) -> dict:
     }
 
 
-def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool) -> dict:
+def _decide_context(view: RequestView, choice: ApprovalForm, can_see_all: bool) -> dict:
     row = view.request
     assert row.subject is not None
     backgrounds = [part_background(row, part, view.scope) for part in view.decidable]
@@ -143,9 +151,9 @@ def _decide_context(view: RequestView, choice: ApprovalChoice, can_see_all: bool
     end = row.requested_until
     context = {
         "parts": [_background_row(background, choice, can_see_all) for background in backgrounds],
-        "choice": choice,
         "max_day": last_day(end),
-        "until": choice.until or last_day(end),
+        "until": choice["until"].value() or last_day(end),
+        "comment": choice["comment"].value() or "",
         "digest": effect.digest if effect else TOO_LARGE,
         "can_approve": bool(chosen) and is_visible,
         "numbers": "",
@@ -193,14 +201,14 @@ def _operations_of(effect: Effect, address: Address) -> str:
 
 
 def _chosen_proposals(
-    backgrounds: list[PartBackground], choice: ApprovalChoice
+    backgrounds: list[PartBackground], choice: ApprovalForm
 ) -> Iterator[tuple[PartBackground, Proposal]]:
     for background in backgrounds:
         if choice.has(background.part) and (proposal := _chosen_proposal(background, choice)):
             yield background, proposal
 
 
-def _chosen_proposal(background: PartBackground, choice: ApprovalChoice) -> Proposal | None:
+def _chosen_proposal(background: PartBackground, choice: ApprovalForm) -> Proposal | None:
     """Return the chosen proposal of a part; the narrowest one by default, or if the chosen one no longer
     exists.
     """
@@ -210,7 +218,7 @@ def _chosen_proposal(background: PartBackground, choice: ApprovalChoice) -> Prop
     )
 
 
-def _background_row(background: PartBackground, choice: ApprovalChoice, is_linked: bool) -> dict:
+def _background_row(background: PartBackground, choice: ApprovalForm, is_linked: bool) -> dict:
     chosen = _chosen_proposal(background, choice)
     return _part_row(background.part, is_linked) | {
         "background": background,
@@ -237,8 +245,106 @@ def _beyond_words(proposal: Proposal) -> str:
     )
 
 
-def last_day(end: datetime | None) -> str:
-    """Return the last day of an access with this end, as a date in the time zone of the reader; empty without
-    an end.
+class StepForm(ConsoleForm):
+    refusal = "Nothing was changed"
+
+
+class DenialForm(StepForm):
+    reason = TextField()
+
+
+class QuestionForm(StepForm):
+    question = TextField()
+
+
+class AnswerForm(StepForm):
+    answer = TextField()
+
+
+class WithdrawalForm(StepForm):
+    comment = TextField()
+
+
+class RequestStep(FormPage):
+    """Take a step and show the request again. message: of a step that was taken."""
+
+    http_method_names = ("post",)
+    message = ""
+
+    def prepare(self) -> None:
+        self.view = view_or_404(self.request, self.kwargs["pk"])
+
+    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
+        raise NotImplementedError
+
+    def perform(self, form: ConsoleForm) -> HttpResponse:
+        pk = self.kwargs["pk"]
+        done = self.take_step(request_author(self.request), pk, form)
+        messages.success(self.request, self.message_after(done))
+        return see_other(reverse("request", args=[pk]))
+
+    def message_after(self, done: AccessRequest) -> str:
+        return self.message
+
+    def render_to_response(self, context: dict, *, status: int = 200) -> HttpResponse:
+        view = view_or_404(self.request, self.kwargs["pk"])
+        return render_request(self.request, view, context["form"], status=status)
+
+
+class Approve(RequestStep):
+    """Approve the chosen parts, if their effect is the one that the form showed; or only show the effect of another
+    choice.
     """
-    return f"{reader_localtime(end - timedelta(seconds=1)):%Y-%m-%d}" if end else ""
+
+    form_class = ApprovalForm
+
+    def perform(self, form: ApprovalForm) -> HttpResponse:
+        if form.cleaned_data["show"]:
+            return render_request(self.request, self.view, form)
+        return super().perform(form)
+
+    def take_step(self, author: Author, pk: int, form: ApprovalForm) -> AccessRequest:
+        values = form.cleaned_data
+        confirmation = EffectConfirmation(
+            None if values["effect"] == TOO_LARGE else values["effect"], confirms_beyond=values["beyond"]
+        )
+        approval = Approval(
+            form.proposals or {}, values["comment"], form.end(self.view.request), confirmation
+        )
+        return approve_request(author=author, request_id=pk, approval=approval)
+
+    def message_after(self, done: AccessRequest) -> str:
+        is_pending = done.state == RequestState.PENDING
+        return "Approved. Other approvers decide about the other parts." if is_pending else "Approved."
+
+
+class Deny(RequestStep):
+    form_class = DenialForm
+    message = "Request denied."
+
+    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
+        return deny_request(author=author, request_id=pk, **form.cleaned_data)
+
+
+class AskBack(RequestStep):
+    form_class = QuestionForm
+    message = "The request waits for the answer of the requester."
+
+    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
+        return ask_back(author=author, request_id=pk, **form.cleaned_data)
+
+
+class AnswerQuestion(RequestStep):
+    form_class = AnswerForm
+    message = "The request waits for its approvers again."
+
+    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
+        return answer_question(author=author, request_id=pk, **form.cleaned_data)
+
+
+class Withdraw(RequestStep):
+    form_class = WithdrawalForm
+    message = "The request is withdrawn."
+
+    def take_step(self, author: Author, pk: int, form: ConsoleForm) -> AccessRequest:
+        return withdraw_request(author=author, request_id=pk, **form.cleaned_data)

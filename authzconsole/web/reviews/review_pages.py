@@ -5,26 +5,31 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from analytics.review_items.stored import items_run
+from analytics.runs.selectors import run_progress, waiting_reason
 from analytics.storage import StorageError
 from authzconsole.common.downloads.zip_files import zip_response
 from authzconsole.reviews.bundle import bundle_chunks
+from authzconsole.reviews.evidence_lines import evidence_lines
 from authzconsole.reviews.item_rows import items_response, stream_items
-from authzconsole.web.reviews.item_rows import item_row
-from authzconsole.web.reviews.preparation import preparation_context
+from authzconsole.web.forms import ConsoleForm
 from authzconsole.web.shared.guard import capability_required
+from authzconsole.web.shared.links import PrincipalLink, address_link_to
 from authzconsole.web.shared.paging import Page, QuerySetSequence, paginate_sequence, url_with
 from authzconsole.web.shared.parameters import choice_parameter, number_parameter, text_parameter
 from authzconsole.web.shared.rendering import render_page, requested_section
+from authzconsole.web.shared.times.periods import exact_time
 from entities.vocabulary import KINDS, Privilege
 from grants.evidence.signing import public_key
 from grants.journal import read_only_reason
-from grants.models import Plan
+from grants.models import Plan, User, privilege_of
 from grants.models.reviews import (
     Answer,
     Campaign,
     CampaignState,
     ItemSource,
     Recurrence,
+    Removal,
     ReviewerRule,
     ReviewItem,
     UnansweredRule,
@@ -166,9 +171,11 @@ def item_filter(request: HttpRequest, campaign: Campaign) -> ItemFilter:
 
 
 def render_review(
-    request: HttpRequest, campaign: Campaign, *, fault: str = "", status: int = 200
+    request: HttpRequest, campaign: Campaign, form: ConsoleForm | None = None, *, status: int = 200
 ) -> HttpResponse:
     """Render the page of a review, or its progress for htmx while the worker prepares or finishes it.
+
+    form: of a step that was refused.
 
     Runs a fixed number of queries for reviewers, and for accounts that see everything.
     """
@@ -185,7 +192,7 @@ def render_review(
         "review": campaign,
         "page": page,
         "rows": [item_row(item, request.user) for item in page.rows],
-        "fault": fault,
+        "form": form,
         "totals": totals,
         "filter": filter_,
         "answer_choices": [
@@ -284,4 +291,63 @@ def _page_of(request: HttpRequest, items: QuerySet[ReviewItem]) -> Page:
         len(rows),
         url_with(request, before=rows[0].pk, after=None) if has_previous and rows else "",
         url_with(request, after=rows[-1].pk, before=None) if has_next and rows else "",
+    )
+
+
+def item_row(item: ReviewItem, account: User) -> dict:
+    """Return an item with links that the account can open."""
+    is_group = item.source == ItemSource.GROUP
+    return {
+        "item": item,
+        "principal": PrincipalLink("group" if is_group else "user", item.principal_name),
+        "group": PrincipalLink("group", item.group_name) if item.group_name else None,
+        "address_link": address_link_to(item.address, is_linked=account.can_see_all)
+        if item.address
+        else None,
+        "privilege": privilege_of(item.permission_id).value if item.permission_id else "",
+        "label": f"{item.principal}, {item.target}",
+        "evidence": list(evidence_lines(item, time_text=exact_time)),
+        "has_answer": item.answer != Answer.OPEN,
+        "is_removed": item.removal != Removal.NONE,
+        "answer": Answer(item.answer).label,
+    }
+
+
+def preparation_context(account: User, campaign: Campaign) -> dict | None:
+    """Return the context of `reviews/_preparation.html`; None for reviewers, and for a review that is not
+    being prepared.
+
+    Runs one query. While the preparation waits, it runs one more query and two calls of Redis.
+    run: the run that computes the items of a large review, while it is not finished.
+    """
+    if campaign.state != CampaignState.PREPARING or not account.can_see_all:
+        return None
+    run = items_run(campaign)
+    if run is not None and not run.is_finished:
+        return {"run": run, "details": run_progress(run)}
+    return {
+        "waiting_reason": waiting_reason("The preparation") if campaign.heartbeat_at is None else "",
+        "item_count": campaign.item_count,
+    }
+
+
+REVIEWERS_PER_PAGE = 50
+
+
+@require_safe
+@capability_required(Capability.READ_ALL)
+def reviewer_list(request: HttpRequest, pk: int) -> HttpResponse:
+    """List the reviewers with the most open items first.
+
+    The parameter `text` selects names that contain it.
+    """
+    campaign, text = review_or_404(request, pk), text_parameter(request, "text")
+    shares = largest_open_shares(campaign)
+    if text:
+        shares = shares.filter(reviewer__username__icontains=text)
+    page = paginate_sequence(request, QuerySetSequence(shares), max_rows=REVIEWERS_PER_PAGE, name="page")
+    return render_page(
+        request,
+        "reviews/reviewers.html",
+        {"review": campaign, "page": page, "shares": page.rows, "text": text},
     )

@@ -1,4 +1,4 @@
-"""Read query parameters and form fields as text that every database accepts."""
+"""Read query parameters as text that every database accepts."""
 
 from collections.abc import Container, Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -20,16 +20,10 @@ def text_parameter(request: HttpRequest, name: str, *, max_characters: int = MAX
 def name_parameter(request: HttpRequest, name: str) -> str:
     """Return the parameter with its spaces, because a name may start or end with a space; empty if it is
     missing.
-    """
-    return field_text(request.GET, name)
-
-
-def field_text(fields: Mapping[str, str], name: str) -> str:
-    """Return a field of a form with its spaces; empty if it is missing.
 
     U+0000 is removed, because PostgreSQL does not accept it.
     """
-    return fields.get(name, "").replace("\0", "")
+    return request.GET.get(name, "").replace("\0", "")
 
 
 def choice_parameter(request: HttpRequest, name: str, choices: Container[str]) -> str:

@@ -5,9 +5,10 @@ from datetime import timedelta
 
 import pytest
 from django.test import Client
-from django.urls import URLPattern, get_resolver, reverse
+from django.urls import reverse
 from django.utils import timezone
 
+from authzconsole.demo.pages import page_url_patterns
 from grants.journal import Author
 from grants.models import User
 from grants.principals.services import renew_user_password
@@ -54,7 +55,7 @@ def change_password(client: Client, old: str, new: str = NEW, **fields):
 def page_urls() -> dict[str, str]:
     """Return an example of each URL of the pages, by the name of the URL."""
     examples = {"int": 1, "slug": "visibility", "path": "user:dee"}
-    routes = [route for route in get_resolver().url_patterns if isinstance(route, URLPattern)]
+    routes = list(page_url_patterns())
     arguments = {
         route.name: {name: examples[kind] for kind, name in re.findall(r"<(\w+):(\w+)>", str(route.pattern))}
         for route in routes

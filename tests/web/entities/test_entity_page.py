@@ -335,7 +335,7 @@ def test_a_namespace_with_contents_is_deleted_only_if_its_name_is_entered(browse
             and "enter the name of the namespace, sales" in text
             and 'value="sold"' in text
         )
-        assert 'aria-invalid="true" aria-describedby="lifecycle-fault"' in text
+        assert 'aria-invalid="true" aria-describedby="confirmed_name_error"' in text
     assert database_state() == before
     # an empty namespace and other kinds need no name
     ensure_entities(states={parse_address("namespace:idle"): "live"})
@@ -372,7 +372,7 @@ def test_registering_leads_from_the_form_through_the_forecast_to_the_entity(brow
     ("form", "fault"),
     [
         ({"kind": "program", "name": "x"}, "namespace:sales cannot contain"),
-        ({"kind": "dataset", "name": ""}, "the dataset is empty"),
+        ({"kind": "dataset", "name": ""}, "The dataset is empty"),
         ({"kind": "dataset", "name": "a b"}, "contains a character"),
         ({"kind": "", "name": "x"}, "namespace:sales cannot contain"),
     ],

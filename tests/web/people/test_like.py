@@ -65,7 +65,7 @@ def test_made_alike_everything_is_selected_and_the_comparison_is_empty_afterward
 def test_nothing_selected_and_unknown_users_are_reported(browse):
     ada = browse("ada")
     response = ada.post("/people/like", {"source": "ned", "target": "dee"})
-    assert response.status_code == 400 and "nothing is selected" in page_html(response)
+    assert response.status_code == 400 and "Nothing is selected" in page_html(response)
     assert "No user named none." in page_html(ada.get("/people/like?source=none&target=dee"))
     assert not Plan.objects.exists()
 

@@ -191,7 +191,7 @@ def test_the_pages_say_what_the_activation_itself_gives_and_takes_with_and_witho
 
 
 def test_a_plan_lists_what_it_does_not_keep_on_its_page_and_over_rest(impact, browse, htmx, monkeypatch):
-    monkeypatch.setattr("authzconsole.web.plans.kept_not_section.ROWS_PER_PAGE", 8)
+    monkeypatch.setattr("authzconsole.web.plans.sections.ROWS_PER_PAGE", 8)
     plan = Plan.objects.get()
     client, expected = browse("ada"), [row._asdict() for row in kept_not_of_plan(plan)]
     assert len(expected) == plan.recipe["kept_not"] > 16

@@ -216,7 +216,7 @@ def test_a_forecast_requires_a_live_namespace(browse):
 def test_an_invalid_copy_keeps_the_input(form, message, browse):
     response = browse("ada").post("/plans/copy", form)
     assert response.status_code == 400 and message in page_html(response)
-    assert response.context["copy_form"]["target"] == form["target"] and not Plan.objects.exists()
+    assert response.context["form"]["target"].value() == form["target"] and not Plan.objects.exists()
 
 
 def test_htmx_gets_single_sections(browse, plan, htmx):

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from analytics.models import AnalysisRun
 from grants.models import JobState
-from tests.support.pages import page_html
+from tests.support.pages import form_faults, page_html
 from tests.support.readiness_report import ANALYSIS
 
 pytestmark = pytest.mark.usefixtures("sent_runs")
@@ -42,7 +42,7 @@ def test_starting_a_run_sends_it_to_the_worker(
 )
 def test_an_invalid_run_is_explained_and_not_stored(form, fault, browse):
     response = browse("ada").post("/analyses/start", form)
-    assert response.status_code == 400 and fault in response.context["fault"]
+    assert response.status_code == 400 and fault in form_faults(response)
     assert not AnalysisRun.objects.exists()
 
 

@@ -5,8 +5,7 @@ import re
 import pytest
 from django.utils import timezone
 
-from authzconsole.web.requests.new_request import end_of_day
-from authzconsole.web.requests.request_page import last_day
+from authzconsole.web.forms import end_of_day, last_day
 from entities.address import parse_address
 from grants.models import AccessRequest, NamespaceApprovers, Plan, RequestState, User, UserGrant
 from grants.requests.approvers import set_namespace_approvers

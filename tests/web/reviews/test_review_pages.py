@@ -333,21 +333,21 @@ def test_a_failed_preparation_shows_its_error_and_is_tried_again(browse):
     assert JournalLine.objects.latest("pk").action == "review-retry"
     assert f"prepared by run {run.pk}" in text_of(ada.get(url))
     Campaign.objects.update(state="failed", deadline=campaign.created_at)
-    assert "the deadline has passed" in text_of(ada.post(f"{url}retry"))
+    assert "The deadline has passed" in text_of(ada.post(f"{url}retry"))
 
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"title": ""}, "the title is empty"),
-        ({"deadline": ""}, "the deadline is missing"),
+        ({"title": ""}, "The title is empty"),
+        ({"deadline": ""}, "The deadline is missing"),
         ({"deadline": "soon"}, "is not a time"),
         ({"deadline": "2001-01-01"}, "in the past"),
         ({"namespace": "none"}, "not registered"),
         ({"unused_days": "x"}, "not a number"),
         ({"kind": "table"}, "is not one of"),
-        ({"source": ["membership"]}, "the scope is empty"),
-        ({"reviewer_rule": "group"}, "name a group of reviewers"),
+        ({"source": ["membership"]}, "The scope is empty"),
+        ({"reviewer_rule": "group"}, "Name a group of reviewers"),
         ({"user": "none"}, "does not exist"),
     ],
 )

@@ -4,11 +4,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.dateparse import parse_date, parse_datetime
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 from django.utils.timezone import get_current_timezone, localtime
 
-from authzconsole.web.shared.parameters import field_text, in_reader_zone
+from authzconsole.web.shared.parameters import in_reader_zone
 from authzconsole.web.shared.times.zones import abbreviation, reader_localtime, zone_name
 from entities.vocabulary import Privilege, clip
 from grants.models import GroupGrant, UserGrant
@@ -76,11 +79,6 @@ def privilege_periods(grants: Mapping[Privilege, UserGrant | GroupGrant]) -> lis
     return [(privileges, validity) for validity, privileges in by_period.items()]
 
 
-def period_fields(data: Mapping[str, str]) -> dict[str, str]:
-    """Return the values of the fields in a form or a URL."""
-    return {name: field_text(data, name).strip()[:40] for name in FIELDS}
-
-
 def fields_of_period(validity: Validity) -> dict[str, str]:
     """Return the values of the fields for a period."""
     return {
@@ -112,14 +110,9 @@ def period_of_form(fields: Mapping[str, str]) -> Validity:
     return validity
 
 
-def period_form_context() -> dict:
-    """Return what the template shared/forms/period_fields.html needs besides the values."""
-    return {
-        "zone_name": zone_name(),
-        "presets": [(key, label) for key, label, _ in presets()],
-        "no_end": NO_END,
-        "extension": EXTENSION,
-    }
+def zone_hint() -> SafeString:
+    """Return the hint that names the time zone of a field."""
+    return format_html('In {} (<a href="{}">change</a>).', zone_name(), reverse("time-zone"))
 
 
 def presets() -> Iterable[tuple[str, str, datetime]]:

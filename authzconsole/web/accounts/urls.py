@@ -1,0 +1,56 @@
+"""The URLs of sign-in, accounts, sessions and tokens."""
+
+from django.urls import path
+
+from authzconsole.web.accounts.account_pages import ChangeAccount, RenewPassword, account_list, account_page
+from authzconsole.web.accounts.factors.pages import (
+    factor_list,
+    new_app,
+    new_passkey,
+    new_recovery_codes,
+    remove_factor_view,
+    reset_factors_view,
+)
+from authzconsole.web.accounts.factors.passkey_sign_in import passkey_sign_in
+from authzconsole.web.accounts.factors.sign_in_step import second_factor_sign_in
+from authzconsole.web.accounts.providers.link_pages import unlink_identity_view
+from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
+from authzconsole.web.accounts.providers.saml import saml_acs, saml_metadata
+from authzconsole.web.accounts.providers.saml_logout import SignOut, saml_slo
+from authzconsole.web.accounts.reauthentication import reauthenticate
+from authzconsole.web.accounts.sessions import account_sessions, own_sessions
+from authzconsole.web.accounts.sign_in import PasswordChange, SignIn, healthz
+from authzconsole.web.accounts.time_zone import choose_time_zone
+from authzconsole.web.accounts.tokens import NewToken, RevokeToken, token_list
+
+urlpatterns = [
+    path("healthz", healthz, name="healthz"),
+    path("sign-in", SignIn.as_view(), name="sign-in"),
+    path("sign-in/second-factor", second_factor_sign_in, name="mfa_authenticate"),
+    path("sign-in/passkey", passkey_sign_in, name="passkey-sign-in"),
+    path("sign-in/<slug:provider_id>", provider_login, name="openid_connect_login"),
+    path("sign-in/<slug:provider_id>/callback", provider_callback, name="openid_connect_callback"),
+    path("sign-in/<slug:provider_id>/acs", saml_acs, name="saml-acs"),
+    path("sign-in/<slug:provider_id>/metadata", saml_metadata, name="saml-metadata"),
+    path("sign-in/<slug:provider_id>/slo", saml_slo, name="saml-slo"),
+    path("sign-out", SignOut.as_view(), name="sign-out"),
+    path("sessions", own_sessions, name="sessions"),
+    path("time-zone", choose_time_zone, name="time-zone"),
+    path("reauthenticate", reauthenticate, name="reauthenticate"),
+    path("second-factor", factor_list, name="second-factor"),
+    path("second-factor/app", new_app, name="second-factor-app"),
+    path("second-factor/passkey", new_passkey, name="second-factor-passkey"),
+    path("second-factor/codes", new_recovery_codes, name="second-factor-codes"),
+    path("second-factor/<int:pk>/remove", remove_factor_view, name="second-factor-remove"),
+    path("password", PasswordChange.as_view(), name="password"),
+    path("accounts/", account_list, name="accounts"),
+    path("accounts/tokens/", token_list, name="tokens"),
+    path("accounts/tokens/new", NewToken.as_view(), name="token-new"),
+    path("accounts/tokens/<int:pk>/revoke", RevokeToken.as_view(), name="token-revoke"),
+    path("accounts/password/<path:principal>", RenewPassword.as_view(), name="account-password"),
+    path("accounts/sessions/<path:principal>", account_sessions, name="account-sessions"),
+    path("accounts/identities/<int:pk>/unlink", unlink_identity_view, name="account-identity-unlink"),
+    path("accounts/second-factor/<path:principal>", reset_factors_view, name="account-second-factor"),
+    path("accounts/change/<path:principal>", ChangeAccount.as_view(), name="account-change"),
+    path("accounts/<path:principal>", account_page, name="account"),
+]

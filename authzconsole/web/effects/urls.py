@@ -1,0 +1,14 @@
+"""The URLs of the effect of changes."""
+
+from django.urls import path
+
+from authzconsole.web.effects.page import download_effect, effect_page
+from authzconsole.web.effects.run_views import cancel_effect_view, compute_effect_view, effect_form_part
+
+urlpatterns = [
+    path("effect", effect_page, name="effect"),
+    path("effect/form", effect_form_part, name="effect-form"),
+    path("effect/run", compute_effect_view, name="effect-run"),
+    path("effect/run/cancel", cancel_effect_view, name="effect-run-cancel"),
+    path("effect.<slug:extension>", download_effect, name="effect-file"),
+]

@@ -1,0 +1,36 @@
+"""The URLs of plans."""
+
+from django.urls import path
+
+from authzconsole.web.plans.bulk_change import NewBulkPlan, NewGhostPlan
+from authzconsole.web.plans.import_changes import ImportChanges, sample_change_file
+from authzconsole.web.plans.plan_actions import (
+    ApplyPlan,
+    CancelPlanEffect,
+    ComputePlanEffect,
+    CopyGrants,
+    DiscardPlan,
+    RenewPlan,
+    UndoPlan,
+)
+from authzconsole.web.plans.plan_choices import choose_answer_plan, choose_impact_plan, choose_readiness_plan
+from authzconsole.web.plans.plan_pages import PlanList, plan_page
+
+urlpatterns = [
+    path("plans/", PlanList.as_view(), name="plans"),
+    path("plans/readiness", choose_readiness_plan, name="plan-readiness"),
+    path("plans/policy-impact/<int:pk>", choose_impact_plan, name="plan-impact"),
+    path("plans/missing", choose_answer_plan, name="plan-from-answer"),
+    path("plans/copy", CopyGrants.as_view(), name="plan-copy"),
+    path("plans/many", NewBulkPlan.as_view(), name="plan-bulk-change"),
+    path("plans/ghosts", NewGhostPlan.as_view(), name="plan-ghosts"),
+    path("plans/import", ImportChanges.as_view(), name="plan-import"),
+    path("plans/import/sample.<slug:extension>", sample_change_file, name="plan-import-sample"),
+    path("plans/<int:pk>/", plan_page, name="plan"),
+    path("plans/<int:pk>/apply", ApplyPlan.as_view(), name="plan-apply"),
+    path("plans/<int:pk>/effect", ComputePlanEffect.as_view(), name="plan-effect"),
+    path("plans/<int:pk>/effect/cancel", CancelPlanEffect.as_view(), name="plan-effect-cancel"),
+    path("plans/<int:pk>/discard", DiscardPlan.as_view(), name="plan-discard"),
+    path("plans/<int:pk>/undo", UndoPlan.as_view(), name="plan-undo"),
+    path("plans/<int:pk>/renew", RenewPlan.as_view(), name="plan-renew"),
+]
