@@ -32,7 +32,9 @@ ADMIN, READ = Privilege.ADMIN, Privilege.READ
     ],
 )
 def test_an_unknown_requirement_raises_an_error(use_rule_set):
-    rule_set = rules.RuleSet((rules.Rule("namespace", "get", ("any", ()), ("most", ())),), ())
+    rule_set = rules.RuleSet(
+        (rules.Rule("namespace", "get", ("any", ()), ("most", (0,))),), (rules.Fact("self", ("ADMIN",)),)
+    )
     with pytest.raises(ValueError, match="is not a"):
         use_rule_set(rule_set)
 
