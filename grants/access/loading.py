@@ -20,10 +20,11 @@ from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.paths import Path, Ways, ways_to_meet
 from grants.access.requirements import operations_by_requirement
 from grants.bulk_rows import database_time
+from grants.evaluation.effective_grants import GRANT_SOURCES
 from grants.evaluation.facts import gather_facts
 from grants.evaluation.raw_statement import fetch_rows
 from grants.holders import byte_order
-from grants.models import GRANT_TABLES, GroupGrant, User, UserGrant, permission_ids, privilege_of
+from grants.models import GRANT_TABLES, User, permission_ids, privilege_of
 from grants.policies.grammar import Expression, FactsRead
 from grants.policies.policy import Generation
 from grants.policies.question import Question
@@ -400,32 +401,14 @@ def _paths_on(
         [subject.pk for subject in subjects.values()],
         {row.pk: str(address) for address, row in entities.items()},
     )
-    names = {subject.pk: str(subject) for subject in subjects.values()}
-    on_entities = {"content_object__in": list(texts), **in_force()}
-    if any(subject.type == "group" for subject in subjects.values()):
-        rows = GroupGrant.objects.filter(group__pk__among=ids, **on_entities)
-        found = [
-            (pk, names[pk], *rest)
-            for pk, *rest in rows.values_list("group_id", "content_object_id", "permission_id")
-        ]
-    else:
-        rows = UserGrant.objects.filter(user__pk__among=ids, **on_entities)
-        found = [
-            (pk, names[pk], *rest)
-            for pk, *rest in rows.values_list("user_id", "content_object_id", "permission_id")
-        ]
-        through_groups = GroupGrant.objects.filter(
-            group__memberships__user__pk__among=ids, **in_force("group__memberships__"), **on_entities
-        )
-        found += [
-            (pk, f"group:{name}", *rest)
-            for pk, name, *rest in through_groups.values_list(
-                "group__memberships__user", "group__name", "content_object_id", "permission_id"
-            )
-        ]
     held = defaultdict(list)
-    for pk, principal, entity_id, permission in found:
-        held[pk, entity_id].append(Path(principal, texts[entity_id], str(privilege_of(permission))))
+    subject_type = next((subject.type for subject in subjects.values()), "user")
+    for source in GRANT_SOURCES[subject_type]:
+        rows = source.rows(**{f"{source.subject}__pk__among": ids, "content_object__in": list(texts)})
+        columns = (source.subject, source.holder_name, "content_object_id", "permission_id")
+        for pk, name, entity_id, permission in rows.values_list(*columns):
+            path = Path(f"{source.holder_type}:{name}", texts[entity_id], str(privilege_of(permission)))
+            held[pk, entity_id].append(path)
     return held
 
 

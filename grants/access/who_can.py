@@ -19,18 +19,18 @@ from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.access.loading import permitted_operations
 from grants.access.paths import Ways
 from grants.access.requirements import OperationsByRequirement, any_of_requirements, operations_by_requirement
+from grants.evaluation.effective_grants import GRANT_SOURCES
 from grants.evaluation.principal_filters import (
     PrincipalConditions,
     permitted_principals,
     with_listed_principals,
 )
 from grants.holders import byte_order
-from grants.models import GroupGrant, User, UserGrant
+from grants.models import GroupGrant, User
 from grants.policies.grammar import AllOf, Always, AnyOf, Expression, Has
 from grants.policies.policy import Generation
 from grants.policies.question import Question
 from grants.querysets import memberships_in_force
-from grants.validity import in_force
 
 # The number of users for which paths are loaded together.
 USERS_PER_BATCH = 200
@@ -349,7 +349,8 @@ class PeopleWithAccess:
             on_entity |= Q(**{f"{container.kind}_id": container.pk})
         elif container is not None:
             on_entity = Q()
-        if self.where.path_kind == "direct":
-            return Q(Exists(UserGrant.objects.filter(on_entity, user_id=OuterRef("pk"), **in_force())))
-        through_groups = {"group__memberships__user": OuterRef("pk"), **in_force("group__memberships__")}
-        return Q(Exists(GroupGrant.objects.filter(on_entity, **through_groups, **in_force())))
+        is_direct = self.where.path_kind == "direct"
+        (source,) = (
+            source for source in GRANT_SOURCES["user"] if (source.holder_type == "user") == is_direct
+        )
+        return Q(Exists(source.rows(**{source.subject: OuterRef("pk")}).filter(on_entity)))

@@ -18,7 +18,35 @@ from grants.validity import at_time, in_force, in_force_sql, question_time
 
 MAX_LISTED_GROUPS = 500
 MAX_LISTED_IDS = 20
-_MEMBER_COLUMN = "group__memberships__user"
+
+
+@dataclass(frozen=True, slots=True)
+class GrantSource:
+    """A table of grants that count for the subjects of one type.
+
+    subject: the path from a grant to its subject. membership: the path to the membership through which it counts;
+    empty for grants of the subject itself. holder_type, holder_name: the type of the holder, and the path to its name.
+    """
+
+    model: type[UserGrant | GroupGrant]
+    subject: str
+    holder_type: str
+    holder_name: str
+    membership: str = ""
+
+    def rows(self, at: datetime | None = None, **where) -> QuerySet:
+        """Return the grants that are in force and meet `where`. at: by default the time of the question."""
+        through = in_force(self.membership, at) if self.membership else {}
+        return self.model.objects.filter(**where, **through, **in_force(at=at))
+
+
+_OF_USERS = GrantSource(UserGrant, "user", "user", "user__username")
+_OF_GROUPS = GrantSource(GroupGrant, "group", "group", "group__name")
+_THROUGH_GROUPS = GrantSource(
+    GroupGrant, "group__memberships__user", "group", "group__name", "group__memberships__"
+)
+# By type of the subject. Whoever reads effective grants reads all sources of the type.
+GRANT_SOURCES = {"user": (_OF_USERS, _THROUGH_GROUPS), "group": (_OF_GROUPS,)}
 
 # Every search runs this query first. It is SQL because Django takes three times as long to build it as the
 # database to run it.
@@ -46,8 +74,8 @@ class GrantTable:
     def principal_condition(self) -> dict:
         """The condition that a grant is effective."""
         condition: dict = in_force(at=self.at)
-        if self.column == _MEMBER_COLUMN:
-            condition |= in_force("group__memberships__", self.at)
+        if self.column == _THROUGH_GROUPS.subject:
+            condition |= in_force(_THROUGH_GROUPS.membership, self.at)
         if len(self.ids) <= MAX_LISTED_IDS:
             return condition | {f"{self.column}__in": self.ids}
         # with hundreds of parameters, Django would take as long for each parameter as the database for its
@@ -102,7 +130,7 @@ def has_at_most(limit: int, tables: tuple[GrantTable, ...]) -> bool:
 
     Runs one query; none if the groups are too many to list.
     """
-    if any(table.column == _MEMBER_COLUMN for table in tables):
+    if any(table.column == _THROUGH_GROUPS.subject for table in tables):
         return False
     selects = [
         f"SELECT 1 FROM {table.model._meta.db_table} g WHERE {table.column} IN ({', '.join(['%s'] * len(table.ids))}) "
@@ -122,7 +150,7 @@ def _table_of_user(user_id: int) -> GrantTable:
 
 
 def _table_of_memberships(user_id: int) -> GrantTable:
-    return GrantTable(GroupGrant, "group_grants", _MEMBER_COLUMN, (user_id,))
+    return GrantTable(GroupGrant, "group_grants", _THROUGH_GROUPS.subject, (user_id,))
 
 
 def _table_of_groups(group_ids: list[int]):

@@ -16,6 +16,7 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.selectors import entity_at
 from entities.vocabulary import ANY, CONTAINER_KINDS, Privilege
+from grants.evaluation.effective_grants import GRANT_SOURCES
 from grants.evaluation.entity_filters import ALL, NONE, Conditions, on_address, with_privileges
 from grants.models import GroupGrant, User, UserGrant
 from grants.policies.grammar import Expression, FactsRead, HasAtOrBelow, HasOnAllLive, Parameter, Scope, fold
@@ -128,13 +129,10 @@ class PrincipalConditions(Conditions):
         return Q(pk__in=users) | Q(pk__in=members)
 
     def _effective_grants(self, principal: OuterRef) -> list[QuerySet]:
-        """Return the effective grants of the outer principal, one queryset for each table."""
-        if self._is_group:
-            return [GroupGrant.objects.filter(group_id=principal, **in_force(at=self.at))]
-        through_groups = {"group__memberships__user": principal, **in_force("group__memberships__", self.at)}
+        """Return the effective grants of the outer principal, one queryset for each source."""
         return [
-            UserGrant.objects.filter(user_id=principal, **in_force(at=self.at)),
-            GroupGrant.objects.filter(**through_groups, **in_force(at=self.at)),
+            source.rows(self.at, **{source.subject: principal})
+            for source in GRANT_SOURCES[self.question.subject_type]
         ]
 
 
