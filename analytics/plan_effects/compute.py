@@ -1,84 +1,163 @@
-"""Compute the effect of a plan or of single changes of any size with Spark, and write its rows as the report
-of a run.
+"""Compute the effect of a plan or of single changes of any size in the worker, and write its rows as the
+report of a run.
 
-A snapshot is the state before the changes. The changes are read from the database (`sources`) in the
-transaction of the snapshot. Grants and memberships begin and end, so each of the times at which the effect is
-evaluated has a snapshot; times with the same state share it. The figures count all changed decisions; the
-rows are written up to a limit.
+The evaluator is that of small effects, namespace by namespace (`grants.effects.evaluate`). Everything is read
+in one transaction. The figures count all changed decisions; the rows are written up to a limit.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import nsmallest
+from itertools import groupby
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from analytics.arrow import arrow_schema
-from analytics.java import java_problem
 from analytics.models import RunStage
-from analytics.plan_effects.changes import EffectInput, read_effect_input
 from analytics.plan_effects.sources import EffectSource
 from analytics.report import ComputedReport, Progress
 from analytics.results.files import table_path, write_index
-from analytics.snapshots.snapshot import Snapshot, lease_snapshot
-from analytics.snapshots.spark_tables import tables_of_snapshot
-from analytics.spark.effects.rules import effect_rules
-from analytics.spark.effects.tallies import COUNTS, EffectFigures, Tallies
-from analytics.spark.effects.tenant import marked_tables
-from analytics.spark.engine import PairTable, evaluate_rules, release_broadcasts
-from analytics.spark.schemas import Tables, write_table
-from analytics.spark.session import SparkUnavailable
-from analytics.storage import spark_uri, storage_path, storage_root
+from analytics.snapshots.snapshot import consistent_read, data_head
+from analytics.storage import storage_root
 from analytics.tables import PLAN_EFFECT_TABLES, Table
-from grants.administrators import Strandings
-from grants.effects.changes import MAX_TIMES, changes_at, effect_times, next_limit
+from grants.effects.changes import MAX_TIMES, EffectChange, changes_at, effect_times, next_limit
+from grants.effects.effect import Cell, cells_of
+from grants.effects.evaluate import evaluation_by_namespace
+from grants.effects.masks import BitCounter, bits_of
 from grants.effects.strandings import strandings_of
+from grants.policies.catalogue import generation_by_name
 from grants.policies.times import format_time
 from grants.validity import at_time, next_change_of_time, question_time
 
 # how many of the most affected users and entities the summary names
 MAX_TOP = 20
+ROWS_PER_FILE = 250_000
 
 
-@dataclass(frozen=True, slots=True)
-class _TimedFigures:
-    """The effect at one time.
+@dataclass
+class _Rows:
+    """The changed decisions of an effect, as numbers of users and cells."""
 
-    table: of its rows. snapshot: the state before the changes. is_written: whether the rows were written.
-    strandings: None if the source does not count them.
+    cells: list[tuple[str, str]] = field(default_factory=list)
+    users: array = field(default_factory=lambda: array("I"))
+    cell_numbers: array = field(default_factory=lambda: array("I"))
+    # 1 for a permission that is given, 2 for the purpose
+    flags: bytearray = field(default_factory=bytearray)
+
+    def add(self, cell: Cell) -> None:
+        number = len(self.cells)
+        self.cells.append((str(cell.address), cell.operation))
+        for flags, mask in zip((3, 2, 1, 0), cell.masks, strict=True):
+            if mask:
+                bits = bits_of(mask)
+                self.users.extend(bits)
+                self.cell_numbers.extend([number] * len(bits))
+                self.flags.extend(bytes((flags,)) * len(bits))
+
+    def write(self, names: Sequence[str], table: Table, folder: str) -> None:
+        """Write the rows by user, entity and operation. names: of the users, sorted."""
+        filesystem, _ = storage_root()
+        path = table_path(table, folder)
+        filesystem.create_dir(path, recursive=True)
+        count = len(self.users)
+        ranks = array("I", bytes(4 * len(self.cells)))
+        for rank, number in enumerate(sorted(range(len(self.cells)), key=self.cells.__getitem__)):
+            ranks[number] = rank
+        numbers = _arrow_array(self.cell_numbers)
+        rows = pa.table(
+            {"user": _arrow_array(self.users), "rank": _arrow_array(ranks).take(numbers), "cell": numbers}
+        )
+        order = pc.sort_indices(rows, sort_keys=[("user", "ascending"), ("rank", "ascending")])
+        flags = pa.Array.from_buffers(pa.uint8(), count, [None, pa.py_buffer(bytes(self.flags))])
+        users = pa.array(names, pa.string())
+        entities, operations = (
+            (pa.array(values, pa.string()) for values in zip(*self.cells, strict=True))
+            if count
+            else (pa.array([], pa.string()),) * 2
+        )
+        schema = arrow_schema(table)
+        for start in range(0, max(1, count), ROWS_PER_FILE):
+            chosen = order.slice(start, ROWS_PER_FILE)
+            cell, flag = numbers.take(chosen), flags.take(chosen)
+            is_given = pc.not_equal(pc.bit_wise_and(flag, 1), 0)
+            values = {
+                "user": users.take(rows["user"].combine_chunks().take(chosen)),
+                "entity": entities.take(cell),
+                "operation": operations.take(cell),
+                "before": pc.invert(is_given),
+                "after": is_given,
+                "intended": pc.not_equal(pc.bit_wise_and(flag, 2), 0),
+            }
+            part = pa.table([values[name] for name in schema.names], schema=schema)
+            pq.write_table(part, f"{path}/part-{start // ROWS_PER_FILE:05}.parquet", filesystem=filesystem)
+        write_index(table, folder)
+
+
+class _Figures:
+    """The totals of an effect, and its rows if there are at most `max_rows`. Tallies have the order of
+    `Tally`.
     """
 
-    at: datetime
-    table: Table
-    snapshot: Snapshot
-    figures: EffectFigures
-    is_written: bool
-    strandings: Strandings | None
+    def __init__(self, cells: Iterable[Cell], names: Sequence[str], max_rows: int):
+        self.names, self.totals = names, [0, 0, 0, 0]
+        self.operations: dict[tuple[str, str], list[int]] = {}
+        self.entity_count = 0
+        self._counters = [BitCounter() for _ in range(4)]
+        self.rows: _Rows | None = _Rows()
+        self.max_rows = max_rows
+        self.top_entities = nsmallest(MAX_TOP, self._read(cells), key=_order)
+        self.people = self._people()
+
+    def _read(self, cells: Iterable[Cell]) -> Iterator[tuple[str, list[int]]]:
+        """Count the cells, and yield the tally of each entity."""
+        for address, of_entity in groupby(cells, key=lambda cell: cell.address):
+            tally = [0, 0, 0, 0]
+            for cell in of_entity:
+                counts = [mask.bit_count() for mask in cell.masks]
+                for totals in (
+                    tally,
+                    self.operations.setdefault((address.kind, cell.operation), [0, 0, 0, 0]),
+                ):
+                    totals[:] = map(sum, zip(totals, counts, strict=True))
+                for counter, mask in zip(self._counters, cell.masks, strict=True):
+                    if mask:
+                        counter.add(mask)
+                if self.rows is not None:
+                    self.rows.add(cell)
+            self.entity_count += 1
+            self.totals = list(map(sum, zip(self.totals, tally, strict=True)))
+            if self.row_count > self.max_rows:
+                self.rows = None
+            yield str(address), tally
 
     @property
     def row_count(self) -> int:
-        return sum(self.figures.totals)
+        return sum(self.totals)
 
-    def as_json(self) -> dict:
-        """Return the figures; each tally is a list in the order of `Tally`."""
-        operations = sorted(self.figures.operations.items(), key=lambda row: (-sum(row[1]), row[0]))
-        values = asdict(self.figures)
-        content = (
-            {"table": self.table.name, "tally": values.pop("totals")}
-            | values
-            | {"operations": [[*key, totals] for key, totals in operations]}
-        )
-        if self.strandings is None:
-            return content
-        without_admin, one_admin, entities = self.strandings
-        return content | {
-            "strandings": {
-                "without_admin": without_admin,
-                "one_admin": one_admin,
-                "entities": [[str(row.address), row.admin_count] for row in entities],
-            }
+    def _people(self) -> list[tuple[str, list[int]]]:
+        changed = 0
+        for counter in self._counters:
+            changed |= counter.any
+        return [
+            (self.names[bit], [counter.count(bit) for counter in self._counters]) for bit in bits_of(changed)
+        ]
+
+    def as_json(self, table: Table) -> dict:
+        operations = sorted(self.operations.items(), key=lambda row: (-sum(row[1]), row[0]))
+        return {
+            "table": table.name,
+            "tally": self.totals,
+            "people": nsmallest(MAX_TOP, self.people, key=_order),
+            "people_count": len(self.people),
+            "entities": self.top_entities,
+            "entity_count": self.entity_count,
+            "operations": [[*key, totals] for key, totals in operations],
         }
 
 
@@ -88,116 +167,82 @@ def compute_effect(source: EffectSource, *, folder: str, max_rows: int, progress
     The effect is evaluated at the same times as by `grants.effects.effect.effect_of`, and has a table of rows
     for each of them.
     max_rows: the rows of a time are left out if they and those of the earlier times are more. Raise
-    AnalysisError if the changes cannot be made any more, SparkUnavailable (SparkExited if Java ended),
-    StorageError, the exceptions of Spark and those of `progress.check`.
+    AnalysisError if the changes cannot be made any more, StorageError, and the exceptions of
+    `progress.check`.
     """
-    if problem := java_problem():
-        raise SparkUnavailable(problem)
-    progress.begin_stage(RunStage.SNAPSHOT)
-    changes = source.changes()
-    effects: list[_TimedFigures] = []
-    with at_time() as now:
+    progress.begin_stage(RunStage.COMPUTING)
+    effects, left_out = [], {}
+    with consistent_read(), at_time() as now:
+        head, changes = data_head(), source.changes()
         times = effect_times(changes)
         for table, at in zip(PLAN_EFFECT_TABLES, times[:MAX_TIMES], strict=False):
-            free_rows = max_rows - sum(effect.row_count for effect in effects if effect.is_written)
             with at_time(at):
-                effects.append(_compute_at_time(source, table, folder, free_rows, progress))
+                figures, values = _compute_at_time(source, changes, table, max_rows, progress)
+            effects.append(values)
+            if figures.rows is None:
+                left_out[table.name] = figures.row_count
+            else:
+                max_rows -= figures.row_count
+                figures.rows.write(figures.names, table, folder)
         limits = [
             limit for limit in (next_limit(changes, now), next_change_of_time(now)) if limit is not None
         ]
-    summary = _summary(source, effects) | {
+    summary = _summary(source, head.hash, effects, times) | {
+        "tables_left_out": left_out,
         "other_beginnings": len(times[MAX_TIMES:]),
         "last_beginning": format_time(times[-1]) if times[MAX_TIMES:] else "",
         "valid_until": format_time(min(limits)) if limits else "",
     }
-    # A later snapshot may have a later revision. If a line until then can change a decision, the effect is
-    # outdated at once.
-    return ComputedReport(effects[0].snapshot.revision, summary)
+    return ComputedReport(head.revision, summary)
 
 
 def _compute_at_time(
-    source: EffectSource, table: Table, folder: str, max_rows: int, progress: Progress
-) -> _TimedFigures:
-    """Return the figures at the time of the question.
+    source: EffectSource, all_changes: Sequence[EffectChange], table: Table, max_rows: int, progress: Progress
+) -> tuple[_Figures, dict]:
+    """Return the figures at the time of the question."""
 
-    Write the rows, or an index without rows, if there are not too many.
-    """
-    inputs: list[tuple[EffectInput, Strandings | None]] = []
-    progress.begin_stage(RunStage.SNAPSHOT)
-    with lease_snapshot(check=progress.check, read=lambda: inputs.append(_read_input(source))) as snapshot:
-        effect_input, strandings = inputs[-1]
-        figures = _no_figures()
-        if effect_input.changes.users:
-            tables = tables_of_snapshot(snapshot, progress)
-            progress.begin_stage(RunStage.COMPUTING)
-            figures = _compute(tables, effect_input, table, folder, max_rows, progress)
-    row_count = sum(figures.totals)
-    if not row_count:
-        _write_no_rows(table, folder)
-    if is_written := row_count <= max_rows:
-        write_index(table, folder)
-    return _TimedFigures(question_time(), table, snapshot, figures, is_written, strandings)
-
-
-def _read_input(source: EffectSource) -> tuple[EffectInput, Strandings | None]:
-    changes = changes_at(source.changes(), question_time())
-    strandings = strandings_of(changes, MAX_TOP) if source.counts_strandings else None
-    return read_effect_input(changes, source.purpose(changes), source.generation), strandings
-
-
-def _compute(
-    tables: Tables, effect_input: EffectInput, table: Table, folder: str, max_rows: int, progress: Progress
-) -> EffectFigures:
-    """Return the figures. Write the rows if there is at least one and at most `max_rows`."""
-    tenant = marked_tables(tables, effect_input.changes, effect_input.question)
-    rule_set = effect_rules(effect_input.question)
-    with (
-        release_broadcasts(),
-        Tallies(tenant, rule_set, [name for _, name in effect_input.changes.users]) as tallies,
-    ):
-        figures = tallies.figures(MAX_TOP)
+    def on_progress(done: int, total: int) -> None:
+        progress.show_progress(done, total)
         progress.check()
-        progress.begin_stage(RunStage.WRITING)
-        if 0 < sum(figures.totals) <= max_rows:
-            rows = evaluate_rules(tenant, rule_set, PairTable(table, tallies.pair_counts))
-            write_table(rows, table, spark_uri(storage_path(f"{folder}/{table.name}")))
-    return figures
+
+    changes = changes_at(all_changes, question_time())
+    purpose = source.purpose(changes)
+    evaluation = evaluation_by_namespace(
+        changes, generation_by_name(source.generation), purpose.reference, on_progress
+    )
+    figures = _Figures(cells_of(evaluation, purpose), evaluation.affected.names, max_rows)
+    values = figures.as_json(table)
+    if source.counts_strandings:
+        without_admin, one_admin, entities = strandings_of(changes, MAX_TOP, evaluation.affected)
+        values["strandings"] = {
+            "without_admin": without_admin,
+            "one_admin": one_admin,
+            "entities": [[str(row.address), row.admin_count] for row in entities],
+        }
+    return figures, values
 
 
-def _no_figures() -> EffectFigures:
-    return EffectFigures([0] * len(COUNTS), [], 0, [], 0, {})
+def _order(row: tuple[str, list[int]]) -> tuple[int, int, str]:
+    name, tally = row
+    return -sum(tally[2:]), -sum(tally), name
 
 
-def _write_no_rows(table: Table, folder: str) -> None:
-    filesystem, _ = storage_root()
-    path = table_path(table, folder)
-    filesystem.create_dir(path, recursive=True)
-    pq.write_table(arrow_schema(table).empty_table(), f"{path}/part-00000.parquet", filesystem=filesystem)
+def _arrow_array(numbers: array) -> pa.Array:
+    return pa.Array.from_buffers(pa.uint32(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
-def _summary(source: EffectSource, effects: Sequence[_TimedFigures]) -> dict:
+def _summary(source: EffectSource, head_hash: str, effects: list[dict], times: Sequence[datetime]) -> dict:
     """Return the figures at the first time with an effect, and if there are several times, those at each time
     as `times`.
     """
-    of_times = [effect.as_json() for effect in effects]
-    # The digest follows from the changes and the states of the data. Without the present time, it is that of
-    # a repeated run.
-    content = json.dumps(
-        [source.identity, source.generation, [effect.snapshot.state for effect in effects], of_times]
-    )
-    for values, effect in zip(of_times, effects, strict=True):
-        values["at"] = format_time(effect.at)
-    main = next(
-        (values for values, effect in zip(of_times, effects, strict=True) if effect.row_count), of_times[0]
-    )
-    summary = main | {
+    # The digest follows from the changes and the data. Without the present time, it is that of a repeated run.
+    content = json.dumps([source.identity, source.generation, head_hash, effects])
+    for values, at in zip(effects, times, strict=False):
+        values["at"] = format_time(at)
+    main = next((values for values in effects if any(values["tally"])), effects[0])
+    return main | {
         "generation": source.generation,
         "digest": hashlib.sha256(content.encode()).hexdigest()[:32],
-        "times": of_times if len(of_times) > 1 else [],
-        "detail_rows": sum(effect.row_count for effect in effects),
-        "tables_left_out": {
-            effect.table.name: effect.row_count for effect in effects if not effect.is_written
-        },
+        "times": effects if len(effects) > 1 else [],
+        "detail_rows": sum(sum(values["tally"]) for values in effects),
     }
-    faults = [effect.snapshot.replaced_fault for effect in effects if effect.snapshot.replaced_fault]
-    return summary | {"snapshot_fault": faults[0]} if faults else summary

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 from analytics.analyses import AnalysisError
 from grants.active_generation import active_generation
 from grants.change_set import UnknownChange, change_from_text
-from grants.effects.changes import EffectChange, changes_for_run, changes_of_plan
+from grants.effects.changes import EffectChange, changes_of_plan, evaluable_changes
 from grants.effects.purposes import NamedChanges, Purpose
 from grants.models import Plan
 from grants.plans.permission_effect import purpose_of_plan
@@ -83,7 +83,7 @@ class SingleChangesSource:
         if active_generation().name != self.active:
             raise AnalysisError("another generation was activated in the meantime")
         try:
-            return changes_for_run(map(change_from_text, self.texts))
+            return evaluable_changes(map(change_from_text, self.texts), is_limited=False)
         except UnknownChange as error:
             raise AnalysisError(str(error)) from error
 

@@ -99,20 +99,17 @@ class Snapshot:
 
 
 @contextmanager
-def lease_snapshot(
-    *, check: Callable[[], None] = lambda: None, read: Callable[[], None] = lambda: None
-) -> Iterator[Snapshot]:
+def lease_snapshot(*, check: Callable[[], None] = lambda: None) -> Iterator[Snapshot]:
     """Yield a snapshot of the newest revision, and keep it until the block ends. Write it if there is no
     intact one.
 
     check: called between batches of rows; its exceptions end the writing.
-    read: called in a transaction that reads the same state of the database, at the same time (`at_time`).
     Raise StorageError, also at the end of the block if files of the snapshot were changed in the meantime.
     """
     filesystem, root = storage_root()
     folder = f"{root}/{storage_identity()}"
     try:
-        snapshot, lease = _lease_newest(filesystem, folder, check, read)
+        snapshot, lease = _lease_newest(filesystem, folder, check)
     except OSError as error:
         raise StorageError(storage_problem(error)) from error
     try:
@@ -138,13 +135,10 @@ def _check_unchanged(filesystem: FileSystem, snapshot: Snapshot) -> None:
         ) from None
 
 
-def _lease_newest(
-    filesystem: FileSystem, folder: str, check: Callable[[], None], read: Callable[[], None]
-) -> tuple[Snapshot, str]:
-    """Return a snapshot of the newest revision and the path of its lease. read: see `lease_snapshot`."""
+def _lease_newest(filesystem: FileSystem, folder: str, check: Callable[[], None]) -> tuple[Snapshot, str]:
+    """Return a snapshot of the newest revision and the path of its lease."""
     with consistent_read(), at_time() as at:
-        read()
-        head = _data_head()
+        head = data_head()
         stem = f"revision={head.revision:020}-{_chain(head.hash, at)}"
         fault = ""
         for name in folder_names(filesystem, folder):
@@ -167,7 +161,7 @@ def _chain(journal_hash: str, at: datetime) -> str:
     return hashlib.sha256(f"{journal_hash} {format_time(last_change)}".encode()).hexdigest()[:12]
 
 
-def _data_head() -> JournalHead | JournalLine:
+def data_head() -> JournalHead | JournalLine:
     """Return the newest journal line that is not about a run. Lines about runs do not change the data."""
     head = JournalHead.objects.filter(pk=1).first() or JournalHead()
     if JournalLine.objects.filter(revision=head.revision, action__in=RUN_ACTIONS).exists():

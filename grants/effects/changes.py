@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.conf import settings
-from django.contrib.auth.models import Group
 
 from entities.address import Address
 from entities.models import State
@@ -38,12 +37,10 @@ from grants.errors import EffectTooLarge
 from grants.lifecycle.forecast import grants_on, live_subtree
 from grants.models import (
     NAME_COLUMNS,
-    GroupGrant,
     Plan,
     PlanItem,
     PlanVerb,
     User,
-    UserGrant,
     privilege_of,
 )
 from grants.principal_names import parse_principal
@@ -65,30 +62,9 @@ class StateChange:
     state: State
 
 
-@dataclass(frozen=True, slots=True)
-class SubtreeDeletion:
-    """A live entity is deleted with all live entities inside it. Only runs evaluate this; see
-    `changes_for_run`.
-
-    removes_grants: whether the grants on these entities are removed too.
-    """
-
-    address: Address
-    removes_grants: bool
-
-
 # what the evaluation of an effect distinguishes
 EffectChange = (
-    Grant
-    | Revoke
-    | Join
-    | Leave
-    | Activate
-    | Deactivate
-    | MakePrincipal
-    | StateChange
-    | SubtreeDeletion
-    | ActivateGeneration
+    Grant | Revoke | Join | Leave | Activate | Deactivate | MakePrincipal | StateChange | ActivateGeneration
 )
 
 
@@ -115,57 +91,32 @@ def change_of_item(item: PlanItem) -> Grant | Revoke | Join | Leave | Activate |
     return Deactivate(name)
 
 
-def evaluable_changes(changes: Iterable[Change]) -> list[EffectChange]:
+def evaluable_changes(changes: Iterable[Change], *, is_limited: bool = True) -> list[EffectChange]:
     """Return the changes that can be evaluated.
 
-    A deletion runs two queries, and four more if the generation removes grants; a removal runs up to three; a
-    registration with a creator runs one. Raise EffectTooLarge above the limits of the settings.
+    A removed user is inactive afterwards and a removed group has no members, so it does not matter that their
+    grants are revoked. A deletion runs two queries, and four more if the generation removes grants; the
+    removal of a group and a registration with a creator run one. Raise EffectTooLarge for a deletion above the
+    limits of the settings, if `is_limited`; only jobs evaluate without limits.
     """
-    return [part for change in changes for part in _parts(change)]
+    return [part for change in changes for part in _parts(change, is_limited)]
 
 
-def _parts(change: Change) -> Iterator[EffectChange]:
+def _parts(change: Change, is_limited: bool) -> Iterator[EffectChange]:
     match change:
         case Register(address, creator) | Recreate(address, creator):
             yield StateChange(address, State.LIVE)
             for privilege in active_generation().creator_receives if creator else ():
                 yield Grant(creator, address, privilege)
         case Delete(address):
-            yield from _deletion_parts(address)
+            yield from _deletion_parts(address, is_limited)
         case RemovePrincipal(principal):
             yield from _removal_parts(*parse_principal(principal))
         case _:
             yield change
 
 
-def changes_for_run(changes: Iterable[Change]) -> list[EffectChange]:
-    """Return the changes that a run evaluates. They have the same effect as `evaluable_changes`, but do not
-    list every entity and grant that a deletion or removal reaches.
-
-    A removed user is inactive afterwards and a removed group has no members, so it does not matter that their
-    grants are revoked. A deletion, a registration with a creator, and the removal of a group run one query
-    each, and one for the active generation.
-    """
-    return [part for change in changes for part in _parts_for_run(change)]
-
-
-def _parts_for_run(change: Change) -> Iterator[EffectChange]:
-    match change:
-        case Delete(address):
-            entity = entity_at(address)
-            if entity is not None and entity.is_live:
-                yield SubtreeDeletion(address, active_generation().deleting_removes_grants)
-        case RemovePrincipal(principal):
-            principal_type, name = parse_principal(principal)
-            if principal_type == "user":
-                yield Deactivate(name)
-            else:
-                yield from _leaving_members(name)
-        case _:
-            yield from _parts(change)
-
-
-def _deletion_parts(address: Address) -> Iterator[EffectChange]:
+def _deletion_parts(address: Address, is_limited: bool) -> Iterator[EffectChange]:
     entity = entity_at(address)
     if entity is None or not entity.is_live:
         return
@@ -173,40 +124,33 @@ def _deletion_parts(address: Address) -> Iterator[EffectChange]:
     for number, row in enumerate(
         deleted.order_by().values_list("kind", "key").iterator(chunk_size=ROWS_PER_READ)
     ):
-        if number >= settings.EFFECT_MAX_ENTITIES:
+        if is_limited and number >= settings.EFFECT_MAX_ENTITIES:
             raise EffectTooLarge("entities", settings.EFFECT_MAX_ENTITIES)
         yield StateChange(Address(*row), State.DELETED)
     if not active_generation().deleting_removes_grants:
         return
     removed = grants_on(deleted)
-    if sum(grants.count() for grants in removed) > settings.EFFECT_MAX_GRANTS:
+    if is_limited and sum(grants.count() for grants in removed) > settings.EFFECT_MAX_GRANTS:
         raise EffectTooLarge("grants", settings.EFFECT_MAX_GRANTS)
     for principal_type, grants in zip(("user", "group"), removed, strict=True):
-        yield from _revocations(principal_type, grants)
+        columns = (
+            NAME_COLUMNS[principal_type],
+            "permission_id",
+            "content_object__kind",
+            "content_object__key",
+        )
+        for name, permission, kind, key in (
+            grants.order_by().values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
+        ):
+            yield Revoke(f"{principal_type}:{name}", Address(kind, key), privilege_of(permission))
 
 
 def _removal_parts(principal_type: str, name: str) -> Iterator[EffectChange]:
     if principal_type == "user":
-        yield from _revocations("user", UserGrant.objects.filter(user__username=name))
         yield Deactivate(name)
-        groups = Group.objects.filter(user__username=name).order_by("name")
-        yield from (Leave(name, group) for group in groups.values_list("name", flat=True))
-    else:
-        yield from _revocations("group", GroupGrant.objects.filter(group__name=name))
-        yield from _leaving_members(name)
-
-
-def _leaving_members(group: str) -> Iterator[Leave]:
-    members = User.objects.filter(groups__name=group).order_by("username")
-    yield from (Leave(user, group) for user in members.values_list("username", flat=True))
-
-
-def _revocations(principal_type: str, grants) -> Iterator[Revoke]:
-    columns = (NAME_COLUMNS[principal_type], "permission_id", "content_object__kind", "content_object__key")
-    for name, permission, kind, key in (
-        grants.order_by().values_list(*columns).iterator(chunk_size=ROWS_PER_READ)
-    ):
-        yield Revoke(f"{principal_type}:{name}", Address(kind, key), privilege_of(permission))
+        return
+    members = User.objects.filter(groups__name=name).order_by("username")
+    yield from (Leave(user, name) for user in members.values_list("username", flat=True))
 
 
 def effect_times(changes: Sequence[EffectChange]) -> list[datetime]:

@@ -8,26 +8,38 @@
 4. Evaluate each requirement once for all users (`masks`). Entities with the same holders share the result.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db.models import QuerySet
 
 from entities.address import Address
-from entities.models import State
+from entities.models import Entity, State
 from entities.vocabulary import CONTAINER_KINDS, Privilege
 from grants.change_set import ActivateGeneration
 from grants.effects.changes import EffectChange, changes_at, effect_times
 from grants.effects.holders import NUMBERS, AffectedHolders, HeldMasks
 from grants.effects.kind_rules import KindRules, dependent_kinds, rules_by_kind
 from grants.effects.masks import UserMasks, users_meeting
-from grants.effects.nodes import Node, NodeTable, SizeLimit, batches, is_live, order_of
+from grants.effects.nodes import (
+    ROWS_PER_STATEMENT,
+    Node,
+    NodeTable,
+    SizeLimit,
+    UnlimitedSize,
+    batches,
+    is_live,
+    order_of,
+)
 from grants.effects.situations import AffectedUsers, affected_users
 from grants.models import GRANT_TABLES
 from grants.policies.grammar import Expression, HasOnAllLive, Scope
 from grants.policies.policy import Generation
 from grants.validity import at_time, in_force, question_time
+
+# of an affected user and an entity whose holders are loaded at the same time
+MAX_PAIRS_PER_BATCH = 50_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,21 +100,53 @@ def evaluate_changes(
     return evaluation if evaluation.entities else next(evaluations, evaluation)
 
 
+def evaluation_by_namespace(
+    changes: Sequence[EffectChange],
+    generation: Generation,
+    reference: Generation | None,
+    on_progress: Callable[[int, int], None],
+) -> EffectEvaluation:
+    """Return the evaluation at the time of the question, without limits, for jobs.
+
+    changes: see `changes_at`. Its `entities` are computed while they are iterated, once, namespace by
+    namespace. Besides the changes, memory holds the entities of one namespace, and the grants on at most
+    MAX_PAIRS_PER_BATCH pairs of a user and an entity.
+    on_progress: called between batches, with the number of evaluated namespaces and of all namespaces. Its
+    exceptions end the evaluation.
+    """
+    affected, evaluator = _evaluator(changes, generation, reference, UnlimitedSize())
+    entities = evaluator.entity_effects_by_namespace(on_progress) if evaluator else iter(())
+    return EffectEvaluation(affected, entities, question_time(), changes)
+
+
 def _evaluate(
     changes: Iterable[EffectChange], generation: Generation, reference: Generation | None, at: datetime
 ) -> EffectEvaluation:
     with at_time(at):
         changes = changes_at(changes, at)
-        affected = affected_users(changes)
-        if not affected.names:
-            return EffectEvaluation(affected, [], at, changes)
-        rules, after = rules_by_kind(generation), None
-        for change in changes:
-            if isinstance(change, ActivateGeneration):
-                rules = rules_by_kind(generation, (change.generation,))
-                after = rules_by_kind(change.generation, (generation,))
-        evaluator = _Evaluator(affected, rules, rules_by_kind(reference) if reference else None, after)
-        return EffectEvaluation(affected, list(evaluator.entity_effects()), at, changes)
+        affected, evaluator = _evaluator(changes, generation, reference)
+        entities = list(evaluator.entity_effects()) if evaluator else []
+        return EffectEvaluation(affected, entities, at, changes)
+
+
+def _evaluator(
+    changes: Sequence[EffectChange],
+    generation: Generation,
+    reference: Generation | None,
+    limit: SizeLimit | None = None,
+) -> tuple[AffectedUsers, "_Evaluator | None"]:
+    """Return the affected users and an evaluator; None if there are none."""
+    affected = affected_users(changes)
+    if not affected.names:
+        return affected, None
+    rules, after = rules_by_kind(generation), None
+    for change in changes:
+        if isinstance(change, ActivateGeneration):
+            rules = rules_by_kind(generation, (change.generation,))
+            after = rules_by_kind(change.generation, (generation,))
+    rules_of_reference = rules_by_kind(reference) if reference else None
+    limit = limit or SizeLimit(len(affected.names))
+    return affected, _Evaluator(affected, rules, rules_of_reference, after, limit)
 
 
 class _Evaluator:
@@ -115,13 +159,14 @@ class _Evaluator:
         rules: dict[str, KindRules],
         reference: dict[str, KindRules] | None,
         rules_after: dict[str, KindRules] | None,
+        limit: SizeLimit,
     ):
         self.affected, self.rules, self.reference, self.rules_after = affected, rules, reference, rules_after
         self.rule_pairs = {
             kind: _rule_pairs(of_kind, rules_after[kind] if rules_after else of_kind)
             for kind, of_kind in rules.items()
         }
-        self.nodes = NodeTable(SizeLimit(len(affected.names)))
+        self.nodes = NodeTable(limit)
         changed = {
             address
             for situation in affected.situations
@@ -136,43 +181,91 @@ class _Evaluator:
         self._changed = [self.nodes.by_address[address] for address in changed | affected.after.states.keys()]
 
     def entity_effects(self) -> Iterator[EntityEffect]:
-        ordered = sorted((self.nodes.by_pk[pk] for pk in self._affected_pks()), key=order_of)
+        """Yield the changed decisions by kind and key."""
+        changed = [*self._changed, *self._nodes_of_changed_principals({})]
+        yield from self._effects_on(self._affected_pks(changed, {}))
+
+    def entity_effects_by_namespace(self, on_progress: Callable[[int, int], None]) -> Iterator[EntityEffect]:
+        """Yield the changed decisions by namespace, and in a namespace by kind and key; see
+        `evaluation_by_namespace`.
+        """
+        kept = frozenset(self.nodes.by_pk)
+        named: dict[int | None, list[Node]] = {None: []}
+        for node in self._changed:
+            named.setdefault(node.namespace, []).append(node)
+        outside = [*named[None], *self._nodes_of_changed_principals({"namespace": None})]
+        is_everywhere = (
+            self.rules_after is not None
+            or self.affected.is_known_changed
+            or bool(self.affected.changed)
+            or any(node.kind == "instance" for node in outside)
+        )
+        stored = Entity.objects.filter(kind="namespace").order_by("key").values_list("pk", flat=True)
+        namespaces = list(dict.fromkeys([None, *stored, *named])) if is_everywhere else list(named)
+        for done, namespace in enumerate(namespaces):
+
+            def check(done: int = done) -> None:
+                on_progress(done, len(namespaces))
+
+            check()
+            where = {"namespace": namespace}
+            changed = [*outside, *(named.get(namespace, ()) if namespace else ())]
+            changed += self._nodes_of_changed_principals(where) if namespace else ()
+            pks = self._affected_pks(changed, where)
+            if namespace is None and self.nodes.instance is not None:
+                # any of the changes inside can change a decision about it
+                pks.add(self.nodes.instance)
+            yield from self._effects_on(pks, check)
+            self.nodes.keep_only(kept)
+            self.holders.forget_all()
+            self.inside.clear()
+            self.all_live.clear()
+            self._results.clear()
+
+    def _effects_on(self, pks: set[int], check: Callable[[], None] = lambda: None) -> Iterator[EntityEffect]:
+        ordered = sorted((self.nodes.by_pk[pk] for pk in pks), key=order_of)
         self.nodes.load_pks(self._container_pks(ordered))
         self.holders.load(self._container_pks(ordered))
-        for batch in batches(ordered):
+        size = min(ROWS_PER_STATEMENT, max(1, MAX_PAIRS_PER_BATCH // len(self.affected.names)))
+        for batch in batches(ordered, size):
+            check()
             self.holders.load(node.pk for node in batch)
             self._load_containers(batch)
             for node in batch:
                 if operations := self._operations(node):
                     yield EntityEffect(node.address, operations)
             self.holders.forget(node.pk for node in batch if node.kind not in CONTAINER_KINDS)
+            if size < ROWS_PER_STATEMENT:
+                self._results.clear()
 
-    def _affected_pks(self) -> set[int]:
-        """Return the entities about which a decision can change."""
+    def _affected_pks(self, changed: Iterable[Node], where: dict) -> set[int]:
+        """Return the entities about which a decision can change.
+
+        changed: the entities with a changed state or with changed holders. where: a condition on entities, by
+        which the others are selected.
+        """
         if self.rules_after is not None:
-            return {
-                node.pk
-                for node in self.nodes.load_rows(kind__in=self._kinds_with_other_rules(), state=State.LIVE)
-            }
-        changed = {node.pk: node for node in self._changed}
-        changed |= {node.pk: node for node in self._nodes_of_changed_principals()}
-        self.nodes.load_pks(self._container_pks(changed.values()))
-        pks = set(changed)
-        for node in changed.values():
-            pks |= {
-                pk
-                for pk in self._container_pks([node])
-                if self.rules[self.nodes.by_pk[pk].kind].depends_on_inside
-            }
+            return {node.pk for node in self._live_rows(kind__in=self._kinds_with_other_rules(), **where)}
+        nodes = {node.pk: node for node in changed}
+        self.nodes.load_pks(self._container_pks(nodes.values()))
+        containers = (self.nodes.by_pk[pk] for pk in self._container_pks(nodes.values()))
+        pks = {
+            node.pk
+            for node in (
+                *nodes.values(),
+                *(node for node in containers if self.rules[node.kind].depends_on_inside),
+            )
+            if "namespace" not in where or node.namespace == where["namespace"]
+        }
         for kind in CONTAINER_KINDS:
             dependents = dependent_kinds(kind, self.rules.values())
-            containers = [node.pk for node in changed.values() if node.kind == kind]
-            if dependents and containers:
-                where = {} if kind == "instance" else {f"{kind}__pk__among": containers}
-                pks |= {node.pk for node in self._live_rows(kind__in=dependents, **where)}
+            of_kind = [node.pk for node in nodes.values() if node.kind == kind]
+            if dependents and of_kind:
+                inside = {} if kind == "instance" else {f"{kind}__pk__among": of_kind}
+                pks |= {node.pk for node in self._live_rows(kind__in=dependents, **inside, **where)}
         if self.affected.is_known_changed:
             open_kinds = [kind for kind, rules in self.rules.items() if rules.is_open]
-            pks |= {node.pk for node in self._live_rows(kind__in=open_kinds)}
+            pks |= {node.pk for node in self._live_rows(kind__in=open_kinds, **where)}
         return pks
 
     def _kinds_with_other_rules(self) -> list[str]:
@@ -185,16 +278,16 @@ class _Evaluator:
     def _live_rows(self, **where) -> list[Node]:
         return self.nodes.load_rows(state=State.LIVE, **where)
 
-    def _nodes_of_changed_principals(self) -> Iterator[Node]:
+    def _nodes_of_changed_principals(self, where: dict) -> Iterator[Node]:
         """Yield the entities with a grant of a group with changed members, or of an activated or deactivated
-        user.
+        user. where: a condition on them.
         """
         for principal_type, (model, _) in GRANT_TABLES.items():
             principals = [pk for type_, pk in self.affected.changed if type_ == principal_type]
             if principals:
                 of_principals = {f"{principal_type}__pk__among": principals}
                 grants: QuerySet = model.objects.filter(**of_principals, **in_force()).order_by()
-                yield from self.nodes.load_rows(pk__in=grants.values("content_object_id"))
+                yield from self.nodes.load_rows(pk__in=grants.values("content_object_id"), **where)
 
     def _container_pks(self, nodes: Iterable[Node]) -> set[int]:
         """Return the containers of the entities."""

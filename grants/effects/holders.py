@@ -57,6 +57,11 @@ class AffectedHolders:
         for pk in pks:
             self._held.pop(pk, None)
 
+    def forget_all(self) -> None:
+        """Forget the holders on all entities, to free memory."""
+        self._held.clear()
+        self._retained.clear()
+
     def held_inside(self, containers: Sequence[Node]) -> dict[int, list[int]]:
         """Return, for each container and situation, the users with a grant on it or inside it.
 

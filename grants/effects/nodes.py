@@ -1,6 +1,6 @@
 """Load entities as small tuples, and enforce the size limits of an evaluation."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -62,7 +62,7 @@ class SizeLimit:
 
 
 class UnlimitedSize(SizeLimit):
-    """No limit, for runs that read an evaluation in parts."""
+    """No limit, for jobs, which read an evaluation in parts."""
 
     def add_entities(self, count: int) -> None:
         pass
@@ -131,6 +131,11 @@ class NodeTable:
         for chunk in batches([pk for pk in set(pks) if pk not in self.by_pk]):
             self.load_rows(pk__among=chunk)
 
+    def keep_only(self, pks: Collection[int]) -> None:
+        """Forget all other entities, to free memory."""
+        self.by_pk = {pk: node for pk, node in self.by_pk.items() if pk in pks}
+        self.by_address = {node.address: node for node in self.by_pk.values()}
+
     def _container_pk(self, address: Address, kind: str, pk: int) -> int | None:
         container = address.ancestor(kind)
         return None if container is None else pk if container == address else self.by_address[container].pk
@@ -145,10 +150,10 @@ def is_live(node: Node, states: Mapping[Address, State]) -> bool:
     return (states.get(node.address, node.state) if states else node.state) == State.LIVE
 
 
-def batches(items: list) -> Iterator[list]:
-    """Yield lists of at most ROWS_PER_STATEMENT items."""
-    for start in range(0, len(items), ROWS_PER_STATEMENT):
-        yield items[start : start + ROWS_PER_STATEMENT]
+def batches(items: list, size: int = ROWS_PER_STATEMENT) -> Iterator[list]:
+    """Yield lists of at most `size` items."""
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
 
 
 def order_of(node: Node) -> tuple[int, str]:

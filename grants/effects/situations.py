@@ -18,7 +18,7 @@ from grants.change_set import (
     MakePrincipal,
     Revoke,
 )
-from grants.effects.changes import EffectChange, StateChange, SubtreeDeletion
+from grants.effects.changes import EffectChange, StateChange
 from grants.models import User
 from grants.principal_names import parse_principal
 from grants.querysets import memberships_in_force
@@ -147,7 +147,7 @@ def _load_users(changes: Sequence[EffectChange]) -> tuple[list[User], dict[str, 
                 group_names.add(group)
             case Activate(user) | Deactivate(user) | MakePrincipal(user):
                 users.add(user)
-            case StateChange() | SubtreeDeletion() | ActivateGeneration():
+            case StateChange() | ActivateGeneration():
                 is_for_all = True
     groups = dict(
         Group.objects.filter(name__among=list(group_names | granted_groups)).values_list("name", "pk")

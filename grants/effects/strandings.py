@@ -11,7 +11,7 @@ from entities.address import Address
 from entities.models import Entity, State
 from entities.vocabulary import MIN_ADMINISTRATORS, Privilege
 from grants.administrators import Stranded, Strandings, admin_sources
-from grants.effects.changes import EffectChange, SubtreeDeletion
+from grants.effects.changes import EffectChange
 from grants.effects.holders import NUMBERS, AffectedHolders
 from grants.effects.nodes import NODE_COLUMNS, Node, NodeTable, UnlimitedSize, is_live
 from grants.effects.situations import AffectedUsers, affected_users
@@ -67,7 +67,7 @@ def stranded_entities(
     granted = {address for _, address, privilege in affected.after.added if privilege == Privilege.ADMIN}
     nodes.load_addresses(changed | granted)
     holders = AffectedHolders(affected, nodes)
-    for candidates in _candidates(changes, affected, [nodes.by_address[address] for address in changed]):
+    for candidates in _candidates(affected, [nodes.by_address[address] for address in changed]):
         holders.load(node.pk for node in candidates)
         losses = {
             node: count
@@ -108,17 +108,14 @@ def _addresses_that_can_be_stranded(affected: AffectedUsers) -> set[Address]:
     return {address for address in revoked if address not in states} | live
 
 
-def _candidates(
-    changes: Sequence[EffectChange], affected: AffectedUsers, changed: Sequence[Node]
-) -> Iterator[list[Node]]:
+def _candidates(affected: AffectedUsers, changed: Sequence[Node]) -> Iterator[list[Node]]:
     """Yield chunks of the entities that are live afterwards and may have fewer administrators then: the
     changed ones, and those of changed principals. No entity occurs twice.
     """
-    deleted = {change.address for change in changes if isinstance(change, SubtreeDeletion)}
     seen: set[int] = set()
     chunk: list[Node] = []
     for node in chain(changed, _entities_of_changed_principals(affected)):
-        if node.pk not in seen and not _is_inside_any(node.address, deleted):
+        if node.pk not in seen:
             seen.add(node.pk)
             chunk.append(node)
         if len(chunk) == ENTITIES_PER_CHUNK:
@@ -126,11 +123,6 @@ def _candidates(
             chunk = []
     if chunk:
         yield chunk
-
-
-def _is_inside_any(address: Address, containers: set[Address]) -> bool:
-    """Return whether the address is one of the containers, or inside one."""
-    return bool(containers) and (address in containers or not containers.isdisjoint(address.ancestors))
 
 
 def _entities_of_changed_principals(affected: AffectedUsers) -> Iterator[Node]:

@@ -69,8 +69,8 @@ class HolderCounts:
 class PairTable:
     """A detail table: the changed pairs as rows of `table`, in the order of its key.
 
-    table: its columns are some of namespace, user, entity, operation, before, after and intended; the first
-    is namespace or user.
+    table: its columns are some of namespace, user, entity, operation, before and after; the first is
+    namespace or user.
     counts: `name` and `pairs`, the number of rows of a user (or namespace). Counts with the same name are
     added up.
     """
@@ -168,8 +168,6 @@ def _pair_table(evaluation: Evaluation, output: PairTable) -> SortedTable:
     stages = partial(
         pair_table_stages, evaluation.rules, operations, is_met_without_grants(evaluation.rule_set), columns
     )
-    if "intended" in columns:
-        stages = partial(stages, intended=tuple(rule.is_intended for rule in evaluation.rule_set.rules))
     has_namespace = columns[0] == "namespace"
     if evaluation.tables.is_small:
         one_part = PairOrder.one_part(has_namespace=has_namespace)

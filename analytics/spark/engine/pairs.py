@@ -158,8 +158,6 @@ def pair_table_stages(
     columns: tuple[str, ...],
     order: PairOrder,
     broadcast: DirectoryBroadcast,
-    *,
-    intended: tuple[bool, ...] = (),
 ) -> tuple[BatchFunction, BatchFunction]:
     """Return two functions.
 
@@ -167,7 +165,7 @@ def pair_table_stages(
     """
     return (
         pack_pairs(rules, order, broadcast, all_users=all_users),
-        merge_pairs(order, columns, operations, broadcast, intended=intended),
+        merge_pairs(order, columns, operations, broadcast),
     )
 
 
@@ -279,14 +277,11 @@ def merge_pairs(
     columns: Sequence[str],
     operations: Sequence[str],
     broadcast: DirectoryBroadcast,
-    *,
-    intended: Sequence[bool] = (),
 ) -> BatchFunction:
     """Return a function that turns PACKED_PAIRS of whole parts into `columns`, in the order of the table's
     key.
 
-    columns: some of namespace, user, entity, operation, before, after and intended. operations, intended: by
-    rule number; `intended` is needed for the column of this name only.
+    columns: some of namespace, user, entity, operation, before and after. operations: by rule number.
     """
 
     def merge(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -296,7 +291,7 @@ def merge_pairs(
         directory = Directory.load(broadcast)
         for part in sorted(rows_by_part):
             names = operations if "operation" in columns else [""] * len(operations)
-            pairs = SortedPairs(rows_by_part.pop(part), names, intended)
+            pairs = SortedPairs(rows_by_part.pop(part), names)
             yield from pairs.batches(columns, int(order.first_keys[part]), directory)
 
     return merge
@@ -306,12 +301,11 @@ class SortedPairs:
     """The pairs of one part. Each pair is one number, so sorting the numbers sorts the pairs.
 
     The number combines the sort key of the pair, the rank of its entity by address, the rank of its operation
-    by name, whether its rule is intended, and its answer.
+    by name, and its answer.
     """
 
-    def __init__(self, rows: list[dict[str, Any]], operations: Sequence[str], intended: Sequence[bool] = ()):
-        """rows: PACKED_PAIRS. operations, intended: by rule number; see merge_pairs."""
-        self.has_intended = bool(intended)
+    def __init__(self, rows: list[dict[str, Any]], operations: Sequence[str]):
+        """rows: PACKED_PAIRS. operations: by rule number; see merge_pairs."""
         self.operations = sorted(set(operations)) or [""]
         operation_rank_by_rule = np.array(
             [self.operations.index(operation) for operation in operations], np.int64
@@ -326,9 +320,6 @@ class SortedPairs:
             numbers *= len(self.operations)
             if len(self.operations) > 1:
                 numbers += operation_rank_by_rule[unpack_numbers(row["rules"])]
-            if self.has_intended:
-                numbers *= 2
-                numbers += np.array(intended)[unpack_numbers(row["rules"])]
             numbers *= 2
             numbers += row["after"]
             chunks.append(numbers)
@@ -360,7 +351,6 @@ class SortedPairs:
         operations = pa.array(self.operations, pa.string())
         for first in range(0, len(self.numbers), TABLE_BATCH_ROWS):
             rest, is_after = np.divmod(self.numbers[first : first + TABLE_BATCH_ROWS], 2)
-            rest, is_intended = np.divmod(rest, 2) if self.has_intended else (rest, is_after)
             rest, operation_rank = np.divmod(rest, len(self.operations))
             sort_key, entity_rank = np.divmod(rest, len(self.entities))
             namespace_rank, user_rank = np.divmod(sort_key + first_key, max(1, directory.user_count))
@@ -370,7 +360,7 @@ class SortedPairs:
                 "entity": (entity_rank, self.entities),
                 "operation": (operation_rank, operations),
             }
-            flags = {"before": is_after == 0, "after": is_after == 1, "intended": is_intended == 1}
+            flags = {"before": is_after == 0, "after": is_after == 1}
             yield pa.record_batch(
                 {
                     name: pa.array(flags[name]) if name in flags else text_array(*texts[name])

@@ -61,16 +61,12 @@ RuleSource = tuple[str, str, RequirementSource, RequirementSource]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The requirements of an operation on a kind, before and after.
-
-    is_intended: the value of the column `intended` in a table of changed pairs that has this column.
-    """
+    """The requirements of an operation on a kind, before and after."""
 
     kind: str
     operation: str
     before: Requirement
     after: Requirement
-    is_intended: bool = False
 
 
 @dataclass(frozen=True, slots=True)

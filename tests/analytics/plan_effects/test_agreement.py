@@ -1,4 +1,4 @@
-"""Spark computes the same effects of plans as the evaluator of small plans, on random tenants."""
+"""Runs compute the same effects of plans, namespace by namespace, as pages do at once, on random tenants."""
 
 import random
 from dataclasses import replace
@@ -12,11 +12,11 @@ from analytics.plan_effects.compute import MAX_TOP, compute_effect
 from analytics.plan_effects.sources import PlanSource
 from analytics.plan_effects.stored import StoredEffect
 from analytics.results.read import result_page
-from analytics.snapshots import spark_tables
 from entities.address import parse_address
 from entities.models import State
-from entities.vocabulary import ANY, KINDS
+from entities.vocabulary import ANY, KINDS, Privilege
 from grants.change_set import Activate, ChangeSet, Deactivate, Grant, Join, Leave, Revoke
+from grants.effects import evaluate
 from grants.effects.changes import MAX_TIMES
 from grants.effects.effect import RowFilter
 from grants.jobs import run_job
@@ -31,7 +31,7 @@ from tests.support.authors import COMMAND
 from tests.support.cast import SETUP, create_sample_tenant
 from tests.support.random_tenants import random_tenant, store_tenant
 
-pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 ALL_ROWS = 100_000
 ORDERS, SALES = parse_address("dataset:sales.orders"), parse_address("namespace:sales")
@@ -46,7 +46,7 @@ CASES = [
     (41, "final", "readiness"),
     (35, "existing", "changes"),
 ]
-# the case that is evaluated with the settings of a large tenant; those with periods
+# the case with one entity in a batch, as for very many users; those with periods
 LARGE = CASES[-1]
 TIMED = [CASES[0], CASES[5]]
 
@@ -60,12 +60,12 @@ class NoProgress:
     def check(self):
         pass
 
-    def track_jobs(self, context):
+    def show_progress(self, done, total):
         pass
 
 
 @pytest.fixture(autouse=True)
-def storage(settings, tmp_path, spark):
+def storage(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
 
 
@@ -134,10 +134,10 @@ def computed_effect(plan, generation, max_rows=ALL_ROWS):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_spark_computes_the_effect_that_the_evaluator_of_small_plans_computes(monkeypatch, case):
+def test_a_run_computes_the_effect_that_is_computed_at_once(monkeypatch, case):
     number, generation, purpose = case
     if case == LARGE:
-        monkeypatch.setattr(spark_tables, "SMALL_SNAPSHOT_BYTES", 0)
+        monkeypatch.setattr(evaluate, "MAX_PAIRS_PER_BATCH", 1)
     tenant, dice = random_tenant(number + 20), random.Random(number)
     store_tenant(tenant)
     changes = random_changes(dice, tenant, number)
@@ -176,7 +176,9 @@ def check_agreement(effect, expected):
 
 def test_more_rows_than_the_console_keeps_are_counted_but_not_written():
     create_sample_tenant()
-    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", SALES, "ADMIN")])
+    plan = create_plan_from_changes(
+        author=SETUP, change_set=ChangeSet.of(Grant("user:out", SALES, Privilege.ADMIN))
+    )
     effect = computed_effect(plan, "existing", max_rows=3)
     assert (
         effect.tally == plan_effect(plan, "existing").tally
@@ -190,7 +192,9 @@ def test_more_rows_than_the_console_keeps_are_counted_but_not_written():
 def test_the_worker_executes_the_run_and_signs_its_report(settings):
     settings.EFFECT_MAX_GRANTS = -1
     create_sample_tenant()
-    plan = create_plan_from_changes(author=SETUP, grant=[("user:out", ORDERS, "READ")])
+    plan = create_plan_from_changes(
+        author=SETUP, change_set=ChangeSet.of(Grant("user:out", ORDERS, Privilege.READ))
+    )
     run = AnalysisRun.objects.create(
         type="plan-effect", options={"plan": str(plan.pk), "generation": "final"}
     )

@@ -1,26 +1,26 @@
-"""Spark computes the same effects of single changes as the evaluator of small changes, on random tenants."""
+"""Runs compute the same effects of changes, namespace by namespace, as pages do at once, on random tenants."""
 
 import pytest
 
 from analytics.models import AnalysisRun
 from analytics.plan_effects.compute import MAX_TOP, compute_effect
-from analytics.plan_effects.sources import ChangesSource
+from analytics.plan_effects.sources import SingleChangesSource
 from analytics.plan_effects.stored import StoredEffect
-from analytics.snapshots import spark_tables
 from entities.address import parse_address
 from entities.models import State
 from grants.change_set import Activate, ActivateGeneration, Delete, Join, Register, RemovePrincipal, as_text
 from grants.changes import ChangeSet, preview
+from grants.effects import evaluate
 from grants.models import JobState
 from grants.policies.catalogue import GENERATIONS
 from tests.analytics.plan_effects.test_agreement import ALL_ROWS, NoProgress, check_agreement
 from tests.support.random_tenants import random_tenant, store_tenant
 
-pytestmark = [pytest.mark.spark, pytest.mark.django_db(transaction=True)]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def storage(settings, tmp_path, spark):
+def storage(settings, tmp_path):
     settings.SNAPSHOT_URI = str(tmp_path)
 
 
@@ -29,7 +29,7 @@ def computed(changes, generation, active):
     texts = tuple(map(as_text, changes))
     folder = f"effect-{AnalysisRun.objects.count()}"
     report = compute_effect(
-        ChangesSource(texts, generation, active),
+        SingleChangesSource(texts, generation, active),
         folder=folder,
         max_rows=ALL_ROWS,
         progress=NoProgress(),
@@ -80,13 +80,13 @@ def some_changes(tenant, *, has_known_changes):
     ("number", "active", "generation"),
     [(17, "existing", "final"), (44, "existing", "final"), (22, "core", "core")],
 )
-def test_spark_computes_the_effect_that_the_evaluator_of_small_changes_computes(
+def test_a_run_computes_the_effect_of_changes_that_is_computed_at_once(
     settings, monkeypatch, number, active, generation
 ):
     settings.DEFAULT_GENERATION = active
     if number == 17:
-        # evaluate only the affected namespaces, as on a large tenant
-        monkeypatch.setattr(spark_tables, "SMALL_SNAPSHOT_BYTES", 0)
+        # one entity in a batch, as for very many users
+        monkeypatch.setattr(evaluate, "MAX_PAIRS_PER_BATCH", 1)
     tenant = random_tenant(number)
     store_tenant(tenant)
     changes = (
