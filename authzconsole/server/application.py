@@ -23,7 +23,7 @@ from authzconsole.server.callers import is_identified, read_revision
 from authzconsole.server.environ import TrustedProxies, body_length, build_environ
 from authzconsole.server.limits import MAX_BACKLOG_BYTES, MAX_STREAMS, THREADS, BodyLimits
 from authzconsole.server.responses import FileBody, Response, run_application
-from authzconsole.server.streams import ResponseStream, abort_connection
+from authzconsole.server.streams import ResponseStream
 from authzconsole.server.threads import ThreadPool
 from authzconsole.server.waiting import CAN_WAIT, JournalWatch, take_wait
 
@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 Result = TypeVar("Result")
 # these endpoints authenticate before they read the body, and explain a missing or invalid token
 API_PATHS = ("/access/", "/api/", "/scim/")
-# granian opens the file some time after it receives the path
-OPEN_SECONDS = 60
 
 
 class UnreadBody(BytesIO):
@@ -65,7 +63,7 @@ class ConsoleServer:
                 # without a response, granian would send 500 for a malformed body
                 headers = [("Content-Type", "text/plain"), ("Connection", "close")]
                 return await _send_response(
-                    Response(400, headers, b"the request body is malformed or incomplete\n"), scope, send
+                    Response(400, headers, b"the request body is malformed or incomplete\n"), receive, send
                 )
             except AnonymousBodyRefused as refusal:
                 is_read = False
@@ -77,7 +75,7 @@ class ConsoleServer:
         response = await self._final_response(environ)
         if not is_read:
             response.headers.append(("Connection", "close"))
-        await _send_response(response, scope, send)
+        await _send_response(response, receive, send)
         if not is_read:
             await _discard_body(scope, receive)
 
@@ -148,7 +146,7 @@ class ConsoleServer:
                     environ,
                     pool=self._pool,
                     deliver=deliver,
-                    new_stream=lambda: ResponseStream(loop, self._folder, MAX_BACKLOG_BYTES),
+                    new_stream=lambda file: ResponseStream(loop, self._folder, MAX_BACKLOG_BYTES, file),
                 )
             except Exception:
                 logger.exception("%s failed in the server", environ["PATH_INFO"])
@@ -167,7 +165,7 @@ def _set_result(future: asyncio.Future, value: object) -> None:
 async def _refuse(refusal: BodyRefused, scope: dict, receive, send) -> None:
     """Answer without reading the body, and close the connection when the client has read the answer."""
     headers = [("Content-Type", "text/plain"), ("Connection", "close"), *refusal.headers.items()]
-    await _send_response(Response(refusal.status, headers, f"{refusal.message}\n".encode()), scope, send)
+    await _send_response(Response(refusal.status, headers, f"{refusal.message}\n".encode()), receive, send)
     await _discard_body(scope, receive)
 
 
@@ -177,7 +175,7 @@ async def _discard_body(scope: dict, receive) -> None:
         await discard_body(receive)
 
 
-async def _send_response(response: Response, scope: dict, send) -> None:
+async def _send_response(response: Response, receive, send) -> None:
     headers = [
         (name.encode("latin-1"), str(value).encode("latin-1"))
         for name, value in response.headers
@@ -185,11 +183,7 @@ async def _send_response(response: Response, scope: dict, send) -> None:
         if response.status != 304 or name != "Content-Length"
     ]
     await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    if response.descriptor is not None:
-        await send({"type": "http.response.pathsend", "path": f"/proc/self/fd/{response.descriptor}"})
-        asyncio.get_running_loop().call_later(OPEN_SECONDS, os.close, response.descriptor)
-    elif response.stream is not None:
-        await send({"type": "http.response.pathsend", "path": response.stream.path})
-        await response.stream.send(partial(abort_connection, scope["client"]))
+    if response.stream:
+        await response.stream.send(receive, send)
     else:
         await send({"type": "http.response.body", "body": response.body})

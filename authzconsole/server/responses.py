@@ -27,29 +27,24 @@ class FileBody:
         while block := self.file.read(self._block_size):
             yield block
 
-    def whole_file_descriptor(self) -> int | None:
-        """Return a duplicate of the descriptor if the response is a regular file from its start to its end."""
+    def whole_file(self) -> IO[bytes] | None:
+        """Return the same file, opened again, if it is regular and long, and sent from its start."""
         try:
             descriptor = self.file.fileno()
             if self.file.tell() or os.fstat(descriptor).st_size <= DIRECT_RESPONSE_BYTES:
                 return None
         except (AttributeError, OSError):
             return None
-        return os.dup(descriptor)
+        return os.fdopen(os.dup(descriptor), "rb")
 
 
 @dataclass(slots=True)
 class Response:
-    """The status and headers of a response, and one of three kinds of content.
-
-    body: the whole content. descriptor: an open file with the content; the receiver closes it. stream:
-    content that is still generated.
-    """
+    """The status and headers of a response, and its content: `body`, or a `stream` if it is long."""
 
     status: int
     headers: Headers
     body: bytes = b""
-    descriptor: int | None = None
     stream: ResponseStream | None = None
 
 
@@ -59,7 +54,7 @@ def run_application(
     *,
     pool: ThreadPool,
     deliver: Callable[[Response], None],
-    new_stream: Callable[[], ResponseStream],
+    new_stream: Callable[[IO[bytes] | None], ResponseStream],
 ) -> None:
     """Call the application in a thread and deliver its response, at the latest when DIRECT_RESPONSE_BYTES are
     generated.
@@ -89,12 +84,12 @@ def _deliver_content(
     *,
     pool: ThreadPool,
     deliver: Callable[[Response], None],
-    new_stream: Callable[[], ResponseStream],
+    new_stream: Callable[[IO[bytes] | None], ResponseStream],
 ) -> None:
     if environ["REQUEST_METHOD"] == "HEAD":
         return deliver(Response(status, headers))
-    if isinstance(content, FileBody) and (descriptor := content.whole_file_descriptor()) is not None:
-        return deliver(Response(status, headers, descriptor=descriptor))
+    if isinstance(content, FileBody) and (file := content.whole_file()):
+        return deliver(Response(status, headers, stream=new_stream(file)))
     chunks, size = iter(content), 0
     parts: list[bytes] = []
     for chunk in chunks:
@@ -108,7 +103,7 @@ def _deliver_content(
         pool.start_stream()
     except TooManyStreams:
         return deliver(_busy_response())
-    stream = new_stream()
+    stream = new_stream(None)
     deliver(Response(status, headers, stream=stream))
     # the client may end its download
     with contextlib.suppress(StreamStopped):
