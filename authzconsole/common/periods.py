@@ -1,5 +1,7 @@
 """The members `valid_from` and `valid_until` of grants and memberships, in requests and responses."""
 
+from collections.abc import Mapping
+
 from django.db.models import Q
 from rest_framework import serializers
 
@@ -78,7 +80,7 @@ def period_filter() -> Choice:
     )
 
 
-def period_condition_of(query: dict) -> Q:
+def period_condition_of(query: Mapping) -> Q:
     """Return the condition of the parameter `valid`, at the time of the question.
 
     With `at`, it is `now` by default.

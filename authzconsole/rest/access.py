@@ -20,7 +20,7 @@ from authzconsole.rest.framework.callers import (
 from authzconsole.rest.framework.lists import FORMULAS, Download, ListEndpoint
 from authzconsole.rest.framework.operations import api_operation
 from authzconsole.rest.framework.problems import Problem
-from authzconsole.rest.people.users import OutcomeSerializer, outcome_as_json
+from authzconsole.rest.people.users import OutcomeSerializer
 from entities.selectors import entity_at
 from entities.vocabulary import KINDS, Privilege, clip
 from grants.access.requirements import UnknownOperation, check_operation
@@ -223,7 +223,7 @@ class StewardList(ListEndpoint):
     def post(self, request: Request) -> Response:
         data = self.body(NewStewardSerializer)
         return Response(
-            outcome_as_json(
+            OutcomeSerializer.data_of(
                 add_steward(
                     author=author_of(request, data["reason"]),
                     namespace=data["namespace"],
@@ -245,7 +245,7 @@ class StewardList(ListEndpoint):
     def delete(self, request: Request) -> Response:
         query = self.query
         return Response(
-            outcome_as_json(
+            OutcomeSerializer.data_of(
                 remove_steward(
                     author=author_of(request, query["reason"]),
                     namespace=query["namespace"],

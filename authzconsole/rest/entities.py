@@ -1,24 +1,21 @@
 """The REST resource `entities`: browse, search, read, register, describe, delete and recreate entities."""
 
-from contextlib import nullcontext
-
 from django.db import transaction
-from django.db.models import QuerySet
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import (
     AddressText,
-    Choice,
-    KindText,
     NameText,
     StrictSerializer,
     Text,
-    TimeOrRevision,
     reason_field,
 )
 from authzconsole.common.past import PastQuery
+from authzconsole.lists.entities import Entities, EntitySerializer
+from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.rest.dry_runs import (
     NO_FORECAST,
     ChangeForecastSerializer,
@@ -31,12 +28,11 @@ from authzconsole.rest.framework.callers import (
     any_account,
     author_of,
     check_administrator,
-    visible_entities,
     visible_entity,
 )
-from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
 from authzconsole.rest.framework.endpoint import Endpoint, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import address_or_404, entity_location
 from authzconsole.rest.framework.operations import (
     ETAG,
@@ -49,14 +45,12 @@ from authzconsole.rest.framework.operations import (
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from entities.address import Address
-from entities.models import Entity, State
-from entities.selectors import entity_at, matching_entities, subtree_of
-from entities.vocabulary import Privilege
+from entities.models import Entity
+from entities.selectors import entity_at
 from grants.change_set import Delete, Recreate, Register
 from grants.changes import ChangeSet, Outcome
 from grants.changes.entities import describe_entity
 from grants.journal import current_revision, lock_journal
-from grants.journal_queries import custom_query_plan, entities_changed_since
 from grants.lifecycle.forecast import LifecycleForecast, lifecycle_forecast
 from grants.principal_names import MAX_DESCRIPTION_CHARACTERS
 
@@ -68,38 +62,29 @@ PATH = path_parameter(
 )
 
 
-class EntitySerializer(serializers.Serializer):
-    address = serializers.CharField()
-    kind = serializers.CharField()
-    name = serializers.CharField(help_text="The last part of the address, without the parent.")
-    parent = serializers.CharField(
-        allow_null=True, help_text="The address of the parent; null for the instance."
-    )
-    state = serializers.ChoiceField(State.values)
-    description = serializers.CharField()
-    created_at = serializers.DateTimeField()
-    changed_at = serializers.DateTimeField()
+class HolderSerializer(output.Output):
+    principal = output.Text()
+    privileges = output.Texts(PRIVILEGES)
 
 
-class HolderSerializer(serializers.Serializer):
-    principal = serializers.CharField()
-    privileges = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
+def _holders(forecast: LifecycleForecast) -> list[dict]:
+    return [{"principal": name, "privileges": privileges} for name, privileges in forecast.applying]
 
 
-class ForecastSerializer(serializers.Serializer):
+class ForecastSerializer(output.Output):
     """The effect of a change, counted before the change is made."""
 
-    generation = serializers.CharField()
-    entities = serializers.DictField(
+    generation = output.Text(source="generation.name")
+    entities = output.Record(
         child=serializers.IntegerField(), help_text="The number of entities that change, by kind."
     )
-    planned_inside = serializers.IntegerField(
-        help_text="Planned entities inside the address. They stay planned."
+    planned_inside = output.Integer(help_text="Planned entities inside the address. They stay planned.")
+    grants_removed = output.Integer()
+    grants_kept = output.Integer()
+    applying = HolderSerializer(
+        many=True, get=_holders, help_text="Existing grants on the address that start to count."
     )
-    grants_removed = serializers.IntegerField()
-    grants_kept = serializers.IntegerField()
-    applying = HolderSerializer(many=True, help_text="Existing grants on the address that start to count.")
-    creator_receives = serializers.ListField(child=serializers.ChoiceField(list(map(str, Privilege))))
+    creator_receives = output.Texts(PRIVILEGES)
 
 
 class LifecycleSerializer(ChangeForecastSerializer):
@@ -114,24 +99,6 @@ class LifecycleSerializer(ChangeForecastSerializer):
     entity = EntitySerializer(allow_null=True)
     forecast = ForecastSerializer(
         allow_null=True, help_text="Only for a dry run that would change something."
-    )
-
-
-class EntitiesQuery(PageQuery, PastQuery):
-    q = Text(
-        required=False,
-        max_length=200,
-        help_text="A part of the key, ignoring case, or a kind with the start of a key, such as `dataset:sales.or`.",
-    )
-    address = AddressText(required=False, help_text="Only this address.")
-    parent = AddressText(required=False, help_text="Only the children of this entity.")
-    within = AddressText(required=False, help_text="Only this entity and everything inside it.")
-    kind = KindText(required=False, help_text="Only entities of this kind, such as `dataset`.")
-    state = Choice(choices=State.values, required=False)
-    changed_since = TimeOrRevision(
-        required=False,
-        help_text="Only entities with a change of state or description at or after this time, such as "
-        "`2026-02-01T08:00:00Z`, or after this revision of the journal, such as `812`.",
     )
 
 
@@ -165,16 +132,7 @@ class DeleteQuery(ForecastQuery):
     reason = reason_field()
 
 
-ENTITY_EXAMPLE = {
-    "address": "dataset:sales.orders",
-    "kind": "dataset",
-    "name": "orders",
-    "parent": "namespace:sales",
-    "state": "live",
-    "description": "Every order, by day",
-    "created_at": "2026-02-01T08:00:00Z",
-    "changed_at": "2026-02-01T08:00:00Z",
-}
+ENTITY_EXAMPLE = EntitySerializer.example_of()
 OUTCOME_EXAMPLE = {
     **NO_FORECAST,
     "changed": True,
@@ -195,33 +153,15 @@ REGISTRATION_EXAMPLE = {
 }
 
 
-class Entities(Endpoint):
-    rules = {"GET": any_account, "POST": check_administrator}
-    queries = {"GET": EntitiesQuery}
-
-    @api_operation(
+class EntityList(ListEndpoint):
+    rows = Entities
+    rules = {"POST": check_administrator}
+    operation = (
         "entities_list",
         TAG,
         "Browse and search entities",
         "Sorted by kind and key. Accounts with the role `ordinary` find the entities on which they may `list` or `get`.",
-        query=EntitiesQuery,
-        responses={200: page_serializer(EntitySerializer)},
-        response_example={"items": [ENTITY_EXAMPLE], "next": None},
     )
-    @reads_past
-    def get(self, request: Request) -> Response:
-        query = self.query
-        rows = _matching_entities(request, query)
-        # the number of changed entities depends on the value
-        with custom_query_plan() if "changed_since" in query else nullcontext():
-            return Response(
-                page_of(
-                    [ListPart(rows, ("kind", "key"))],
-                    entity_as_json,
-                    query=query,
-                    identity=list_identity("entities", query),
-                )
-            )
 
     @api_operation(
         "entities_register",
@@ -270,7 +210,6 @@ class EntityDetail(Endpoint):
         "Returns 404 for entities that are not registered or not visible.",
         query=PastQuery,
         responses={200: EntitySerializer},
-        response_example=ENTITY_EXAMPLE,
         errors=[404],
         parameters=[PATH, ETAG],
     )
@@ -286,7 +225,6 @@ class EntityDetail(Endpoint):
         request=DescribeSerializer,
         request_example={"description": "Every order, by day", "reason": "more precise"},
         responses={200: EntitySerializer},
-        response_example=ENTITY_EXAMPLE,
         errors=[404, 412, 428],
         parameters=[PATH, IF_MATCH, ETAG],
     )
@@ -327,44 +265,6 @@ class EntityDetail(Endpoint):
                 shows_effect=True,
             )
         return Response(_outcome_as_json(outcome, entity_at(entity_address)))
-
-
-def entity_as_json(entity: Entity) -> dict:
-    address = entity.address
-    return {
-        "address": str(address),
-        "kind": entity.kind,
-        "name": address.name,
-        "parent": str(address.parent) if address.parent else None,
-        "state": str(entity.state),
-        "description": entity.description,
-        "created_at": as_json_time(entity.created_at),
-        "changed_at": as_json_time(entity.changed_at),
-    }
-
-
-def as_json_time(time) -> str | None:
-    return None if time is None else time.isoformat().replace("+00:00", "Z")
-
-
-def _matching_entities(request: Request, query: dict) -> QuerySet[Entity]:
-    rows = visible_entities(request)
-    if "q" in query:
-        rows = rows & matching_entities(query["q"]).order_by()
-    if "address" in query:
-        rows = rows.filter(kind=query["address"].kind, key=query["address"].key)
-    if "parent" in query:
-        rows = rows.filter(parent=entity_at(query["parent"]) or 0)
-    if "within" in query:
-        container = entity_at(query["within"])
-        rows = (
-            rows.none()
-            if container is None
-            else rows.filter(pk__in=subtree_of(container).order_by().values("pk"))
-        )
-    if "changed_since" in query:
-        rows = rows.filter(pk__in=entities_changed_since(query["changed_since"]).order_by().values("pk"))
-    return rows.filter(**{name: query[name] for name in ("kind", "state") if name in query})
 
 
 def _make_live(endpoint: Endpoint, request: Request, verb: type[Register | Recreate]) -> Response:
@@ -420,23 +320,8 @@ def _outcome_as_json(
         "changed": outcome.has_changed,
         "sentence": outcome.sentence,
         "revision": outcome.revision,
-        "entity": entity_as_json(entity) if entity else None,
-        "forecast": _forecast_as_json(forecast) if forecast else None,
-    }
-
-
-def _forecast_as_json(forecast: LifecycleForecast) -> dict:
-    return {
-        "generation": forecast.generation.name,
-        "entities": forecast.entities,
-        "planned_inside": forecast.planned_inside,
-        "grants_removed": forecast.grants_removed,
-        "grants_kept": forecast.grants_kept,
-        "applying": [
-            {"principal": name, "privileges": list(map(str, privileges))}
-            for name, privileges in forecast.applying
-        ],
-        "creator_receives": list(map(str, forecast.creator_receives)),
+        "entity": EntitySerializer.data_of(entity) if entity else None,
+        "forecast": ForecastSerializer.data_of(forecast) if forecast else None,
     }
 
 
@@ -452,11 +337,11 @@ def _administrable_address(request: Request, text: str) -> Address:
 
 
 def _entity_etag(entity: Entity) -> str:
-    return etag_of(entity.pk, *entity_as_json(entity).values())
+    return etag_of(entity.pk, *EntitySerializer.data_of(entity).values())
 
 
 def _entity_response(entity: Entity) -> Response:
-    return Response(entity_as_json(entity), headers={"ETag": _entity_etag(entity)})
+    return Response(EntitySerializer.data_of(entity), headers={"ETag": _entity_etag(entity)})
 
 
 def _check_match(request: Request, address: Address, *, is_required: bool) -> None:

@@ -6,12 +6,13 @@ from rest_framework.response import Response
 
 from authzconsole.common.fields import AddressText, Choice, NameText
 from authzconsole.common.past import PastQuery
+from authzconsole.lists.grants import PRIVILEGES
 from authzconsole.rest.framework.callers import check_can_see_all
 from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of
 from authzconsole.rest.framework.endpoint import Endpoint
 from authzconsole.rest.framework.operations import api_operation
 from authzconsole.rest.framework.past import reads_past
-from authzconsole.rest.grants import PRIVILEGES, GrantedSerializer, granted_as_json
+from authzconsole.rest.grants import GrantedSerializer, granted_data
 from authzconsole.rest.policies import SourceSerializer
 from grants.active_generation import active_generation
 from grants.lifecycle.namespace_deletion import (
@@ -183,7 +184,7 @@ def _forecast_as_json(forecast: DeletionForecast) -> dict:
             {"privilege": str(row.privilege), "users": row.users, "groups": row.groups, "grants": row.grants}
             for row in forecast.heirs
         ],
-        "ghosts": [granted_as_json(grant, grant.validity) for grant in forecast.ghosts],
+        "ghosts": [granted_data(grant, grant.validity) for grant in forecast.ghosts],
     }
 
 

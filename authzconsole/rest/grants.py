@@ -1,100 +1,53 @@
 """The REST resource `grants`: list grants, and apply change sets."""
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.db import transaction
-from django.db.models import QuerySet
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import (
     AddressText,
     Boolean,
-    Choice,
     Integer,
     List,
-    NameText,
     PrincipalText,
-    QueryBoolean,
     StrictSerializer,
     privilege_list,
     reason_field,
 )
-from authzconsole.common.past import PastQuery
-from authzconsole.common.periods import (
-    NO_LIMITS,
-    PeriodSerializer,
-    ShownPeriodSerializer,
-    period_as_json,
-    period_condition_of,
-    period_filter,
-)
+from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, PeriodSerializer
+from authzconsole.lists.grants import PRIVILEGES, Grants
 from authzconsole.rest.dry_runs import DryRunSerializer, change_set_outcome
-from authzconsole.rest.entities import as_json_time
-from authzconsole.rest.framework.callers import any_account, author_of, check_grant_changer
-from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
-from authzconsole.rest.framework.endpoint import Endpoint, validated_data
+from authzconsole.rest.framework.callers import author_of, check_grant_changer
+from authzconsole.rest.framework.endpoint import validated_data
+from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem, field_errors
 from authzconsole.rest.permission_effects import effect_digest_field
-from entities.address import Address
-from entities.models import State
 from entities.vocabulary import Privilege
-from grants.authority.rights import can_see_holders
 from grants.change_set import Grant, Key, Revoke
 from grants.changes import ChangeSet, Outcome
 from grants.errors import ChangeRefused, GrantError
 from grants.grant_attributes import GrantAttributes
 from grants.journal import current_revision
-from grants.journal_queries import custom_query_plan
-from grants.models import GroupGrant, User, UserGrant, permission_ids
-from grants.principal_names import parse_principal
-from grants.querysets import groups_of, memberships_in_force
 from grants.validity import Validity
 
 TAG = "Grants"
 MAX_ITEMS = 1_000
 LISTS = ("grant", "revoke")
-PRIVILEGES = list(map(str, Privilege))
 
 
-class GrantSerializer(ShownPeriodSerializer):
-    """One privilege of one principal on one address."""
-
-    principal = serializers.CharField(help_text="`user:NAME` or `group:NAME`.")
-    entity = serializers.CharField()
-    state = serializers.CharField(help_text="The state of the entity: planned, live or deleted.")
-    privilege = serializers.ChoiceField(PRIVILEGES)
-    granted_by = serializers.CharField(
-        allow_null=True, help_text="The name of the account; null if a command granted it."
-    )
-    granted_at = serializers.DateTimeField()
-    reason = serializers.CharField()
-
-
-class GrantedSerializer(ShownPeriodSerializer):
-    principal = serializers.CharField()
-    entity = serializers.CharField()
-    privilege = serializers.ChoiceField(PRIVILEGES)
-
-
-class GrantsQuery(PageQuery, PastQuery):
-    principal = PrincipalText(required=False, help_text="Only grants of `user:NAME` or `group:NAME`.")
-    through_groups = QueryBoolean(
-        required=False, default=False, help_text="For a user: also the grants of the user's groups."
-    )
-    entity = AddressText(required=False, help_text="Only grants on exactly this address.")
-    within = AddressText(
-        required=False, help_text="Only grants on this namespace or application, or inside it."
-    )
-    privilege = Choice(choices=PRIVILEGES, required=False, help_text="Only grants of this privilege.")
-    state = Choice(choices=State.values, required=False, help_text="Only grants on addresses in this state.")
-    granted_by = NameText(required=False, help_text="Only grants that this account made.")
-    valid = period_filter()
+class GrantedSerializer(output.Output):
+    principal = output.Text(source="change.principal")
+    entity = output.Text(source="change.address")
+    privilege = output.Choice(PRIVILEGES, source="change.privilege")
+    valid_from, valid_until = VALID_FROM, VALID_UNTIL
 
 
 class ChangeItemSerializer(StrictSerializer):
@@ -158,19 +111,8 @@ class ChangeSerializer(DryRunSerializer):
     )
 
 
-GRANTED_EXAMPLE = {
-    "principal": "user:sofia.lindqvist",
-    "entity": "dataset:sales.orders",
-    "privilege": "READ",
-    **NO_LIMITS,
-}
+GRANTED_EXAMPLE = GrantedSerializer.example_of()
 UNTIL_EXAMPLE = {"valid_until": "2126-12-05T17:00:00Z"}
-GRANT_EXAMPLE = GRANTED_EXAMPLE | {
-    "state": "live",
-    "granted_by": "admin",
-    "granted_at": "2026-02-01T08:00:00Z",
-    "reason": "quarterly close",
-}
 CHANGE_SET_EXAMPLE = {
     "grant": [
         {
@@ -198,47 +140,37 @@ CHANGE_EXAMPLE = {
     "effect": None,
     "stranded": [],
 }
-REVISION_FIELD = {
-    "revision": serializers.IntegerField(
-        help_text="The newest revision of the journal; use it as the `base_revision` of a change."
-    )
-}
 
 
-class Grants(Endpoint):
-    rules = {"GET": any_account, "POST": check_grant_changer}
-    queries = {"GET": GrantsQuery}
-
-    @api_operation(
+class GrantList(ListEndpoint):
+    rows = Grants
+    rules = {"POST": check_grant_changer}
+    operation = (
         "grants_list",
         TAG,
         "List grants",
         "All grants, or those of a principal, on an entity, or both. Grants of users come first. Accounts with the role "
         "`ordinary` can only read their own grants and those of their groups (otherwise 403), and with delegation all grants on "
         "an `entity` on which, or on a container of which, they hold ADMIN.",
-        query=GrantsQuery,
-        responses={200: page_serializer(GrantSerializer, **REVISION_FIELD)},
-        response_example={"items": [GRANT_EXAMPLE], "next": None, "revision": 812},
     )
-    @reads_past
-    def get(self, request: Request) -> Response:
-        query = self.query
+    more = {
+        "revision": output.Integer(
+            help_text="The newest revision of the journal; use it as the `base_revision` of a change."
+        )
+    }
+
+    def more_members(self) -> dict:
         # read before the grants, so that a change in between makes the revision stale
-        revision = current_revision()
-        grant_filter = _grant_filter(query)
-        conditions = _entity_filter(query) | grant_filter
-        period = period_condition_of(query)
-        parts = [
-            ListPart(
-                rows.filter(period, **conditions).select_related("content_object", "granted_by", relation),
-                (f"{relation}_id", "content_object_id", "permission_id"),
-            )
-            for relation, rows in _readable_grants(request, query)
-        ]
-        # a query plan for a frequent value would read all grants to find a rare one
-        with custom_query_plan() if grant_filter or "valid" in query else nullcontext():
-            page = page_of(parts, _grant_as_json, query=query, identity=list_identity("grants", query))
-        return Response(page | {"revision": revision})
+        return {"revision": current_revision()}
+
+    def read_list(self, request: Request, **path) -> Grants:
+        if "within" in self.query and self.query["within"].kind not in ("namespace", "application"):
+            text = "must be the address of a namespace or an application"
+            raise Problem(400, f"`within` {text}", errors=[{"field": "within", "message": f"this {text}"}])
+        grants = Grants(request.user, self.query)
+        if not grants.is_readable:
+            raise Problem(403, "your account can only read its own grants and those of its groups")
+        return grants
 
     @api_operation(
         "grants_change",
@@ -363,115 +295,23 @@ def _error_sentences(error: serializers.ValidationError) -> Iterator[str]:
         yield f"`{item['field']}`: {item['message']}" if item["field"] else item["message"]
 
 
-def _readable_grants(request: Request, query: dict) -> Iterator[tuple[str, QuerySet]]:
-    """Yield "user" and "group" with the grants that the caller can read.
-
-    Raise Problem (403) for other principals.
-    """
-    sees_holders = "entity" in query and can_see_holders(request.user, query["entity"])
-    if "principal" in query:
-        yield from _grants_of(
-            request, *parse_principal(query["principal"]), query["through_groups"], sees_holders
-        )
-        return
-    user_grants, group_grants = UserGrant.objects.all(), GroupGrant.objects.all()
-    if not (request.user.can_see_all or sees_holders):
-        user_grants = user_grants.filter(user=request.user)
-        group_grants = group_grants.filter(group__in=groups_of(request.user).order_by().values("pk"))
-    yield "user", user_grants
-    yield "group", group_grants
-
-
-def _grants_of(
-    request: Request, kind: str, name: str, through_groups: bool, sees_holders: bool
-) -> Iterator[tuple[str, QuerySet]]:
-    # the groups of a user are not part of the holders
-    can_read = (
-        request.user.can_see_all
-        or (sees_holders and not through_groups)
-        or (kind == "user" and name == request.user.username)
-        or (kind == "group" and groups_of(request.user).filter(name=name).exists())
-    )
-    if not can_read:
-        raise Problem(403, "your account can only read its own grants and those of its groups")
-    if kind == "group":
-        yield "group", GroupGrant.objects.filter(group__name=name)
-        return
-    yield "user", UserGrant.objects.filter(user__username=name)
-    if through_groups:
-        # a subquery, because a join would repeat each group for each of its members
-        groups = memberships_in_force().filter(user__username=name).values("group_id")
-        yield "group", GroupGrant.objects.filter(group_id__in=groups)
-
-
-def _entity_filter(query: dict) -> dict:
-    conditions = {}
-    if "entity" in query:
-        conditions = _address_filter("content_object", query["entity"])
-    if "within" in query:
-        container = query["within"]
-        if container.kind not in ("namespace", "application"):
-            raise Problem(
-                400,
-                "`within` must be the address of a namespace or an application",
-                errors=[
-                    {
-                        "field": "within",
-                        "message": "this must be the address of a namespace or an application",
-                    }
-                ],
-            )
-        conditions |= _address_filter(container.kind, container)
-    return conditions
-
-
-def _grant_filter(query: dict) -> dict:
-    conditions = {}
-    if "privilege" in query:
-        conditions["permission_id"] = permission_ids()[Privilege[query["privilege"]]]
-    if "state" in query:
-        conditions["content_object__state"] = query["state"]
-    if "granted_by" in query:
-        # the primary key and not the name, so that PostgreSQL knows how many grants there are; 0 is no key
-        conditions["granted_by_id"] = (
-            User.objects.filter(username=query["granted_by"]).values_list("pk", flat=True).first() or 0
-        )
-    return conditions
-
-
-def _address_filter(relation: str, address: Address) -> dict:
-    return {f"{relation}__kind": address.kind, f"{relation}__key": address.key}
-
-
-def _grant_as_json(grant: UserGrant | GroupGrant) -> dict:
-    principal = str(grant.user) if isinstance(grant, UserGrant) else f"group:{grant.group.name}"
-    return {
-        "principal": principal,
-        "entity": str(grant.content_object),
-        "state": str(grant.content_object.state),
-        "privilege": str(grant.privilege),
-        "granted_by": grant.granted_by.username if grant.granted_by else None,
-        "granted_at": as_json_time(grant.granted_at),
-        **period_as_json(grant.validity),
-        **{name: getattr(grant, name) for name in GrantAttributes._fields},
-    }
-
-
 def _change_as_json(outcome: Outcome) -> dict:
     return {
-        "granted": [granted_as_json(change, change.validity) for change in outcome.granted],
-        "revoked": [granted_as_json(change, outcome.before[change.key]) for change in outcome.revoked],
-        "changed_periods": [granted_as_json(change, change.validity) for change in outcome.changed_periods],
+        "granted": [granted_data(change, change.validity) for change in outcome.granted],
+        "revoked": [granted_data(change, outcome.before[change.key]) for change in outcome.revoked],
+        "changed_periods": [granted_data(change, change.validity) for change in outcome.changed_periods],
         "planned": [str(address) for address in outcome.planned],
         "notices": list(outcome.notices),
     }
 
 
-def granted_as_json(change: Grant | Revoke, validity: Validity) -> dict:
-    """Return the members of GrantedSerializer. validity: the period to show."""
-    return {
-        "principal": change.principal,
-        "entity": str(change.address),
-        "privilege": str(change.privilege),
-        **period_as_json(validity),
-    }
+class ShownGrant(NamedTuple):
+    """A grant that was changed. validity: the period to show."""
+
+    change: Grant | Revoke
+    validity: Validity
+
+
+def granted_data(change: Grant | Revoke, validity: Validity) -> dict:
+    """Return the JSON object of a changed grant. validity: the period to show."""
+    return GrantedSerializer.data_of(ShownGrant(change, validity))

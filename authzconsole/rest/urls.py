@@ -23,13 +23,11 @@ from authzconsole.rest.access_requests.requests import (
 )
 from authzconsole.rest.analyses import (
     Analyses,
+    ResultFiles,
     Results,
-    ResultsCsv,
-    ResultsJsonLines,
-    ResultsParquet,
     RunCancellation,
     RunDetail,
-    Runs,
+    RunList,
 )
 from authzconsole.rest.break_glass import (
     BreakGlassDetail,
@@ -42,11 +40,11 @@ from authzconsole.rest.decisions import Decisions
 from authzconsole.rest.effects.change_effects import ChangeEffects
 from authzconsole.rest.effects.kept_not import KeptNotFiles, PlanKeptNot
 from authzconsole.rest.effects.plan_effects import EffectRowFiles, PlanEffect
-from authzconsole.rest.entities import Entities, EntityDetail, EntityRecreation
+from authzconsole.rest.entities import EntityDetail, EntityList, EntityRecreation
 from authzconsole.rest.evidence import EvidenceDetail, EvidenceFile, EvidenceRequests
 from authzconsole.rest.forecasts import DeletionForecasts
 from authzconsole.rest.framework.endpoint import unknown_path
-from authzconsole.rest.grants import Grants
+from authzconsole.rest.grants import GrantList
 from authzconsole.rest.journal import (
     DifferenceFiles,
     DifferenceList,
@@ -55,10 +53,10 @@ from authzconsole.rest.journal import (
     SecurityEventList,
 )
 from authzconsole.rest.openapi import openapi, redoc, root, swagger
-from authzconsole.rest.people.groups import GroupDetail, Groups
-from authzconsole.rest.people.memberships import Members, MembershipChangeSet
+from authzconsole.rest.people.groups import GroupDetail, GroupList
+from authzconsole.rest.people.memberships import MemberList, MembershipChangeSet
 from authzconsole.rest.people.plans import LikePlans, OffBoardingPlans
-from authzconsole.rest.people.users import UserDetail, Users
+from authzconsole.rest.people.users import UserDetail, UserList
 from authzconsole.rest.plans import (
     CopiedPlans,
     ImpactPlans,
@@ -100,13 +98,13 @@ urlpatterns = [
     path("openapi.json", openapi, name="rest-openapi"),
     path("docs", swagger, name="rest-swagger"),
     path("redoc", redoc, name="rest-redoc"),
-    path("entities", Entities.as_view(), name="rest-entities"),
+    path("entities", EntityList.as_view(), name="rest-entities"),
     # not an address, because addresses contain a colon
     path("entities/recreate", EntityRecreation.as_view(), name="rest-recreations"),
     path("entities/<path:address>", EntityDetail.as_view(), name="rest-entity"),
-    path("users", Users.as_view(), name="rest-users"),
+    path("users", UserList.as_view(), name="rest-users"),
     path("users/<path:name>", UserDetail.as_view(), name="rest-user"),
-    path("groups", Groups.as_view(), name="rest-groups"),
+    path("groups", GroupList.as_view(), name="rest-groups"),
     path("groups/<path:name>", GroupDetail.as_view(), name="rest-group"),
     path("who-can", WhoCanList.as_view(), name="rest-who-can"),
     *WhoCanFiles.paths("who-can", "rest-who-can"),
@@ -114,9 +112,9 @@ urlpatterns = [
     *WhatCanFiles.paths("what-can", "rest-what-can"),
     path("differences", DifferenceList.as_view(), name="rest-differences"),
     *DifferenceFiles.paths("differences", "rest-differences"),
-    path("members", Members.as_view(), name="rest-members"),
+    path("members", MemberList.as_view(), name="rest-members"),
     path("memberships", MembershipChangeSet.as_view(), name="rest-memberships"),
-    path("grants", Grants.as_view(), name="rest-grants"),
+    path("grants", GrantList.as_view(), name="rest-grants"),
     path("plans", PlanList.as_view(), name="rest-plans"),
     path("plans/copy", CopiedPlans.as_view(), name="rest-plans-copy"),
     path("plans/ghosts", GhostPlans.as_view(), name="rest-plans-ghosts"),
@@ -146,13 +144,11 @@ urlpatterns = [
     path("analyses", Analyses.as_view(), name="rest-analyses"),
     path("schedules", Schedules.as_view(), name="rest-schedules"),
     path("schedules/<slug:analysis>", ScheduleDetail.as_view(), name="rest-schedule"),
-    path("runs", Runs.as_view(), name="rest-runs"),
+    path("runs", RunList.as_view(), name="rest-runs"),
     path("runs/<int:number>", RunDetail.as_view(), name="rest-run"),
     path("runs/<int:number>/cancel", RunCancellation.as_view(), name="rest-run-cancel"),
     path("runs/<int:number>/tables/<slug:table>", Results.as_view(), name="rest-run-table"),
-    path("runs/<int:number>/tables/<slug:table>.csv", ResultsCsv.as_view(), name="rest-run-csv"),
-    path("runs/<int:number>/tables/<slug:table>.parquet", ResultsParquet.as_view(), name="rest-run-parquet"),
-    path("runs/<int:number>/tables/<slug:table>.jsonl", ResultsJsonLines.as_view(), name="rest-run-jsonl"),
+    *ResultFiles.paths("runs/<int:number>/tables/<slug:table>", "rest-run"),
     path("delegation-limits", Delegation.as_view(), name="rest-delegation-limits"),
     path("access-requests", AccessRequestList.as_view(), name="rest-access-requests"),
     *AccessRequestFiles.paths("access-requests", "rest-access-requests"),

@@ -6,7 +6,6 @@ A caller is the account of a session, or the owner of a token within the scopes 
 from collections.abc import Callable
 
 from django.conf import settings
-from django.db.models import QuerySet
 from django.http import Http404
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import SAFE_METHODS, BasePermission
@@ -25,12 +24,10 @@ from authzconsole.common.rate_limits import check_request_rate
 from authzconsole.common.recent_authentication import check_recently_authenticated
 from authzconsole.common.request_id import bind_account
 from authzconsole.common.second_factor import check_second_factor
+from authzconsole.lists.entities import visible_entities
 from authzconsole.models import TokenScope
 from entities.address import Address
 from entities.models import Entity
-from grants.active_generation import active_generation
-from grants.authority.stewards import stewarded_condition
-from grants.evaluation.entity_filters import visibility_condition
 from grants.journal import Author
 from grants.models import User
 from grants.roles.capabilities import Capability
@@ -147,24 +144,12 @@ def author_of(request: Request, reason: str = "") -> Author:
     )
 
 
-def visible_entities(request: Request) -> QuerySet[Entity]:
-    """Return all entities for administrators and auditors, otherwise those on which the account may `list` or
-    `get`.
-
-    A data steward also sees everything in its namespaces.
-    """
-    if request.user.can_see_all:
-        return Entity.objects.all()
-    is_visible = visibility_condition(request.user, active_generation())
-    return Entity.objects.filter(is_visible | stewarded_condition(request.user))
-
-
 def visible_entity(request: Request, address: Address) -> Entity:
     """Return the entity.
 
     Raise Http404 if it is not registered or not visible; the caller cannot tell which.
     """
-    entity = visible_entities(request).filter(kind=address.kind, key=address.key).first()
+    entity = visible_entities(request.user).filter(kind=address.kind, key=address.key).first()
     if entity is None:
         raise Http404
     return entity

@@ -3,7 +3,7 @@
 It checks the scope, and validates query parameters and bodies strictly.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -111,8 +111,14 @@ class Endpoint(APIView):
         super().initial(request, *args, **kwargs)
         if request.method.lower() in self.http_method_names and hasattr(self, request.method.lower()):
             self.query = self._read_query(request)
-            if self.resource:
-                self.object = self.resource.object_or_404(request, kwargs[self.resource.part])
+            # a method that reads the past finds it there
+            if not getattr(getattr(self, request.method.lower()), "reads_past", False):
+                self.find_object(kwargs)
+
+    def find_object(self, path: Mapping[str, Any]) -> None:
+        """Find what the URL names. Raise Http404 or Problem (404) if it does not exist, or is not visible."""
+        if self.resource:
+            self.object = self.resource.object_or_404(self.request, path[self.resource.part])
 
     def finalize_response(self, request, response, *args, **kwargs):
         response = super().finalize_response(request, response, *args, **kwargs)

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
+from drf_spectacular.utils import OpenApiParameter
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -34,12 +35,13 @@ class ListResource(Endpoint):
     """What the pages of a list and its downloads have in common.
 
     rows: the list. operation: the operation id, the tag, the summary and the description in the OpenAPI
-    document.
+    document. errors, parameters: those besides the usual ones.
     """
 
     rows: ClassVar[type[List]]
     operation: ClassVar[tuple[str, str, str, str]]
     errors: ClassVar[tuple[int, ...]] = ()
+    parameters: ClassVar[tuple[OpenApiParameter, ...]] = ()
 
     def read_list(self, request: Request, **path: Any) -> List:
         """Return the list of the request. path: the variable parts of the URL."""
@@ -124,6 +126,7 @@ class Download(ListResource):
             query=cls.queries.get("GET", cls.rows.filter_fields),
             responses={(200, renderer.media_type): FILE},
             errors=cls.errors,
+            parameters=cls.parameters,
         )
         members = {"get": describe(get), "renderer_classes": [renderer], "rules": rules | cls.rules}
         if "GET" not in cls.queries:

@@ -23,9 +23,12 @@ def reads_past(method: Callable[..., Response]) -> Callable[..., Response]:
     def read(self, request: Request, *args, **kwargs) -> Response:
         moment = moment_of_query(self.query)
         if moment == NOW:
+            self.find_object(kwargs)
             return method(self, request, *args, **kwargs)
         check_journal_reader(request)
         with at_moment(moment):
+            self.find_object(kwargs)
             return method(self, request, *args, **kwargs)
 
+    read.reads_past = True  # type: ignore[attr-defined]
     return read

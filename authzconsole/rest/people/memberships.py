@@ -1,19 +1,15 @@
 """The REST resource `members`: memberships, one at a time or many together."""
 
+from typing import NamedTuple
+
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import Boolean, Integer, NameText, StrictSerializer, reason_field
-from authzconsole.common.past import PastQuery
-from authzconsole.common.periods import (
-    NO_LIMITS,
-    PeriodSerializer,
-    ShownPeriodSerializer,
-    period_as_json,
-    period_condition_of,
-    period_filter,
-)
+from authzconsole.common.periods import NO_LIMITS, VALID_FROM, VALID_UNTIL, PeriodSerializer
+from authzconsole.lists.people import Members
 from authzconsole.rest.dry_runs import (
     DryRunSerializer,
     ForecastQuery,
@@ -21,11 +17,10 @@ from authzconsole.rest.dry_runs import (
     change_set_outcome,
     outcome_with_forecast,
 )
-from authzconsole.rest.framework.callers import any_account, author_of, check_administrator
-from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
+from authzconsole.rest.framework.callers import author_of, check_administrator
 from authzconsole.rest.framework.endpoint import Endpoint
+from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.operations import api_operation
-from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from authzconsole.rest.grants import MAX_ITEMS
 from authzconsole.rest.people.users import OUTCOME_EXAMPLE, TAG, ForecastOutcomeSerializer
@@ -38,19 +33,7 @@ from authzconsole.rest.plan_serializers import (
 from grants.change_set import Join, Leave
 from grants.changes import ChangeSet
 from grants.errors import ChangeRefused
-from grants.models import User
 from grants.validity import Validity
-
-
-class MemberSerializer(ShownPeriodSerializer):
-    group = serializers.CharField()
-    user = serializers.CharField()
-
-
-class MembersQuery(PageQuery, PastQuery):
-    group = NameText(required=False, help_text="Only members of this group.")
-    user = NameText(required=False, help_text="Only groups of this user.")
-    valid = period_filter()
 
 
 class MemberQuery(ForecastQuery):
@@ -78,9 +61,17 @@ class MembershipChangesSerializer(StrictSerializer):
     effect_digest = effect_digest_field()
 
 
-class ChangedMembershipSerializer(ShownPeriodSerializer):
-    user = serializers.CharField()
-    group = serializers.CharField()
+class ShownMembership(NamedTuple):
+    """A membership that was changed. validity: the period to show."""
+
+    change: Join | Leave
+    validity: Validity
+
+
+class ChangedMembershipSerializer(output.Output):
+    user = output.Text(source="change.user")
+    group = output.Text(source="change.group")
+    valid_from, valid_until = VALID_FROM, VALID_UNTIL
 
 
 class MembershipOutcomeSerializer(DryRunSerializer):
@@ -125,40 +116,16 @@ CHANGES_OUTCOME_EXAMPLE = {
 }
 
 
-class Members(Endpoint):
-    rules = {"GET": any_account, "POST": check_administrator, "DELETE": check_administrator}
-    queries = {"GET": MembersQuery, "DELETE": MemberQuery}
-
-    @api_operation(
+class MemberList(ListEndpoint):
+    rows = Members
+    rules = {"POST": check_administrator, "DELETE": check_administrator}
+    queries = {"DELETE": MemberQuery}
+    operation = (
         "members_list",
         TAG,
         "List memberships",
         "Memberships of a group, of a user, or all. Accounts with the role `ordinary` find only their memberships.",
-        query=MembersQuery,
-        responses={200: page_serializer(MemberSerializer)},
-        response_example={
-            "items": [{"group": "marketing-analytics", "user": "sofia.lindqvist", **NO_LIMITS}],
-            "next": None,
-        },
     )
-    @reads_past
-    def get(self, request: Request) -> Response:
-        query, rows = self.query, User.groups.through.objects.select_related("user", "group")
-        if not request.user.can_see_all:
-            rows = rows.filter(user=request.user)
-        lookups = {"group__name": query.get("group"), "user__username": query.get("user")}
-        rows = rows.filter(
-            period_condition_of(query),
-            **{name: value for name, value in lookups.items() if value is not None},
-        )
-        return Response(
-            page_of(
-                [ListPart(rows, ("group_id", "user_id"))],
-                _member_as_json,
-                query=query,
-                identity=list_identity("members", query),
-            )
-        )
 
     @api_operation(
         "members_add",
@@ -248,11 +215,7 @@ class MembershipChangeSet(Endpoint):
 
 
 def _change_as_json(change: Join | Leave, validity: Validity) -> dict:
-    return {"user": change.user, "group": change.group, **period_as_json(validity)}
-
-
-def _member_as_json(row) -> dict:
-    return {"group": row.group.name, "user": row.user.username, **period_as_json(row.validity)}
+    return ChangedMembershipSerializer.data_of(ShownMembership(change, validity))
 
 
 def _change_membership(request: Request, change: Join | Leave, data: dict, would: str) -> Response:

@@ -1,11 +1,11 @@
 """The REST resource `users`."""
 
 from django.db import transaction
-from django.http import Http404
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from authzconsole.common import output
 from authzconsole.common.fields import (
     Boolean,
     Choice,
@@ -16,6 +16,7 @@ from authzconsole.common.fields import (
     reason_field,
 )
 from authzconsole.common.past import PastQuery
+from authzconsole.lists.people import USER_READERS, Users, UserSerializer
 from authzconsole.rest.dry_runs import (
     NO_FORECAST,
     ChangeForecastSerializer,
@@ -32,11 +33,11 @@ from authzconsole.rest.framework.callers import (
     check_administrator,
     check_recent_authentication,
 )
-from authzconsole.rest.framework.cursors import ListPart, PageQuery, list_identity, page_of, page_serializer
-from authzconsole.rest.framework.endpoint import Endpoint, created_response
+from authzconsole.rest.framework.endpoint import Endpoint, Resource, created_response
 from authzconsole.rest.framework.etags import check_match, etag_of
+from authzconsole.rest.framework.lists import ListEndpoint
 from authzconsole.rest.framework.locations import user_location
-from authzconsole.rest.framework.operations import ETAG, IF_MATCH, LOCATION, api_operation, path_parameter
+from authzconsole.rest.framework.operations import ETAG, IF_MATCH, LOCATION, api_operation
 from authzconsole.rest.framework.past import reads_past
 from authzconsole.rest.framework.problems import Problem
 from entities.text import storage_fault
@@ -44,7 +45,6 @@ from grants.change_set import Activate, Deactivate, MakePrincipal, RemovePrincip
 from grants.changes import ChangeSet, apply
 from grants.journal import Author, lock_journal
 from grants.models import Role, User
-from grants.outcomes import Outcome
 from grants.principals.renaming import rename_user
 from grants.principals.services import (
     MAX_EMAIL_CHARACTERS,
@@ -57,37 +57,16 @@ from grants.principals.services import (
 from grants.roles.capabilities import Capability
 
 TAG = "Users and groups"
-# other accounts read only themselves
-READERS = (Capability.READ_ALL, Capability.READ_ACCOUNTS)
-USER_PATH = path_parameter(
-    "name", "The name of the user. It is the whole rest of the path. Percent-encode reserved characters."
-)
-
-
-class UserSerializer(serializers.Serializer):
-    name = serializers.CharField()
-    active = serializers.BooleanField(help_text="An inactive user cannot sign in and is denied everything.")
-    email = serializers.CharField()
-    full_name = serializers.CharField(help_text="The name of the person; empty if it is not known.")
-    role = serializers.ChoiceField(
-        Role.values, help_text="The console role of the account. It grants no access to data."
-    )
-    is_principal = serializers.BooleanField(
-        help_text="False for an account that is not a principal. Decisions treat it as an unknown subject."
-    )
-    is_service = serializers.BooleanField(
-        help_text="A service account owns API tokens and can never sign in."
-    )
 
 
 class ChangedUserSerializer(ResourceForecastSerializer, UserSerializer):
     """The changed user."""
 
 
-class OutcomeSerializer(serializers.Serializer):
-    changed = serializers.BooleanField()
-    sentence = serializers.CharField()
-    revision = serializers.IntegerField(help_text="The newest revision of the journal.")
+class OutcomeSerializer(output.Output):
+    changed = output.Boolean(source="has_changed", example=True)
+    sentence = output.Text()
+    revision = output.Integer(help_text="The newest revision of the journal.")
 
 
 class ForecastOutcomeSerializer(ChangeForecastSerializer, OutcomeSerializer):
@@ -99,13 +78,6 @@ class RemovalQuery(ForecastQuery):
 
     revoke_grants = QueryBoolean(required=False, default=False, help_text="Also revoke the direct grants.")
     reason = reason_field()
-
-
-class UsersQuery(PageQuery, PastQuery):
-    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
-    name = NameText(required=False, help_text="Only this name.")
-    active = QueryBoolean(required=False)
-    role = Choice(choices=Role.values, required=False)
 
 
 class NewUserSerializer(StrictSerializer):
@@ -178,16 +150,6 @@ class UserChangeSerializer(ForecastRequestSerializer):
         return value
 
 
-USER_EXAMPLE = {
-    "name": "sofia.lindqvist",
-    "active": True,
-    "email": "sofia.lindqvist@example.com",
-    "full_name": "Sofia Lindqvist",
-    "role": "ordinary",
-    "is_principal": True,
-    "is_service": False,
-}
-NEW_USER_EXAMPLE = USER_EXAMPLE | {"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"}
 OUTCOME_EXAMPLE = {
     "changed": True,
     "sentence": "user:sofia.lindqvist is in group:marketing-analytics now",
@@ -196,38 +158,29 @@ OUTCOME_EXAMPLE = {
 }
 
 
-class Users(Endpoint):
-    rules = {"GET": any_account, "POST": changeable_with(Capability.MANAGE_ACCOUNTS)}
-    queries = {"GET": UsersQuery}
+def _visible_user(request: Request, name: str) -> User | None:
+    """Return the user; None if it does not exist, or if the caller may not see it."""
+    if not (request.user.can(*USER_READERS) or name == request.user.username) or storage_fault(name):
+        return None
+    return User.objects.filter(username=name).first()
 
-    @api_operation(
+
+USER = Resource(
+    "name",
+    "The name of the user. It is the whole rest of the path. Percent-encode reserved characters.",
+    _visible_user,
+)
+
+
+class UserList(ListEndpoint):
+    rows = Users
+    rules = {"POST": changeable_with(Capability.MANAGE_ACCOUNTS)}
+    operation = (
         "users_list",
         TAG,
         "List users",
         "Sorted by name. Accounts with the role `ordinary` find only themselves.",
-        query=UsersQuery,
-        responses={200: page_serializer(UserSerializer)},
-        response_example={"items": [USER_EXAMPLE], "next": None},
     )
-    @reads_past
-    def get(self, request: Request) -> Response:
-        query = self.query
-        rows = User.objects.all() if request.user.can(*READERS) else User.objects.filter(pk=request.user.pk)
-        lookups = {
-            "username__icontains": query.get("q"),
-            "username": query.get("name"),
-            "is_active": query.get("active"),
-            "role": query.get("role"),
-        }
-        rows = rows.filter(**{name: value for name, value in lookups.items() if value is not None})
-        return Response(
-            page_of(
-                [ListPart(rows, ("username",))],
-                user_as_json,
-                query=query,
-                identity=list_identity("users", query),
-            )
-        )
 
     @api_operation(
         "users_create",
@@ -237,7 +190,7 @@ class Users(Endpoint):
         request=NewUserSerializer,
         request_example={"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"},
         responses={201: UserSerializer},
-        response_example=NEW_USER_EXAMPLE,
+        response_example={"name": "alice", "email": "alice@example.com", "full_name": "Alice Smith"},
         errors=[409],
         parameters=[LOCATION, ETAG],
     )
@@ -256,11 +209,14 @@ class Users(Endpoint):
             add_user(author=author, **data)
             if full_name:
                 set_full_name(author=author, name=data["name"], full_name=full_name)
-            user = _user_or_404(data["name"])
-        return created_response(user_as_json(user), user_location(user.username), ETag=_user_etag(user))
+            user = User.objects.get(username=data["name"])
+        return created_response(
+            UserSerializer.data_of(user), user_location(user.username), ETag=_user_etag(user)
+        )
 
 
 class UserDetail(Endpoint):
+    resource = USER
     rules = {"GET": any_account, "PATCH": any_account, "DELETE": any_account}
     queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
@@ -271,13 +227,11 @@ class UserDetail(Endpoint):
         "Accounts with the role `ordinary` can only read themselves.",
         query=PastQuery,
         responses={200: UserSerializer},
-        response_example=USER_EXAMPLE,
-        errors=[404],
-        parameters=[USER_PATH, ETAG],
+        parameters=[ETAG],
     )
     @reads_past
     def get(self, request: Request, name: str) -> Response:
-        return _user_response(_visible_user(request, name))
+        return _user_response(self.object)
 
     @api_operation(
         "users_change",
@@ -289,12 +243,11 @@ class UserDetail(Endpoint):
         request=UserChangeSerializer,
         request_example={"active": False, "reason": "left the company"},
         responses={200: ChangedUserSerializer},
-        response_example=USER_EXAMPLE | {"active": False},
-        errors=[404, 409, 412, 428],
-        parameters=[USER_PATH, IF_MATCH, ETAG],
+        response_example={"active": False},
+        errors=[409, 412, 428],
+        parameters=[IF_MATCH, ETAG],
     )
     def patch(self, request: Request, name: str) -> Response:
-        _visible_user(request, name)
         changeable_with(Capability.MANAGE_ACCOUNTS)(request)
         check_recent_authentication(request)
         data = self.body(UserChangeSerializer)
@@ -307,7 +260,7 @@ class UserDetail(Endpoint):
             )
         with transaction.atomic():
             lock_journal()
-            before = _user_or_404(name)
+            before = self.resource.object_or_404(request, name)
             check_match(request, _user_etag(before), is_required=not options["dry_run"])
             user, members = make_or_forecast(
                 _permission_changes(name, data),
@@ -316,7 +269,7 @@ class UserDetail(Endpoint):
                 shows_effect=request.user.can_see_all,
             )
         if options["dry_run"]:
-            return Response(user_as_json(user) | members, headers={"ETag": _user_etag(before)})
+            return Response(UserSerializer.data_of(user) | members, headers={"ETag": _user_etag(before)})
         return _user_response(user)
 
     @api_operation(
@@ -329,11 +282,9 @@ class UserDetail(Endpoint):
         query=RemovalQuery,
         responses={200: ForecastOutcomeSerializer},
         response_example=OUTCOME_EXAMPLE | {"sentence": "user:sofia.lindqvist was removed"},
-        errors=[404, 409],
-        parameters=[USER_PATH],
+        errors=[409],
     )
     def delete(self, request: Request, name: str) -> Response:
-        _visible_user(request, name)
         check_administrator(request)
         check_recent_authentication(request)
         query = self.query
@@ -346,22 +297,6 @@ class UserDetail(Endpoint):
                 shows_effect=request.user.can_see_all,
             )
         )
-
-
-def outcome_as_json(outcome: Outcome) -> dict:
-    return {"changed": outcome.has_changed, "sentence": outcome.sentence, "revision": outcome.revision}
-
-
-def user_as_json(user: User) -> dict:
-    return {
-        "name": user.username,
-        "active": user.is_active,
-        "email": user.email,
-        "full_name": user.get_full_name(),
-        "role": str(user.role),
-        "is_principal": user.is_principal,
-        "is_service": user.is_service,
-    }
 
 
 def _permission_changes(name: str, data: dict) -> ChangeSet:
@@ -390,26 +325,12 @@ def _changed_user(author: Author, name: str, data: dict) -> User:
         set_full_name(author=author, name=name, full_name=data["full_name"])
     if "name" in data:
         rename_user(author=author, name=name, new_name=data["name"])
-    return _user_or_404(data.get("name", name))
-
-
-def _visible_user(request: Request, name: str) -> User:
-    """Return the user. Raise Http404 if it does not exist, or if the caller may not see it."""
-    if not (request.user.can(*READERS) or name == request.user.username):
-        raise Http404
-    return _user_or_404(name)
-
-
-def _user_or_404(name: str) -> User:
-    user = None if storage_fault(name) else User.objects.filter(username=name).first()
-    if user is None:
-        raise Http404
-    return user
+    return User.objects.get(username=data.get("name", name))
 
 
 def _user_etag(user: User) -> str:
-    return etag_of(user.pk, *user_as_json(user).values())
+    return etag_of(user.pk, *UserSerializer.data_of(user).values())
 
 
 def _user_response(user: User) -> Response:
-    return Response(user_as_json(user), headers={"ETag": _user_etag(user)})
+    return Response(UserSerializer.data_of(user), headers={"ETag": _user_etag(user)})

@@ -1,0 +1,118 @@
+"""The lists of users, groups and memberships."""
+
+from django.contrib.auth.models import Group
+from django.db.models import QuerySet
+
+from authzconsole.common import output
+from authzconsole.common.fields import Choice, NameText, QueryBoolean, StrictSerializer, Text
+from authzconsole.common.periods import VALID_FROM, VALID_UNTIL, period_condition_of, period_filter
+from authzconsole.lists.base import List
+from grants.models import Role, User
+from grants.querysets import groups_of
+from grants.roles.capabilities import Capability
+
+# other accounts read only themselves
+USER_READERS = (Capability.READ_ALL, Capability.READ_ACCOUNTS)
+
+
+class UserSerializer(output.Output):
+    name = output.Text(source="username", example="sofia.lindqvist")
+    active = output.Boolean(
+        source="is_active",
+        example=True,
+        help_text="An inactive user cannot sign in and is denied everything.",
+    )
+    email = output.Text(example="sofia.lindqvist@example.com")
+    full_name = output.Text(
+        get=User.get_full_name,
+        example="Sofia Lindqvist",
+        help_text="The name of the person; empty if it is not known.",
+    )
+    role = output.Choice(
+        Role.values,
+        example="ordinary",
+        help_text="The console role of the account. It grants no access to data.",
+    )
+    is_principal = output.Boolean(
+        example=True,
+        help_text="False for an account that is not a principal. Decisions treat it as an unknown subject.",
+    )
+    is_service = output.Boolean(help_text="A service account owns API tokens and can never sign in.")
+
+
+class UserFilters(StrictSerializer):
+    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
+    name = NameText(required=False, help_text="Only this name.")
+    active = QueryBoolean(required=False)
+    role = Choice(choices=Role.values, required=False)
+
+
+class Users(List):
+    """The users that the account may read, by name."""
+
+    name = "users"
+    output = UserSerializer
+    filter_fields = UserFilters
+    order = ("username",)
+    reads_past = True
+
+    def select(self) -> QuerySet[User]:
+        rows = (
+            User.objects.all() if self.account.can(*USER_READERS) else User.objects.filter(pk=self.account.pk)
+        )
+        return rows.filter(
+            **self.equal(q="username__icontains", name="username", active="is_active", role="role")
+        )
+
+
+class GroupSerializer(output.Output):
+    name = output.Text(example="marketing-analytics")
+
+
+class GroupFilters(StrictSerializer):
+    q = Text(required=False, max_length=200, help_text="A part of the name, ignoring case.")
+    name = NameText(required=False, help_text="Only this name.")
+
+
+class Groups(List):
+    """The groups that the account may read, by name: all, or its own."""
+
+    name = "groups"
+    output = GroupSerializer
+    filter_fields = GroupFilters
+    order = ("name",)
+    reads_past = True
+
+    def select(self) -> QuerySet[Group]:
+        rows = Group.objects.all() if self.account.can_see_all else groups_of(self.account)
+        return rows.filter(**self.equal(q="name__icontains", name="name"))
+
+
+class MemberSerializer(output.Output):
+    group = output.Text(source="group.name")
+    user = output.Text(source="user.username")
+    valid_from, valid_until = VALID_FROM, VALID_UNTIL
+
+
+class MemberFilters(StrictSerializer):
+    group = NameText(required=False, help_text="Only members of this group.")
+    user = NameText(required=False, help_text="Only groups of this user.")
+    valid = period_filter()
+
+
+class Members(List):
+    """The memberships that the account may read: all, or its own."""
+
+    name = "members"
+    output = MemberSerializer
+    filter_fields = MemberFilters
+    order = ("group_id", "user_id")
+    reads_past = True
+
+    def select(self) -> QuerySet:
+        rows = User.groups.through.objects.select_related("user", "group")
+        if not self.account.can_see_all:
+            rows = rows.filter(user=self.account)
+        return rows.filter(
+            period_condition_of(self.filters), **self.equal(group="group__name", user="user__username")
+        )

@@ -1,0 +1,114 @@
+"""The list of runs, and the members of analyses and schedules."""
+
+from django.db.models import QuerySet
+from rest_framework import serializers
+
+from analytics.analyses import ANALYSES, AnalysisName
+from analytics.models import AnalysisRun, RunStage
+from analytics.runs.selectors import SILENT_AFTER_SECONDS, run_silent_seconds, run_waiting_reason
+from analytics.tables import ColumnType
+from authzconsole.common import output
+from authzconsole.common.fields import Choice, StrictSerializer
+from authzconsole.lists.base import List
+from grants.models import JobState
+from grants.roles.capabilities import Capability
+
+
+class ColumnSerializer(output.Output):
+    name = output.Text(example="namespace")
+    type = output.Choice([str(type_) for type_ in ColumnType], example="string")
+
+
+class TableSerializer(output.Output):
+    name = output.Text(example="rows")
+    key = output.Texts(
+        example=["namespace", "user"],
+        help_text="The columns that identify a row. The rows are sorted by them.",
+    )
+    columns = ColumnSerializer(many=True)
+
+
+class AnalysisSerializer(output.Output):
+    name = output.Text(example=AnalysisName.DELETE_READINESS.value)
+    title = output.Text(example="Delete readiness")
+    question = output.Text(example="Who can delete which namespace, and which grants are missing?")
+    options = output.Texts(example=["generation", "namespace"], help_text="The options of a run.")
+    tables = TableSerializer(many=True)
+
+
+class AnalysesSerializer(output.Output):
+    items = AnalysisSerializer(many=True)
+
+
+class RunSerializer(output.Output):
+    number = output.Integer(source="pk", example=7)
+    analysis = output.Text(source="type", example=AnalysisName.DELETE_READINESS.value)
+    options = output.Record(
+        child=serializers.CharField(allow_blank=True), example={"generation": "final", "namespace": ""}
+    )
+    state = output.Choice(JobState.values)
+    stage = output.Text(
+        get=lambda run: run.stage if run.state == JobState.RUNNING else "",
+        help_text=f"The stage of a running run: {', '.join(RunStage.values)}; otherwise empty.",
+    )
+    cancel_requested = output.Boolean(
+        get=lambda run: run.cancel_requested_at is not None,
+        help_text="Whether the cancellation of the run was requested. A running run stops within seconds.",
+    )
+    tasks_done = output.Integer(source="steps_done")
+    tasks_total = output.Integer(source="steps_total")
+    requested_by = output.Text(source="requested_by.username", allow_null=True, example="admin")
+    scheduled = output.Boolean(
+        source="is_scheduled", help_text="Whether the schedule of the analysis started the run."
+    )
+    requested_at = output.Time()
+    started_at = output.Time(allow_null=True)
+    finished_at = output.Time(allow_null=True)
+    revision = output.Integer(allow_null=True, help_text="The revision of the snapshot.")
+    waiting_reason = output.Text(
+        get=lambda run: "", help_text="Why a waiting run has not started; empty in lists."
+    )
+    silent_seconds = output.Integer(
+        get=run_silent_seconds,
+        allow_null=True,
+        help_text=f"Seconds since the last heartbeat of a running run. A healthy worker sends one every "
+        f"second. After {SILENT_AFTER_SECONDS} s without one, the worker probably has a problem.",
+    )
+    results_removed_at = output.Time(
+        source="result_removed_at", allow_null=True, help_text="When the report of the run was removed."
+    )
+    signed = output.Boolean(
+        source="result_hash",
+        help_text="Whether the report is signed, so that changes to its files are noticed. False until the run is done.",
+    )
+    error = output.Text()
+    summary = output.Record(
+        help_text="The figures of the report. `changes` has the number of the previous run of the same analysis with the same "
+        "options, and how many rows were added, removed and changed since then; see the table `changes`. "
+        "`comparison_fault` says why that comparison failed, and `snapshot_fault` why an earlier snapshot of the "
+        "revision was damaged and replaced."
+    )
+
+
+def run_data(run: AnalysisRun) -> dict:
+    """Return the JSON object of one run, with the reason why it waits."""
+    return RunSerializer.data_of(run) | {"waiting_reason": run_waiting_reason(run)}
+
+
+class RunFilters(StrictSerializer):
+    analysis = Choice(choices=list(ANALYSES), required=False)
+    state = Choice(choices=JobState.values, required=False)
+
+
+class Runs(List):
+    """The runs of analyses, newest first."""
+
+    name = "runs"
+    output = RunSerializer
+    filter_fields = RunFilters
+    order = ("-pk",)
+    readers = (Capability.READ_REPORTS,)
+
+    def select(self) -> QuerySet[AnalysisRun]:
+        rows = AnalysisRun.objects.select_related("requested_by")
+        return rows.filter(**self.equal(analysis="type", state="state"))
