@@ -56,7 +56,7 @@ def test_the_form_requests_the_run_shows_its_progress_and_then_its_result(browse
     part = page_html(started)
     run = AnalysisRun.objects.get()
     assert (
-        f"Spark computes the effect in run {run.pk}" in part
+        f"The worker computes the effect in run {run.pk}" in part
         and 'hx-trigger="every 2s"' in part
         and "<html" not in part
     )
@@ -97,7 +97,7 @@ def test_without_scripts_the_form_leads_to_the_page_that_shows_the_progress(brow
     assert started.status_code == 303 and started["Location"] == PAGE
     page = page_html(client.get(PAGE))
     assert (
-        "Spark computes the effect in run" in page
+        "The worker computes the effect in run" in page
         and "Update the progress" in page
         and "Cancel computation" in page
     )
