@@ -401,14 +401,16 @@ def _paths_on(
         [subject.pk for subject in subjects.values()],
         {row.pk: str(address) for address, row in entities.items()},
     )
+    names = {subject.pk: str(subject) for subject in subjects.values()}
     held = defaultdict(list)
-    subject_type = next((subject.type for subject in subjects.values()), "user")
-    for source in GRANT_SOURCES[subject_type]:
+    for source in GRANT_SOURCES[next((subject.type for subject in subjects.values()), "user")]:
         rows = source.rows(**{f"{source.subject}__pk__among": ids, "content_object__in": list(texts)})
-        columns = (source.subject, source.holder_name, "content_object_id", "permission_id")
-        for pk, name, entity_id, permission in rows.values_list(*columns):
-            path = Path(f"{source.holder_type}:{name}", texts[entity_id], str(privilege_of(permission)))
-            held[pk, entity_id].append(path)
+        # the names of the subjects are known
+        holder = [source.holder_name] if source.membership else []
+        columns = (source.subject, "content_object_id", "permission_id", *holder)
+        for pk, entity_id, permission, *name in rows.values_list(*columns):
+            principal = f"{source.holder_type}:{name[0]}" if name else names[pk]
+            held[pk, entity_id].append(Path(principal, texts[entity_id], str(privilege_of(permission))))
     return held
 
 
