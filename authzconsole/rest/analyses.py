@@ -222,7 +222,7 @@ class ResultFiles(Download):
         readable_table(run, table.name)
         with scratch_folder(settings.TEMP_DIR) as folder:
             file = Path(folder) / f"{run.type}-{run.pk}-{table.name}.{extension}"
-            export_table(table, run.result_folder, file, DOWNLOAD_FORMATS, report_manifest(run))
+            export_table(table, run.result_path, file, DOWNLOAD_FORMATS, report_manifest(run))
             # the open file stays readable after its folder is deleted
             return FileResponse(
                 file.open("rb"),

@@ -9,7 +9,8 @@ import pytest
 from django.db.models import fields as model_fields
 
 from analytics.tables import GRANTS
-from authzconsole.rest.grants import ChangeSetSerializer, GrantSerializer
+from authzconsole.lists.grants import GrantSerializer
+from authzconsole.rest.grants import ChangeSetSerializer
 from entities.address import parse_address
 from grants.grant_attributes import GrantAttributes
 from grants.models import GroupGrant, JournalLine, UserGrant

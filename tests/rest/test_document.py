@@ -83,7 +83,7 @@ def test_the_document_contains_every_path_of_the_rest_api_and_of_authzen(documen
     assert served - written == {"openapi.json", "docs", "redoc", ""}
     requests = {re.sub(r"<\w+:(\w+)>", r"{\1}", str(pattern.pattern)) for pattern in api_urls}
     assert {f"/{path}" for path in requests if path.startswith("access/")} <= document["paths"].keys()
-    assert get_resolver().resolve("/api/v1/entities").func.view_class.__name__ == "Entities"
+    assert get_resolver().resolve("/api/v1/entities").func.view_class.__name__ == "EntityList"
 
 
 def test_strict_bodies_are_documented_as_strict(document):

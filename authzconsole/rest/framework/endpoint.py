@@ -77,7 +77,8 @@ class Endpoint(APIView):
     scopes: the token scope, by method; by default ADMINISTER for changes, and READ for other methods.
     rules: the function that raises Problem for callers without access, by method (see
     `callers.RulePermission`).
-    resource: what the URL names; None if it has no variable part.
+    resource: what the URL names; None if it has no variable part. found_after_body: the methods that call
+    `find_object` themselves, after they have validated the body.
     query: the validated parameters of the request. object: what the URL names.
     """
 
@@ -86,6 +87,7 @@ class Endpoint(APIView):
     scopes: dict[str, str] = {}
     rules: dict[str, Callable[[Request], None]] = {}
     resource: Resource | None = None
+    found_after_body: tuple[str, ...] = ()
     query: dict = {}
     object: Any = None
 
@@ -112,7 +114,8 @@ class Endpoint(APIView):
         if request.method.lower() in self.http_method_names and hasattr(self, request.method.lower()):
             self.query = self._read_query(request)
             # a method that reads the past finds it there
-            if not getattr(getattr(self, request.method.lower()), "reads_past", False):
+            reads_past = getattr(getattr(self, request.method.lower()), "reads_past", False)
+            if not reads_past and request.method not in self.found_after_body:
                 self.find_object(kwargs)
 
     def find_object(self, path: Mapping[str, Any]) -> None:

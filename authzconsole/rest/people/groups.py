@@ -90,6 +90,7 @@ class GroupChangeSerializer(ForecastRequestSerializer):
 
 class GroupDetail(Endpoint):
     resource = GROUP
+    found_after_body = ("PATCH",)
     rules = {"GET": any_account, "PATCH": check_administrator, "DELETE": check_administrator}
     queries = {"GET": PastQuery, "DELETE": RemovalQuery}
 
@@ -118,6 +119,7 @@ class GroupDetail(Endpoint):
     )
     def patch(self, request: Request, name: str) -> Response:
         data = self.body(GroupChangeSerializer)
+        self.find_object({"name": name})
         _, members = make_or_forecast(
             ChangeSet(),
             lambda: rename_group(author=author_of(request, data["reason"]), name=name, new_name=data["name"]),
