@@ -23,11 +23,14 @@ if any(len(key) < MIN_KEY_CHARACTERS for key in MFA_KEYS):
 PASSKEY_SIGN_IN = MFA_PASSKEY_LOGIN_ENABLED = env.bool("PASSKEY_SIGN_IN", default=False)
 
 # django-allauth stores the factors; authzconsole/web/accounts/factors/ has the pages
-MFA_ADAPTER = "authzconsole.web.accounts.factors.encryption.FactorAdapter"
+MFA_ADAPTER = "authzconsole.web.accounts.factors.adapter.FactorAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
 MFA_TOTP_ISSUER = "Authorization console"
 # the clocks of phones differ: a code is also accepted 30 seconds before and after its time
 MFA_TOTP_TOLERANCE = 1
 MFA_ALLOW_UNVERIFIED_EMAIL = True
+# The console asks for a recent authentication and limits guesses itself: docs/security/accounts.md says why.
+MFA_REAUTHENTICATION_REQUIRED = False
+MFA_RATE_LIMITS = ACCOUNT_RATE_LIMITS = False
 # how long a sign-in waits for the second factor
 ACCOUNT_LOGIN_TIMEOUT = 300

@@ -79,7 +79,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "authzconsole.web.middleware.SignInMiddleware",
     "authzconsole.web.middleware.PasswordFirstMiddleware",
-    "authzconsole.web.accounts.factors.middleware.SecondFactorMiddleware",
+    "authzconsole.web.middleware.SecondFactorMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

@@ -12,10 +12,14 @@ from django_htmx.http import HttpResponseClientRedirect
 
 from authzconsole.common.recent_authentication import PROVIDER_SESSION_KEY
 from authzconsole.common.request_id import bind_account
+from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.web.error_pages import method_not_allowed, problem_page
 from authzconsole.web.shared.rendering import referring_page, see_other
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+# these pages remain available to an account that must set up a second factor
+WITHOUT_FACTOR = {"password", "reauthenticate"}
+FACTOR_PAGES = "second-factor"
 
 
 class NoStoreMiddleware:
@@ -91,6 +95,36 @@ class PasswordFirstMiddleware:
         elif request.method in SAFE_METHODS:
             next_page = request.get_full_path()
         url = f"{password_page}?{urlencode({REDIRECT_FIELD_NAME: next_page})}" if next_page else password_page
+        return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
+
+
+class SecondFactorMiddleware:
+    """Redirect accounts that lack a second factor, if their console role requires one.
+
+    Sign-out and all views without sign-in remain available. The APIs refuse such a session themselves
+    (authzconsole.common.second_factor).
+    """
+
+    def __init__(self, get_response):
+        self.get_response = get_response
+
+    def __call__(self, request):
+        return self.get_response(request)
+
+    def process_view(self, request, view_func, view_args, view_kwargs):
+        account, url_name = (
+            getattr(request, "impersonator", None) or request.user,
+            request.resolver_match.url_name or "",
+        )
+        if not getattr(view_func, "login_required", True) or not account.is_authenticated:
+            return None
+        if (
+            url_name in WITHOUT_FACTOR
+            or url_name.startswith(FACTOR_PAGES)
+            or not lacks_required_factor(request, account)
+        ):
+            return None
+        url = reverse("second-factor")
         return HttpResponseClientRedirect(url) if request.htmx else see_other(url)
 
 

@@ -19,13 +19,7 @@ from authzconsole.common.sign_in_methods.identity_links import unlink_identity
 from authzconsole.common.tokens import create_token, revoke_token
 from authzconsole.models import ApiToken
 from authzconsole.settings.sign_in import ProviderOptions
-from authzconsole.web.accounts.factors.services import (
-    add_app,
-    add_passkey,
-    generate_recovery_codes,
-    remove_factor,
-    reset_factors,
-)
+from authzconsole.web.accounts.factors.services import reset_factors
 from authzconsole.web.accounts.providers.identities import Identity, sign_in_account
 from entities.address import parse_address
 from entities.models import Entity, State
@@ -58,6 +52,7 @@ from tests.support.changes import (
     remove_member,
     set_user_active,
 )
+from tests.support.factors import add_app, add_passkey, remove_factor, replace_recovery_codes
 
 pytestmark = pytest.mark.django_db
 OPERATOR = Author("the tests")
@@ -147,18 +142,17 @@ def add_factors():
     alice and bob keep none."""
     for name in ("root", "alice", "bob"):
         user = User.objects.get(username=name)
-        author = Author(name, user_id=user.pk)
-        add_app(author=author, user=user, secret="JBSWY3DPEHPK3PXP")
+        add_app(user)
         for _ in range(3):
-            add_passkey(author=author, user=user, name="a key, recovery codes", credential={})
-        generate_recovery_codes(author=author, user=user)
+            add_passkey(user, "a key, recovery codes")
+        replace_recovery_codes(user)
         factors = (
             Authenticator.objects.filter(user=user)
             .exclude(type=Authenticator.Type.RECOVERY_CODES)
             .order_by("-pk")
         )
         for factor in factors if name == "alice" else factors[:1]:
-            remove_factor(author=author, user=user, pk=factor.pk)
+            remove_factor(factor)
     reset_factors(author=OPERATOR, name="bob")
 
 

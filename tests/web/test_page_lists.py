@@ -27,6 +27,7 @@ NOT_IN_AN_AREA = {
     "saml-metadata",
     "saml-slo",
     "passkey-sign-in",
+    "account_login",
     "mfa_authenticate",
     "rest-root",
     "rest-swagger",

@@ -1,5 +1,5 @@
-// Create and use passkeys. A form with data-passkey="create" or "get" has the options in data-options, a hidden field `credential`
-// for the answer of the browser, and an element with data-passkey-fault for errors.
+// Create and use passkeys. A form with data-passkey="create" or "get" has the options in data-options, or fetches them
+// from its address. It has a hidden field `credential` for the answer of the browser, and an element with data-passkey-fault for errors.
 "use strict";
 
 (() => {
@@ -55,13 +55,19 @@
     fault.hidden = false;
   };
 
+  const optionsOf = async (form) => {
+    if (form.dataset.options) return JSON.parse(form.dataset.options);
+    const response = await fetch(form.action, { headers: { "X-Requested-With": "XMLHttpRequest" } });
+    return (await response.json()).request_options;
+  };
+
   document.addEventListener("submit", async (event) => {
     const form = event.target;
     const field = form.elements.credential;
     if (!form.dataset.passkey || field.value) return;
     event.preventDefault();
     try {
-      const { publicKey } = JSON.parse(form.dataset.options);
+      const { publicKey } = await optionsOf(form);
       field.value = serialized(await (form.dataset.passkey === "create" ? create : get)(publicKey));
       form.requestSubmit();
     } catch (error) {

@@ -4,15 +4,14 @@ from django.urls import path
 
 from authzconsole.web.accounts.account_pages import ChangeAccount, RenewPassword, account_list, account_page
 from authzconsole.web.accounts.factors.pages import (
+    NewApp,
+    NewPasskey,
+    NewRecoveryCodes,
+    RemoveFactor,
     factor_list,
-    new_app,
-    new_passkey,
-    new_recovery_codes,
-    remove_factor_view,
     reset_factors_view,
 )
-from authzconsole.web.accounts.factors.passkey_sign_in import passkey_sign_in
-from authzconsole.web.accounts.factors.sign_in_step import second_factor_sign_in
+from authzconsole.web.accounts.factors.sign_in import PasskeySignIn, SecondFactorSignIn
 from authzconsole.web.accounts.providers.link_pages import unlink_identity_view
 from authzconsole.web.accounts.providers.openid_connect import provider_callback, provider_login
 from authzconsole.web.accounts.providers.saml import saml_acs, saml_metadata
@@ -26,8 +25,10 @@ from authzconsole.web.accounts.tokens import NewToken, RevokeToken, token_list
 urlpatterns = [
     path("healthz", healthz, name="healthz"),
     path("sign-in", SignIn.as_view(), name="sign-in"),
-    path("sign-in/second-factor", second_factor_sign_in, name="mfa_authenticate"),
-    path("sign-in/passkey", passkey_sign_in, name="passkey-sign-in"),
+    # the name that django-allauth uses
+    path("sign-in", SignIn.as_view(), name="account_login"),
+    path("sign-in/second-factor", SecondFactorSignIn.as_view(), name="mfa_authenticate"),
+    path("sign-in/passkey", PasskeySignIn.as_view(), name="passkey-sign-in"),
     path("sign-in/<slug:provider_id>", provider_login, name="openid_connect_login"),
     path("sign-in/<slug:provider_id>/callback", provider_callback, name="openid_connect_callback"),
     path("sign-in/<slug:provider_id>/acs", saml_acs, name="saml-acs"),
@@ -38,10 +39,10 @@ urlpatterns = [
     path("time-zone", choose_time_zone, name="time-zone"),
     path("reauthenticate", reauthenticate, name="reauthenticate"),
     path("second-factor", factor_list, name="second-factor"),
-    path("second-factor/app", new_app, name="second-factor-app"),
-    path("second-factor/passkey", new_passkey, name="second-factor-passkey"),
-    path("second-factor/codes", new_recovery_codes, name="second-factor-codes"),
-    path("second-factor/<int:pk>/remove", remove_factor_view, name="second-factor-remove"),
+    path("second-factor/app", NewApp.as_view(), name="second-factor-app"),
+    path("second-factor/passkey", NewPasskey.as_view(), name="second-factor-passkey"),
+    path("second-factor/codes", NewRecoveryCodes.as_view(), name="second-factor-codes"),
+    path("second-factor/<int:pk>/remove", RemoveFactor.as_view(), name="second-factor-remove"),
     path("password", PasswordChange.as_view(), name="password"),
     path("accounts/", account_list, name="accounts"),
     path("accounts/tokens/", token_list, name="tokens"),

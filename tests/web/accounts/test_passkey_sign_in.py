@@ -7,6 +7,7 @@ import re
 from html import unescape
 
 import pytest
+from allauth.mfa.models import Authenticator
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.contrib.auth.hashers import make_password
@@ -34,15 +35,17 @@ class SoftPasskey:
     def __init__(self) -> None:
         self.id, self.key, self.user_handle = os.urandom(16), ec.generate_private_key(ec.SECP256R1()), b""
 
-    def register(self, client: Client, **query: str):
-        """Add the passkey to the account of the client."""
-        options = self._options(client, "/second-factor/passkey", query)
+    def register(self, client: Client, *, verified: bool = True):
+        """Add the passkey to the account of the client. verified: as for `sign_in`."""
+        page = client.get("/second-factor/passkey", secure=True).content.decode()
+        options = json.loads(unescape(re.search(r'data-options="([^"]+)"', page)[1]))["publicKey"]
+        passwordless = re.search(r'name="passwordless" value="(\w+)"', page)[1]
         self.user_handle = websafe_decode(options["user"]["id"])
         data = AttestedCredentialData.create(
             Aaguid.NONE, self.id, ES256.from_cryptography_key(self.key.public_key())
         )
         attestation = AttestationObject.create(
-            "none", self._authenticator_data(verified=True, credential=data), {}
+            "none", self._authenticator_data(verified=verified, credential=data), {}
         )
         response = {
             "attestationObject": websafe_encode(attestation),
@@ -50,13 +53,13 @@ class SoftPasskey:
         }
         return client.post(
             "/second-factor/passkey",
-            {"credential": self._credential(response), "name": "Laptop"},
+            {"credential": self._credential(response), "name": "Laptop", "passwordless": passwordless},
             secure=True,
         )
 
     def sign_in(self, client: Client, *, verified: bool = True, **form: str):
         """Sign in with the passkey alone. verified: whether it asked its user for the PIN or the fingerprint."""
-        options = self._options(client, "/sign-in/passkey", {})
+        options = self.challenge(client)["request_options"]["publicKey"]
         client_data, data = (
             self._client_data("webauthn.get", options),
             self._authenticator_data(verified=verified),
@@ -72,9 +75,10 @@ class SoftPasskey:
             "/sign-in/passkey", {"credential": self._credential(response), **form}, secure=True
         )
 
-    def _options(self, client: Client, path: str, query: dict) -> dict:
-        page = client.get(path, query, secure=True).content.decode()
-        return json.loads(unescape(re.search(r'data-options="([^"]+)"', page)[1]))["publicKey"]
+    def challenge(self, client: Client) -> dict:
+        """Return the options for the browser, as the script of the page fetches them."""
+        headers = {"X-Requested-With": "XMLHttpRequest"}
+        return client.get("/sign-in/passkey", headers=headers, secure=True).json()
 
     def _authenticator_data(self, *, verified: bool, credential: bytes = b"") -> AuthenticatorData:
         flags = AuthenticatorData.FLAG.UP | (AuthenticatorData.FLAG.UV if verified else 0)
@@ -130,6 +134,13 @@ def test_a_passkey_that_did_not_verify_its_user_is_refused(browse, passkey):
     assert passkey.sign_in(client, verified=False).status_code == 400 and account_name(client) == ""
 
 
+def test_a_new_passkey_that_replaces_the_password_must_verify_its_user(browse, passkey):
+    other = SoftPasskey()
+    response = other.register(browse("dee"), verified=False)
+    assert response.status_code == 400 and "was not accepted" in page_html(response)
+    assert not Authenticator.objects.filter(user__username="dee").exists()
+
+
 def test_an_answer_counts_once_and_only_for_its_own_challenge(browse, passkey):
     client, answers = browse(), []
     post = client.post
@@ -137,7 +148,7 @@ def test_an_answer_counts_once_and_only_for_its_own_challenge(browse, passkey):
     assert passkey.sign_in(client).status_code == 302
     for thief in (client, browse()):
         post("/sign-out", secure=True)
-        thief.get("/sign-in/passkey", secure=True)
+        passkey.challenge(thief)
         assert type(thief).post(thief, "/sign-in/passkey", answers[0], secure=True).status_code == 400
         assert account_name(thief) == ""
 
@@ -206,5 +217,5 @@ def test_a_new_passkey_can_stay_a_second_factor(browse, passkey):
 )
 def test_malformed_answers_are_refused(browse, passkey, credential):
     client = browse()
-    client.get("/sign-in/passkey", secure=True)
+    passkey.challenge(client)
     assert client.post("/sign-in/passkey", {"credential": credential}, secure=True).status_code == 400

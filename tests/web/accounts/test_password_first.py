@@ -21,6 +21,7 @@ AVAILABLE = {
     "password",
     "healthz",
     "sign-in",
+    "account_login",
     "sign-out",
     "openid_connect_login",
     "openid_connect_callback",

@@ -10,9 +10,8 @@ from django.core.exceptions import ImproperlyConfigured
 
 from authzconsole.settings import sign_in as sign_in_settings
 from authzconsole.settings.sign_in import saml_providers
-from authzconsole.web.accounts.factors.services import add_app
-from grants.journal import Author
 from grants.models import JournalLine, Role, User
+from tests.support.factors import add_app
 from tests.support.pages import page_html
 from tests.support.saml_provider import (
     SHA1,
@@ -173,7 +172,7 @@ def test_an_answer_that_is_no_base64_gets_a_page(browse, saml):
 
 
 def test_the_second_factor_is_asked_after_the_provider(browse, saml, cast):
-    add_app(author=Author("ned", user_id=cast["ned"].pk), user=cast["ned"], secret="JBSWY3DPEHPK3PXP")
+    add_app(cast["ned"])
     client = browse()
     assert sign_in(client, "ned")["Location"] == "/sign-in/second-factor" and account_name(client) == ""
 

@@ -1,35 +1,31 @@
 """The pages on which users set up their second factors, and the page on which an administrator resets those
 of an account.
+
+The views of django-allauth change the factors; `journalled_factors` writes the journal lines in the same
+transaction. A recent authentication is asked for by the console (`MFA_REAUTHENTICATION_REQUIRED`).
 """
 
-from allauth.mfa.adapter import get_adapter
+import json
+
 from allauth.mfa.models import Authenticator
-from allauth.mfa.totp.internal.auth import clear_totp_secret, get_totp_secret
+from allauth.mfa.recovery_codes.views import GenerateRecoveryCodesView
+from allauth.mfa.totp.views import ActivateTOTPView
+from allauth.mfa.webauthn.views import AddWebAuthnView, RemoveWebAuthnView
+from django.conf import settings
 from django.contrib import messages
-from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.forms import Form
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
+from django.views.generic.base import TemplateResponseMixin
 
 from authzconsole.common.second_factor import lacks_required_factor
 from authzconsole.common.sign_in_methods.factors import factor_title
-from authzconsole.web.accounts.factors.codes import matching_counter
-from authzconsole.web.accounts.factors.passkey_sign_in import can_replace_password
-from authzconsole.web.accounts.factors.passkeys import (
-    passkey_name,
-    registered_credential,
-    registration_options,
-)
-from authzconsole.web.accounts.factors.qr_code import QrCode
-from authzconsole.web.accounts.factors.services import (
-    FactorError,
-    add_app,
-    add_passkey,
-    generate_recovery_codes,
-    remove_factor,
-    reset_factors,
-)
+from authzconsole.web.accounts.factors.forms import LAST_COUNTER, AppForm, NewPasskeyForm
+from authzconsole.web.accounts.factors.services import journalled_factors, reset_factors
 from authzconsole.web.accounts.reauthentication import recent_authentication_required
 from authzconsole.web.shared.guard import capability_required, request_author
 from authzconsole.web.shared.links import principal_url
@@ -46,7 +42,7 @@ def factor_list(request: HttpRequest) -> HttpResponse:
     codes = next((factor for factor in factors if factor.type == Authenticator.Type.RECOVERY_CODES), None)
     return _page(
         request,
-        "list.html",
+        "accounts/factors/list.html",
         {
             "factors": [
                 {"factor": factor, "title": factor_title(factor)} for factor in factors if factor is not codes
@@ -58,101 +54,113 @@ def factor_list(request: HttpRequest) -> HttpResponse:
     )
 
 
-@sensitive_variables("secret", "codes")
-@sensitive_post_parameters("code")
-@require_http_methods(["GET", "HEAD", "POST"])
-@recent_authentication_required
-def new_app(request: HttpRequest) -> HttpResponse:
+class _FactorView(TemplateResponseMixin):
+    """A view of django-allauth with the templates of the console.
+
+    done: the message after a change.
+    """
+
+    done = ""
+
+    def form_valid(self, form: Form) -> HttpResponse:
+        """Change the factors. New recovery codes are shown in this response and never again."""
+        with journalled_factors(request_author(self.request), self.request.user):
+            self.change_factors(form)
+        if self.done:
+            messages.success(self.request, self.done)
+        if getattr(self, "did_generate_recovery_codes", False):
+            return codes_page(self.request)
+        return see_other(reverse("second-factor"))
+
+    def change_factors(self, form: Form) -> None:
+        super().form_valid(form)
+
+    def get_success_url(self) -> str:
+        return reverse("second-factor")
+
+    def render_to_response(self, context: dict, **kwargs) -> HttpResponse:
+        form = context.get("form")
+        fault = " ".join(message for errors in form.errors.values() for message in errors) if form else ""
+        status = 400 if fault else 200
+        return _page(self.request, self.template_name, context | {"fault": fault}, status=status)
+
+
+@method_decorator([sensitive_post_parameters("code"), recent_authentication_required], name="dispatch")
+class NewApp(_FactorView, ActivateTOTPView):
     """Show a new secret as a QR code, and add the authenticator app after the user enters a valid code."""
-    secret, fault = get_totp_secret(regenerate=request.method != "POST"), ""
-    if request.method == "POST":
-        counter = matching_counter(secret, request.POST.get("code", "").strip()[:20])
-        if counter is None:
-            fault = "This code is wrong or has expired. Enter the code that the app shows now."
-        else:
-            try:
-                codes = add_app(
-                    author=request_author(request), user=request.user, secret=secret, last_counter=counter
-                )
-            except FactorError as error:
-                fault = f"{error}."
-            else:
-                clear_totp_secret(request)
-                messages.success(request, "The authenticator app was added.")
-                return _codes_page(request, codes) if codes else see_other(reverse("second-factor"))
-    url = get_adapter().build_totp_url(request.user, secret)
-    return _page(
-        request,
-        "app.html",
-        {"secret": secret, "url": url, "qr_code": QrCode(url), "fault": fault},
-        status=400 if fault else 200,
-    )
+
+    template_name, form_class = "accounts/factors/app.html", AppForm
+    done = "The authenticator app was added."
+
+    def dispatch(self, request: HttpRequest, *args, **kwargs) -> HttpResponse:
+        if Authenticator.objects.filter(user=request.user, type=Authenticator.Type.TOTP).exists():
+            messages.error(request, "The account has an authenticator app already: remove it first.")
+            return see_other(reverse("second-factor"))
+        return super().dispatch(request, *args, **kwargs)
+
+    def change_factors(self, form: AppForm) -> None:
+        super().change_factors(form)
+        # this code and older ones are not accepted at sign-in
+        app = Authenticator.objects.get(user=self.request.user, type=Authenticator.Type.TOTP)
+        app.data[LAST_COUNTER] = form.counter
+        app.save(update_fields=["data"])
 
 
-@sensitive_variables("codes")
-@require_http_methods(["GET", "HEAD", "POST"])
-@recent_authentication_required
-def new_passkey(request: HttpRequest) -> HttpResponse:
-    fault, can_choose = "", can_replace_password(request.user)
-    replaces_password = can_choose and request.GET.get("use") != "second-factor"
-    if request.method == "POST":
-        try:
-            name = passkey_name(request.POST.get("name", ""))
-            credential = registered_credential(request.POST.get("credential", ""))
-            codes = add_passkey(
-                author=request_author(request), user=request.user, name=name, credential=credential
-            )
-        except ValidationError as error:
-            fault = " ".join(error.messages)
-        else:
-            messages.success(request, "The passkey was added.")
-            return _codes_page(request, codes) if codes else see_other(reverse("second-factor"))
-    options = registration_options(request.user, replaces_password=replaces_password)
-    return _page(
-        request,
-        "passkey.html",
-        {
-            "options": options,
-            "fault": fault,
-            "name": request.POST.get("name", ""),
+@method_decorator(recent_authentication_required, name="dispatch")
+class NewPasskey(_FactorView, AddWebAuthnView):
+    template_name, form_class = "accounts/factors/passkey.html", NewPasskeyForm
+    done = "The passkey was added."
+
+    def get_context_data(self, **kwargs) -> dict:
+        """A passkey that replaces the password is stored with the name of the account, and verifies its user
+        with a PIN or a fingerprint.
+        """
+        context = super().get_context_data(**kwargs)
+        options = json.loads(json.dumps(context["js_data"]["creation_options"]))
+        can_choose = settings.PASSKEY_SIGN_IN and self.request.user.has_usable_password()
+        replaces_password = can_choose and self.request.GET.get("use") != "second-factor"
+        if replaces_password:
+            options["publicKey"]["authenticatorSelection"] |= {
+                "residentKey": "required",
+                "requireResidentKey": True,
+                "userVerification": "required",
+            }
+        return context | {
+            "options": json.dumps(options),
+            "name": self.request.POST.get("name", ""),
             "can_choose": can_choose,
             "replaces_password": replaces_password,
-        },
-        status=400 if fault else 200,
-    )
+        }
 
 
-@require_http_methods(["GET", "HEAD", "POST"])
-@recent_authentication_required
-def remove_factor_view(request: HttpRequest, pk: int) -> HttpResponse:
-    factor = (
-        Authenticator.objects.filter(user=request.user, pk=pk)
-        .exclude(type=Authenticator.Type.RECOVERY_CODES)
-        .first()
-    )
-    if factor is None:
-        raise Http404("there is no such factor")
-    if request.method != "POST":
-        return _page(request, "remove.html", {"title": factor_title(factor), "pk": pk})
-    try:
-        title = remove_factor(author=request_author(request), user=request.user, pk=pk)
-    except FactorError:
-        raise Http404("there is no such factor") from None
-    messages.success(request, f"The {title} was removed.")
-    return see_other(reverse("second-factor"))
+@method_decorator(recent_authentication_required, name="dispatch")
+class RemoveFactor(_FactorView, RemoveWebAuthnView):
+    """Remove an app or a passkey. With the last one, the recovery codes are removed too."""
+
+    template_name = "accounts/factors/remove.html"
+
+    def get_queryset(self) -> QuerySet[Authenticator]:
+        factors = Authenticator.objects.filter(user=self.request.user)
+        return factors.exclude(type=Authenticator.Type.RECOVERY_CODES)
+
+    def get_context_data(self, **kwargs) -> dict:
+        title = factor_title(self.object)
+        return super().get_context_data(**kwargs) | {"title": title, "pk": self.object.pk}
+
+    def form_valid(self, form: Form) -> HttpResponse:
+        self.done = f"The {factor_title(self.object)} was removed."
+        return super().form_valid(form)
 
 
-@sensitive_variables("codes")
-@require_POST
-@recent_authentication_required
-def new_recovery_codes(request: HttpRequest) -> HttpResponse:
-    """Generate recovery codes. They are shown in this response and never again."""
-    try:
-        codes = generate_recovery_codes(author=request_author(request), user=request.user)
-    except FactorError as error:
-        messages.error(request, f"{error}.")
+@method_decorator([require_POST, recent_authentication_required], name="dispatch")
+class NewRecoveryCodes(_FactorView, GenerateRecoveryCodesView):
+    """Replace the recovery codes by new ones."""
+
+    did_generate_recovery_codes = True
+
+    def form_invalid(self, form: Form) -> HttpResponse:
+        messages.error(self.request, "recovery codes need another factor: set one up first.")
         return see_other(reverse("second-factor"))
-    return _codes_page(request, codes)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -167,7 +175,7 @@ def reset_factors_view(request: HttpRequest, principal: str) -> HttpResponse:
         template = "_reset_form.html" if requested_section(request) == "dialog" else "reset.html"
         return _page(
             request,
-            template,
+            f"accounts/factors/{template}",
             {"account": user, "titles": titles, "back": principal_url("account", str(user))},
         )
     try:
@@ -181,16 +189,15 @@ def reset_factors_view(request: HttpRequest, principal: str) -> HttpResponse:
     return see_other(principal_url("account", principal))
 
 
-def _codes_page(request: HttpRequest, codes: list[str]) -> HttpResponse:
-    return _page(request, "recovery_codes.html", {"codes": [f"{code[:4]} {code[4:]}" for code in codes]})
-
-
-def _is_impersonating(request: HttpRequest) -> bool:
-    return request.impersonator is not None
+@sensitive_variables("codes")
+def codes_page(request: HttpRequest) -> HttpResponse:
+    factor = Authenticator.objects.get(user=request.user, type=Authenticator.Type.RECOVERY_CODES)
+    codes = [f"{code[:4]} {code[4:]}" for code in factor.wrap().generate_codes()]
+    return _page(request, "accounts/factors/recovery_codes.html", {"codes": codes})
 
 
 def _page(request: HttpRequest, template: str, context: dict, *, status: int = 200) -> HttpResponse:
     """Render a page. An account that must set up a factor first sees it without the navigation."""
-    is_forced = not _is_impersonating(request) and lacks_required_factor(request, request.user)
+    is_forced = request.impersonator is None and lacks_required_factor(request, request.user)
     layout = {"layout": "standalone.html" if is_forced else "base.html", "is_forced": is_forced}
-    return render_page(request, f"accounts/factors/{template}", layout | context, status=status)
+    return render_page(request, template, layout | context, status=status)

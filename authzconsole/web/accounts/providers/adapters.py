@@ -40,7 +40,7 @@ class AccountAdapter(DefaultAccountAdapter):
         return super().post_login(request, user, signal_kwargs=signal_kwargs, **kwargs)
 
     def get_login_stages(self) -> list[str]:
-        return ["authzconsole.web.accounts.factors.sign_in_step.SecondFactorStage"]
+        return ["authzconsole.web.accounts.factors.sign_in.SecondFactorStage"]
 
     def add_message(self, *args, **kwargs) -> None:
         pass
