@@ -66,7 +66,7 @@ def test_every_file_that_a_document_names_exists(document):
             or any(file == path or file.endswith(f"/{path}") for file in files)
             or any(folder.endswith(f"/{path}") for folder in folders)
         )
-        is_placeholder = Path(path).stem.isupper()
+        is_placeholder = any(part.isupper() for part in Path(path).with_suffix("").parts)
         assert exists or is_placeholder or path.split("/")[0] in ("var", ".venv"), name
 
 
