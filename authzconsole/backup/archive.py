@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from analytics.manifests import ManifestError, has_signing_key, signed_manifest, verified_contents
-from authzconsole.backup.errors import BackupError
+
+
+class BackupError(Exception):
+    """A backup cannot be written or restored.
+
+    The message names the problem and, where there is one, the remedy.
+    """
+
 
 FORMAT = 1
 PURPOSE = "backup"

@@ -11,7 +11,7 @@ from pathlib import Path
 from django.db import connection, transaction
 from django.db.migrations.loader import MigrationLoader
 
-from authzconsole.backup.errors import BackupError
+from authzconsole.backup.archive import BackupError
 from authzconsole.ops import machine
 
 _STATE_QUERIES = (

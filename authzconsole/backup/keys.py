@@ -14,7 +14,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.conf import settings
 
-from authzconsole.backup.errors import BackupError
+from authzconsole.backup.archive import BackupError
 from authzconsole.settings.environment import listed_keys
 
 MIN_PASSPHRASE_CHARACTERS = 16

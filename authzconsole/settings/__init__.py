@@ -11,7 +11,6 @@ from .environment import BASE_DIR as BASE_DIR
 from .environment import STATE_DIR as STATE_DIR
 from .environment import TEMP_DIR as TEMP_DIR
 from .limits import *
-from .logs import *
 from .observability import *
 from .production import *
 from .rest import *

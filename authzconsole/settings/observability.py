@@ -5,8 +5,15 @@ import re
 
 from django.core.exceptions import ImproperlyConfigured
 
+from authzconsole.logs import logging_configuration
+
 from .environment import env
 from .servers import CELERY_BEAT_SCHEDULE
+
+LOGGING = logging_configuration(
+    level=env.str("LOG_LEVEL", default="INFO"), log_format=env.str("LOG_FORMAT", default="text")
+)
+
 
 # security events: see docs/observability.md
 SECURITY_EVENTS_KEPT_DAYS = env.int("SECURITY_EVENTS_KEPT_DAYS", default=365)

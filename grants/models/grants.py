@@ -23,7 +23,7 @@ class GrantDetails(ValidityColumns):
     about its entity.
 
     entity_kind: the kind of the entity, so that an index finds the few grants on one kind among very many.
-        Empty if it is not known, as in rows of the past (grants.history.views).
+        Empty if it is not known, as in rows of the past (grants.history.past).
     INVARIANT: `namespace`, `application` and `entity_kind` equal those of the entity (grants.changes.grants).
     """
 

@@ -16,7 +16,7 @@ from entities.models import Entity
 from entities.vocabulary import Privilege
 from grants.evaluation.engine import check
 from grants.history import AsOfError, HistoryError, HistoryNotReady, as_of, past_revision
-from grants.history.views import SHADOWED_TABLES
+from grants.history.past import SHADOWED_TABLES
 from grants.journal import Author, current_revision
 from grants.models import ActiveGeneration, GroupGrant, JournalLine, User, UserGrant
 from grants.models.history import FIRST_ID

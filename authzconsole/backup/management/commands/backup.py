@@ -8,9 +8,8 @@ from django.core.management.base import CommandError
 
 from analytics.storage import StorageError
 from authzconsole import VERSION
-from authzconsole.backup.archive import DATABASE, KEYS, write_archive
+from authzconsole.backup.archive import DATABASE, KEYS, BackupError, write_archive
 from authzconsole.backup.databases import dump_database
-from authzconsole.backup.errors import BackupError
 from authzconsole.backup.keys import encrypted_keys, read_passphrase
 from authzconsole.backup.reports import copy_reports
 from authzconsole.common.monitoring.maintenance import record_maintenance

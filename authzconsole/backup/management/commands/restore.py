@@ -13,9 +13,8 @@ from django.core.management.base import BaseCommand, CommandError
 
 from analytics.storage import StorageError
 from analytics.storage_identity import change_storage_identity, is_storage_private
-from authzconsole.backup.archive import DATABASE, extract_files, read_head, verified_manifest
+from authzconsole.backup.archive import DATABASE, BackupError, extract_files, read_head, verified_manifest
 from authzconsole.backup.databases import DatabaseState, check_state, is_database_empty, replace_database
-from authzconsole.backup.errors import BackupError
 from authzconsole.backup.keys import (
     ConsoleKeys,
     decrypted_keys,
