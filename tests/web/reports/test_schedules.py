@@ -67,6 +67,9 @@ def test_the_form_shows_only_the_options_of_the_analysis(browse):
         name: page_html(browse("ada").get(f"/analyses/nightly/{name}"))
         for name in ("delete-readiness", "policy-impact", "stranded")
     }
+    assert not any(
+        'value="None"' in text for text in [*texts.values(), page_html(browse("ada").get("/analyses/"))]
+    )
     assert {name: ("to_generation" in text, 'name="namespace"' in text) for name, text in texts.items()} == {
         "delete-readiness": (False, True),
         "policy-impact": (True, False),
