@@ -78,7 +78,7 @@ def write_journal(lines: int) -> None:
 
 
 def tenant_changes(lines: int) -> Iterator:
-    from grants.journal import Change
+    from grants.journal import JournalEntry
     from grants.verification.facts import SEPARATOR, facts_of_tables
 
     # the order of the tables does not matter to the replay, only that grants come last
@@ -87,15 +87,17 @@ def tenant_changes(lines: int) -> Iterator:
         type_, *names = key.split(SEPARATOR)
         match type_:
             case "entity":
-                facts.append(Change(STATE_ACTIONS[value], entity=names[0]))
+                facts.append(JournalEntry(STATE_ACTIONS[value], entity=names[0]))
             case "group":
-                facts.append(Change("group-add", principal=names[0]))
+                facts.append(JournalEntry("group-add", principal=names[0]))
             case "active":
                 facts.append(
-                    Change("user-add", principal=names[0], detail="inactive" if value == "inactive" else "")
+                    JournalEntry(
+                        "user-add", principal=names[0], detail="inactive" if value == "inactive" else ""
+                    )
                 )
             case "member":
-                facts.append(Change("member-add", principal=names[0], detail=names[1]))
+                facts.append(JournalEntry("member-add", principal=names[0], detail=names[1]))
             case "grant":
                 grants.append(names)
     pairs = (lines - len(facts) - len(grants)) // 2
@@ -105,7 +107,7 @@ def tenant_changes(lines: int) -> Iterator:
         for name in (("grant", *names), ("revoke", *names))
     )
     given = (("grant", *names) for names in grants)
-    return chain(facts, (Change(*names) for names in chain(revoked, given)))
+    return chain(facts, (JournalEntry(*names) for names in chain(revoked, given)))
 
 
 def measure() -> bool:

@@ -175,13 +175,15 @@ def measure_removals(campaign) -> bool:
     from django.db import transaction
     from django.db.models import F
 
-    from grants.journal import Author, Change, append_to_journal, lock_journal
+    from grants.journal import Author, JournalEntry, append_to_journal, lock_journal
     from grants.models import UserGrant
     from grants.reviews.removals import mark_removed_items
 
     with transaction.atomic():
         count = UserGrant.objects.annotate(number=F("pk") % 1_000).filter(number=0).delete()[0]
-        append_to_journal(lock_journal(), [Change("revoke", detail="benchmark")], author=Author("benchmark"))
+        append_to_journal(
+            lock_journal(), [JournalEntry("revoke", detail="benchmark")], author=Author("benchmark")
+        )
     started = time.perf_counter()
     mark_removed_items(campaign)
     seconds = time.perf_counter() - started

@@ -5,6 +5,7 @@ import pytest
 from django.contrib.auth import authenticate, get_user_model
 from django.core.management import call_command
 
+from authzconsole.demo import history
 from authzconsole.management.commands import bootstrap
 from entities.models import Entity
 from grants.journal import first_break
@@ -74,10 +75,10 @@ def test_an_empty_database_gets_the_demo_tenant_with_its_history_before_the_firs
     Entity.objects.all().delete()
     loads = []
     monkeypatch.setattr(
-        bootstrap, "load_history", lambda path: loads.append((path, get_user_model().objects.count())) or 3
+        bootstrap, "load_history", lambda: loads.append(get_user_model().objects.count()) or 3
     )
     output = run_bootstrap()
-    assert loads == [(bootstrap.DEMO_TENANT, 0)]
+    assert loads == [0]
     assert "3 journal lines" in output and "Sign in as admin" in output
 
 
@@ -86,7 +87,7 @@ def test_a_journal_with_lines_gets_only_the_present_demo_tenant(monkeypatch):
     Entity.objects.all().delete()
     imports = []
     original = bootstrap.call_command
-    monkeypatch.setattr(bootstrap, "load_history", lambda path: imports.append("history"))
+    monkeypatch.setattr(bootstrap, "load_history", lambda: imports.append("history"))
     monkeypatch.setattr(
         bootstrap,
         "call_command",
@@ -129,8 +130,8 @@ def test_static_files_are_collected_again_only_after_a_change(settings, tmp_path
 
 def test_the_password_is_printed_even_if_the_demo_tenant_fails_to_load(monkeypatch, tmp_path):
     Entity.objects.all().delete()
-    (tmp_path / "broken.jsonl").write_text("no tenant\n")
-    monkeypatch.setattr(bootstrap, "DEMO_TENANT", tmp_path / "broken.jsonl")
+    (tmp_path / "history.jsonl").write_text("no change\n")
+    monkeypatch.setattr(history, "FOLDER", tmp_path)
     output = io.StringIO()
     with pytest.raises(ValueError):
         call_command("bootstrap", stdout=output)

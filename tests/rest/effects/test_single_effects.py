@@ -209,8 +209,8 @@ def test_an_account_that_sees_no_grants_gets_no_effect(by_session, cast):
     ("name", "max_queries"),
     [
         ("member-add", 48),
-        ("member-remove", 46),
-        ("deactivate", 56),
+        ("member-remove", 49),
+        ("deactivate", 60),
         ("remove-user", 90),
         ("remove-group", 66),
         ("generation", 50),

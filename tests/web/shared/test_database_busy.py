@@ -16,10 +16,10 @@ URL, SENT = "/grant/dataset:sales.orders", {"principal": "user:out", "privilege"
 
 
 def fail_changes(monkeypatch, message):
-    def change_grants(**_):
+    def apply(*_, **__):
         raise OperationalError(message)
 
-    monkeypatch.setattr("authzconsole.web.entities.grant_views.change_grants", change_grants)
+    monkeypatch.setattr("authzconsole.web.effects.forms.apply", apply)
 
 
 def test_a_locked_database_returns_503_with_retry_after(browse, monkeypatch):
