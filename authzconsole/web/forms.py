@@ -79,16 +79,25 @@ class TextField(forms.CharField):
     """A text without U+0000, which PostgreSQL does not accept.
 
     A required field has the attribute `required`, but the form accepts an empty text: the service refuses it, with a
-    message that says what to enter.
+    message that says what to enter. has_focus: whether the input has the focus when the form opens.
     """
 
-    def __init__(self, *, placeholder: str = "", max_characters: int | None = None, **options):
+    def __init__(
+        self,
+        *,
+        placeholder: str = "",
+        max_characters: int | None = None,
+        has_focus: bool = False,
+        **options,
+    ):
         super().__init__(**{"required": False} | options)
         attributes: dict[str, Any] = {"autocomplete": "off"}
         if placeholder:
             attributes["placeholder"] = placeholder
         if max_characters is not None:
             attributes["maxlength"] = max_characters
+        if has_focus:
+            attributes["autofocus"] = True
         self.widget.attrs = attributes | self.widget.attrs
 
     def to_python(self, value: str | None) -> Any:

@@ -49,7 +49,7 @@ class RevocationForm(PeriodForm):
 
     principal = PrincipalField(label="Principal", required=True)
     privilege = privileges_field()
-    reason = reason_field(placeholder="Why it is no longer needed")
+    reason = reason_field(placeholder="Why it is no longer needed", has_focus=True)
 
     def __init__(self, *args, account: User, form_id: str = "grant-form", **kwargs):
         super().__init__(*args, auto_id=f"{form_id}-%s", **kwargs)

@@ -45,6 +45,11 @@ class MembershipForm(PeriodForm):
     group = PrincipalField(only="group", label="Group", placeholder="NAME", required=True)
     reason = reason_field()
 
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        if self["verb"].value() == "remove":
+            self.fields["reason"].widget.attrs["autofocus"] = True
+
     def has_period(self) -> bool:
         return self.cleaned_data["verb"] == "add"
 

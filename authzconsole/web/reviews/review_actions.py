@@ -244,7 +244,7 @@ class AnswerForm(ConsoleForm):
     item = TextsField()
     confirm = FlagField()
     comment = TextField(label=optional("Comment"), max_characters=2000)
-    until = TimeField(label="New end", required=True, placeholder="2026-12-31 17:00")
+    until = TimeField(label="New end", required=True, placeholder="2026-12-31 17:00", has_focus=True)
     reviewer = PrincipalField(
         only="user",
         label=optional("New reviewer"),
