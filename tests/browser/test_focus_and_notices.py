@@ -47,6 +47,8 @@ def test_an_error_is_announced_linked_to_its_field_and_keeps_the_focused_field_v
     page.set_viewport_size({"width": 1280, "height": 420})
     page.goto(ORDERS)
     page.locator("#grant-form-principal").fill("user:stranger")
+    # leaving the field closes its suggestions, which would cover the privileges
+    page.locator("#grant-form-principal").blur()
     page.locator("#grant-form").get_by_label("READ").check()
     reason = page.locator("#grant-form-reason")
     reason.evaluate("field => { field.scrollIntoView({ block: 'end' }); scrollBy(0, 8); }")
