@@ -1,5 +1,6 @@
 """The application that the workers of the production server load."""
 
+import multiprocessing
 import os
 import resource
 import signal
@@ -13,8 +14,16 @@ from django.urls import get_resolver
 from authzconsole.common.monitoring.shared_folder import prepare_metrics
 from authzconsole.ops.processes import die_with_parent, keep_files_private
 
+# the server that started this worker, also if it has ended since
+_server = multiprocessing.parent_process()
+SERVER_PID = os.getppid() if _server is None else _server.pid or os.getppid()
+
+# without this, the workers of a killed server would continue to answer requests, next to those of the next
+# server; before the console, because a server can be killed while its workers load it
+die_with_parent(signal.SIGTERM, SERVER_PID)()
+
 # before the console, which imports the metrics
-prepare_metrics(settings.STATE_DIR, os.getppid())
+prepare_metrics(settings.STATE_DIR, SERVER_PID)
 
 from authzconsole.wsgi import application as console  # noqa: E402, isort: skip
 
@@ -59,10 +68,7 @@ def exit_with_parent(parent: int) -> None:
 
 
 keep_files_private()
-# without this, the workers of a killed server would continue to answer requests, next to those of the next
-# server
-die_with_parent(signal.SIGTERM, os.getppid())()
-exit_with_parent(os.getppid())
+exit_with_parent(SERVER_PID)
 
 # load the views now instead of during the first request
 len(get_resolver().url_patterns)
