@@ -33,7 +33,7 @@ CUSTOM_ADDRESSES = ("record:one", "record:two", "widget:ns0.w.1", "widget:ns1.w"
 @pytest.fixture(autouse=True)
 def folder(settings, tmp_path, monkeypatch):
     settings.SNAPSHOT_URI = str(tmp_path / "snapshots")
-    monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
+    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
     return tmp_path
 
 

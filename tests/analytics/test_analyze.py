@@ -58,7 +58,7 @@ def test_invalid_arguments_are_refused_with_the_valid_ones_before_spark_starts(
 
 
 def test_a_failed_analysis_prints_a_message(monkeypatch, tmp_path):
-    monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
+    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(CommandError, match="where there is no bin/java"):
         call_command("analyze", "delete-readiness")
@@ -68,7 +68,7 @@ def test_a_failed_analysis_prints_a_message(monkeypatch, tmp_path):
 def test_analyze_writes_files_or_prints_the_overview_and_leaves_no_results(
     spark, monkeypatch, tmp_path, capsys
 ):
-    monkeypatch.setattr("analytics.spark.session.stop_spark", lambda: None)
+    monkeypatch.setattr("analytics.runs.execution.stop_spark", lambda: None)
     store_tenant(random_tenant(3))
     call_command(
         "analyze",
